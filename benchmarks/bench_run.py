@@ -185,6 +185,7 @@ def run_suite(name: str, options: Options, sink: Sink) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = SUITES) -> int:
+    os.environ["PUMP_KEEP_LEARNED"] = "no"  # figures do not depend on earlier runs
     known = suites(folder)
     options = parse(sys.argv[1:] if arguments is None else arguments, known)
     if options.list:
@@ -205,8 +206,8 @@ def _measure(options: argparse.Namespace, known: dict[str, str], sink: Sink) -> 
     statuses = set()
     sink.row(machine(options))
     try:
-        for name in options.suites:
-            print(f"{name}: {known[name]}", flush=True)
+        for number, name in enumerate(options.suites, 1):
+            print(f"[{number}/{len(options.suites)}] {name}: {known[name]}", flush=True)
             statuses.add(run_suite(name, Options(options.pairs, options.quick, options.rest), sink))
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness_stats import Paired, compare, interval, percentile
+from pump.measure.paired import Paired, compare, in_rounds, interval, percentile
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 30
@@ -171,19 +171,15 @@ def _short(value: Any) -> str:
 def rounds(
     measures: Mapping[str, Callable[[], float]], count: int, warm_up: int = 0
 ) -> dict[str, list[float]]:
-    """Call all measures once in each round, interleaved, and return the values of each.
+    """Call all measures once in each round, and return the values of each (paired.in_rounds).
 
-    The order rotates by one place from round to round, so that no measure always follows
-    the same other one; of two it alternates. The first `warm_up` rounds do not count.
+    The first `warm_up` rounds do not count.
     """
-    names = list(measures)
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-warm_up, count):
-        start = turn % len(names)
-        for name in (*names[start:], *names[:start]):
-            value = measures[name]()
-            if turn >= 0:
-                found[name].append(value)
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for turn, name in in_rounds(list(measures), warm_up + count):
+        value = measures[name]()
+        if turn >= warm_up:
+            found[name].append(value)
     return found
 
 

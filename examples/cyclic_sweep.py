@@ -1,7 +1,7 @@
 """Sweeps through buffers in the same order, again and again, in plain cuda-python.
 
 What it shows: with more buffers than memory the driver's own order of eviction (the
-block that arrived first leaves first) throws out exactly what is needed next, so every
+block that arrived first leaves first) evicts exactly what is needed next, so every
 buffer misses in every round. Knowing the next launches helps most here: a policy can
 keep one part of the buffers on the GPU and bring in the rest while kernels run.
 

@@ -55,6 +55,9 @@ CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
 BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')
 COMPARED = Kind("a result of scripts/quickstart", rb'\{\n "gpu": ')
+COMPARISON = Kind("a result of pump compare", rb'\{\n "compared": ')
+COMPARISON_PAGE = Kind("a page of pump compare", rb"# pump compare\n")
+FITTED = Kind("a result of pump fit", rb'\{\n "fitted": ')
 PROFILE = Kind("a profile of pump profiles", rb"# Written from a report of scripts/gpu_probe")
 
 

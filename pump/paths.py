@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Mapping
 
 import pump
 from pump import trust
@@ -17,6 +18,8 @@ from pump import trust
 # struct sockaddr_un holds 108 bytes, the closing zero included (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_NAME = "socket"
+NOTES_NAME = "clients"
+"""What processes of the job note beside its socket (shim/life/job_end.c)."""
 SERVICE_SOCKET = "/run/pump/socket"
 """Of the system service."""
 USER_SERVICE_NAME = "service"
@@ -271,4 +274,16 @@ def check_private(base: str) -> None:
 
 def _mkdir(folder: str) -> None:
     os.mkdir(folder, 0o700)
-    os.chmod(folder, 0o700)  # whatever the umask has taken away
+    os.chmod(folder, 0o700)  # mkdir masks the mode by the umask
+
+
+def learned_folder(environ: Mapping[str, str]) -> str:
+    """The folder in which a user's workers keep what they learned of programs:
+    $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" where the environment names no home."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        home = environ.get("HOME", "")
+        if not home.startswith("/"):
+            return ""
+        base = os.path.join(home, ".cache")
+    return os.path.join(base, "pump", "learned")

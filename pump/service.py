@@ -15,11 +15,11 @@ from typing import Any
 from pump import paths
 from pump.wire import request_reply
 from pump.wire import service as wire
-from pump.wire.server import StrangeServerError
+from pump.wire.server import UntrustedServerError
 from pump.wire.service import JobState, ServiceState
 from pump.wire.strict import FrameError
 
-__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState", "StrangeServiceError"]
+__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState", "UntrustedServiceError"]
 
 TIMEOUT_S = 5.0
 """Longest wait of one call."""
@@ -29,7 +29,7 @@ class ServiceError(Exception):
     """One line: what could not be done, and why."""
 
 
-class StrangeServiceError(ServiceError):
+class UntrustedServiceError(ServiceError):
     """A user serves the socket that this process does not trust (pump/wire/server.py)."""
 
 
@@ -37,7 +37,7 @@ class ServiceClient(request_reply.Client):
     """A connection to one service. One thread at a time."""
 
     def __init__(self, path: str) -> None:
-        """Connect to the socket at `path`. Raises ServiceError; StrangeServiceError where its
+        """Connect to the socket at `path`. Raises ServiceError; UntrustedServiceError where its
         server is not trusted."""
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
@@ -47,8 +47,8 @@ class ServiceClient(request_reply.Client):
         except FrameError as error:
             self.close()
             raise ServiceError(f"{path}: {error}") from None
-        except StrangeServerError as error:
-            raise StrangeServiceError(f"{path}: not a trusted service: {error}") from None
+        except UntrustedServerError as error:
+            raise UntrustedServiceError(f"{path}: not a trusted service: {error}") from None
         except OSError as error:
             raise ServiceError(
                 f"{path}: cannot reach the service: {error.strerror or error}"
@@ -60,13 +60,13 @@ class ServiceClient(request_reply.Client):
     @classmethod
     def find(cls) -> ServiceClient:
         """Return a connection to the service that jobs of this user would take. Raises
-        ServiceError of the last socket that was tried; StrangeServiceError before others."""
+        ServiceError of the last socket that was tried; UntrustedServiceError before others."""
         last = ServiceError("the service is switched off: PUMP_SERVICE is none")
         for path in paths.service_sockets():
             try:
                 return cls(path)
             except ServiceError as error:
-                if not isinstance(last, StrangeServiceError):
+                if not isinstance(last, UntrustedServiceError):
                     last = error
         raise last
 

@@ -1,6 +1,6 @@
-"""What a learner of iterations is told, packed for C: from traffic, recordings, and made up.
+"""The input of a learner of iterations, packed for C: from traffic, from recordings, and made up.
 
-A step is an operation, what launches of a signature share (told before its first launch), an
+A step is an operation, what launches of a signature share (before its first launch), an
 allocation, a free, or a loss. `marks`: at which step, and under which name, a part begins that
 is counted on its own: an iteration of the traffic, a tenth of a recording.
 """
@@ -44,7 +44,9 @@ def feeder(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
     """cffi's view of the feeder, built against the learner's library."""
     ffi, lib = c_part.feeder(tools, SOURCE, library, header)
     if ffi.sizeof("struct feed_step") != STEP.itemsize:
-        raise MeasurementError("learner_steps.STEP is not struct feed_step any more")
+        raise MeasurementError(
+            "learner_steps.STEP differs from struct feed_step: bring it up to date"
+        )
     return ffi, lib
 
 

@@ -22,10 +22,10 @@ from pump.sim.program import Program
 class Unbounded:
     """Queues what each operation uses for prefetch when it is issued; evicts nothing.
 
-    Run-ahead without a rule: first come, first served, whatever is thrown out for it. What is
-    there when its turn comes is not moved. The driver throws out what migrated longest ago,
-    which may be what was just prefetched for an operation that has not run, and no tick looks
-    at that one again.
+    Run-ahead without a rule: first come, first served, whatever is evicted for it. What is there
+    when its turn comes is not moved. The driver evicts what migrated longest ago, which may be
+    what was just prefetched for an operation that has not run; such a block is not prefetched
+    again.
     """
 
     name: ClassVar[str] = "unbounded"
@@ -83,8 +83,8 @@ def take(waiting: deque[Blocks], most: int) -> Blocks:
 class Soonest:
     """Prefetches whatever the window misses, soonest first, and leaves room to the driver.
 
-    Between run-ahead without a rule and the window: what was thrown out too early is seen to
-    be missing again.
+    Between run-ahead without a rule and the window: a block that was evicted too early is found
+    missing, and prefetched again.
     """
 
     name: ClassVar[str] = "soonest"

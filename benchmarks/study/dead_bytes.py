@@ -10,17 +10,25 @@ DESIGN
   one stream has all the work, as in PyTorch's training loop.
 
   Live bytes of a departure are those of live blocks in the pages that were copied; all others
-  are dead. Blocks are as long as the allocator rounded them. Pure.
+  are dead. Blocks are as long as the allocator rounded them. Dead bytes are told apart by what
+  could be known when they left (docs/decisions/0013-dead-bytes-that-remain.md):
+
+    part     of 2 MiB of which another part is live
+    handed   handed out again by then, to an owner whose first kernel had not begun
+    free     the others: no block had them
+
+  Pure.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 PAGE_BYTES = 64 << 10
 PAGES = 32
+BLOCK_BYTES = PAGES * PAGE_BYTES
 
 
 class Handed(NamedTuple):
@@ -32,18 +40,25 @@ class Handed(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Pages of the 2 MiB block at `address` that were copied out, a bit each."""
+    """Pages of the 2 MiB block at `address` that were copied out, a bit each, at `left_ns`."""
 
     issued_ns: int
     address: int
     pages: int
+    left_ns: int
 
 
 class Bytes(NamedTuple):
     """Copied out."""
 
-    dead: int
-    live: int
+    free: int = 0
+    handed: int = 0
+    part: int = 0
+    live: int = 0
+
+    @property
+    def dead(self) -> int:
+        return self.free + self.handed + self.part
 
 
 def read_handed(lines: Iterable[str]) -> list[Handed]:
@@ -59,8 +74,8 @@ def read_departures(lines: Iterable[str]) -> list[Departure]:
     """What virtual/driver/memory/departures.c wrote. Raises ValueError for anything else."""
     found = []
     for line in lines:
-        issued_ns, address, pages = line.split()
-        found.append(Departure(int(issued_ns), int(address), int(pages, 16)))
+        issued_ns, address, pages, left_ns = line.split()
+        found.append(Departure(int(issued_ns), int(address), int(pages, 16), int(left_ns)))
     return found
 
 
@@ -68,16 +83,40 @@ def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
     """Dead and live bytes of all departures."""
     blocks = _Blocks()
     upcoming = sorted(handed, key=lambda one: one.time_ns)
-    at = dead = live = 0
+    times = _hand_outs(upcoming)
+    at = live = 0
+    dead = {"free": 0, "handed": 0, "part": 0}
     for departure in sorted(departures, key=lambda one: one.issued_ns):
         while at < len(upcoming) and upcoming[at].time_ns <= departure.issued_ns:
             blocks.apply(upcoming[at])
             at += 1
+        copied = owned = 0
         for begin, end in _stretches(departure):
-            owned = blocks.owned(begin, end)
-            live += owned
-            dead += end - begin - owned
-    return Bytes(dead, live)
+            copied += end - begin
+            owned += blocks.owned(begin, end)
+        live += owned
+        dead[_kind(departure, blocks, times)] += copied - owned
+    return Bytes(**dead, live=live)
+
+
+def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
+    """When something was handed out in each 2 MiB, by their number, in order."""
+    times: dict[int, list[int]] = {}
+    for one in handed:
+        if one.length_bytes > 0:
+            last = (one.address + one.length_bytes - 1) // BLOCK_BYTES
+            for block in range(one.address // BLOCK_BYTES, last + 1):
+                times.setdefault(block, []).append(one.time_ns)
+    return times
+
+
+def _kind(departure: Departure, blocks: _Blocks, times: Mapping[int, Sequence[int]]) -> str:
+    """Of the dead bytes of a departure."""
+    if blocks.owned(departure.address, departure.address + BLOCK_BYTES):
+        return "part"
+    of_block = times.get(departure.address // BLOCK_BYTES, ())
+    since = bisect.bisect_right(of_block, departure.issued_ns)
+    return "handed" if bisect.bisect_right(of_block, departure.left_ns) > since else "free"
 
 
 def _stretches(departure: Departure) -> Iterator[tuple[int, int]]:

@@ -2,9 +2,8 @@
 
 DESIGN
   pumpd's dispatch is event-driven, after TURNIP: each completion makes a tick, and what goes
-  then is whatever the policy finds most urgent among what may go. A planner that fixes a
-  timeline (G10) gives that up: its transfers have an order, and one that cannot go yet holds
-  up all behind it.
+  then is whatever is most urgent among what may go. A fixed timeline (G10) gives that up: its
+  transfers have an order, and one that cannot go yet holds up all behind it.
 
   Here a policy is rehearsed without jitter. The slices that its executors begin in one steady
   iteration, in that order, are the fixed order of every later one: all together, or apart for

@@ -1,9 +1,9 @@
-"""What the learner of extents costs: recorded launches told from C, in processor time.
+"""What the learner of extents costs: recorded launches fed from C, in processor time.
 
-The events of one file are packed into arrays and told by extents_feeder.c, so that no Python
-runs in between. A learner hears the whole file once, so that its memory has been touched as a
-worker's has that runs for a while; then again, and launches from the third iteration on count.
-Their parameters are told where the shim would: with each new signature, in both turns.
+The events of one file are packed into arrays, and extents_feeder.c feeds them to a learner, so
+that no Python runs in between. The learner gets the whole file once, so that its memory has been
+touched as that of a worker that runs for a while; then again, and launches from the third
+iteration on count. Parameters come where the shim would send them: with each new signature.
 """
 
 from __future__ import annotations

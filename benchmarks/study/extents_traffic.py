@@ -20,13 +20,13 @@ DESIGN
        (work space);
     3. else nothing: the word is an old pointer.
 
-  Of a reduction's work space a second truth is told, which counts the bytes that the kernel can
+  For a reduction's work space there is a second truth, which counts the bytes that the kernel can
   address and not all that it was handed (extents_scratch.py).
 
   A slot of a multi_tensor_apply table that no block of the launch works on is an old pointer
   whatever it points to, since one operator makes several such launches.
 
-  What an allocator that reports its blocks would have told before a launch (the lines B up to
+  What an allocator that reports its blocks would have reported before a launch (the lines B up to
   there) stands beside each pointer: where its block ends, or that it points into none.
 """
 

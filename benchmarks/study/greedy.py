@@ -7,7 +7,7 @@ is booked on the link right behind the use, its prefetch as late as the link let
 only if the one ends before the other begins. Then prefetches are pulled earlier, kernel by
 kernel, while they fit. Dead memory is the allocator's discards' to free; room for what is
 written anew is made AHEAD of it. Unlike G10: one line (LINE of the memory) instead of
-two, no flash in the plan, kernels' times without stalls.
+two, no flash in the schedule, kernels' times without stalls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pump.sim import program as form
 from pump.sim.program import Program, ProgramError
 
 LINE: Final = 0.99
-"""Of the memory that the plan may fill."""
+"""Of the memory that the schedule may fill."""
 
 DEAD_KERNELS: Final = 4
 """What is dead for longer is given room again AHEAD kernels before its use."""
@@ -46,7 +46,7 @@ class Period:
     begin: int
     end: int
     leaves: int = 0
-    """Planned: it is gone from this kernel on, and comes from that one on."""
+    """As scheduled: it is gone from this kernel on, and comes from that one on."""
     comes: int = 0
 
     @property
@@ -71,7 +71,7 @@ class Iteration:
 def iteration_of(program: Program) -> Iteration:
     """The iteration that the program replays. Raises ProgramError when it has none."""
     if "steps_per_iteration" not in program.facts:
-        raise ProgramError(f"{program.name}: no iteration is known to plan for")
+        raise ProgramError(f"{program.name}: no iteration is known to schedule")
     steps = int(program.facts["steps_per_iteration"])
     first = len(program.steps) - steps * int(program.facts["iterations"])
     rows = program.steps[first : first + steps].tolist()

@@ -8,14 +8,14 @@ DESIGN
   range of its own. Kernels take 1.2 times their published durations: the artifact's own time
   with unlimited memory is exactly that much longer than their sum, in both traces.
 
-  sim.g10.uvm       naive Unified Memory / kernels alone; ratio: to the published "lru"
-  sim.g10.uvm_bytes to the GPU in an iteration, GiB; ratio: to the published traffic
-  sim.g10.uvm_flash of these from flash
-  sim.g10.plan      G10's schedule carried out by pump's executors on that memory
-  sim.g10.gain      uvm / plan
-  sim.g10.plan_room the same schedule where part as much memory again lies idle: what the
-                    driver's own eviction, which the schedule does not know of, costs
-  sim.g10.plan_peak most that the schedule itself leaves in memory, of the memory
+  sim.g10.uvm            naive Unified Memory / kernels alone; ratio: to the published "lru"
+  sim.g10.uvm_bytes      to the GPU in an iteration, GiB; ratio: to the published traffic
+  sim.g10.uvm_flash      of these from flash
+  sim.g10.schedule       G10's schedule carried out by pump's executors on that memory
+  sim.g10.gain           uvm / schedule
+  sim.g10.schedule_room  the same schedule on a memory that is larger by `room`: what the driver's
+                         own eviction costs, of which the schedule does not know
+  sim.g10.schedule_peak  most that the schedule itself leaves in memory, of the memory
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Published(NamedTuple):
     uvm: float
     uvm_bytes: float
     uvm_flash: float
-    plan: float
+    scheduled: float
 
 
 PUBLISHED = {
@@ -117,11 +117,13 @@ def one(name: str, file: Path) -> Iterator[Row]:
         schedule = greedy.Greedy(freed, budget_bytes, RATE, RATE)
         machine = Machine(profile, int(MEMORY_BYTES * room))
         seconds = run(freed, replace(machine, reserve_percent=0), schedule).steady.seconds
-        part = "plan" if room == 1.0 else "plan_room"
-        yield row(part, seconds / compute, "x", theirs.plan, room=room)
+        part = "schedule" if room == 1.0 else "schedule_room"
+        yield row(part, seconds / compute, "x", theirs.scheduled, room=room)
         if room == 1.0:
-            yield row("gain", naive.seconds / seconds, "x", theirs.uvm / theirs.plan)
-    yield row("plan_peak", greedy.peak_bytes(freed, budget_bytes, RATE, RATE) / MEMORY_BYTES, "x")
+            yield row("gain", naive.seconds / seconds, "x", theirs.uvm / theirs.scheduled)
+    yield row(
+        "schedule_peak", greedy.peak_bytes(freed, budget_bytes, RATE, RATE) / MEMORY_BYTES, "x"
+    )
 
 
 def scaled(trace: TensorTrace) -> TensorTrace:

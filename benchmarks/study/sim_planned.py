@@ -15,7 +15,7 @@ DESIGN
     sim.planned.of_parts_budget the same with pump's budget instead of the memory
     sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
                                 next touch, dead or not (sim_bound.py), both ways at the duplex
-                                rate / planned. No floor: who discards can be faster
+                                rate / planned. No floor: a policy that discards can be faster
     sim.planned.h2d             bytes to the GPU / the least possible with pump's budget, which
                                 is 3 % less than the memory
     sim.planned.h2d_of_memory   the same / the least possible with all of the memory

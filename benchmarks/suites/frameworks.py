@@ -11,8 +11,9 @@ DESIGN
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
     transformer.dead_bytes.<mode>   bytes without an owner when they were copied to the
-                                    host (dead_bytes.py), of the whole run, at 2x; `live_bytes`
-                                    beside them, `fewer`: the share of naive's that is saved
+                                    host, of the whole run, at 2x; beside them of which kind
+                                    (`free_bytes`, `handed_bytes`, `part_bytes`: dead_bytes.py),
+                                    `live_bytes`, `fewer`: the share of naive's that is saved
     transformer.fits.time, .cpu     with pump / without, where all fits, of the timed
                                     iterations; processor time of the program's process,
                                     the shim's threads included
@@ -23,6 +24,8 @@ DESIGN
   cuts the memory. naive: that allocator on Unified Memory without pump. The floor is that of the
   native allocator's addresses (tests/acceptance/models/torch_touches.py); other
   granularities have the same memory, not the same addresses.
+
+  Rows virtual.inference.*, virtual.lora.* and virtual.experts.*: see workloads/measured.py.
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +49,6 @@ from harness import (
     child,
     compare,
     compared,
-    compile_c,
     cpus,
     pin,
     rounds,
@@ -58,19 +59,16 @@ from study import (
     dead_bytes,
     instructions,
 )
+from torch_runs import PROFILE, ROOM_BYTES, Torch, environment, library
+from workloads import measured
 
-PROFILE = "a100-pcie4"
-PARTS = ("speed", "dead", "fits", "instructions")
+PARTS = ("speed", "dead", "fits", "instructions", *measured.PROGRAMS)
 RATIOS = (1.5, 2.0)
 DEAD_RATIO = 2.0
 CPUS_MOST = 4
-ROOM_BYTES = 8 << 30
-SECONDS_MAX = 240
 COUNTING_SECONDS_MAX = 900
 COUNTED_BYTES = 2 << 30
 """What valgrind has addresses for, four times of which the virtual GPU reserves."""
-PRELOAD = 'LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"'
-"""In front of the stand-ins for the runtime, which pump-run puts first."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,11 @@ COUNTED = Shape(2, 256, 4, 1024, 128, warm_up=4, iterations=2)
 QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iterations=2)
 
 
+def training(shape: Shape) -> list[str]:
+    """The program that trains a decoder, with its options."""
+    return [str(ROOT / "benchmarks" / "feeders" / "transformer_train.py"), *shape.words()]
+
+
 @dataclass(frozen=True)
 class Figures:
     """Of one run: the figures of the program and the driver. moved: of the whole run. counters:
@@ -129,80 +132,6 @@ class Figures:
     counters: Mapping[str, Any]
 
 
-def environment(options: Options) -> Path:
-    """The Python of the frameworks' environment. Raises UnavailableError without one."""
-    command = [str(ROOT / "tests" / "frameworks" / "setup_frameworks"), "--find"]
-    done = subprocess.run(
-        ["env", f"PYTHON={options.tools.python}", *command],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise UnavailableError("PyTorch is missing; tests/frameworks/setup_frameworks installs it")
-    return Path(done.stdout.strip()) / "bin" / "python"
-
-
-def library(options: Options, name: str, *flags: str) -> Path:
-    """benchmarks/feeders/NAME.c as a shared library."""
-    source = ROOT / "benchmarks" / "feeders" / f"{name}.c"
-    return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
-
-
-class Training:
-    """Runs transformer_train.py under witness.c and with torch_kernels.c, in `mode` timing of the
-    virtual GPU; `settings`: further ones of it."""
-
-    def __init__(
-        self, options: Options, shape: Shape, work: Path, settings: Sequence[str] = ()
-    ) -> None:
-        self._pump_run = options.tools.pump_run
-        self._python = environment(options)
-        self._witness = library(options, "witness", "-ldl", "-lpthread")
-        self._kernels = library(options, "torch_kernels")
-        self._words = shape.words()
-        self._settings = ("mode=timing", "copies=modelled", *settings)
-        self._work = work
-
-    def run(
-        self,
-        memory_bytes: int,
-        pump: Sequence[str],
-        *words: str,
-        managed: bool = False,
-        environ: Mapping[str, str] | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the program found, and the report of the driver.
-
-        pump: options of pump-run; without any pump is off. managed: cudaMalloc gives managed
-        memory. Raises MeasurementError when the program fails or breaks a rule of the driver.
-        """
-        result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
-        for file in (result, report, log):
-            file.unlink(missing_ok=True)
-        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE]
-        command += ["--virtual-runtime", *pump]
-        for setting in (f"memory={memory_bytes}", *self._settings):
-            command += ["--virtual-set", setting]
-        program = str(ROOT / "benchmarks" / "feeders" / "transformer_train.py")
-        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python), program]
-        command += [*self._words, "--json", str(result), *words]
-        variables = {
-            "PUMP_DISABLE": "" if pump else "1",
-            "PUMP_BENCH_MANAGED": "1" if managed else "",
-            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
-            "PUMP_VIRTUAL_REPORT": str(report),
-            "PYTHONWARNINGS": "ignore",
-            **(environ or {}),
-        }
-        child(command, variables, SECONDS_MAX)
-        found, driver = json.loads(result.read_text()), json.loads(report.read_text())
-        if driver["violations"]:
-            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
-        return found, driver
-
-
 class Bench:
     """Runs the training in modes and makes rows of what it took."""
 
@@ -212,7 +141,7 @@ class Bench:
         self._work = work
         self._facts = virtual_facts(PROFILE, "timing")
         self._link = quickstart.link_bytes_per_second(PROFILE)
-        self._training = Training(options, shape, work)
+        self._training = Torch(options, training(shape), work)
         first = self.run(UNLIMITED, ROOM_BYTES, "--touches").found
         self.reserved_bytes = int(first["reserved_bytes"])
         self._touches = [floor.Touch(*map(tuple, each)) for each in first["touches"]]
@@ -296,6 +225,7 @@ class Bench:
             yield from self._dead(ratio, found)
 
     def _dead(self, ratio: float, found: Mapping[str, Sequence[Figures]]) -> Iterator[Row]:
+        kinds = dead_bytes.Bytes._fields
         naive = int(statistics.median(run.moved.dead for run in found[NAIVE.name]))
         for mode in (NAIVE, *PUMPED):
             runs = found[mode.name]
@@ -305,7 +235,12 @@ class Bench:
                 dead,
                 "bytes",
                 **self.facts(ratio, runs),
-                live_bytes=int(statistics.median(run.moved.live for run in runs)),
+                **{
+                    f"{kind}_bytes": int(statistics.median(left))
+                    for kind, left in zip(
+                        kinds, zip(*(run.moved for run in runs), strict=True), strict=True
+                    )
+                },
                 dropped_bytes=int(
                     statistics.median(run.report["counters"]["dropped_bytes"] for run in runs)
                 ),
@@ -378,11 +313,8 @@ class Counting:
     def _run(self, around: list[str], shape: Shape, pump: bool, *more: str) -> None:
         command = [self._options.tools.pump_run, "--virtual", PROFILE, "--virtual-runtime"]
         command += ["--virtual-set", f"memory={COUNTED_BYTES}", "--", *around]
-        command += [
-            str(self._python),
-            str(ROOT / "benchmarks" / "feeders" / "transformer_train.py"),
-        ]
-        words = [*shape.words(), "--json", str(self._work / "counted.json"), *more]
+        command += [str(self._python), *training(shape)]
+        words = ["--json", str(self._work / "counted.json"), *more]
         environ = {"PUMP_DISABLE": "" if pump else "1", "PYTHONWARNINGS": "ignore"}
         child([*command, *words], environ, COUNTING_SECONDS_MAX)
 
@@ -391,15 +323,22 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    parser.add_argument(
+        "--record", metavar="FOLDER", type=Path, help="inference, LoRA and experts, for `sim`"
+    )
     return parser.parse_args(arguments)
 
 
 def run(options: Options) -> Iterator[Row]:
-    parts = parse(options.rest).only or PARTS
+    chosen = parse(options.rest)
+    parts = chosen.only or PARTS
     environment(options)
     ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
     shape = QUICK if options.quick else Shape()
     with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
+        for name in measured.PROGRAMS:
+            if name in parts:
+                yield from measured.rows(name, options, Path(work), chosen.record)
         if {"speed", "dead", "fits"} & set(parts):
             bench = Bench(options, shape, Path(work))
             for ratio in ratios if {"speed", "dead"} & set(parts) else ():

@@ -1,7 +1,7 @@
 """The iteration learner: how much of what programs do it predicts, and what it costs.
 
 DESIGN
-  A fresh learner is told programs from C (learner_feeder.c), step by step: the recorded traffic of
+  C code (learner_feeder.c) feeds programs to a fresh learner, step by step: the recorded traffic of
   PyTorch, recordings of `pump-run --record` (option `--recording FILE...`), and programs made up
   for their cost. Rows; `case` is the program and its part, an iteration or a tenth:
 
@@ -9,6 +9,8 @@ DESIGN
     learner.misled      share that something else was predicted for with confidence
     learner.accesses     share of the accesses of predicted operations that were predicted where
                         they lay: slot, generation and offset
+    learner.again.right, .misled, .accesses   the same of the program's second run: of a learner
+                        that recalls what another one has kept of the first
     learner.us_per_operation   processor time of one operation, once the learner's memory has been
                         touched. Median of rounds; `steady`: a step of 1,500 launches of 8 uses
                         each over and over; `streams`: the same on two; `noise`: nothing repeats;
@@ -55,6 +57,12 @@ class Bench:
             raise MeasurementError("no memory for a learner")
         self._report = ffi.new("struct pump_learner_report *")
 
+    def recall(self, first: Bench) -> None:
+        """Takes what `first` has kept for its past."""
+        story = self.ffi.new("struct pump_learner_story *")
+        self.lib.pump_learner_kept(first.learner, story)
+        self.lib.pump_learner_recall(self.learner, story)
+
     def feed(
         self, tables: tuple[Any, Any], begin: int, end: int, *, asked: int = 0, said: Any = None
     ) -> int:
@@ -69,7 +77,7 @@ class Bench:
         return self._report
 
 
-def quality(bench: Bench, steps: Steps) -> Iterator[Row]:
+def quality(bench: Bench, steps: Steps, prefix: str = "learner") -> Iterator[Row]:
     tables = steps.tables()
     ends = [*(place for place, _ in steps.marks[1:]), len(tables[0])]
     bench.feed(tables, 0, steps.marks[0][0])
@@ -85,9 +93,9 @@ def quality(bench: Bench, steps: Steps) -> Iterator[Row]:
         right, missed = after.accesses_right - right, after.accesses_missed - missed
         more = {"case": f"{steps.name} {name}", "operations": operations}
         for row, value in (("right", OFFERED + CONFIRMED), ("misled", OFFERED + DEVIATED)):
-            yield Row(f"learner.{row}", float(np.mean(said == value)), "share", **more)
+            yield Row(f"{prefix}.{row}", float(np.mean(said == value)), "share", **more)
         if right + missed:
-            yield Row("learner.accesses", right / (right + missed), "share", **more)
+            yield Row(f"{prefix}.accesses", right / (right + missed), "share", **more)
 
 
 def programs(quick: bool) -> list[Steps]:
@@ -142,7 +150,12 @@ def run(options: Options) -> Iterator[Row]:
     except (OSError, EOFError, ValueError) as error:
         raise MeasurementError(f"no traffic, no recording: {error}") from None
     for steps in files:
-        yield from quality(Bench(ffi, lib), steps)
+        first, second = Bench(ffi, lib), Bench(ffi, lib)
+        if lib.pump_learner_keep(first.learner) != 0:
+            raise MeasurementError("no memory for what a learner keeps")
+        yield from quality(first, steps)
+        second.recall(first)
+        yield from quality(second, steps, "learner.again")
     rounds = ROUNDS_QUICK if options.quick else ROUNDS
     for steps in [*programs(options.quick), *files]:
         yield from cost(ffi, lib, steps, rounds)

@@ -14,8 +14,8 @@ DESIGN
     policy.us_per_operation.<part> where it goes, from a run of its own in which each
                                    step is timed (that costs, so the parts add up to more)
 
-  case "arguments": kernels tell pointers, the worker learns what they reach, as with the
-  shim. case "lengths": it is told.
+  case "arguments": events hold pointers, the worker learns what they reach, as with the
+  shim. case "lengths": events hold lengths.
 """
 
 from __future__ import annotations

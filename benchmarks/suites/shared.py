@@ -95,8 +95,8 @@ class Pair:
 def programs(quick: bool) -> dict[str, list[str]]:
     """Options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration.
 
-    Its launches are more than a launch queue holds: who is ahead by all of them when its
-    lease is taken away has nothing left to be prefetched for.
+    Its launches are more than a launch queue holds. A job that has issued all of them when its
+    lease is taken away has no operation left to prefetch for.
     """
     words = ["--buffers=16", f"--buffer-mib={16 if quick else 64}"]
     few, many = (["--iterations=6"],) * 2 if quick else (["--iterations=150"], ["--iterations=120"])

@@ -8,7 +8,7 @@ DESIGN
                     naive_serial is naive with the write-back of a victim in front of its
                     newcomer, all of it, instead of one behind the other on a two-way link:
                     what the study assumed and Unified Memory does not do. window50_again looks
-                    again at each tick for what the driver threw out too early. bound_keeping counts
+                    again at each tick for what the driver evicted too early. bound_keeping counts
                     Belady's bytes where contents that are never read again move like others,
                     bound_dead_known where they do not; bound_touched where they leave like
                     others and need not return, as the mean of both directions (sim_bound.py).
@@ -19,6 +19,10 @@ DESIGN
                     -- --only kinds
   sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
                     (sim_reserve.py), on request: -- --only reserve
+  sim.duplicates.*  what leaves without a copy where blocks are duplicated on trial
+                    (sim_duplicates.py), on request: -- --only duplicates
+  sim.inference.*, sim.lora.*, sim.experts.*  recordings of these (workloads/simulated.py), on
+                    request: -- --only workloads
   sim.wakes.*       drawn delays of wake-ups against constant ones (sim_latency.py), on request:
                     -- --only wakes
   sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
@@ -118,7 +122,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "reserve", "kinds", "wakes"
+MORE = "g10", "unseen", "reserve", "kinds", "wakes", "duplicates", "workloads"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -153,6 +157,18 @@ def run(options: Options) -> Iterator[Row]:
         from pump import profiles
 
         yield from sim_changes.rows(profiles.load(PROFILE))
+    if "workloads" in parts:
+        from workloads import simulated
+
+        from pump import profiles
+
+        yield from simulated.rows(profiles.load(PROFILE))
+    if "duplicates" in parts:
+        from study import sim_duplicates
+
+        from pump import profiles
+
+        yield from sim_duplicates.rows(traces(chosen.traces), profiles.load(PROFILE))
     yield from delays(parts, quick=options.quick)
     if "g10" in parts:
         yield from sim_g10.rows(chosen.traces)

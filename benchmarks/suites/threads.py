@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 
 import floor
 from harness import Options, Row, computing, cpus, pin, rounds, virtual_facts
-from suites.frameworks import CPUS_MOST, PROFILE, QUICK, ROOM_BYTES, Shape, Training
+from suites.frameworks import CPUS_MOST, QUICK, Shape, training
 from suites.sim import written
 from thread_times import Sampler, Times
+from torch_runs import PROFILE, ROOM_BYTES, Torch
 
 if TYPE_CHECKING:
     from pump.sim.program import Program
@@ -62,7 +63,7 @@ class Bench:
     """Runs the training in cases; `settings`: further ones of the virtual GPU."""
 
     def __init__(self, options: Options, settings: list[str], shape: Shape, work: Path) -> None:
-        self._training = Training(options, shape, work, settings)
+        self._training = Torch(options, training(shape), work, settings)
         self._settings = settings
         self._work = work
         self._program = min(

@@ -84,7 +84,7 @@ uint64_t pump_core_activity(struct pump_shm *shm);
 int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t spin_ns,
                    uint64_t timeout_ns);
 
-/* What the next wait spins, after one that took `waited_ns`. */
+/* How long the next wait is to spin, after one that took `waited_ns`. */
 uint64_t pump_core_spin_ns(uint64_t waited_ns);
 
 /* Lets a wait that another thread of this process is in, or its next one, return 1. */

@@ -28,8 +28,8 @@ from pump.config.job import (
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.values import seconds
 from pump.names import quoted
-from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX
-from pumpd.common import link
+from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX, learned_folder
+from pumpd.common import last_line, link
 from pumpd.common.jobwatch import JobWatch, start_time
 from pumpd.common.loglines import FileHandler, Formatter
 from pumpd.common.process_name import name_process
@@ -84,13 +84,25 @@ def _parser() -> OneLineParser:
         default=DEFAULT_LOG_LEVEL,
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
+    add(
+        "--stderr",
+        metavar="PLACE",
+        default="",
+        help="the job's standard error, device:inode:path, for its last line if it is killed",
+    )
     add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ...")
     add("--record-fd", metavar="N", type=int, help="descriptor of the folder that FILE lies in")
     value(
         "--record-command yes|no",
         checks.truth,
-        "whether command lines stand in recordings (default: yes)",
+        "whether recordings hold command lines (default: yes)",
         default=True,
+    )
+    value(
+        "--keep-learned yes|no",
+        checks.truth,
+        "whether what was learned of a program is kept for its next run (default: no)",
+        default=False,
     )
     add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
     value(
@@ -184,6 +196,7 @@ def _job(asked: Namespace) -> int:
         record_job=_json_object(asked.record_job),
         job_name=asked.name or "",
         priority=asked.priority,
+        learned_folder=learned_folder(os.environ) if asked.keep_learned else "",
     )
     facts = JobFacts(
         paths=[one for one in asked.service if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX],
@@ -196,6 +209,8 @@ def _job(asked: Namespace) -> int:
     try:
         watch = JobWatch(asked.job_pid, asked.job_pidfd)
         Supervisor(listener, watch, settings, facts=facts).run()
+        if watch.ended() and place.folder:
+            last_line.end_job(asked.stderr, place.folder)
     finally:
         place.leave()
     return 0

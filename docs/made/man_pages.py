@@ -96,6 +96,7 @@ def _verb(parser: argparse.ArgumentParser) -> Iterator[str]:
     ]
     yield f".SS {' '.join(words)}"
     yield _plain(parser.description or "")
+    yield from ([".PP", _plain(parser.epilog)] if parser.epilog else [])
     yield from _options(parser)
     yield from _subverbs(parser.prog, parser)
 

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,9 @@ from quickstart.workload import (  # noqa: E402
 )
 
 from pump import outputs  # noqa: E402
+from pump.measure import runs  # noqa: E402
+from pump.measure.progress import Progress  # noqa: E402
+from pump.measure.runs import Stop  # noqa: E402
 
 RUN_SECONDS_MAX = 180
 LOGS = ROOT / "build" / "quickstart"
@@ -48,42 +50,27 @@ class RunError(Exception):
     """A training run ended badly; the text says which and shows the end of its log."""
 
 
-@dataclass
 class Runner:
     """Starts training runs one after another and prints its progress."""
 
-    total: int
-    done: int = 0
-    started: float = field(default_factory=time.monotonic)
+    def __init__(self, total: int, stop: Stop) -> None:
+        self._progress = Progress(total, sys.stdout)
+        self._done = 0
+        self._stop = stop
 
     def __call__(self, title: str, command: Sequence[str], environ: dict[str, str]) -> Any:
         """Result of one training run: what train_mlp.py writes. Raises RunError."""
-        self.done += 1
-        name = f"{self.done:02}-" + "".join(c if c.isalnum() else "-" for c in title)
+        self._done += 1
+        name = f"{self._done:02}-" + "".join(c if c.isalnum() else "-" for c in title)
         log, result = LOGS / f"{name}.log", LOGS / f"{name}.json"
         result.unlink(missing_ok=True)
-        print(f"[{self.done:2}/{self.total}] {title} ...", end="", flush=True)
-        began = time.monotonic()
-        with log.open("w") as stream:
-            try:
-                status: int | str = subprocess.run(
-                    [*command, "--json", str(result)],
-                    env={**os.environ, **environ},
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=stream,
-                    timeout=RUN_SECONDS_MAX,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                status = f"none within {RUN_SECONDS_MAX} s"
-        if status != 0 or not result.exists():
-            print(" failed", flush=True)
-            tail = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-15:])
-            raise RunError(f"{title}: exit status {status}\n{tail}(all of it: {log})")
-        found = json.loads(result.read_text())
-        print(f" {time.monotonic() - began:.1f} s", flush=True)
-        return found
+        with self._progress.step(title):
+            line = [*command, "--json", str(result)]
+            ran = runs.run(line, {**os.environ, **environ}, log, self._stop, RUN_SECONDS_MAX)
+            if ran.failure() or not result.exists():
+                failure = ran.failure() or "no result"
+                raise RunError(f"{title}: {failure}\n{runs.tail(log)}\n(all of it: {log})")
+        return json.loads(result.read_text())
 
 
 def tool(name: str) -> str:
@@ -146,10 +133,10 @@ def moved(driver_report: dict[str, Any]) -> tuple[int, int, int]:
     return driver_report["h2d_bytes"], driver_report["d2h_bytes"], driver_report["faults"]
 
 
-def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
+def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
     """All runs on the virtual GPU. Raises RunError, BuildError."""
     every = cases((NAIVE, DEMAND, WINDOW))
-    run = Runner(2 * len(every))
+    run = Runner(2 * len(every), stop)
     print("\nResults first: a small model computes on the virtual GPU.", flush=True)
     hashes = {}
     for case in every:
@@ -159,11 +146,11 @@ def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
             losses = list(result["losses"].values())
             print(f"        loss {losses[0]:.3f} -> {losses[-1]:.3f}", flush=True)
     print("\nThen the speed: a model of 4 GiB, kernels take modelled time.", flush=True)
-    runs, name = [], ""
+    done, name = [], ""
     for case in every:
         result, figures = virtual_run(run, case, SPEED, "timing", profile)
         name = result["gpu"]
-        runs.append(Run(*case, result["seconds"], *figures, hashes[case]))
+        done.append(Run(*case, result["seconds"], *figures, hashes[case]))
     link = link_bytes_per_second(profile)
     return (
         Setting(
@@ -172,18 +159,18 @@ def on_virtual(profile: str) -> tuple[Setting, list[Run]]:
             mode="timing",
             time_scale=1.0,
             baseline=NAIVE,
-            floors=floors(runs, link),
+            floors=floors(done, link),
             remark="Baseline of the speed-up: naive. Weights were compared in compute mode.",
         ),
-        runs,
+        done,
     )
 
 
-def floors(runs: Sequence[Run], link: float) -> dict[float, float]:
-    compute = report.unlimited(runs).seconds
+def floors(done: Sequence[Run], link: float) -> dict[float, float]:
+    compute = report.unlimited(done).seconds
     return {
         ratio: SPEED.floor_seconds(ratio, compute, link)
-        for ratio in {run.oversubscription for run in runs}
+        for ratio in {run.oversubscription for run in done}
     }
 
 
@@ -202,7 +189,7 @@ def find_gpu() -> dict[str, Any] | None:
     return json.loads(asked.stdout) if asked.returncode == 0 else None
 
 
-def on_gpu(gpu: dict[str, Any]) -> tuple[Setting, list[Run]]:
+def on_gpu(gpu: dict[str, Any], stop: Stop) -> tuple[Setting, list[Run]]:
     """All runs on the real GPU, its memory made small by budgets. Raises RunError."""
     if gpu["free_bytes"] < 1.25 * SPEED.footprint_bytes:
         raise RunError(
@@ -210,9 +197,9 @@ def on_gpu(gpu: dict[str, Any]) -> tuple[Setting, list[Run]]:
             f"{int(1.25 * SPEED.footprint_bytes) >> 20}: end other programs or add --virtual"
         )
     every = cases((DEMAND, WINDOW))
-    run = Runner(len(every))
+    run = Runner(len(every), stop)
     print(f"\nTraining on {gpu['name']}; budgets stand in for a smaller card.", flush=True)
-    runs = []
+    done = []
     for policy, ratio in every:
         command = []
         if policy != UNLIMITED:
@@ -220,7 +207,7 @@ def on_gpu(gpu: dict[str, Any]) -> tuple[Setting, list[Run]]:
             command = [tool("pump-run"), "--budget", str(budget), "--policy", policy, "--"]
         result = run(title(policy, ratio), [*command, *training(SPEED)], {})
         sha256 = result["weights_sha256"]
-        runs.append(Run(policy, ratio, result["seconds"], None, None, None, sha256))
+        done.append(Run(policy, ratio, result["seconds"], None, None, None, sha256))
     return (
         Setting(
             gpu=gpu["name"],
@@ -228,11 +215,11 @@ def on_gpu(gpu: dict[str, Any]) -> tuple[Setting, list[Run]]:
             mode="hardware",
             time_scale=1.0,
             baseline=DEMAND,
-            floors=floors(runs, gpu["link_bytes_per_second"]),
+            floors=floors(done, gpu["link_bytes_per_second"]),
             remark="Baseline of the speed-up: demand, naive Unified Memory EMULATED under the "
             "same budget.",
         ),
-        runs,
+        done,
     )
 
 
@@ -270,20 +257,23 @@ def main() -> int:
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    stop = Stop()
     try:
         gpu = None if options.virtual else find_gpu()
         if gpu is None and options.virtual is None:
             print("There is no NVIDIA GPU here, so this runs on the virtual one.", flush=True)
-        setting, runs = on_gpu(gpu) if gpu else on_virtual(options.virtual or DEFAULT_PROFILE)
-    except (RunError, BuildError) as error:
+        with stop:
+            profile = options.virtual or DEFAULT_PROFILE
+            setting, done = on_gpu(gpu, stop) if gpu else on_virtual(profile, stop)
+    except (RunError, BuildError, OSError) as error:
         print(f"scripts/quickstart: {error}", file=sys.stderr)
-        return 1
-    print("\n" + report.table(setting, runs))
+        return 128 + stop.number if stop.number else 1
+    print("\n" + report.table(setting, done))
     print(f"Took {time.monotonic() - began:.0f} s.")
     if options.json:
-        text = json.dumps(report.as_json(setting, runs), indent=1) + "\n"
+        text = json.dumps(report.as_json(setting, done), indent=1) + "\n"
         outputs.write(str(options.json), text, outputs.COMPARED)
-    return 0 if report.identical(runs) else 1
+    return 0 if report.identical(done) else 1
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     trust.add_argument(
         "file", metavar="FILE", nargs="?", default=layers.FOLDER_FILE, help="default: ./pump.toml"
     )
-    trust.add_argument("--revoke", action="store_true", help="trust it no more")
+    trust.add_argument("--revoke", action="store_true", help="end its trust")
     trust.set_defaults(show=_trust)
 
 
@@ -55,6 +55,7 @@ def run(asked: argparse.Namespace) -> int:
 def _show(asked: argparse.Namespace) -> int:
     from pump.config import checks
     from pump.config.files import to_toml
+    from pump.config.reference import settings
 
     environ = dict(os.environ)
     try:
@@ -62,11 +63,13 @@ def _show(asked: argparse.Namespace) -> int:
     except layers.ConfigInputError as error:
         raise BadInputError(str(error)) from None
     job = resolved.apply(JobConfig(command=["job"]))
+    without = {setting.key: setting.default for setting in settings() if setting.table == "job"}
     rows = [("[job]", "")]
     for key in checks.JOB:
         value = getattr(job, key)
         origin = resolved.origins.get(key, layers.DEFAULT)
-        rows.append((f"{key} = {to_toml(value)}", origin))
+        unset = value in ("", []) and key not in resolved.values
+        rows.append((f"# {key}: {without[key]}" if unset else f"{key} = {to_toml(value)}", origin))
     if resolved.most:
         rows += [("", ""), ("[limits]", "")]
         for key, value in resolved.most.items():

@@ -20,8 +20,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the files, and print what to do next. Raises BadInputError; each file is then as it
-    was before, or whole."""
+    """Write the files, and print what to do next. Raises BadInputError; each file is then
+    unchanged or complete."""
     pumpd = service_files.pumpd_command(asked.pumpd)
     if not asked.root:  # else it is another machine's
         service_code.check(pumpd, user=asked.user)

@@ -53,8 +53,8 @@ def run(asked: argparse.Namespace) -> int:
     service = registered.Registered()
     others = registered.others(service.jobs(), (job.socket for job, _, _ in told))
     service.close()
-    if service.strange:
-        say("pump", service.strange)
+    if service.untrusted:
+        say("pump", service.untrusted)
     if asked.json:
         mine = [as_json(*one) for one in told]
         print(json.dumps({"jobs": mine, "others": to_builtins(others)}, indent=1))

@@ -21,8 +21,10 @@ from pump.paths import MissingFileError
 
 PROGRAM = "pump"
 VERBS = {
+    "compare": "pump.cli.compare",
     "config": "pump.cli.config",
     "doctor": "pump.cli.doctor",
+    "fit": "pump.cli.fit",
     "install-service": "pump.cli.install_service",
     "jobs": "pump.cli.jobs",
     "metrics": "pump.cli.metrics",
@@ -76,7 +78,7 @@ def main() -> int:
 
 
 def _abandon_output() -> None:
-    """Else Python would try once more at its end, and complain."""
+    """Else Python would flush the output once more when it ends, and print an error."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -87,7 +89,7 @@ def _run(words: list[str]) -> int:
     parser = OneLineParser(
         prog=PROGRAM,
         usage="pump [-h] [--version] verb [argument ...]",
-        description="What there is around pump-run.",
+        description="Watch, record, simulate and configure the jobs of pump-run.",
         epilog="\n".join(["verbs:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

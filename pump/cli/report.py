@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from typing import Any
 
 from pump.cli.support.lines import BadInputError, save
 from pump.names import quoted
@@ -20,6 +21,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|JOB",
         help="a recording (pump-run --record), or the process id or name of a job that is "
         "being recorded",
+    )
+    parser.add_argument(
+        "--with",
+        dest="other",
+        metavar="OTHER",
+        help="a recording of the same program with memory for everything: tells the time lost",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="as text")
@@ -37,19 +44,21 @@ def run(asked: argparse.Namespace) -> int:
     no sound recording."""
     from pump import outputs
     from pump.cli.jobs import recording_of
-    from pump.cli.trace import bad, left
-    from pump.report import gather
+    from pump.report.advice import advise
+    from pump.report.compare import OtherProgramError, compared
     from pump.report.page import page
     from pump.report.text import text
-    from pump.trace.format import TraceError
 
     path = asked.file if os.path.exists(asked.file) else recording_of(asked.file)
-    try:
-        found = gather.report(path)
-    except OSError as error:
-        raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}{left(path)}") from None
-    except TraceError as error:
-        raise bad(path, error) from None
+    found = _figures(path)
+    if asked.other:
+        try:
+            found["compared"] = compared(found, _figures(asked.other))
+        except OtherProgramError as error:
+            raise BadInputError(
+                f"--with {quoted(asked.other)}: {error}; record the same command twice"
+            ) from None
+    found["advice"] = [item._asdict() for item in advise(found)]
     if asked.json:
         made = json.dumps(found, indent=1) + "\n"
     elif asked.text:
@@ -64,3 +73,17 @@ def run(asked: argparse.Namespace) -> int:
     if not (asked.json or asked.text):
         print(f"wrote {quoted(target)}")
     return 0
+
+
+def _figures(path: str) -> dict[str, Any]:
+    """The report on a recording. Raises BadInputError."""
+    from pump.cli.trace import bad, left
+    from pump.report import gather
+    from pump.trace.format import TraceError
+
+    try:
+        return gather.report(path)
+    except OSError as error:
+        raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}{left(path)}") from None
+    except TraceError as error:
+        raise bad(path, error) from None

@@ -18,6 +18,7 @@ from pump.config.job import LOG_LEVELS, JobConfig, Recording
 from pump.config.values import BadValueError
 
 PROGRAM = "pump-run"
+PROCESS_1 = 1
 TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
@@ -25,6 +26,10 @@ def main() -> int:
     """Entry point. Returns the exit status of an error; otherwise this process becomes the job
     (an AssertionError would say that it has not)."""
     command.restore_signals()
+    if os.getpid() == PROCESS_1 and not environment.disabled(os.environ):
+        from pump.cli.support import init
+
+        init.stay()
     try:
         environ = dict(os.environ)
         _run(_resolve(options.parse(sys.argv[1:]), environ), environ)
@@ -79,9 +84,9 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             for choice in environment.choices(config, environ):
                 say(PROGRAM, f"granularity {choice}")
         socket_path = _pumpd(config, environ, _recording(config))
-        parts = parts._replace(socket_path=socket_path, ledger=_ledger())
+        parts = parts._replace(socket_path=socket_path, ledger=_ledger(), job_pid=os.getpid())
     elif config.record:
-        say(PROGRAM, "records nothing, because PUMP_DISABLE is set")
+        say(PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
 
 

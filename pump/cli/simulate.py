@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pump import outputs
-from pump.cli.support.lines import BadInputError, save
+from pump.cli.support.lines import BadInputError, Once, save
 from pump.config.values import BadValueError, parse_size
+from pump.measure.progress import Progress
+from pump.model.bounds import with_reserve
 from pump.names import quoted
 
 if TYPE_CHECKING:
@@ -36,13 +38,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.add_argument("trace", metavar="TRACE", help="a recording of pump-run, or a JSON trace")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--gpu-memory", metavar="SIZE", help="of the simulated GPU, such as 24GiB")
+    size.add_argument(
+        "--gpu-memory", metavar="SIZE",
+        help="of the simulated GPU, such as 24GiB (default: what gives the recording's budget; of "
+        "a JSON trace the profile's)",
+    )  # fmt: skip
     size.add_argument(
         "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
     )
     parser.add_argument("--profile", default="a100-pcie4", help="of the GPU (see pump profiles)")
     parser.add_argument(
-        "--policy", metavar="P",
+        "--policy", metavar="P", action=Once,
         help="such as naive, window or planned+discard; an unknown one lists all "
         "(default: window, of --sweep naive and window)",
     )  # fmt: skip
@@ -51,15 +57,26 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--mapping", metavar="M", help="JSON traces: caching (default) or unique addresses"
     )
     parser.add_argument(
-        "--iterations", metavar="N", type=int, help="JSON traces: how often (default 3)"
+        "--iterations", metavar="N", type=int, help="JSON traces: replay so often (default 3)"
     )
     parser.add_argument(
-        "--queue-launches", type=int, default=1024, metavar="N", help="that may wait (1 to 1024)"
-    )
-    parser.add_argument("--host-memory", metavar="SIZE", help="for what leaves the GPU")
+        "--queue-launches", type=int, default=1024, metavar="N",
+        help="launches that may wait for the GPU (1 to 1024)",
+    )  # fmt: skip
     parser.add_argument(
-        "--flash", metavar="GBPS", help="behind it: rates of reading and writing, such as 3.2,3.2"
+        "--host-memory",
+        metavar="SIZE",
+        help="host memory for what leaves the GPU (default: enough)",
     )
+    parser.add_argument(
+        "--flash", metavar="GBPS",
+        help="flash behind --host-memory: rates of reading and writing, such as 3.2,3.2",
+    )  # fmt: skip
+    parser.add_argument(
+        "--duplicates", action="store_true",
+        help="as if pump kept the host's copy of blocks on trial: what was not written leaves "
+        "without a copy",
+    )  # fmt: skip
     parser.add_argument(
         "--jitter", type=float, default=0.0, metavar="SHARE",
         help="kernels and transfers take up to that much more or less, such as 0.25",
@@ -70,10 +87,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         "processes) or FILE.toml (default: always 25 and 20 us)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of --jitter and --wake-ups"
+        "--seed", type=int, default=0, metavar="N", help="of the random --jitter and --wake-ups"
     )
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
-    parser.add_argument("--svg", metavar="FILE", help="--sweep: draw the curve, too")
+    parser.add_argument("--svg", metavar="FILE", help="also draw the curve of --sweep to FILE")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
 
 
@@ -96,7 +113,8 @@ def _run(asked: argparse.Namespace) -> int:
     case = _case(asked)
     chosen = _candidates(asked)
     if asked.sweep:
-        found = sweep.over_memory(case, chosen)
+        progress = Progress(len(sweep.sizes(case)))
+        found = sweep.over_memory(case, chosen, progress.step)
         text = sweep.as_text(found)
         if asked.svg:
             save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", 1)
@@ -183,12 +201,15 @@ def _case(asked: argparse.Namespace) -> Case:
         memory_bytes = _size("--gpu-memory", asked.gpu_memory)
     elif asked.oversubscription:
         memory_bytes = int(program.peak_bytes / asked.oversubscription)
+    elif recorded := program.facts.get("recorded_budget_bytes"):
+        enough = max(memory_bytes, 2 * program.peak_bytes)
+        memory_bytes = with_reserve(min(int(recorded), enough))
     jitter = Jitter(asked.jitter, asked.seed) if asked.jitter else None
     late = wakeups.load(asked.wake_ups) if asked.wake_ups else None
     daemon = Daemon(wake_ups=late, seed=asked.seed)
     machine = Machine(
         profile, memory_bytes, asked.queue_launches, daemon,
-        host=_host(asked), jitter=jitter,
+        host=_host(asked), jitter=jitter, duplicates=asked.duplicates,
     )  # fmt: skip
     return Case(program, machine, discarding)
 

@@ -183,7 +183,7 @@ def lines(look: live.Look, before: live.Look | None, width: int = ALL) -> list[s
             shown.append(f"{seen.job.pid:>8} {seen.job.name[:16]:<16} has not used a GPU yet")
     others = [line[:width] for line in registered.lines(live.others(look))]
     shown += ["", OTHERS, *others] if others else []
-    shown += ["", look.strange] if look.strange else []
+    shown += ["", look.untrusted] if look.untrusted else []
     return [*shown, *(["", LEGEND] if rows else [])]
 
 

@@ -123,6 +123,7 @@ JOB: dict[str, Callable[..., object]] = {
     "devices": devices,
     "record": file_name,
     "record_command": truth,
+    "keep_learned": truth,
     "log_level": log_level,
     "log_file": file_name,
 }

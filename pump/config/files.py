@@ -131,7 +131,10 @@ def _check_access(path: str, status: os.stat_result, shown: str) -> None:
         others = folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & 0o022
         if others:
             raise NotOursError(
-                [f"{shown} has another name too, and others may write to its folder; {_REMEDY}"]
+                [
+                    f"{shown} has a second hard link, and other users may write to its folder; "
+                    f"{_REMEDY}"
+                ]
             )
 
 
@@ -158,7 +161,7 @@ def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
             break
         if name in ADMINISTRATORS and not administrators:
             reading.fault(
-                (name,), f"[{name}] is the administrator's, and stands in /etc/pump/config.toml"
+                (name,), f"[{name}] is the administrator's; only /etc/pump/config.toml may hold it"
             )
         elif name not in ConfigFile.__struct_fields__:
             reading.unknown((name,), list(ConfigFile.__struct_fields__), "table")

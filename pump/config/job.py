@@ -39,7 +39,8 @@ class JobConfig(NamedTuple):
     record: absolute path of the recording or "".
     record_beneath: the folder that the recording must lie in, reached without symbolic links,
         where that folder's own file asks for it; "" where the user does.
-    record_command: whether command lines stand in recordings.
+    record_command: whether recordings hold command lines.
+    keep_learned: whether what is learned of the program is kept for its next run.
     keep_device: rules for memory that stays device memory, in the form the shim reads
         (shim/memory/rules.c).
     granularity: whether frameworks allocate tensor by tensor (pump/frameworks).
@@ -59,6 +60,7 @@ class JobConfig(NamedTuple):
     record: str = ""
     record_beneath: str = ""
     record_command: bool = True
+    keep_learned: bool = True
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
     granularity: str = DEFAULT_GRANULARITY
     name: str = ""

@@ -6,7 +6,7 @@ from pump.config.job import DEFAULT_KEEP_DEVICE
 from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size, shown
 
 NONE = "none"
-WORDS = ("ipc", "stream-ordered")
+WORDS = ("ipc", "stream-ordered", "vmm")
 KINDS = ("below", "library", *WORDS, NONE)
 # Bounds of the shim (memory/rules.c).
 LIBRARIES_MAX = 16
@@ -25,7 +25,7 @@ def parse(text: str) -> str:
         return kind
     raise BadValueError(
         f"'{shown(text)}' is no rule{nearest(shown(kind), list(KINDS))}; write below=8MiB, "
-        "library=libname, ipc, stream-ordered or none"
+        "library=libname, ipc, stream-ordered, vmm or none"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pump.config import checks
 from pump.config.job import JobConfig, Layer
-from pump.config.values import BadValueError
+from pump.config.values import BadValueError, closest
 from pump.names import quoted
 
 ADMINISTRATORS_FILE = "/etc/pump/config.toml"
@@ -119,7 +119,31 @@ def environment(environ: Mapping[str, str]) -> Layer:
         except BadValueError as error:
             raise ConfigInputError(f"{name}: {error}") from None
         origins[key] = name
-    return Layer(values, origins)
+    return Layer(values, origins, unknown_variables(environ))
+
+
+OTHER_VARIABLES = (
+    *("ACTIVE", "BLOCK_EVENTS", "BUDGET_MOST", "DISABLE", "LEDGER", "LIB_DIR", "LIMIT_MOST"),
+    *("NEIGHBOURS", "SERVICE", "SOCKET", "SUMMARY", "VIRTUAL_CARDS", "VIRTUAL_DELAY_US"),
+    *("VIRTUAL_DEPARTURES", "VIRTUAL_DISCARD", "VIRTUAL_FAIL", "VIRTUAL_KERNELS", "VIRTUAL_LOG"),
+    *("VIRTUAL_PROFILE", "VIRTUAL_REPORT", "VIRTUAL_VERSION", "CGROUP_ROOT", "JOB_PID"),
+    *("PROC_ROOT", "SYS_ROOT"),
+)
+"""What pump's parts read as PUMP_<NAME>, beside the settings."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Sentences: which variable PUMP_... is none of pump's, but near one. Others may be of another
+    program."""
+    known = [key.upper() for key in checks.JOB] + list(OTHER_VARIABLES)
+    asked = [name.removeprefix("PUMP_") for name in environ if name.startswith("PUMP_")]
+    unknown = [name for name in asked if name not in known]
+    near = {name: closest(name, [one.lower() for one in known]) for name in unknown}
+    return [
+        f"PUMP_{name} is no variable of pump, and is ignored (did you mean PUMP_{meant.upper()}?)"
+        for name, meant in near.items()
+        if meant
+    ]
 
 
 def _inside_a_job(environ: Mapping[str, str]) -> bool:

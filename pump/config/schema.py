@@ -83,8 +83,9 @@ class JobTable(Struct):
     report: Annotated[
         str,
         _about(
-            "What the program is told that is free: what is left of its `budget`, or of its "
-            "`limit`. Frameworks that take a share of free memory oversubscribe with the latter.",
+            "The free memory that CUDA reports to the program: what is left of its `budget`, or of "
+            "its `limit`. Frameworks that take a share of free memory oversubscribe with the "
+            "latter.",
             "limit",
             checks.report,
         ),
@@ -96,8 +97,8 @@ class JobTable(Struct):
         str,
         _about(
             "`native` leaves frameworks' allocators alone, `tensor` makes them allocate each "
-            "tensor in stream order, `auto` does so framework by framework where nothing known "
-            "stands against it.",
+            "tensor in stream order, `auto` decides for each framework, and does so where no "
+            "known conflict prevents it.",
             "auto",
             checks.granularity,
         ),
@@ -106,7 +107,8 @@ class JobTable(Struct):
         list[str],
         _about(
             "Rules for what stays device memory, beside NCCL's, NVSHMEM's and UCX's: "
-            "`below=SIZE`, `library=NAME`, `ipc`, `stream-ordered`; `none` drops all before it.",
+            "`below=SIZE`, `library=NAME`, `ipc`, `stream-ordered`, `vmm`; `none` drops all "
+            "rules before it.",
             ["below=8MiB", "library=libmine"],
             checks.keep_device,
             "those of NCCL, NVSHMEM, UCX and `ipc`",
@@ -134,13 +136,23 @@ class JobTable(Struct):
     record_command: Annotated[
         bool,
         _about(
-            "Whether command lines stand in recordings: they may hold what others shall not read.",
+            "Whether recordings hold command lines, which may contain secrets.",
+            False,
+            checks.truth,
+        ),
+    ] = True
+    keep_learned: Annotated[
+        bool,
+        _about(
+            "Whether what policy `planned` learns of a program is kept for its next run, in "
+            "`~/.cache/pump/learned` (`$XDG_CACHE_HOME`): kinds of operations, and which parts of "
+            "its memory they use; no names and no contents.",
             False,
             checks.truth,
         ),
     ] = True
     log_level: Annotated[
-        str, _choice("What is told of pump itself", defaults.LOG_LEVELS, "info", checks.log_level)
+        str, _choice("How much pump logs", defaults.LOG_LEVELS, "info", checks.log_level)
     ] = defaults.DEFAULT_LOG_LEVEL
     log_file: Annotated[
         str,
@@ -154,8 +166,8 @@ class JobTable(Struct):
 
 
 class LimitsTable(Struct):
-    """The administrator's bounds for every job; what a job asks above them is brought down,
-    and a line says so."""
+    """The administrator's bounds for every job. A job that asks for more gets the bound, and a
+    line says so."""
 
     budget: Annotated[
         str | int,
@@ -212,7 +224,7 @@ class ServiceTable(Struct):
     ] = True
     log_level: Annotated[
         str,
-        _about("What the service tells of itself.", "info", checks.log_level),
+        _about("How much the service logs.", "info", checks.log_level),
     ] = defaults.DEFAULT_LOG_LEVEL
 
 
@@ -250,6 +262,7 @@ FOLDER: dict[str, str] = {
     "devices": AT_ONCE,
     "record": TRUSTED,  # beneath the folder alone
     "record_command": TRUSTED,  # may put into a file what the user wants to keep out of it
+    "keep_learned": TRUSTED,  # the same
     "log_level": AT_ONCE,
     "log_file": NEVER,
 }

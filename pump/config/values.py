@@ -145,10 +145,15 @@ def shown(text: str) -> str:
 
 def nearest(text: str, names: list[str]) -> str:
     """ " (did you mean 'x'?)", or nothing when no name is near."""
+    found = closest(text, names)
+    return f" (did you mean '{found}'?)" if found else ""
+
+
+def closest(text: str, names: list[str]) -> str:
+    """The name, in lower case, that `text` is nearest to; "" when none is near."""
     import difflib  # only on the way to an error: it is slow to import
 
-    found = difflib.get_close_matches(text.lower(), names, n=1)
-    return f" (did you mean '{found[0]}'?)" if found else ""
+    return next(iter(difflib.get_close_matches(text.lower(), names, n=1)), "")
 
 
 def _digits(text: str) -> bool:

@@ -4,9 +4,8 @@ One file for each framework, with these names; `environ` is the environment of t
 
     NAME                           the framework's name
     tensor(environ) -> Advice      makes it allocate in stream order, tensor by tensor
-    any_granularity(environ) -> Advice    is needed with every granularity
 
-`native` sets only what every granularity needs. `tensor` sets every framework's switch, and
+`native` sets nothing. `tensor` sets every framework's switch, and
 names what conflicts with it. `auto` decides for each framework: it sets the switch where
 nothing known conflicts with it, else it leaves the framework as it is. pump's pool serves
 stream-ordered allocations of a program in any case (`--keep-device stream-ordered` leaves them
@@ -29,10 +28,7 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
     With `auto` there are no conflicts: a framework with one is left as it is.
     """
     together = Advice()
-    for framework in FRAMEWORKS:
-        together = together.plus(framework.any_granularity(environ))
-        if granularity == "native":
-            continue
+    for framework in FRAMEWORKS if granularity != "native" else ():
         advice = framework.tensor({**environ, **together.settings})
         if granularity == "auto":
             advice = choose(framework.NAME, advice)
@@ -47,5 +43,5 @@ def choose(name: str, advice: Advice) -> Advice:
     if not advice.settings:
         return advice
     switches = " ".join(f"{key}={value}" for key, value in advice.settings.items())
-    chosen = f"{name}: tensor ({switches}), because nothing known stands against it"
+    chosen = f"{name}: tensor ({switches}), because there is no known conflict"
     return advice._replace(choices=[chosen])

@@ -25,8 +25,3 @@ def tensor(environ: Mapping[str, str]) -> Advice:
             "cupy.cuda.MemoryAsyncPool, which tensor granularity is about, ignores it"
         ]
     )
-
-
-def any_granularity(environ: Mapping[str, str]) -> Advice:
-    """Nothing."""
-    return Advice()

@@ -34,8 +34,3 @@ def tensor(environ: Mapping[str, str]) -> Advice:
     if not environ.get(PREALLOCATE):
         settings[PREALLOCATE] = "false"
     return Advice(settings, conflicts)
-
-
-def any_granularity(environ: Mapping[str, str]) -> Advice:
-    """Nothing."""
-    return Advice()

@@ -27,8 +27,3 @@ def tensor(environ: Mapping[str, str]) -> Advice:
             "granularity needs; unset it or use --granularity native"
         ]
     )
-
-
-def any_granularity(environ: Mapping[str, str]) -> Advice:
-    """Nothing."""
-    return Advice()

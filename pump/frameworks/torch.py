@@ -1,7 +1,7 @@
 """PyTorch: its cudaMallocAsync back end allocates each tensor in stream order.
 
 The native back end allocates segments of 2 MiB and more and places tensors in them; pump then
-learns where they lie. PYTORCH_ALLOC_CONF, formerly PYTORCH_CUDA_ALLOC_CONF, chooses the back
+learns where they lie. PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) chooses the back
 end. cudaMallocAsync lacks (PyTorch 2.11): memory snapshots and history, CUDA IPC of tensors (a
 DataLoader that sends CUDA tensors), and the checkpointed pools of CUDA-graph trees
 (torch.compile with mode "reduce-overhead" or "max-autotune"); each raises an error of PyTorch
@@ -22,6 +22,7 @@ NAME = "PyTorch"
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 # Options of the native back end alone; the other one ignores them without a message.
 NATIVE_ONLY = (
+    "expandable_segments",
     "max_split_size_mb",
     "max_non_split_rounding_mb",
     "roundup_power2_divisions",
@@ -67,20 +68,6 @@ def tensor(environ: Mapping[str, str]) -> Advice:
     kept = {key: value for key, value in options.items() if key not in NATIVE_ONLY}
     value = _text({"backend": "cudaMallocAsync", **kept})
     return Advice(dict.fromkeys(_names_to_set(environ), value), conflicts, notes)
-
-
-def any_granularity(environ: Mapping[str, str]) -> Advice:
-    """Turn expandable segments off: they are physical memory, mapped by the program's own calls
-    (cuMemMap), which the driver cannot page."""
-    name, options = _options(environ)
-    if not is_true(options.get("expandable_segments", "")):
-        return Advice()
-    value = _text({**options, "expandable_segments": "False"})
-    note = (
-        f"{name}: expandable_segments is turned off, because pump cannot page such memory; "
-        "PUMP_DISABLE=1 leaves it on"
-    )
-    return Advice(dict.fromkeys(_names_to_set(environ), value), [], [note])
 
 
 def _options(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:

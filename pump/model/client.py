@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.model import bounds
+from pump.model import bounds, story
 from pump.model.view import View
 from pump.wire.abi import INT64S, ffi, lib
 from pump.wire.mapping import Batch, Ranges
@@ -37,7 +37,7 @@ class DeviceFacts:
 
     budget: int
     capacity: int
-    """Blocks that really fit; more than that and the driver evicts on its own."""
+    """Blocks that fit on the device; above that the driver evicts by itself."""
     emulated: bool
     active: bool
 
@@ -64,6 +64,7 @@ class ClientModel:
         self._facts = ffi.new("struct pump_model_device *")
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
+        self._kept = ffi.new("struct pump_learner_story *")
         self._view = ffi.new("struct pump_view *")
         # Two reads instead of one for each figure: a view is made for each decision.
         self._sizes = _part(self._view, "budget", "missing_count", np.int64)
@@ -71,7 +72,7 @@ class ClientModel:
         needed = "missing", "missing_need", "missing_room", "arrivals_need"
         there = "eviction_candidates", "candidates_next_use", "oldest", "oldest_next_use"
         self._columns = [self._column(name) for name in needed + there]
-        # And arrays of the lengths that they had last, as they mostly have them again.
+        # Views of the lengths that they had last: mostly they have the same lengths again.
         self._lengths: tuple[int, ...] = ()
         self._leading: list[NDArray[np.int64]] = []
 
@@ -119,16 +120,34 @@ class ClientModel:
         """Retire what has executed; see `pump_model_progress`."""
         lib.pump_model_progress(self.raw, executed_seq, stride)
 
-    def learn(self, wanted: bool) -> None:
-        """Learn what the client repeats and expect it again, or forget it.
+    def learn(self, wanted: bool, *, keep: bool = False) -> None:
+        """Learn what the client repeats and predict it, or forget it. keep: the beginning is
+        kept for another run of the program.
 
         Raises MemoryError when there is no memory for it.
         """
-        if lib.pump_model_learn(self.raw, wanted) != 0:
+        learning = lib.PUMP_LEARN_AND_KEEP if keep else lib.PUMP_LEARN
+        if lib.pump_model_learn(self.raw, learning if wanted else lib.PUMP_LEARN_NOTHING) != 0:
             raise MemoryError("the learner's history does not fit into memory")
 
+    def kept_operations(self) -> int:
+        """Return how many operations are kept for another run."""
+        lib.pump_model_kept(self.raw, self._kept)
+        return int(self._kept.operations)
+
+    def kept(self) -> story.Story:
+        """Return a copy of what is kept for another run."""
+        lib.pump_model_kept(self.raw, self._kept)
+        return story.copied(self._kept)
+
+    def recall(self, earlier: story.Story) -> None:
+        """Take an earlier run for the past of this one, whose operations so far have to be
+        kept. Raises MemoryError."""
+        if lib.pump_model_recall(self.raw, earlier.raw()) != 0:
+            raise MemoryError("an earlier run does not fit into memory")
+
     def schedule(self, wanted: bool) -> None:
-        """Have schedules made, or none: then a policy says what moves."""
+        """Make schedules, or none: then a Deciding policy chooses the transfers."""
         lib.pump_model_schedule(self.raw, wanted)
 
     def finish(self, outcomes: Any, count: int) -> None:

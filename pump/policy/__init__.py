@@ -1,7 +1,7 @@
-"""Policies: pure functions from what is believed to what shall move.
+"""Policies: what the schedule of a client may know, and how jobs share GPUs. No I/O.
 
-What decides for one client needs numpy, what decides between jobs (arbiter.py, leases.py)
-does not and runs in a service without it: so the former is loaded when it is asked for.
+A client's policies need numpy. arbiter.py and leases.py, by which jobs share, do not, and the
+service has none: so the former are imported at their first use.
 """
 
 from __future__ import annotations

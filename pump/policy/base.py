@@ -8,22 +8,22 @@ from pump.model.view import Decision, View
 
 
 class Policy(Protocol):
-    """What is known when the next transfers are chosen. They are those of the worker's schedule
-    (docs/schedule.md), but for a policy that decides itself."""
+    """What the worker's schedule may know and do (docs/schedule.md). Under a policy that is also
+    Deciding there is no schedule: the policy chooses the transfers."""
 
     name: ClassVar[str]
     """As in `pump-run --policy`."""
     prefetches: ClassVar[bool]
-    """False: misses are what the policy chose, not what it failed to prevent."""
+    """False: blocks come by faults alone, so misses count as the policy's."""
     predicts: ClassVar[bool]
-    """What the program repeats is learned, and its next operations are known before it issues
-    them."""
+    """The worker learns what the program repeats, and schedules operations before the program
+    issues them."""
 
 
 @runtime_checkable
 class Deciding(Policy, Protocol):
-    """A policy that says itself what moves now: one method without I/O, which may be called with
-    any consistent view."""
+    """A policy that chooses the transfers itself: one method without I/O, which may be called
+    with any consistent view."""
 
     def decide(self, view: View) -> Decision:
         """Return the transfers to start now."""

@@ -13,7 +13,7 @@ from pump.model.view import NOTHING, Decision, View
 
 
 class Demand:
-    """Keeps to an emulated budget, and does nothing else."""
+    """Evicts down to an emulated budget, and does nothing else."""
 
     name: ClassVar[str] = "demand"
     prefetches: ClassVar[bool] = False

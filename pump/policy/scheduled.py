@@ -20,10 +20,10 @@ class Window:
 
 
 class Planned:
-    """And those that it will issue, once it is known what it repeats
-    (`daemon/core/predict/learner.h`). After AutoSwap (next uses from the iteration), G10
-    (residency over the whole iteration decides what leaves, and when) and TURNIP (no fixed
-    timeline: whatever is ready goes). Until then, and after a deviation, it is the window."""
+    """Issued operations are known, and, once the learner has seen what the program repeats, also
+    those that it will issue (`daemon/core/predict/learner.h`). After AutoSwap (next uses from the
+    iteration), G10 (residency over the whole iteration decides what leaves, and when) and TURNIP
+    (no fixed timeline: whatever is ready goes). Until then, and after a deviation, it is Window."""
 
     name: ClassVar[str] = "planned"
     prefetches: ClassVar[bool] = True

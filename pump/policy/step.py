@@ -1,4 +1,4 @@
-"""A decision, from what is believed to what is sent: the worker's and the simulator's."""
+"""Asks a Deciding policy for transfers, and starts them: for the worker and the simulator."""
 
 from __future__ import annotations
 

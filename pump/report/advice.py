@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from pump.report.words import plain, seconds
+
 GOOD_HITS: Final = 0.99
 MANY: Final = 0.25
 """Least share of the misses for which a cause is named."""
 MUCH_WAITING: Final = 0.25
+NOTHING: Final = 0.01
+"""Share of a run's time below which two runs differ by chance."""
 
 
 class Advice(NamedTuple):
@@ -23,15 +27,16 @@ class Advice(NamedTuple):
 
 def advise(report: dict[str, Any]) -> list[Advice]:
     """The findings on a report (pump.report.gather), the most important first."""
-    found: list[Advice] = []
+    found = _of_comparison(report.get("compared"))
     if not report["sampled"]:
         return [
+            *found,
             Advice(
                 "no-samples",
                 "The recording holds no samples of memory: it ended at once, or an older pump "
                 "made it.",
                 "Record again to see where memory was.",
-            )
+            ),
         ]
     for device in report["devices"]:
         found += _of_device(report, device)
@@ -41,14 +46,68 @@ def advise(report: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "well",
-                "Nearly all blocks were there when they were needed, as far as pump could tell."
+                "By pump's model nearly all blocks were on the GPU when operations needed them."
                 if used
                 else "pump saw no block that was used a second time, so none that was missed.",
-                "That is a belief, not a measurement: what moving memory costs all the same, "
-                "`pump simulate FILE --sweep` estimates.",
+                "The model may be wrong, since the driver does not tell where blocks are. `pump "
+                "simulate FILE --sweep` estimates what moving memory costs all the same; `pump "
+                "report FILE --with OTHER` measures it against a recording with memory for all.",
             )
         )
     return found
+
+
+def time_lost(compared: dict[str, Any] | None) -> str:
+    """The headline of a report: compared is its part of pump.report.compare, None without."""
+    if compared is None:
+        return (
+            "not known from one recording; record the command with memory for everything "
+            "too, then pump report FILE --with OTHER"
+        )
+    lost, error = compared["lost_seconds"], compared["error_seconds"]
+    sure = "" if compared["other_fits"] else "at least "
+    within = f", to within {seconds(error)}" if error else ""
+    if lost <= 0:
+        return f"none against {plain(compared['file'])}{within}"
+    return (
+        f"{sure}{seconds(lost)}, {compared['lost_share']:.1%} of "
+        f"{seconds(compared['seconds'])} for {compared['operations']:,} operations{within}; "
+        f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}"
+    )
+
+
+def _of_comparison(compared: dict[str, Any] | None) -> list[Advice]:
+    """The time lost, where another run of the program tells it."""
+    if compared is None:
+        return []
+    lost, share = compared["lost_seconds"], compared["lost_share"]
+    error, whole = compared["error_seconds"], compared["seconds"]
+    took = (
+        f"{compared['operations']:,} operations took {seconds(whole)} here and "
+        f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}"
+    )
+    about = f", to within {seconds(error)}" if error else ""
+    if lost <= max(error, NOTHING * whole):
+        return [
+            Advice(
+                "time-lost",
+                f"{took}: this run lost no time that can be measured{about}.",
+                "More memory would not make it faster; look at the program and its input.",
+            )
+        ]
+    if not compared["other_fits"]:
+        more = (
+            "The other run was short of memory itself, so the time lost is longer: record one with "
+            "memory for everything."
+        )
+    else:
+        more = (
+            "`pump simulate FILE --sweep` estimates the speed with more memory, and `pump compare "
+            "-- COMMAND` measures it under each policy."
+        )
+    return [
+        Advice("time-lost", f"{took}: {seconds(lost)} ({share:.0%}) lost{about}.", more),
+    ]
 
 
 def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
@@ -64,7 +123,7 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
         return [
             Advice(
                 "demand",
-                f"{said}; the policy demand brings nothing in early.",
+                f"{said}; the policy demand prefetches nothing.",
                 "Run with --policy window.",
             )
         ]
@@ -73,8 +132,7 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "demand",
-                f"{said}; for {1 - told / whole:.0%} of these the policy of "
-                "that time brought nothing in early.",
+                f"{said}; {1 - told / whole:.0%} of these under a policy that prefetches nothing.",
                 "Run with --policy window from the beginning.",
             )
         )
@@ -114,7 +172,7 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
 
 def _of_job(report: dict[str, Any]) -> list[Advice]:
     found = []
-    seconds = report["seconds"]
+    length_s = report["seconds"]
     lost = sum(report["lost"].values())
     if lost:
         found.append(
@@ -124,7 +182,7 @@ def _of_job(report: dict[str, Any]) -> list[Advice]:
                 "Leave one core to pumpd, or give the job fewer threads.",
             )
         )
-    idle = report["host_gap_seconds"] / seconds if seconds > 0 else 0.0
+    idle = report["host_gap_seconds"] / length_s if length_s > 0 else 0.0
     if idle > MUCH_WAITING:
         found.append(
             Advice(

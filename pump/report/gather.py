@@ -61,6 +61,7 @@ class _Gathered:
         self.extents: Counter[tuple[int, int, int, int]] = Counter()
         self.lengths: dict[int, int] = {}
         self.count = 0
+        self.first_issue_ns: int | None = None
 
     def add(self, columns: Columns) -> None:
         self.summary.add(columns)
@@ -91,6 +92,8 @@ class _Gathered:
         keys = [self._key(names.get(h, f"function {h:#x}")) for h in handles.tolist()]
         key[kind == form.KERNEL] = np.array(keys, np.int64)[index] if keys else 0
         real = kind != form.HINT
+        if self.first_issue_ns is None and real.any():
+            self.first_issue_ns = int(columns["op_time_ns"][np.argmax(real)])
         parts = (columns["op_seq"], columns["op_stream"], columns["op_device"], key, reached)
         self.operations.append(tuple(part[real] for part in parts))
         self.count += int(np.count_nonzero(real))
@@ -138,6 +141,7 @@ class _Gathered:
             "moved_to_host_bytes": _last(samples, "sample_moved_to_host_bytes"),
             "devices": devices,
             "operations_series": self._executed(begin_ns),
+            "pace": self._pace(),
             "kernel_list": kernels,
             "top_extents": self._top(),
             "hops": self.hops.result(),
@@ -192,6 +196,23 @@ class _Gathered:
         place = np.searchsorted(seconds, at, side="right")
         so_far = np.append(0, executed)[place]
         return {"seconds": at.tolist(), "executed": so_far.astype(float).tolist()}
+
+    def _pace(self) -> dict[str, list[float]]:
+        """How many operations had executed, all before them included, and when: seconds from the
+        first issue. The last point is the newest operation that is known to have executed."""
+        if not self.operations or not self.progress or self.first_issue_ns is None:
+            return {"operations": [], "seconds": []}
+        seq, stream = (
+            np.concatenate(part) for part in tuple(zip(*self.operations, strict=True))[:2]
+        )
+        order = np.argsort(signed(seq), kind="stable")
+        done_ns = self._done_ns(signed(seq)[order], stream[order])
+        known = np.maximum.accumulate(done_ns)
+        known = known[known < np.iinfo(np.int64).max]
+        chosen = _thin(len(known))
+        # Floats: a damaged recording's first issue need not be a signed 64-bit number.
+        seconds = (known[chosen].astype(np.float64) - self.first_issue_ns) / 1e9
+        return {"operations": (chosen + 1.0).tolist(), "seconds": seconds.tolist()}
 
     def _top(self) -> list[dict[str, int]]:
         """The extents with most uses times length."""

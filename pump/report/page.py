@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pump
 from pump.report import hops, svg
-from pump.report.advice import advise
+from pump.report.advice import advise, time_lost
 from pump.report.svg import Series
 from pump.report.words import command, plain, seconds, share, size
 
@@ -31,23 +31,32 @@ TO_GPU, TO_HOST, WORK = "#2e9e6b", "#e0a030", "#3b6fb6"
 KERNELS: Final = 12
 
 _STYLE: Final = """
-body{font:15px/1.45 system-ui,sans-serif;color:#1d2127;background:#fff;margin:0 auto;
+:root{color-scheme:light dark;--ink:#1d2127;--dim:#5b636e;--page:#fff;--rule:#e3e6ea;
+--box:#f4f7fb;--edge:#3b6fb6}
+@media(prefers-color-scheme:dark){:root{--ink:#e4e7eb;--dim:#a3abb6;--page:#16191d;
+--rule:#333a43;--box:#1e252e;--edge:#7aa7e0}}
+body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0 auto;
 max-width:900px;padding:24px}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 6px}
-p{margin:4px 0}.dim{color:#5b636e}
+h1{font-size:24px;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:18px;margin:34px 0 6px}
+p{margin:4px 0;overflow-wrap:anywhere}.dim{color:var(--dim)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:10px 0}
-dt{color:#5b636e}dd{margin:0;overflow-wrap:anywhere}
+dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
+dl>dt:first-of-type,dl>dd:first-of-type{font-weight:600;color:var(--ink)}
+.wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
-th,td{padding:4px 8px;border-bottom:1px solid #e3e6ea;text-align:right}
-th:last-child,td:last-child{text-align:left;overflow-wrap:anywhere}
-th{color:#5b636e;font-weight:600}
-svg{width:100%;height:auto;display:block;margin:4px 0}
-svg text{font:11.5px system-ui,sans-serif;fill:#5b636e}
-.grid{stroke:#e3e6ea}.mark{stroke:#1d2127;stroke-dasharray:5 4}
+th,td{padding:4px 8px;border-bottom:1px solid var(--rule);text-align:right}
+th:last-child,td:last-child{text-align:left;overflow-wrap:anywhere;min-width:9em}
+th{color:var(--dim);font-weight:600}
+svg{width:100%;min-width:620px;height:auto;display:block;margin:4px 0}
+svg text{font:11.5px system-ui,sans-serif;fill:var(--dim);paint-order:stroke;
+stroke:var(--page);stroke-width:3px;stroke-linejoin:round}
+.grid{stroke:var(--rule)}.mark{stroke:var(--ink);stroke-dasharray:5 4}
 .legend span{display:inline-block;margin-right:18px;font-size:13.5px}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:6px;
 vertical-align:-1px}
-.advice{border-left:4px solid #3b6fb6;background:#f4f7fb;padding:8px 14px;margin:8px 0}
+.advice{border-left:4px solid var(--edge);background:var(--box);padding:8px 14px;margin:8px 0}
+@media(max-width:600px){body{padding:12px}dl{grid-template-columns:1fr;gap:0}
+dd{margin-bottom:6px}}
 """
 
 
@@ -58,7 +67,8 @@ def page(report: dict[str, Any]) -> str:
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        '<meta name="viewport" content="width=device-width">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
         f"<title>pump report: {_escape(command(report['command']))}</title>",
         f"<style>{_STYLE}</style></head><body>",
         *_head(report),
@@ -74,7 +84,9 @@ def page(report: dict[str, Any]) -> str:
         parts += _device(report, device)
     parts += [*_hops(report["hops"]), *_kernels(report), *_extents(report)]
     parts += [_foot(), "</body></html>"]
-    return "\n".join(parts) + "\n"
+    # A plot keeps a readable width and scrolls by itself on a narrow screen.
+    whole = "\n".join(parts) + "\n"
+    return whole.replace("<svg ", '<div class="wide"><svg ').replace("</svg>", "</svg></div>")
 
 
 def _escape(text: str) -> str:
@@ -83,6 +95,7 @@ def _escape(text: str) -> str:
 
 def _head(report: dict[str, Any]) -> list[str]:
     rows = {
+        "time lost to memory": time_lost(report.get("compared")),
         "recording": f"{plain(report['file'], 200)} ({report['state']})",
         "recorded": f"{plain(report['recorded'])} by pump {plain(report['pump'])}",
         "policy": plain(report["policy"]),
@@ -93,7 +106,7 @@ def _head(report: dict[str, Any]) -> list[str]:
         f"{report['synchronisations']:,} synchronisations",
         "brought in and out": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host (asked of the driver by pump)",
-        "lost": ", ".join(
+        "events lost": ", ".join(
             f"{count:,} events ({reason})" for reason, count in report["lost"].items()
         )
         or "nothing",
@@ -168,7 +181,7 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: floa
             both,
             words=lambda value: f"{size(value)}/s",
             until=until,
-            y_steps=svg.byte_steps(max([*coming, *going, 1.0])),
+            y_steps=svg.byte_steps(max(1.0, svg.crest([*coming, *going]))),
         ),
         _legend([("to the GPU", TO_GPU), ("to the host", TO_HOST)]),
     ]
@@ -181,7 +194,7 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: floa
                 work,
                 words=lambda value: f"{value:,.0f}/s",
                 until=until,
-                y_steps=svg.count_steps(max(executed)),
+                y_steps=svg.count_steps(svg.crest(executed)),
             ),
             _legend([("operations executed, by the markers that pump saw", WORK)]),
         ]
@@ -208,7 +221,7 @@ def _stalls(
         Series(name, colour, svg.rates(xs, series[f"blocks_{cause}"]))
         for cause, (name, colour) in CAUSES.items()
     ]
-    most = max(value for layer in layers for value in layer.values)
+    most = svg.crest([value for layer in layers for value in layer.values])
     return [
         *parts,
         svg.lines(
@@ -296,7 +309,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def _foot() -> str:

@@ -15,6 +15,10 @@ WIDTH: Final = 860
 HEIGHT: Final = 250
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 12, 34
 TICKS: Final = 5
+USUAL: Final = 0.97
+"""Share of the values that are no spike."""
+SPIKE: Final = 1.5
+"""Multiple of a usual value at which an axis is cut."""
 
 Words = Callable[[float], str]
 
@@ -48,6 +52,16 @@ def byte_steps(most: float) -> list[float]:
     while most / unit >= 1024:
         unit *= 1024
     return [step * unit for step in steps(most / unit)]
+
+
+def crest(values: Sequence[float]) -> float:
+    """Where an axis for these values ends: at the greatest, but where that is a rare spike, at a
+    multiple of the others, so that they stay readable; `lines` names what it cuts off."""
+    ordered = sorted(values)
+    if not ordered:
+        return 1.0
+    usual = ordered[int((len(ordered) - 1) * USUAL)]
+    return SPIKE * usual if 0 < 2 * SPIKE * usual < ordered[-1] else ordered[-1]
 
 
 class _Frame:
@@ -148,14 +162,21 @@ def lines(
     until: float,
     y_steps: list[float],
 ) -> str:
-    """Rates over one axis: each value holds from the x before, or 0, to its own."""
+    """Rates over one axis: each value holds from the x before, or 0, to its own. What is above
+    the last of y_steps is cut there, and the greatest value said."""
     frame = _Frame.of_time(until, y_steps)
     parts = frame.axes(words)
     before = [0.0, *xs[:-1]]
     corners = [x for pair in zip(before, xs, strict=True) for x in pair]
+    top = y_steps[-1]
     parts += [
-        _line(one, frame.path(corners, [y for y in one.values for _ in range(2)])) for one in series
+        _line(one, frame.path(corners, [min(y, top) for y in one.values for _ in range(2)]))
+        for one in series
     ]
+    greatest = max([0.0, *(y for one in series for y in one.values)])
+    if greatest > top * 1.0001:
+        said = f"cut off here: up to {words(greatest)}"
+        parts.append(_text(WIDTH - RIGHT - 4, frame.y(top) + 12, said, "end"))
     return _svg(parts, label)
 
 

@@ -10,7 +10,8 @@ DESIGN
       part of the second. What is not in memory at the first cut between them has left within the
       part of the first use; what is not there at the last one comes within that of the second.
     - Between two cuts a block that is there at one and not at the other has crossed the link, and
-      the same way back. Unified Memory knows no clean block: what leaves is copied.
+      the same way back. Without duplicates Unified Memory knows no clean block: what leaves is
+      copied. With them what the first use only read need not be: the host may have it.
     - A part takes at least as long as its kernels, as its bytes each way at the link's rate, and as
       the bytes of both ways at the rate of both together.
 
@@ -65,30 +66,42 @@ def least_seconds(
     memory_bytes: int,
     rates: Rates,
     cuts: int = CUTS,
+    *,
+    duplicates: bool = False,
 ) -> float:
     """Seconds of one iteration out of many, in the mean, for any policy.
 
-    compute_ns: of each operation. cuts: places where the iteration is cut, about. Raises
-    ArithmeticError if the solver gives up.
+    compute_ns: of each operation. cuts: places where the iteration is cut, about. duplicates: what
+    was only read may leave without a copy. Raises ArithmeticError if the solver gives up.
     """
     around = stays(operations)
     passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
     edges = _edges(around, passed, len(operations), cuts)
     compute = np.diff(passed[edges], prepend=passed[edges[-1]] - passed[-1])
-    program = _Program(_by_cuts(around, edges), compute, memory_bytes // BLOCK_BYTES)
+    kinds = [(_by_cuts(around, edges), True)]
+    if duplicates:
+        parted = ((stays(operations, written=written), written) for written in (True, False))
+        kinds = [(_by_cuts(part, edges), written) for part, written in parted]
+    program = _Program(kinds, compute, memory_bytes // BLOCK_BYTES)
     return program.least(rates)
 
 
-def stays(operations: Sequence[Touch]) -> Stays:
+def stays(operations: Sequence[Touch], *, written: bool | None = None) -> Stays:
     """Blocks by two uses, the second of which needs the contents that the first left: (operation,
-    how many operations later), in an iteration that repeats."""
+    how many operations later), in an iteration that repeats. written: only those that the first
+    use wrote, or only those that it did not."""
     found: Stays = Counter()
+    writes = [{*touch.updates, *touch.overwrites} for touch in operations]
     last: dict[int, int] = {}
     for turn in (0, 1):
         for number, touch in enumerate(operations, turn * len(operations)):
             needed = (*touch.reads, *touch.updates)
             if turn:
-                found.update((last[b] % len(operations), number - last[b]) for b in needed)
+                found.update(
+                    (last[b] % len(operations), number - last[b])
+                    for b in needed
+                    if written in (None, b in writes[last[b] % len(operations)])
+                )
             last.update(dict.fromkeys((*needed, *touch.overwrites), number))
     return found
 
@@ -126,7 +139,10 @@ class _Program:
     """The linear program. Columns: blocks of each stay that are there at each of its cuts, those
     that come in each of its parts but the last, the seconds of each part."""
 
-    def __init__(self, stays: Stays, compute: NDArray[np.float64], blocks: int) -> None:
+    def __init__(
+        self, kinds: Iterable[tuple[Stays, bool]], compute: NDArray[np.float64], blocks: int
+    ) -> None:
+        """kinds: stays, and whether these blocks are copied when they leave."""
         self.compute = compute
         parts = len(compute)
         self._rows: list[tuple[int, int, float]] = []
@@ -137,18 +153,21 @@ class _Program:
         self._leave: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._always = np.zeros((2, parts))
         there: list[list[int]] = [[] for _ in range(parts)]
-        for (first, cuts), count in stays.items():
+        every = ((*stay, copied) for kind, copied in kinds for stay in kind.items())
+        for (first, cuts), count, copied in every:
             columns = self._columns(2 * cuts - 1, count)
             at, come = columns[:cuts], columns[cuts:]
             for cut, column in enumerate(at, first):
                 there[cut % parts].append(column)
-            self._always[1, first] += count
-            self._leave[first].append((at[0], -1))
+            if copied:
+                self._always[1, first] += count
+                self._leave[first].append((at[0], -1))
             for part, (before, after, comes) in enumerate(
                 zip(at, at[1:], come, strict=False), first + 1
             ):
                 self._come[part % parts].append((comes, 1))
-                self._leave[part % parts] += [(comes, 1), (before, 1), (after, -1)]
+                if copied:
+                    self._leave[part % parts] += [(comes, 1), (before, 1), (after, -1)]
                 self._at_most([(after, 1), (before, -1), (comes, -1)], 0)
             end = (first + cuts) % parts
             self._always[0, end] += count

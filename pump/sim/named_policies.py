@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from pump.config.values import nearest, shown
 from pump.policy import POLICIES
 from pump.policy.base import Policy
 from pump.sim.program import Program, ProgramError
@@ -65,7 +66,10 @@ def by_name(name: str, candidates: Mapping[str, NamedPolicy] = NAMED_POLICIES) -
     twice = found is not None and found.name != name and "+discard" in found.name
     if found is None or twice:
         names = ", ".join(known for known in candidates if "+discard" not in known)
-        raise ProgramError(f"unknown policy '{name}'; known: {names}, each also with +discard")
+        hint = nearest(name, list(candidates))
+        raise ProgramError(
+            f"unknown policy '{shown(name)}'{hint}; known: {names}, each also with +discard"
+        )
     return found if found.name == name else replace(found, name=name, discard=True)
 
 

@@ -168,6 +168,7 @@ class _Taker:
             "recorded_policy": self._header.get("policy"),
             "durations": "estimated from markers",
             "events_lost": self.skipped["lost"],
+            "recorded_budget_bytes": self._budget_bytes() if self._budgets else None,
             "short_of_bytes": max(0, self._peak - self._budget_bytes()),
             "recorded_mode": virtual_mode(self._header),
             "truncated": self.truncated,

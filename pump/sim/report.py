@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pump.model.bounds import BLOCK_BYTES
+from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.report.words import size
 from pump.sim import lp_floor
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
@@ -38,8 +38,12 @@ class Case:
     discarding: Program | None = None
 
     def of(self, candidate: NamedPolicy) -> Program | None:
-        """The program that the candidate runs; None where it needs discards that are unknown."""
-        return self.discarding if candidate.discard else self.program
+        """The program that the candidate runs; None where it needs discards that are unknown.
+        Where all fits pump is dormant, and nothing is discarded."""
+        if not candidate.discard or self.discarding is None:
+            return self.discarding if candidate.discard else self.program
+        room = without_reserve(self.machine.memory_bytes, self.machine.reserve_percent)
+        return self.program if self.program.peak_bytes <= room else self.discarding
 
     def with_memory(self, memory_bytes: int) -> Case:
         """The same on a GPU of so much memory."""
@@ -72,7 +76,9 @@ def floor_of_parts(case: Case) -> float | None:
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
     durations_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
     used, memory_bytes = touches(program, first), case.machine.memory_bytes
-    return max(floor(case).seconds, lp_floor.least_seconds(used, durations_ns, memory_bytes, rates))
+    duplicates = case.machine.duplicates
+    least = lp_floor.least_seconds(used, durations_ns, memory_bytes, rates, duplicates=duplicates)
+    return max(floor(case).seconds, least)
 
 
 def busy_seconds(steps: Table) -> float:
@@ -100,6 +106,8 @@ def floor(case: Case) -> Floor:
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
     traffic = least_traffic(used, repeats, case.machine.memory_bytes)
+    if case.machine.duplicates:  # of what leaves it is unknown how much has to be copied
+        traffic = replace(traffic, first_bytes=traffic.h2d_bytes)
     compute = busy_seconds(program.steps[first:])
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
     found = floor_of(compute * repeats, traffic, rates)
@@ -129,6 +137,7 @@ def figures(
             "copy": counters["copy_stall_ns"] / 1e9,
         },
         "dropped_bytes": counters["dropped_bytes"],
+        "clean_bytes": counters["clean_bytes"],
         "flash_read_bytes": counters["flash_read_bytes"],
         "flash_write_bytes": counters["flash_write_bytes"],
         "whole_run": {
@@ -211,6 +220,7 @@ def about(case: Case) -> Figures:
         "wake_ups": machine.daemon.wake_ups.name if machine.daemon.wake_ups else None,
         "wake_ups_seed": machine.daemon.seed if machine.daemon.wake_ups else None,
         "queue_operations": machine.queue_operations,
+        "duplicates": machine.duplicates,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
         "profile": machine.profile.name,
@@ -294,15 +304,15 @@ def _notes(found: Figures) -> list[str]:
         if predicted is not None:
             share = predicted["operations"] / found["operations"]
             lines.append(
-                f"{row['policy']}: {share:.0%} of all operations predicted, what was expected "
-                f"dropped {predicted['lost']} times, confidence at the end "
+                f"{row['policy']}: {share:.0%} of all operations predicted, predictions dropped "
+                f"{predicted['lost']} times, confidence at the end "
                 f"{predicted['confidence']:.2f}"
             )
     seconds, least = found["unlimited_seconds"], found["floor"]["compute_seconds"]
     if seconds > HOST_BOUND * least:
         lines.append(
-            f"with memory for everything the GPU works {least / seconds:.0%} of the time: the "
-            "program's own thread is the rest, and no policy changes that"
+            f"with memory for everything the GPU works {least / seconds:.0%} of the time: else it "
+            "waits for the program's own thread, and no policy changes that"
         )
     if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
         largest = gib(found["largest_operation_bytes"])
@@ -349,6 +359,8 @@ def heading(found: Figures) -> list[str]:
     ]
     if found["jitter"]:
         lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
+    if found["duplicates"]:
+        lines.append(f"{'duplicates':<12} on trial: pump does not make them yet")
     if found["wake_ups"]:
         lines.append(f"{'wake-ups':<12} {found['wake_ups']}, seed {found['wake_ups_seed']}")
     return lines

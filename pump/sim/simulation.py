@@ -160,6 +160,9 @@ class Machine:
     reserve_percent: float = RESERVE_PERCENT
     taken_bytes: int = 0
     transfers_most: int = 0
+    duplicates: bool = False
+    """Blocks are duplicated on trial, and what was not written leaves without a copy
+    (virtual/simulate/sim_duplicates.c)."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,8 @@ class Stretch:
     @property
     def d2h_bytes(self) -> int:
         """To the host: the driver's evictions, prefetches, copies."""
-        return sum(self.counters[f"d2h_{name}_bytes"] for name in ("evict", "prefetch", "copy"))
+        names = ("evict", "prefetch", "ahead", "copy")
+        return sum(self.counters[f"d2h_{name}_bytes"] for name in names)
 
 
 @dataclass(frozen=True)
@@ -214,11 +218,14 @@ class Outcome:
     predicted: Predicted | None
     """None: nothing was learned."""
     scheduled_bytes: int
-    """Moved by schedules, without having been sent for by a policy."""
+    """Bytes that entries of schedules moved, both ways."""
     schedules_dropped: int
-    """Plans that were in force when something else was issued than was predicted."""
+    """Schedules in force when the program issued another operation than was predicted."""
     schedules: int
-    """Plans that were put in force."""
+    """Schedules that the worker put in force."""
+    advice_calls: int
+    trials: tuple[int, int]
+    """Blocks that left after they were duplicated; how many of them had been written."""
     transfers: NDArray[np.void] = field(compare=False)
     """Slices that executors moved, of TRANSFER, in the order in which they began."""
 
@@ -362,6 +369,8 @@ class _Simulation:
             scheduled_bytes=result.scheduled_bytes,
             schedules_dropped=result.schedules_dropped,
             schedules=result.schedules,
+            advice_calls=result.advice_calls,
+            trials=(result.trials, result.trials_wrong),
             transfers=self._transfers(),
         )
 
@@ -426,6 +435,7 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.locks = lib.GPU_LOCK_CONTEXT * locks.context + lib.GPU_LOCK_SPACE * locks.space
     raw.map_every_ns, raw.map_ns = round(locks.map_every_us * 1000), round(locks.map_us * 1000)
     raw.transfers_most = machine.transfers_most
+    raw.duplicates = machine.duplicates
     raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:

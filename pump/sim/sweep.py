@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
@@ -23,28 +24,35 @@ COLOURS: Final = (
 FLOOR_COLOUR: Final = "#555555"
 
 
-def over_memory(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
-    """Slow-downs of every candidate, and of the floor, at each share of the peak."""
+def over_memory(
+    case: Case,
+    candidates: Sequence[NamedPolicy],
+    step: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Figures:
+    """Slow-downs of every candidate, and of the floor, at each share of the peak. step: entered
+    for each size, with its name, as Progress.step."""
     seconds = report.unlimited(case).steady.seconds
     runs, left_out = report.able(case, candidates)
     points: list[dict[str, Any]] = []
-    for memory_bytes in _sizes(case.program.peak_bytes):
+    for memory_bytes in sizes(case):
         here = case.with_memory(memory_bytes)
-        slowdowns = {
-            c.name: simulate(c, program, here.machine).steady.seconds / seconds
-            for c, program in runs
-        }
-        slowdowns["floor"] = max(1.0, report.floor(here).seconds / seconds)
+        with step(report.gib(memory_bytes)):
+            slowdowns = {
+                c.name: simulate(c, here.of(c) or program, here.machine).steady.seconds / seconds
+                for c, program in runs
+            }
+            slowdowns["floor"] = max(1.0, report.floor(here).seconds / seconds)
         points.append({"gpu_memory_bytes": here.machine.memory_bytes, "slowdown": slowdowns})
     head = report.about(case)
     del head["gpu_memory_bytes"], head["oversubscription"]
     return {**head, "unlimited_seconds": seconds, "points": points, "left_out": left_out}
 
 
-def _sizes(peak_bytes: int) -> list[int]:
-    """Whole blocks, largest first, each once: a small peak has few."""
-    sizes = [int(peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES for share in SHARES]
-    return list(dict.fromkeys(max(size, LEAST_BYTES) for size in sizes))
+def sizes(case: Case) -> list[int]:
+    """Memory sizes of the curve: whole blocks, largest first, each once: a small peak has few."""
+    peak_bytes = case.program.peak_bytes
+    found = [int(peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES for share in SHARES]
+    return list(dict.fromkeys(max(size, LEAST_BYTES) for size in found))
 
 
 def as_text(found: Figures) -> str:

@@ -281,13 +281,13 @@ class Layout:
 
 
 def _changes(trace: TensorTrace) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    born: dict[int, list[int]] = {}
+    allocated: dict[int, list[int]] = {}
     dead: dict[int, list[int]] = {}
     for name, tensor in trace.tensors.items():
         if not tensor.persistent:
-            born.setdefault(tensor.first, []).append(name)
+            allocated.setdefault(tensor.first, []).append(name)
             dead.setdefault(tensor.last, []).append(name)
-    return born, dead
+    return allocated, dead
 
 
 def _unique(trace: TensorTrace) -> Layout:
@@ -311,10 +311,10 @@ def _caching(trace: TensorTrace) -> Layout:
     for name, tensor in trace.tensors.items():
         if tensor.persistent:
             spans[name] = (0, arena.allocate(tensor.length_bytes), tensor.length_bytes)
-    born, dead = _changes(trace)
+    allocated, dead = _changes(trace)
     freed: dict[int, list[Span]] = {}
     for number in range(len(trace.kernels)):
-        for name in born.get(number, ()):
+        for name in allocated.get(number, ()):
             length = trace.tensors[name].length_bytes
             spans[name] = (0, arena.allocate(length), length)
         for name in dead.get(number, ()):

@@ -394,7 +394,9 @@ def unpack_columns(body: bytes) -> Columns:
         name = BY_NUMBER.get(number)
         if name is not None:
             if name in columns or encoding not in (PLAIN, DELTA) or count > _most(name):
-                raise DamagedError(f"column {name} makes no sense")
+                raise DamagedError(
+                    f"column {name} is there twice, too long or of an unknown encoding"
+                )
             data = np.frombuffer(body, np.uint8, width * count, at).reshape(width, count)
             columns[name] = _unpack_column(name, encoding, base, data)
         at += width * count

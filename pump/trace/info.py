@@ -30,7 +30,7 @@ KIND_WORDS: Final = {
 REASON_WORDS: Final = {
     form.LOST_RING_FULL: "ring full",
     form.LOST_SKIPPED: "skipped to catch up",
-    form.LOST_MALFORMED: "made no sense",
+    form.LOST_MALFORMED: "malformed",
     form.LOST_RECORDER: "writer too slow",
 }
 

@@ -132,6 +132,7 @@ class Draft:
         """Begin a recording to `name` in the folder of descriptor `folder`, which the caller
         closes. Raises OSError as `claim` does."""
         self._name, self._folder = name, folder
+        self._made = outputs.look(name, outputs.RECORDING, folder) is None
         self._claimed = claim(name, folder)
         try:
             self.fd, self.part = outputs.draft(name, folder, 0o600)
@@ -148,9 +149,12 @@ class Draft:
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def discard(self) -> None:
-        """Remove it and close it, where nothing was recorded."""
+        """Remove it and close it, where nothing was recorded; also the empty file of its name, if
+        this draft has made that."""
         with contextlib.suppress(OSError):
             os.unlink(self.part, dir_fd=self._folder)
+            if self._made and _is(self._claimed, self._name, self._folder):
+                os.unlink(self._name, dir_fd=self._folder)
         self.close()
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class Reader:
                 "install a newer one"
             )
         if version == 0 or zero != 0:
-            raise DamagedError("damaged: the first 16 bytes make no sense")
+            raise DamagedError("damaged: the first 16 bytes hold no version of the format")
         chunk = self._chunk()
         if chunk is None:
             raise EmptyTraceError("the file ends before its header")

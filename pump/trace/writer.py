@@ -28,7 +28,7 @@ FLUSH_BLOB_BYTES: Final = 1 << 20
 bounds."""
 
 PARAMS_START: Final = 32
-"""Bytes of struct pump_params: grid, block, bytes of the buffer, zero; all uint32."""
+"""Bytes of struct pump_params: grid, block, bytes of the buffer, identity; all uint32."""
 
 
 ROW_COLUMNS: Final = (

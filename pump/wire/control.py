@@ -124,11 +124,11 @@ def pack_hello(version: int = VERSION) -> bytes:
 
 
 def is_hello(data: bytes) -> bool:
-    """Return whether a first datagram is that of a control connection; judge_hello checks it."""
+    """Return whether a first datagram is that of a control connection; check_hello checks it."""
     return data[:8] == MAGIC.to_bytes(8, "little")
 
 
-def judge_hello(data: bytes) -> tuple[int, str]:
+def check_hello(data: bytes) -> tuple[int, str]:
     """Return the status for a hello, and the reason in words."""
     if len(data) != HELLO.size:
         return REFUSED, f"control hello of {len(data)} bytes, not {HELLO.size}"

@@ -144,7 +144,7 @@ class Mapping:
         return int(lib.pump_core_skip(self.shm))
 
     def ask_again(self) -> None:
-        """Ask the shim to tell names and parameters again: some of them were missed."""
+        """Ask the shim to send names and parameters again: some of them were lost."""
         self.shm.header.resend = (self.shm.header.resend + 1) & 0xFFFFFFFF
 
     def read_ranges(self) -> Ranges:
@@ -165,8 +165,8 @@ class Mapping:
         return rows
 
     def follow(self, model: Any) -> None:
-        """Tell a model how far streams have executed and which transfers have ended, and renew the
-        schedules that need it."""
+        """Apply to a model how far streams have executed and which transfers have ended, and renew
+        the schedules that need it."""
         lib.pump_worker_follow(self.shm, model, self._cursors)
 
     def carry_out(

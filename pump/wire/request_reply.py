@@ -50,7 +50,7 @@ class Client:
 
 def connect(path: str, deadline: float) -> socket.socket:
     """Return a connection to the socket at `path`, if its server is trusted (server.py). Raises
-    OSError (StrangeServerError where it is not trusted), TimeoutError."""
+    OSError (UntrustedServerError where it is not trusted), TimeoutError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         while True:

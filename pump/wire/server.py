@@ -18,7 +18,7 @@ ALL_USERS = [b"0", b"0", b"4294967295"]
 """/proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
 
 
-class StrangeServerError(OSError):
+class UntrustedServerError(OSError):
     """A client does not trust the user that serves the socket; the text says which, and why."""
 
 
@@ -37,7 +37,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def check(connection: socket.socket, path: str) -> None:
-    """Raises StrangeServerError unless the peer is root, this process's own user, or the owner
+    """Raises UntrustedServerError unless the peer is root, this process's own user, or the owner
     of the socket in a folder that only root can change; OSError when that cannot be examined.
 
     In a user namespace all users that are not mapped, root of the machine among them, have one
@@ -52,7 +52,7 @@ def check(connection: socket.socket, path: str) -> None:
         folder = os.path.dirname(os.path.abspath(path))
         if user == os.geteuid() and not os.stat(folder).st_mode & 0o077:
             return
-        raise StrangeServerError(
+        raise UntrustedServerError(
             "a user that this user namespace does not map serves it; mount the folder of "
             "the service's socket read-only"
         )
@@ -64,8 +64,8 @@ def check(connection: socket.socket, path: str) -> None:
     )
     if weak is None and os.lstat(real).st_uid == user:
         return
-    reason = f"{weak.path} {weak.why}" if weak else "the socket is another's"
-    raise StrangeServerError(
+    reason = f"{weak.path} {weak.why}" if weak else "another user owns the socket"
+    raise UntrustedServerError(
         f"user {user} serves it, which is neither root nor this user, and {reason}"
     )
 

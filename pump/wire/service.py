@@ -236,7 +236,7 @@ def pack_hello(oldest: int = OLDEST, newest: int = VERSION) -> bytes:
     return HELLO.pack(MAGIC, oldest, newest, 0)
 
 
-def judge_hello(data: bytes) -> tuple[int, int]:
+def check_hello(data: bytes) -> tuple[int, int]:
     """Return the status for a hello and the version to use (0 unless OK)."""
     if len(data) != HELLO.size:
         return REFUSED, 0

@@ -1,5 +1,6 @@
 /* amount.h - an amount of memory as pump-run hands it to the shim: "" for none, decimal
- * bytes, "80%" of something, or "1.5x" something. What the something is, the reader says.
+ * bytes, "80%" of an amount, or "1.5x" an amount. Which amount that is depends on the
+ * variable.
  */
 #ifndef PUMP_AMOUNT_H
 #define PUMP_AMOUNT_H

@@ -86,6 +86,10 @@ void pump_state_fork_child(void);
 /* Starts a detached thread named `name` (at most 15 characters); 0 or -errno. */
 int pump_thread_start(const char *name, void *(*body)(void *), void *argument);
 
+/* Asks that the calling thread be scheduled before the program's own: a niceness that is
+ * smaller by 10. Where RLIMIT_NICE does not allow it, nothing changes. */
+void pump_thread_hurry(void);
+
 static inline void pump_futex_sleep(uint32_t *word, uint32_t value, uint64_t timeout_ns) {
   pump_sleep_wait(word, value, timeout_ns);
 }
@@ -100,7 +104,7 @@ static inline void pump_raise(uint64_t *word, uint64_t value) {
   }
 }
 
-/* Something has completed: the worker shall look. */
+/* Wakes the worker: something has completed. */
 static inline void pump_worker_notify(void) {
   PUMP_ADD(&pump_shm->header.activity, 1);
   pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
@@ -108,15 +112,15 @@ static inline void pump_worker_notify(void) {
 
 /* ---- the mapping (mapping.c) ---------------------------------------------- */
 
-/* Around every access to a command ring. False while another mapping is being
- * put under the region: stay away and come again. Never held across a driver call
- * or a sleep. `*epoch` is the mapping's number: the same as at an earlier visit, the same
- * mapping. */
+/* Around every access to a command ring. False while the link thread puts another mapping
+ * under the region: the caller must not touch the ring, and tries again later. Never held
+ * across a driver call or a sleep. `*epoch` is the number of the mapping: equal numbers are
+ * the same mapping. */
 bool pump_mapping_enter(uint64_t *epoch);
 void pump_mapping_leave(void);
 
-/* Around the change of it: waits until every visitor has left, and lets them in again. By
- * the link thread alone. */
+/* Around the change of the mapping, by the link thread alone: waits until no thread is
+ * inside an access, and lets them in again. */
 void pump_mapping_close(void);
 void pump_mapping_open(void);
 void pump_mapping_fork_child(void);
@@ -155,10 +159,12 @@ struct pump_write_signals {
 bool pump_block_write_signals(struct pump_write_signals *signals);
 void pump_restore_write_signals(const struct pump_write_signals *signals);
 
-/* From now on the calling thread has descriptors of its own: it keeps what it has to say on
- * stderr for the others. One thread alone may do so (log.c). */
+/* The calling thread gets a table of descriptors of its own: from this call on its lines
+ * for stderr are kept until another thread writes them. For one thread of the process
+ * (log.c). */
 void pump_log_keep(void);
-/* Says what was kept. By any other thread; costs two loads where nothing was. */
+/* Writes the lines that were kept. For any other thread; costs two loads where there are
+ * none. */
 void pump_log_release(void);
 
 /* Whether a thread keeps descriptors apart from the process's. */

@@ -20,7 +20,7 @@ struct pump_table {
   uint32_t used;
 };
 
-/* Of an array of records. */
+/* A table in an array of records. */
 #define PUMP_TABLE(array)                                                                  \
   {.records = (char *)(array),                                                             \
    .places = sizeof(array) / sizeof(array)[0],                                             \

@@ -36,7 +36,7 @@
 
 /* ---- markers ------------------------------------------------------------------ */
 
-/* Of a context: one for each operation of four launch queues. */
+/* Markers of a context: one for each operation of four launch queues. */
 #define PUMP_MARKERS 4096
 /* With fewer than that left, one in sixteen operations has to do. */
 #define PUMP_MARKERS_FEW 64
@@ -54,10 +54,11 @@
 #define PUMP_POLL_MAX_NS 100000u
 #define PUMP_POLL_SLACK_NS 10000u
 #define PUMP_LINGER_NS 5000000u
-/* With a slice in flight and nothing to do it sleeps until it is woken, so that a command
- * need not wait for the slice, and looks at the slice that often at least. */
+/* A mover with a slice in flight and nothing else to do sleeps until it is woken, so that a
+ * command need not wait for the slice, and looks at the slice that often at least. */
 #define PUMP_PEEK_NS 200000u
-/* Without room, or without work, in case a wake-up is missed. */
+/* How long a mover sleeps without room, and without work, at most: it may miss a wake-up.
+ */
 #define PUMP_ROOM_NS 10000000u
 #define PUMP_IDLE_NS 1000000000u
 
@@ -93,7 +94,7 @@
 /* A stuck driver must not hang a free in our code. */
 #define PUMP_FREE_WAIT_NS 5000000000u
 #define PUMP_QUIESCE_NS 5000000000u
-/* Of a marker thread that leaves a context, for markers that threads hold. */
+/* How long a marker thread that leaves a context waits for markers that threads hold. */
 #define PUMP_COLLECT_NS 100000000u
 #define PUMP_EXIT_NS 1000000000u
 #define PUMP_RECORDER_NS 2000000000u

@@ -9,8 +9,8 @@
  * still the file it was when this library was loaded (device and inode), and the
  * log file is opened for each message instead of keeping a descriptor that the
  * program could close and reuse. The link thread, whose descriptors are not the program's,
- * keeps its lines for stderr until another thread passes by. Settings are copied at load
- * because programs rewrite their environment.
+ * keeps its lines for stderr until another thread writes them (pump_log_release). Settings
+ * are copied at load because programs rewrite their environment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,9 +38,9 @@ static dev_t stderr_device;
 static ino_t stderr_inode;
 static bool stderr_known;
 
-/* What the link thread has said and no other thread has written yet. It alone adds
- * (`tail`); the thread that has `busy` takes out. A forked child starts again from nothing:
- * they are its parent's. */
+/* Lines of the link thread that no other thread has written yet. The link thread alone adds
+ * (`tail`); the thread that holds `busy` takes out. A forked child starts with none: these
+ * are its parent's. */
 #define KEPT_MOST 8
 static __thread bool keeps;
 static struct {
@@ -101,9 +101,9 @@ void pump_restore_write_signals(const struct pump_write_signals *signals) {
   errno = saved;
 }
 
-/* Never blocks and never raises a signal in the program: where no one reads, or
- * not fast enough, the line is lost and the program goes on. A line fits into
- * PIPE_BUF, so a pipe that polls writable takes it whole. */
+/* Never blocks and never raises a signal in the program: where the reader is gone or too
+ * slow, the line is lost and the program goes on. A line fits into PIPE_BUF, so a pipe that
+ * polls writable takes it whole. */
 static void write_line(int descriptor, const char *line, size_t length) {
   struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
   int found, tries = 0;
@@ -133,7 +133,7 @@ bool pump_log_is_apart(void) {
   return PUMP_LOAD(&kept.apart) != 0;
 }
 
-/* One that finds no place is lost. */
+/* A line that finds no place is lost. */
 static void keep(const char *line, size_t length) {
   uint32_t tail = kept.tail;
   if (tail - PUMP_LOAD_ACQUIRE(&kept.head) >= KEPT_MOST) return;

@@ -1,4 +1,4 @@
-/* moments.h - when a count that only grows came how far, for recorders.
+/* moments.h - when a count that only grows reached which value, for recordings.
  *
  * A hint: two threads that note at once may leave a value with the other's time. Only the
  * newest moments are kept; what was reached before them counts as reached with the oldest.
@@ -24,8 +24,8 @@ static inline void pump_moments_add(struct pump_moments *moments, uint64_t value
   PUMP_STORE_RELEASE(&moments->newest[place].value, value);
 }
 
-/* When the count came to `value`; 0 where nothing was ever noted, UINT64_MAX where that is
- * just happening. */
+/* When the count reached `value`; 0 where nothing was ever noted, UINT64_MAX where the
+ * count has not reached it, or its moment is being written. */
 static inline uint64_t pump_moments_of(const struct pump_moments *moments, uint64_t value) {
   uint64_t earliest_ns = UINT64_MAX;
   if (PUMP_LOAD(&moments->noted) == 0) return 0;

@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "base.h"
+#include "glibc.h"
 
 /* The processors that this process was given. A program pins its own threads to one
  * of them each; ours, started by a pinned thread, would all run on that one. */
@@ -14,6 +16,12 @@ static bool given_known;
 __attribute__((constructor)) static void note_processors(void) {
   int saved = errno;
   given_known = sched_getaffinity(0, sizeof given, &given) == 0;
+  errno = saved;
+}
+
+void pump_thread_hurry(void) {
+  int saved = errno;
+  (void)!nice(-10); /* on Linux of the calling thread alone: sched(7), "The nice value" */
   errno = saved;
 }
 
@@ -34,7 +42,7 @@ int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
   }
   if (error == 0) {
     pthread_setname_np(thread, name);
-    pthread_detach(thread); /* only now: a detached one that has ended has no name */
+    pthread_detach(thread); /* after the name: a detached thread may have ended */
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);

@@ -1,5 +1,5 @@
-/* upcalls.h - the calls that run up: each is made in a lower room, about something that
- * only a room above can do. life/upcalls.c fills the table, which never changes.
+/* upcalls.h - the calls from a lower room to a higher one, each for what only the higher
+ * room can do. life/upcalls.c fills the table, which never changes.
  */
 #ifndef PUMP_UPCALLS_H
 #define PUMP_UPCALLS_H

@@ -12,8 +12,9 @@ static uint32_t cig_captures;
 uint32_t pump_captures;
 
 /* Asked only while something is being captured. An error answer (a legacy stream beside a
- * capture) counts as capturing. Whether cuStreamIsCapturing knows a CIG stream no source
- * says, nor which streams have joined it: beside one every stream counts as capturing. */
+ * capture) counts as capturing. No documentation says whether cuStreamIsCapturing knows a
+ * CIG stream, nor which streams have joined it: while there is one, every stream counts as
+ * capturing. */
 bool pump_capturing(CUstream stream) {
   if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_ACQUIRE) == 0)) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

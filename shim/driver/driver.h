@@ -49,7 +49,7 @@ struct pump_driver_scope {
 struct pump_driver_scope pump_driver_scope_open(void);
 void pump_driver_scope_close(struct pump_driver_scope scope);
 
-/* Streams of the program that are being captured now, never too few. */
+/* How many streams of the program are being captured: possibly too many, never too few. */
 extern uint32_t pump_captures;
 
 /* The stream, as the driver's plain functions know it, is being captured, or cannot be

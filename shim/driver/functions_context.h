@@ -72,7 +72,9 @@ PUMP_DRIVER(HOOK, INIT, NONE, cuCtxCreate_v4, cuCtxCreate, 12050, 0,
 PUMP_DRIVER(HOOK, NO, NONE, cuCtxDestroy, cuCtxDestroy, 2000, 0, (CUcontext context), (context))
 PUMP_DRIVER(HOOK, INIT, NONE, cuCtxDestroy_v2, cuCtxDestroy, 4000, 0,
             (CUcontext context), (context))
-PUMP_DRIVER(HOOK, NO, NONE, cuCtxDetach, cuCtxDetach, 2000, 0, (CUcontext context), (context))
+PUMP_DRIVER(NO, CTX, NONE, cuCtxAttach, cuCtxAttach, 2000, 0,
+            (CUcontext *context, unsigned int flags), (context, flags))
+PUMP_DRIVER(HOOK, CTX, NONE, cuCtxDetach, cuCtxDetach, 2000, 0, (CUcontext context), (context))
 PUMP_DRIVER(HOOK, NO, NONE, cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, 0,
             (CUgreenCtx context), (context))
 PUMP_DRIVER(NO, INIT, NONE, cuCtxPushCurrent_v2, cuCtxPushCurrent, 4000, 0, (CUcontext ctx), (ctx))

@@ -119,6 +119,11 @@ PUMP_DRIVER(NO, CTX, NONE, cuGraphAddNode_v2, cuGraphAddNode, 12030, 0,
              CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams
              *nodeParams),
             (phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams))
+PUMP_DRIVER(NO, CTX, NONE, cuGraphAddNode_v3, cuGraphAddNode, 13040, 0,
+            (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const
+             CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams
+             *nodeParams),
+            (phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams))
 PUMP_DRIVER(CALL, INIT, NONE, cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams, 10000, 0,
             (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params))
 PUMP_DRIVER(NO, INIT, NONE, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams, 10000, 0,
@@ -150,6 +155,8 @@ PUMP_DRIVER(NO, INIT, NONE, cuGraphEventWaitNodeGetEvent, cuGraphEventWaitNodeGe
 PUMP_DRIVER(NO, INIT, NONE, cuGraphEventWaitNodeSetEvent, cuGraphEventWaitNodeSetEvent, 11010, 0,
             (CUgraphNode hNode, CUevent event), (hNode, event))
 PUMP_DRIVER(NO, INIT, NONE, cuGraphNodeSetParams, cuGraphNodeSetParams, 12020, 0,
+            (CUgraphNode hNode, CUgraphNodeParams *nodeParams), (hNode, nodeParams))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphNodeSetParams_v2, cuGraphNodeSetParams, 13040, 0,
             (CUgraphNode hNode, CUgraphNodeParams *nodeParams), (hNode, nodeParams))
 PUMP_DRIVER(HOOK, CTX, NONE, cuGraphInstantiate, cuGraphInstantiate, 10000, 0,
             (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t
@@ -221,4 +228,17 @@ PUMP_DRIVER(NO, CTX, SZ, cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCap
             (CUstream stream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
              size_t numDependencies, unsigned int flags),
             (stream, dependencies, dependencyData, numDependencies, flags))
+PUMP_DRIVER(NO, INIT, NONE, cuUserObjectCreate, cuUserObjectCreate, 11030, 0,
+            (CUuserObject *object, void *data, CUhostFn destroy, unsigned int references, unsigned
+             int flags),
+            (object, data, destroy, references, flags))
+PUMP_DRIVER(NO, INIT, NONE, cuUserObjectRetain, cuUserObjectRetain, 11030, 0,
+            (CUuserObject object, unsigned int count), (object, count))
+PUMP_DRIVER(NO, INIT, NONE, cuUserObjectRelease, cuUserObjectRelease, 11030, 0,
+            (CUuserObject object, unsigned int count), (object, count))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphRetainUserObject, cuGraphRetainUserObject, 11030, 0,
+            (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags),
+            (graph, object, count, flags))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphReleaseUserObject, cuGraphReleaseUserObject, 11030, 0,
+            (CUgraph graph, CUuserObject object, unsigned int count), (graph, object, count))
 /* clang-format on */

@@ -106,11 +106,11 @@ PUMP_DRIVER(HOOK, CTX, SZ, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000,
             (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream
              stream),
             (count, copies, flags, stream))
-PUMP_DRIVER(HOOK, NO, SZ, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync, 13020, 13020,
+PUMP_DRIVER(HOOK, CTX, SZ, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync, 13020, 13020,
             (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *attributes,
              CUstream stream),
             (to, from, bytes, attributes, stream))
-PUMP_DRIVER(HOOK, NO, SZ, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, 13020, 13020,
+PUMP_DRIVER(HOOK, CTX, SZ, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, 13020, 13020,
             (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream),
             (copy, flags, stream))
 PUMP_DRIVER(HOOK, NO, DS, cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, 7000,
@@ -212,6 +212,15 @@ PUMP_DRIVER(CALL, INIT, NONE, cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPo
             (CUmemoryPool *pool, CUdevice device), (pool, device))
 PUMP_DRIVER(CALL, INIT, NONE, cuDeviceGetMemPool, cuDeviceGetMemPool, 11020, 0,
             (CUmemoryPool *pool, CUdevice device), (pool, device))
+PUMP_DRIVER(NO, INIT, NONE, cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, 0,
+            (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type),
+            (pool, location, type))
+PUMP_DRIVER(NO, INIT, NONE, cuMemGetMemPool, cuMemGetMemPool, 13000, 0,
+            (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type),
+            (pool, location, type))
+PUMP_DRIVER(NO, INIT, NONE, cuMemSetMemPool, cuMemSetMemPool, 13000, 0,
+            (CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool),
+            (location, type, pool))
 PUMP_DRIVER(NO, INIT, NONE, cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0,
             (CUdevice dev, CUmemoryPool pool), (dev, pool))
 PUMP_DRIVER(HOOK, INIT, NONE, cuMemPoolCreate, cuMemPoolCreate, 11020, 0,

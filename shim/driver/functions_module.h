@@ -86,6 +86,8 @@ PUMP_DRIVER(CALL, INIT, NONE, cuKernelGetName, cuKernelGetName, 12030, 0,
 PUMP_DRIVER(CALL, INIT, NONE, cuKernelGetParamInfo, cuKernelGetParamInfo, 12040, 0,
             (CUkernel kernel, size_t index, size_t *offset, size_t *bytes),
             (kernel, index, offset, bytes))
+PUMP_DRIVER(NO, INIT, NONE, cuKernelGetParamCount, cuKernelGetParamCount, 13020, 0,
+            (CUkernel kernel, size_t *count), (kernel, count))
 PUMP_DRIVER(NO, INIT, NONE, cuKernelGetAttribute, cuKernelGetAttribute, 12000, 0,
             (int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev),
             (pi, attrib, kernel, dev))
@@ -100,6 +102,10 @@ PUMP_DRIVER(NO, INIT, NONE, cuFuncSetAttribute, cuFuncSetAttribute, 9000, 0,
             (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000, 0,
             (CUfunction hfunc, CUfunc_cache config), (hfunc, config))
+PUMP_DRIVER(NO, INIT, NONE, cuFuncSetBlockShape, cuFuncSetBlockShape, 2000, 0,
+            (CUfunction hfunc, int x, int y, int z), (hfunc, x, y, z))
+PUMP_DRIVER(NO, INIT, NONE, cuFuncSetSharedSize, cuFuncSetSharedSize, 2000, 0,
+            (CUfunction hfunc, unsigned int bytes), (hfunc, bytes))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncSetSharedMemConfig, cuFuncSetSharedMemConfig, 4020, 0,
             (CUfunction hfunc, CUsharedconfig config), (hfunc, config))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncGetModule, cuFuncGetModule, 11000, 0,
@@ -109,6 +115,8 @@ PUMP_DRIVER(CALL, INIT, NONE, cuFuncGetName, cuFuncGetName, 12030, 0,
 PUMP_DRIVER(CALL, INIT, NONE, cuFuncGetParamInfo, cuFuncGetParamInfo, 12040, 0,
             (CUfunction function, size_t index, size_t *offset, size_t *bytes),
             (function, index, offset, bytes))
+PUMP_DRIVER(NO, INIT, NONE, cuFuncGetParamCount, cuFuncGetParamCount, 13020, 0,
+            (CUfunction function, size_t *count), (function, count))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncIsLoaded, cuFuncIsLoaded, 12040, 0,
             (CUfunctionLoadingState *state, CUfunction hfunc), (state, hfunc))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncLoad, cuFuncLoad, 12040, 0, (CUfunction hfunc), (hfunc))

@@ -16,6 +16,16 @@ PUMP_DRIVER(NO, CTX, SZ, cuStreamGetId, cuStreamGetId, 12000, 12000,
             (CUstream stream, unsigned long long *streamId), (stream, streamId))
 PUMP_DRIVER(CALL, CTX, SZ, cuStreamGetCtx, cuStreamGetCtx, 9020, 9020,
             (CUstream stream, CUcontext *context), (stream, context))
+PUMP_DRIVER(NO, CTX, SZ, cuStreamGetCtx_v2, cuStreamGetCtx, 12050, 12050,
+            (CUstream stream, CUcontext *context, CUgreenCtx *green), (stream, context, green))
+PUMP_DRIVER(NO, CTX, SZ, cuStreamGetAttribute, cuStreamGetAttribute, 11000, 11000,
+            (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value),
+            (stream, attribute, value))
+PUMP_DRIVER(NO, CTX, SZ, cuStreamSetAttribute, cuStreamSetAttribute, 11000, 11000,
+            (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value),
+            (stream, attribute, value))
+PUMP_DRIVER(NO, CTX, SZ, cuStreamCopyAttributes, cuStreamCopyAttributes, 11000, 11000,
+            (CUstream to, CUstream stream), (to, stream))
 PUMP_DRIVER(NO, CTX, SZ, cuStreamGetDevice, cuStreamGetDevice, 12080, 12080,
             (CUstream stream, CUdevice *device), (stream, device))
 PUMP_DRIVER(HOOK, CTX, SZ, cuStreamQuery, cuStreamQuery, 2000, 7000, (CUstream stream), (stream))
@@ -32,6 +42,9 @@ PUMP_DRIVER(NO, CTX, SZ, cuStreamAddCallback, cuStreamAddCallback, 5000, 7000,
             (stream, callback, userData, flags))
 PUMP_DRIVER(NO, CTX, SZ, cuLaunchHostFunc, cuLaunchHostFunc, 10000, 10000,
             (CUstream stream, CUhostFn fn, void *userData), (stream, fn, userData))
+PUMP_DRIVER(NO, CTX, SZ, cuLaunchHostFunc_v2, cuLaunchHostFunc, 13010, 13010,
+            (CUstream stream, CUhostFn fn, void *userData, unsigned int syncMode),
+            (stream, fn, userData, syncMode))
 PUMP_DRIVER(HOOK, CTX, SZ, cuStreamWaitValue32, cuStreamWaitValue32, 8000, 8000,
             (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
             (stream, address, value, flags))

@@ -1,4 +1,4 @@
-/* image.c - building an image, and telling the forms apart. */
+/* image.c - builds an image, and finds out which form the bytes have. */
 #include "image.h"
 
 #include <stdarg.h>
@@ -36,40 +36,40 @@ void image_free(struct image *image) {
   free(image);
 }
 
-static char *copy_name(const char *name, size_t name_bytes) {
+/* `elements` with one more, zero but for its name, which is its first member. NULL: no
+ * memory, and `elements` is as it was. */
+static void *append_named(void *elements, size_t count, size_t element_bytes,
+                          const char *name, size_t name_bytes) {
   char *copy = malloc(name_bytes + 1);
-  if (copy == NULL) return NULL;
+  void *grown = copy != NULL ? realloc(elements, (count + 1) * element_bytes) : NULL;
+  if (grown == NULL) {
+    free(copy);
+    return NULL;
+  }
   memcpy(copy, name, name_bytes);
   copy[name_bytes] = 0;
-  return copy;
+  void *last = (char *)grown + count * element_bytes;
+  memset(last, 0, element_bytes);
+  memcpy(last, &copy, sizeof copy);
+  return grown;
 }
 
 struct image_kernel *image_add_kernel(struct image *image, const char *name,
                                       size_t name_bytes) {
-  struct image_kernel *kernels =
-      realloc(image->kernels, (image->kernel_count + 1) * sizeof *kernels);
-  if (kernels == NULL) return NULL;
-  image->kernels = kernels;
-  struct image_kernel *kernel = &kernels[image->kernel_count];
-  memset(kernel, 0, sizeof *kernel);
-  kernel->name = copy_name(name, name_bytes);
-  if (kernel->name == NULL) return NULL;
-  image->kernel_count++;
-  return kernel;
+  void *grown = append_named(image->kernels, image->kernel_count, sizeof *image->kernels,
+                             name, name_bytes);
+  if (grown == NULL) return NULL;
+  image->kernels = grown;
+  return &image->kernels[image->kernel_count++];
 }
 
 struct image_global *image_add_global(struct image *image, const char *name,
                                       size_t name_bytes) {
-  struct image_global *globals =
-      realloc(image->globals, (image->global_count + 1) * sizeof *globals);
-  if (globals == NULL) return NULL;
-  image->globals = globals;
-  struct image_global *global = &globals[image->global_count];
-  memset(global, 0, sizeof *global);
-  global->name = copy_name(name, name_bytes);
-  if (global->name == NULL) return NULL;
-  image->global_count++;
-  return global;
+  void *grown = append_named(image->globals, image->global_count, sizeof *image->globals,
+                             name, name_bytes);
+  if (grown == NULL) return NULL;
+  image->globals = grown;
+  return &image->globals[image->global_count++];
 }
 
 bool image_add_parameter(struct image_kernel *kernel, uint32_t offset_bytes,

@@ -69,7 +69,7 @@ static const char *section_name(const struct elf *elf, const any_section *sectio
   return name ? name : "";
 }
 
-/* Of sections with one name the first comes first. */
+/* Sections of one name stay in the order of the file. */
 static int compare_named(const void *a, const void *b) {
   const struct named *one = a, *other = b;
   int differs = strcmp(one->name, other->name);
@@ -172,7 +172,7 @@ static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
   return true;
 }
 
-/* Calls back for each record of a section of information. */
+/* A record of an .nv.info section. */
 struct record {
   uint8_t attribute;
   uint16_t value; /* formats without bytes */

@@ -129,8 +129,7 @@ int image_from_fatbin(struct image_source *source, int compute, struct image **o
     at = header.header_bytes;
     end = at + header.length_bytes;
   }
-  bool known = source->length_bytes != SIZE_MAX;
-  if (end == 0 || (known && end > source->length_bytes))
+  if (end == 0)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged fat binary");
 
   struct entry best = {0}, entry;

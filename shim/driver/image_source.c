@@ -25,8 +25,8 @@ void image_source_move(struct image_source *source, const void *at) {
   source->at = at;
 }
 
-/* Never blocks: the pipe is empty before and behind. The system call itself: what is put in
- * front of write(), as sanitizers do, may look at the bytes. */
+/* Never blocks: the pipe is empty before and after. It makes the system call itself,
+ * because an interposed write(), such as a sanitizer's, may read the bytes. */
 static size_t copy_piece(const struct image_source *source, const uint8_t *from, void *to,
                          size_t bytes) {
   long written = syscall(SYS_write, source->pipe[1], from, bytes);

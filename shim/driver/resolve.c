@@ -2,10 +2,10 @@
  * cuGetProcAddress with wrappers.
  *
  * DESIGN. The table is filled from one driver, by its own ELF names, the first
- * time it is needed. Each thread that comes early fills a table of its own on
- * its stack and only the copy into pump_real is exclusive: a lock held across
- * dlopen or dlsym would deadlock with a thread that is inside dlopen (and holds
- * the loader's lock) and waits for ours.
+ * time it is needed. Each thread that needs it before that fills a table of its own on its
+ * stack and only the copy into pump_real is exclusive: a lock held across dlopen or dlsym
+ * would deadlock with a thread that is inside dlopen (and holds the loader's lock) and
+ * waits for ours.
  *
  * cuGetProcAddress: the real one decides, version and flags included; the address
  * it returns is looked up among the driver's hooked functions. The name says
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "shim/base/glibc.h"
 #include "shim/base/upcalls.h"
 
 /* Versions above this one may have ABIs that driver/hooks.h does not know. */
@@ -62,8 +63,8 @@ static void *wrapper_of(const struct hook *hook) {
   return pump_upcalls.wrappers[hook - hooks];
 }
 
-/* A driver function is called and no driver is loaded: a library with stubs of
- * its own, which would have loaded it, but our exports stand in front of them. */
+/* The program has called a driver function while no driver is loaded: a library of the
+ * program has stubs that would load one, but our exports hide them. */
 static bool resolve_or_load(void) {
   if (pump_resolve()) return true;
   int saved = errno;
@@ -74,7 +75,8 @@ static bool resolve_or_load(void) {
   return driver != NULL && pump_resolve();
 }
 
-/* Until resolution: resolve, then go where the pointer leads now. */
+/* What a pointer of pump_real is before resolution: it resolves, then calls the real
+ * function. */
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   static CUresult first_##name parameters {                                                \
     return resolve_or_load() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;            \
@@ -87,7 +89,7 @@ struct pump_real pump_real = {
 };
 struct pump_present pump_present;
 
-/* 0: nothing; 1: one thread copies; 2: pump_real and driver_base stand. */
+/* 0: nothing; 1: one thread copies; 2: pump_real and driver_base are filled. */
 static uint32_t resolved;
 static const void *driver_base;
 
@@ -96,7 +98,7 @@ bool pump_disabled(void) {
   int known = __atomic_load_n(&disabled, __ATOMIC_RELAXED);
   if (known < 0) {
     const char *text = getenv("PUMP_DISABLE");
-    known = text != NULL && strcmp(text, "1") == 0;
+    known = (text != NULL && strcmp(text, "1") == 0) || !pump_has_glibc();
     __atomic_store_n(&disabled, known, __ATOMIC_RELAXED);
   }
   return known != 0;
@@ -115,7 +117,7 @@ bool pump_driver_has(const void *wrapper) {
   return false;
 }
 
-/* The driver's own answer where a function is missing, as a function. */
+/* Stands for a function that the driver lacks: answers as the driver would. */
 static CUresult missing(void) {
   return CUDA_ERROR_NOT_FOUND;
 }

@@ -10,12 +10,15 @@ extern void *(*pump_real_dlsym)(void *handle, const char *name);
 extern char *(*pump_real_dlerror)(void);
 void pump_dlsym_ready(void);
 
-/* Around dl functions that we call within a call of the program's which is none: what its
+/* Around dl functions that we call while the program calls something else: what its
  * dlerror() has to report stays (resolve_error.c). The end gets what the begin returned. */
 char *pump_dl_begin(void);
 void pump_dl_end(char *pending);
 
-/* PUMP_DISABLE=1, as the environment said at the first look-up. */
+/* A function of the C library where that is not glibc, or NULL (other_libc.c). */
+void *pump_other_libc_symbol(const char *name);
+
+/* PUMP_DISABLE=1, as the environment said at the first look-up; or not glibc. */
 bool pump_disabled(void);
 
 /* The wrapper of the driver function `name`, or NULL when it is not hooked. */

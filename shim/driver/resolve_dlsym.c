@@ -1,5 +1,5 @@
-/* resolve_dlsym.c - the exported dlsym: it hands out our wrappers for functions
- * of the driver, and is not there for anything else.
+/* resolve_dlsym.c - the exported dlsym: it hands out our wrappers for functions of the
+ * driver, and passes every other look-up on unchanged.
  *
  * DESIGN. dlsym looks at its return address: RTLD_NEXT and RTLD_DEFAULT mean
  * "after" and "as seen by" the caller. A wrapper in C would become the caller, so
@@ -21,6 +21,7 @@
 
 #include "driver.h"
 #include "resolve.h"
+#include "shim/base/glibc.h"
 
 #if defined(__x86_64__)
 #define DLSYM_VERSION "GLIBC_2.2.5"
@@ -104,11 +105,12 @@ static void *find_nothing(void *handle, const char *name) {
   return NULL;
 }
 
-static char *tell_nothing(void) {
+static char *report_nothing(void) {
   return NULL;
 }
 
 static void *next_of_libc(const char *name) {
+  if (!pump_has_glibc()) return pump_other_libc_symbol(name);
   void *found = dlvsym(RTLD_NEXT, name, DLSYM_VERSION);
   return found != NULL ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
 }
@@ -117,7 +119,7 @@ static void *next_of_libc(const char *name) {
 __attribute__((constructor)) void pump_dlsym_ready(void) {
   if (__atomic_load_n(&pump_real_dlsym, __ATOMIC_ACQUIRE) != NULL) return;
   void *tells = next_of_libc("dlerror"), *found = next_of_libc("dlsym");
-  char *(*error)(void) = tell_nothing;
+  char *(*error)(void) = report_nothing;
   if (tells != NULL) memcpy(&error, &tells, sizeof error);
   __atomic_store_n(&pump_real_dlerror, error, __ATOMIC_RELAXED); /* before the other */
   void *(*function)(void *, const char *) = find_nothing;

@@ -20,7 +20,7 @@
 #define STANDS_FOR_ANOTHER "pump.stands.for.another"
 
 struct errors {
-  char *kept; /* stands behind ours, not reported yet; or NULL */
+  char *kept; /* the text that our error stands for, not reported yet; or NULL */
   char *told; /* the program may read it until its next dlerror() */
 };
 
@@ -55,8 +55,8 @@ static void replace(char **text, char *by) {
   *text = by;
 }
 
-/* What libc has to report, as a text of the caller's; what stands behind ours in place of
- * it. NULL: nothing, or no memory. */
+/* The text that dlerror() has to report, which the caller frees; where libc holds our
+ * error, the text that it stands for. NULL: none, or no memory. */
 static char *take(struct errors *mine) {
   const char *text = pump_real_dlerror();
   char *kept = mine->kept;

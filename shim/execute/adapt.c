@@ -5,10 +5,10 @@
 
 #define SPELL 16                /* slices between two looks */
 #define LONG_SLICE_NS 20000000u /* beside others: a free would wait too long */
-#define SHORT_SLICE_NS 5000000u /* others are welcome again */
+#define SHORT_SLICE_NS 5000000u /* others may go again */
 #define BUSY 0.9                /* of threads: inside the driver's call, in the mean */
-/* Of what one perfect thread more would bring: enough to take it, and not to give it
- * back. */
+/* Parts of what one thread more could bring at best: from GAIN on it is taken, from KEEP on
+ * it is kept. */
 #define GAIN 0.12
 #define KEEP 0.06
 #define PAIRS_LEAST 6
@@ -19,7 +19,7 @@
 #define CLEAR_KEEP 1.5
 #define PATIENCE_FIRST 128 /* spells */
 #define PATIENCE_MOST 1024
-#define SOONER 4 /* is one thread more tried: that makes no call wait */
+#define SOONER 4 /* times sooner one thread more is tried: that trial delays no call */
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
   return (struct pump_adapt){.threads = bounds->threads_first,
@@ -32,8 +32,8 @@ static void forget_spell(struct pump_adapt *state) {
   state->call_ns = state->done_ns = state->bytes = state->in_flight = 0;
 }
 
-/* What is in flight now began among the threads of before, and as much again begins
- * beside it. */
+/* Slices in flight began under the former number of threads, and as many begin beside them:
+ * neither are measured. */
 static void change_threads(struct pump_adapt *state, uint32_t threads, uint32_t in_flight) {
   if (threads != state->threads) state->settle = 2 * in_flight;
   state->threads = threads;
@@ -46,13 +46,14 @@ static bool were_busy(const struct pump_adapt *state, uint32_t threads) {
   return in_call >= BUSY * threads * (double)(state->call_ns + state->done_ns);
 }
 
-/* Bytes a nanosecond. */
+/* The rate, in bytes a nanosecond. */
 static double rate_of(const struct pump_adapt *state) {
   return (double)state->in_flight / SPELL * (double)state->bytes /
          (double)(state->call_ns + state->done_ns);
 }
 
-/* Only if the bound leaves another thread something to do. */
+/* Whether there may be one thread more: the bound of bytes in flight must leave it
+ * something to do. */
 static bool may_grow(const struct pump_adapt *state,
                      const struct pump_adapt_bounds *bounds) {
   return state->threads < bounds->threads_max &&
@@ -80,8 +81,9 @@ static void end_trial(struct pump_adapt *state, const struct pump_adapt_bounds *
 }
 
 /* Adds a pair: what one thread more brought, as a share of the best that n threads becoming
- * n + 1 can, 1 / n. True if it is clear by now on which side of the border that lies, or
- * will not become clear; and whether the rival is the better one. */
+ * n + 1 can, 1 / n. True if it is clear on which side of the border that lies, or there are
+ * so many pairs that it will not become clear; `*better`: whether the rival is the better
+ * one. */
 static bool is_decided(struct pump_adapt *state, double rate, bool *better) {
   bool up = state->trial > 0;
   double more = up ? rate : state->before, less = up ? state->before : rate;
@@ -100,8 +102,8 @@ static bool is_decided(struct pump_adapt *state, double rate, bool *better) {
 }
 
 /* One spell of a trial is over: base and rival take turns, under the same load. */
-static void go_on(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
-                  uint32_t in_flight) {
+static void continue_trial(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
+                           uint32_t in_flight) {
   uint32_t rival = state->base + (uint32_t)state->trial;
   bool of_rival = state->threads == rival, better = false;
   if (!were_busy(state, rival < state->base ? rival : state->base)) {
@@ -117,15 +119,15 @@ static void go_on(struct pump_adapt *state, const struct pump_adapt_bounds *boun
   }
 }
 
-static void look(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
-                 uint32_t in_flight) {
+static void examine_spell(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
+                          uint32_t in_flight) {
   bool grow = may_grow(state, bounds);
   bool shrink = state->threads > bounds->threads_min;
   if (shrink && state->failed > 0) grow = false; /* the other way first */
   if (state->trial != 0) {
-    go_on(state, bounds, in_flight);
+    continue_trial(state, bounds, in_flight);
   } else if (!were_busy(state, shrink ? state->threads - 1 : state->threads)) {
-    /* says nothing */
+    /* the spell shows nothing */
   } else if (state->rest > 0) {
     uint32_t spells = grow ? SOONER : 1;
     state->rest -= spells < state->rest ? spells : state->rest;
@@ -143,7 +145,7 @@ static uint32_t slices_for(const struct pump_adapt *state,
   return state->slices;
 }
 
-/* Measured otherwise from now on. */
+/* Changes how many slices a thread has; measurements of the former number do not count. */
 static void change_slices(struct pump_adapt *state, uint32_t slices) {
   if (slices == state->slices) return;
   state->slices = slices;
@@ -172,7 +174,7 @@ struct pump_adapt pump_adapt_next(struct pump_adapt state,
   state.bytes += sample->bytes;
   state.in_flight += sample->in_flight;
   if (state.count < SPELL) return state;
-  look(&state, bounds, sample->in_flight);
+  examine_spell(&state, bounds, sample->in_flight);
   forget_spell(&state);
   return state;
 }

@@ -6,7 +6,7 @@
  * DESIGN. Two resources limit a direction: the link, and CPU time in the driver. One
  * thread is enough while the link is what all wait for; another one helps only
  * while threads spend their time inside the driver's call, and costs the program a
- * processor. Which it is shows in a measurement alone, so the controller tries.
+ * processor. Only a measurement shows which of the two it is, so the controller tries.
  *
  * Measured is the rate, by Little's law: slices in flight x bytes of a slice / time of a
  * slice. Only slices that were taken while others waited count, for without a queue
@@ -17,9 +17,9 @@
  * other direction does, and on whether blocks have data. So two numbers are compared
  * in turn, spell by spell, until the mean of these pairs is clear of a border by its own
  * scatter, or there are enough of them. The border for taking a thread lies above that for
- * giving it back, so nothing swings. After a trial comes a rest, ever longer while trials
- * change nothing. A trial of one thread less slows the direction down meanwhile: it comes
- * after longer rests, and ends as soon as the thread proves useful.
+ * giving it back, so that the number does not oscillate. After a trial comes a rest, ever
+ * longer while trials change nothing. A trial of one thread less slows the direction down
+ * meanwhile: it comes after longer rests, and ends as soon as the thread proves useful.
  *
  * More slices in flight hide the pause between two slices of a thread, and show the
  * driver early what is on its way. They also make a free wait for longer, so all but one

@@ -78,6 +78,7 @@ static bool has_thread_memory(void) {
 
 bool pump_executors_thread_begin(struct pump_thread_role *role) {
   pump_enter();
+  pump_thread_hurry();
   if (!has_thread_memory()) {
     char name[16] = "";
     prctl(PR_GET_NAME, name);
@@ -100,8 +101,9 @@ static size_t free_bytes(void) {
   return pump_real.cuMemGetInfo_v2(&bytes, &total_bytes) == CUDA_SUCCESS ? bytes : 0;
 }
 
-/* Current from then on, like any new one. One after the other, so that it is known what
- * each takes of the device; other changes meanwhile count as its own, within bounds.
+/* Makes a context, which becomes the current one. They are made one after the other, so
+ * that it is known how much of the device each takes; other changes meanwhile count as the
+ * context's, within bounds.
  */
 static CUresult make_context(struct pump_device_executors *set, CUcontext *place) {
   if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
@@ -275,7 +277,8 @@ static void start_set(struct pump_device_executors *set) {
   pump_log(PUMP_LOG_DEBUG, "executors of device %u started", set->device);
 }
 
-/* Under the lock: what only a program needs that does not fit. */
+/* Under the lock: starts the threads that only a program needs whose memory exceeds the
+ * budget. */
 static void fill_set(struct pump_device_executors *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     start_movers(set, d, pump_direction_bounds(d)->threads_first);
@@ -317,7 +320,7 @@ void pump_executors_start_requested(struct pump_device_executors *set) {
 
 void pump_executors_grow(const struct pump_thread_role *role) {
   struct pump_device_executors *set = role->set;
-  if (pthread_mutex_trylock(&lock) != 0) return; /* life may just be ending */
+  if (pthread_mutex_trylock(&lock) != 0) return; /* the set may be ending */
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_lives(role) &&
       set->state == PUMP_EXECUTORS_RUNNING)
     start_movers(set, role->direction, PUMP_LOAD(&set->directions[role->direction].wanted));
@@ -343,7 +346,7 @@ static void quiesce(struct pump_device_executors *set) {
           set->device);
     }
   }
-  CUcontext other = pump_context_on(set->device); /* it serves as well */
+  CUcontext other = pump_context_on(set->device); /* executors can work in it as well */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
   if (!ran || other == NULL || set->state != PUMP_EXECUTORS_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))

@@ -31,7 +31,7 @@ void pump_populate(uint32_t slot, uint32_t generation);
 void pump_slot_wait(uint32_t slot);
 
 /* Keeps executors off a range, as long as it is not opened again: commands for it
- * end as STALE. true: none is at work on it now. Every call needs its opening. */
+ * end as STALE. true: none is working on it. Each call needs one of pump_slot_open. */
 bool pump_slot_close(uint32_t slot);
 void pump_slot_open(uint32_t slot);
 
@@ -56,11 +56,12 @@ CUresult pump_stream_make(CUstream *stream);
 /* ---- schedules (schedule.c) -----------------------------------------------------------
  */
 
-/* While header.armed is not 0: what is scheduled for operations from this one on is void if
- * it is another one than was predicted. */
+/* While header.armed is not 0: compares the operation with the predicted one. If they
+ * differ, entries for this operation and all behind it are void. */
 void pump_schedule_compare(const struct pump_issued *issued);
 
-/* Operations have executed or bytes have left: wakes executors that may go on now. */
+/* Operations have executed, bytes have left or arrivals ended: wakes executors whose next
+ * entry may go. */
 void pump_schedule_wake(void);
 
 /* ---- life -------------------------------------------------------------------------- */

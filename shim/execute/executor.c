@@ -19,7 +19,7 @@
  *
  * Attach. Taking and finishing happen inside pump_mapping_enter/leave; a command
  * that was taken from an earlier mapping is dropped instead of being written into
- * the ring that now lies at the same address.
+ * the ring that has replaced it at the same address.
  */
 #include "executors.h"
 
@@ -101,15 +101,16 @@ static void lane_close(struct lane *lane) {
   lane->stream = NULL;
 }
 
-/* Nothing of the mover's is in flight: it goes where evictions are to go. */
+/* With nothing in flight: changes to a context of the mover's own, or back. */
 static void change_context(struct mover *mover, bool own_context) {
   lane_close(&mover->lanes[0]);
   mover->own_context = own_context;
   if (!pump_executors_change_context(&mover->role, own_context)) mover->over = true;
 }
 
-/* What a call without work of its own took, while slices to the host are in the driver. */
-static void look_beside(const struct mover *mover, uint64_t call_ns) {
+/* A call without work of its own took so long while slices to the host are in the driver
+ * (own_context.h). */
+static void measure_call(const struct mover *mover, uint64_t call_ns) {
   struct pump_device_executors *set = mover->role.set;
   struct pump_own_context own_context = pump_own_context_next(set->own_context, call_ns);
   if (own_context.state != set->own_context.state)
@@ -153,7 +154,7 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   /* Should the record fail, the event is not this slice's: wait for the stream. */
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
-  if (beside) look_beside(mover, pump_now_ns() - job->times.returned_ns);
+  if (beside) measure_call(mover, pump_now_ns() - job->times.returned_ns);
   if (!note(mover, result, mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
@@ -181,20 +182,23 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
     PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
 }
 
-/* In the mapping that the job was taken from. */
+/* Writes how the job ended. The mapping entered is the one that the job was taken from. */
 static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
-  uint64_t us = (pump_now_ns() - job->times.taken_ns) / 1000;
-  uint32_t duration_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+  uint32_t duration_us = pump_us_between(job->times.taken_ns, pump_now_ns());
   if (!to_gpu(mover) && result == PUMP_RESULT_MOVED) {
     pump_schedule_left(mover->role.set->device, job->command.length_bytes);
     if (pump_recording) pump_hops_left(mover->role.set->device);
   }
-  if (job->scheduled && pump_recording) pump_hops_write(job->command.ticket, &job->times);
-  if (job->scheduled)
-    pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us);
-  else
+  if (!job->scheduled) {
     pump_command_finish(job->place, result, duration_us);
+    return;
+  }
+  pump_schedule_ended(mover->role.set->device, mover->role.direction, result,
+                      job->command.length_bytes);
+  if (pump_recording) pump_hops_ended(mover->role.set->device);
+  if (pump_recording) pump_hops_write(job->command.ticket, &job->times);
+  pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us);
 }
 
 static void report(const struct mover *mover, const struct job *job, uint32_t result) {
@@ -211,7 +215,7 @@ static void report(const struct mover *mover, const struct job *job, uint32_t re
   if (epoch_now == job->epoch) write_result(mover, job, result);
   pump_mapping_leave();
   pump_worker_notify();
-  if (!to_gpu(mover)) pump_schedule_wake();
+  pump_schedule_wake();
 }
 
 /* Gives the controller what the slice took, and follows its answer. */
@@ -241,7 +245,7 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
 
 /* ---- slices -------------------------------------------------------------------- */
 
-/* From now on it waits for a slice, if there is none. */
+/* The mover is free: if there is no slice, it waits for one from here on. */
 static void note_free(struct mover *mover) {
   if (pump_recording) mover->free_ns = pump_now_ns();
 }
@@ -279,7 +283,7 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
   }
 }
 
-/* Whatever is finished before it is used. */
+/* The next lane in turn. The caller finishes what is in it before it uses it. */
 static uint32_t next_lane(const struct mover *mover) {
   return (mover->oldest + mover->in_flight) % mover->lane_count;
 }
@@ -319,13 +323,13 @@ static bool command_waits(struct pump_command_ring *ring) {
          PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
 }
 
-/* In the ring, or in the schedule. */
+/* Whether a command waits in the ring, or an entry of the schedule may go. */
 static bool more_waits(const struct mover *mover) {
   return command_waits(ring_of(mover)) ||
          pump_schedule_waits(mover->role.set->device, mover->role.direction);
 }
 
-/* After taking a command: others may still sleep. */
+/* After taking a command: wakes other threads if more is waiting. */
 static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
   if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
   if (PUMP_LOAD(&ring->executors_asleep) == 0) {
@@ -337,8 +341,8 @@ static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
   pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
 }
 
-/* What was sent for now, or else what was scheduled. False when there is neither, true also
- * when the mapping is just being replaced (then it has neither place nor schedule). */
+/* Takes a command, or else an entry of the schedule. False when there is neither; true also
+ * while the mapping is being replaced (then the job has neither place nor schedule). */
 static bool take_command(struct mover *mover, struct job *job) {
   job->place = NULL;
   job->scheduled = false;
@@ -443,7 +447,8 @@ static void wait_for_either(struct mover *mover) {
                       due_ns - now_ns < PUMP_PEEK_NS ? due_ns - now_ns : PUMP_PEEK_NS);
 }
 
-/* One round of a thread that is one too many: it finishes what it has and sleeps. */
+/* One round of a thread beyond the number that is wanted: it finishes what it has and
+ * sleeps. */
 static void rest(struct mover *mover, uint32_t wanted) {
   if (mover->in_flight > 0)
     finish_oldest(mover);

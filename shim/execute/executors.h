@@ -58,7 +58,8 @@ struct pump_device_executors {
   uint32_t give_up;    /* 1 after too many: commands end as FAILED without a driver call */
   uint64_t gave_up_ns; /* when; after a pause executors try the driver again */
   CUcontext context;   /* of the program; where the executors live */
-  /* Of out-threads, by number, once they needed them; kept for those of the next life. */
+  /* Contexts of out-threads, by their number, once one was needed; kept for the next
+   * life's. */
   CUcontext own[PUMP_OUT_THREADS_MOST];
   struct pump_own_context own_context; /* the first in-thread's */
   uint32_t own_contexts_now;           /* 1: out-threads work in contexts of their own */
@@ -84,8 +85,8 @@ static inline bool pump_executors_lives(const struct pump_thread_role *role) {
 void pump_executors_start_requested(struct pump_device_executors *set);
 /* Starts threads of a direction up to the number that is wanted; by its threads. */
 void pump_executors_grow(const struct pump_thread_role *role);
-/* Common first and last steps of a thread of a set. Where it may not enter the driver
- * `begin` is false, and the role without a context if `end` may not either. */
+/* Common first and last steps of a thread of a set. `begin` is false where the thread may
+ * not enter the driver; the role has no context where `end` may not either. */
 bool pump_executors_thread_begin(struct pump_thread_role *role);
 void pump_executors_thread_end(const struct pump_thread_role *role);
 /* The calling out-thread leaves its context for one of its own, or that for the set's.
@@ -97,7 +98,7 @@ void pump_executors_wake(struct pump_device_executors *set);
 /* True while the device's driver calls failed too often to be worth another one. */
 bool pump_executors_gave_up(struct pump_device_executors *set);
 
-/* Notes the outcome of a driver call; false when the thread must end now. */
+/* Notes the outcome of a driver call; false when the thread must end. */
 bool pump_executors_note(struct pump_device_executors *set, CUresult result,
                          const char *call);
 
@@ -131,8 +132,8 @@ uint32_t pump_command_validate_state(const struct pump_command *command, uint32_
 /* ---- bytes in flight (flight.c) ------------------------------------------ */
 
 uint32_t pump_flight_bound(uint32_t device, uint32_t direction);
-/* Whether so many bytes may be handed to the driver now, so that it has at most
- * `most_bytes`, and no more than it may have in any case. */
+/* Whether so many bytes may be handed to the driver, so that it has at most `most_bytes`,
+ * and no more than it may have in any case. */
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
                           uint32_t most_bytes);
 /* Counts them as in the driver, if it has no more than `bound` then; and gives them back.
@@ -142,23 +143,29 @@ void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
 
 /* ---- schedules (schedule.c) ------------------------------------------------------ */
 
-/* The next entry waits for an executor alone; it may go now; and takes it. */
+/* Whether the conditions of the next entry hold; whether it may go, because there is room
+ * in the driver as well; takes it, if it may go. */
 bool pump_schedule_ready(uint32_t device, uint32_t direction);
 bool pump_schedule_waits(uint32_t device, uint32_t direction);
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
                         uint64_t *made_ns);
 /* So much has left the device. With the mapping entered, like pump_schedule_take. */
 void pump_schedule_left(uint32_t device, uint64_t bytes);
+/* An entry has ended with that result, before its end is reported; under the same rule. */
+void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
+                         uint64_t bytes);
 
 /* ---- where slices lose time (hops.c); only where the job is recorded ---------- */
 
-/* Steps of a slice; 0: it came not that far. CLOCK_MONOTONIC. */
+/* Steps of a slice; 0: it did not get that far. CLOCK_MONOTONIC. */
 struct pump_slice_times {
   uint64_t free_ns; /* since when its thread could have taken it */
   uint64_t taken_ns, called_ns, returned_ns, done_ns;
 };
-/* Bytes have left; with the mapping entered. */
+/* Notes that bytes have left; with the mapping entered. */
 void pump_hops_left(uint32_t device);
+/* Notes that an entry has ended; with the mapping entered. */
+void pump_hops_ended(uint32_t device);
 /* When an entry that was just taken could go: the last thing that it waited for. */
 uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
                          const struct pump_entry *entry, uint64_t made_ns);
@@ -171,7 +178,8 @@ struct pump_populate_slice {
   uint32_t slot, generation;
   uint64_t offset_bytes, length_bytes;
 };
-/* Next slice for `device`; false when there is none or all must fit no more. */
+/* Next slice for `device`; false when there is none, or not everything fits into the
+ * budget. */
 bool pump_populate_waits(uint32_t device);
 bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice);
 

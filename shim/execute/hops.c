@@ -9,19 +9,20 @@
 #include "executors.h"
 #include "shim/base/moments.h"
 
-static struct pump_moments left[PUMP_MAX_DEVICES]; /* of pump_schedule.left_bytes */
+static struct pump_moments left[PUMP_MAX_DEVICES];  /* of pump_schedule.left_bytes */
+static struct pump_moments ended[PUMP_MAX_DEVICES]; /* and of its ended_bytes */
 
 static uint64_t later(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-static uint32_t us_between(uint64_t from_ns, uint64_t to_ns) {
-  uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
-  return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-}
-
 void pump_hops_left(uint32_t device) {
   pump_moments_add(&left[device], PUMP_LOAD(&pump_shm->schedules[device].left_bytes),
+                   pump_now_ns());
+}
+
+void pump_hops_ended(uint32_t device) {
+  pump_moments_add(&ended[device], PUMP_LOAD(&pump_shm->schedules[device].ended_bytes),
                    pump_now_ns());
 }
 
@@ -33,6 +34,8 @@ uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
     ready_ns = later(ready_ns, pump_progress_moment(entry->after_stream, entry->after_seq));
   if (entry->left_bytes != 0)
     ready_ns = later(ready_ns, pump_moments_of(&left[set->device], entry->left_bytes));
+  if (entry->ended_bytes != 0)
+    ready_ns = later(ready_ns, pump_moments_of(&ended[set->device], entry->ended_bytes));
   uint64_t lacked_ns = __atomic_exchange_n(&way->lacked_ns, 0, __ATOMIC_RELAXED);
   if (lacked_ns != 0)
     ready_ns = later(ready_ns, later(lacked_ns, PUMP_LOAD(&way->released_ns)));
@@ -44,8 +47,8 @@ void pump_hops_write(uint64_t ticket, const struct pump_slice_times *times) {
   uint64_t now_ns = pump_now_ns();
   uint64_t called_ns = times->called_ns != 0 ? times->called_ns : now_ns;
   PUMP_STORE(&end->ended_ns, now_ns);
-  PUMP_STORE(&end->waited_us, us_between(times->free_ns, times->taken_ns));
-  PUMP_STORE(&end->called_us, us_between(times->taken_ns, called_ns));
-  PUMP_STORE(&end->driver_us, us_between(called_ns, times->returned_ns));
-  PUMP_STORE(&end->link_us, us_between(times->returned_ns, times->done_ns));
+  PUMP_STORE(&end->waited_us, pump_us_between(times->free_ns, times->taken_ns));
+  PUMP_STORE(&end->called_us, pump_us_between(times->taken_ns, called_ns));
+  PUMP_STORE(&end->driver_us, pump_us_between(called_ns, times->returned_ns));
+  PUMP_STORE(&end->link_us, pump_us_between(times->returned_ns, times->done_ns));
 }

@@ -61,7 +61,7 @@ static int node_of(CUdevice device) {
   return atoi(text);
 }
 
-/* Of `all`, those that a list such as "0-15,32" names. */
+/* Chooses from `all` the processors that a list such as "0-15,32" names. */
 static void choose(cpu_set_t *chosen, const cpu_set_t *all, const char *list) {
   CPU_ZERO(chosen);
   for (const char *at = list; *at >= '0' && *at <= '9';) {

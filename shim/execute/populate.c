@@ -5,8 +5,8 @@
  * order of allocation, whenever no command waits. It is a queue and no more: the
  * slice is validated like a command, so a freed range drops out by itself.
  *
- * Once allocations outgrow the budget the queue empties itself: what is resident
- * is then the policy's business.
+ * Once allocations outgrow the budget the queue empties itself: the policy decides what is
+ * resident.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -42,8 +42,8 @@ void pump_populate(uint32_t slot, uint32_t generation) {
     PUMP_STORE(&queue->count, queue->count + 1);
   }
   pthread_mutex_unlock(&queue->lock);
-  /* What only a program needs that does not fit is made here, where it stops fitting,
-   * not at its first launch: then the markers are there in time. */
+  /* A program that does not fit needs more threads and markers. They are made here, where
+   * it stops fitting, not at its first launch, so that the markers are there in time. */
   pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
                                   PUMP_DEVICE_ACTIVE);
   struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];

@@ -1,10 +1,10 @@
 /* schedule.c - schedules: what executors do next without a command, and what is valid of
  * it.
  *
- * The worker puts a device's schedule in force (pump_abi.h); executors take of it what may
- * go now whenever their command ring has nothing for them, under the same validation and
- * the same bound of bytes in flight as commands. So executors go on while a worker is late,
- * or gone, until the schedule is used up.
+ * The worker puts a device's schedule in force (pump_abi.h); executors take the entries
+ * that may go whenever their command ring has nothing for them, under the same validation
+ * and the same bound of bytes in flight as commands. So executors go on while a worker is
+ * late, or gone, until the schedule is used up.
  *
  * DESIGN. A schedule may serve operations that the worker predicted. While it does, each
  * operation that the program issues is compared with the word that stands under its number;
@@ -14,8 +14,8 @@
  * again, with the next schedule.
  *
  * What an entry waits for comes from the program's side (operations have executed) or from
- * the executors' own (bytes have left), so the executor that brings it about looks whether
- * another may go on now, and wakes it (pump_schedule_wake).
+ * the executors' own (bytes have left, arrivals have ended), so the thread that brings it
+ * about looks whether an entry may go, and wakes an executor for it (pump_schedule_wake).
  */
 #include "executors.h"
 
@@ -31,7 +31,7 @@ static bool any_in_force(void) {
 
 static bool same_shape(const struct pump_issued *issued, uint64_t expected) {
   if (issued->grid == NULL) return false;
-  uint64_t shape = pump_shape(issued->function, issued->grid, issued->block);
+  uint64_t shape = pump_shape(issued->identity, issued->grid, issued->block);
   return pump_prediction_word(issued->seq, issued->stream, issued->kind, shape) == expected;
 }
 
@@ -52,8 +52,8 @@ static bool has_executed(uint32_t stream, uint64_t seq) {
   return seq == 0 || (stream < PUMP_MAX_STREAMS && pump_progress_executed(stream) >= seq);
 }
 
-/* For operations that may never come less is in the driver: a free of that memory waits for
- * it, and so do faults of others. */
+/* Predicted operations may never come, so less is in the driver for them: a free of that
+ * memory waits for it, and so do faults of other memory. */
 static uint32_t bound_of(uint32_t direction, const struct pump_entry *entry) {
   bool issued = entry->command.needed_by_seq < PUMP_LOAD(&pump_shm->header.next_seq);
   return direction == PUMP_TO_HOST || issued ? UINT32_MAX : PUMP_PREDICTED_BYTES;
@@ -61,7 +61,8 @@ static uint32_t bound_of(uint32_t direction, const struct pump_entry *entry) {
 
 static bool has_waited(uint32_t device, const struct pump_entry *entry) {
   return has_executed(entry->after_stream, entry->after_seq) &&
-         PUMP_LOAD(&pump_shm->schedules[device].left_bytes) >= entry->left_bytes;
+         PUMP_LOAD(&pump_shm->schedules[device].left_bytes) >= entry->left_bytes &&
+         PUMP_LOAD(&pump_shm->schedules[device].ended_bytes) >= entry->ended_bytes;
 }
 
 static bool may_go(uint32_t device, uint32_t direction, const struct pump_entry *entry) {
@@ -98,6 +99,12 @@ bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *
 
 void pump_schedule_left(uint32_t device, uint64_t bytes) {
   __atomic_fetch_add(&pump_shm->schedules[device].left_bytes, bytes, __ATOMIC_SEQ_CST);
+}
+
+void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
+                         uint64_t bytes) {
+  __atomic_fetch_add(&pump_shm->schedules[device].ended_bytes,
+                     pump_ended_bytes(direction, result, bytes), __ATOMIC_SEQ_CST);
 }
 
 void pump_schedule_wake(void) {

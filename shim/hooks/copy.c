@@ -39,6 +39,7 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
 
 #define HOOK_COPY_BLOCKING(name, per_thread, after, parameters, arguments)                 \
   CUresult name parameters {                                                               \
+    if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     struct pump_at at = pump_at(NULL, per_thread);                                         \
     struct pump_token token = copying(TO, FROM, bytes, at);                                \
@@ -49,6 +50,7 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
 
 #define HOOK_COPY_ASYNC(name, per_thread, parameters, arguments)                           \
   CUresult name parameters {                                                               \
+    if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) copied(TO, FROM, bytes, pump_at(stream, per_thread));      \
@@ -127,11 +129,20 @@ static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes
   return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
+static bool set_refused(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_t height) {
+  const struct pump_box box = {.width_bytes = row_bytes,
+                               .height = height,
+                               .depth = 1,
+                               .to = {.address = to, .pitch = pitch}};
+  return pump_box_refused(&box);
+}
+
 /* Without "Async" a memset of managed memory waits until it is done (the driver's
  * documented behaviour; of device memory it does not). */
 #define HOOK_SET_BLOCKING(name, per_thread, pitch, row_bytes, height, parameters,          \
                           arguments)                                                       \
   CUresult name parameters {                                                               \
+    if (set_refused(to, pitch, row_bytes, height)) return CUDA_ERROR_INVALID_VALUE;        \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     struct pump_at at = pump_at(NULL, per_thread);                                         \
     struct pump_token token = setting(to, pitch, row_bytes, height, at);                   \
@@ -142,6 +153,7 @@ static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes
 
 #define HOOK_SET_ASYNC(name, per_thread, pitch, row_bytes, height, parameters, arguments)  \
   CUresult name parameters {                                                               \
+    if (set_refused(to, pitch, row_bytes, height)) return CUDA_ERROR_INVALID_VALUE;        \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS)                                                            \

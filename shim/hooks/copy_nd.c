@@ -29,9 +29,10 @@ static void done(struct pump_token token, struct pump_at at, int to_type) {
 
 #define HOOK_BOX_BLOCKING(name, per_thread, box_of, type)                                  \
   CUresult name(const type *copy) {                                                        \
+    struct pump_box box = box_of(copy);                                                    \
+    if (pump_box_refused(&box)) return CUDA_ERROR_INVALID_VALUE;                           \
     if (pump_quiet()) return pump_real.name(copy);                                         \
     struct pump_at at = pump_at(NULL, per_thread);                                         \
-    struct pump_box box = box_of(copy);                                                    \
     struct pump_token token = copying(&box, at);                                           \
     CUresult result = pump_real.name(copy);                                                \
     if (result == CUDA_SUCCESS) done(token, at, copy->dstMemoryType);                      \
@@ -40,10 +41,10 @@ static void done(struct pump_token token, struct pump_at at, int to_type) {
 
 #define HOOK_BOX_ASYNC(name, per_thread, box_of, type)                                     \
   CUresult name(const type *copy, CUstream stream) {                                       \
-    if (pump_quiet()) return pump_real.name(copy, stream);                                 \
-    CUresult result = pump_real.name(copy, stream);                                        \
-    if (result != CUDA_SUCCESS) return result;                                             \
     struct pump_box box = box_of(copy);                                                    \
+    if (pump_box_refused(&box)) return CUDA_ERROR_INVALID_VALUE;                           \
+    CUresult result = pump_real.name(copy, stream);                                        \
+    if (result != CUDA_SUCCESS || pump_quiet()) return result;                             \
     copied(&box, pump_at(stream, per_thread));                                             \
     return result;                                                                         \
   }
@@ -73,6 +74,29 @@ static void batch_copied(const CUdeviceptr *to, const CUdeviceptr *from,
   }
 }
 
+/* The driver sets the number of the copy that it refuses, where it may have carried out
+ * those before it. */
+static bool batch_refused(const CUdeviceptr *to, const CUdeviceptr *from,
+                          const size_t *bytes, size_t count, size_t *failed) {
+  if (pump_inert() || to == NULL || from == NULL || bytes == NULL) return false;
+  size_t i = 0;
+  while (i < count && !pump_copy_refused(to[i], from[i], bytes[i])) i++;
+  if (i < count && failed != NULL) *failed = i;
+  return i < count;
+}
+
+static bool boxes_refused(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
+                          size_t *failed) {
+  if (pump_inert() || copies == NULL) return false;
+  for (size_t i = 0; i < count; i++) {
+    struct pump_box box = pump_box_of_operands(&copies[i]);
+    if (!pump_box_refused(&box)) continue;
+    if (failed != NULL) *failed = i;
+    return true;
+  }
+  return false;
+}
+
 static void boxes_copied(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
                          struct pump_at at) {
   for (size_t i = 0; i < count; i++) {
@@ -81,7 +105,7 @@ static void boxes_copied(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
   }
 }
 
-/* Of each part, and the word that receives its size. */
+/* Reports each part as a copy, and the word that receives its size as written. */
 static void decompressed(const CUmemDecompressParams *parts, size_t count,
                          struct pump_at at) {
   for (size_t i = 0; i < count; i++) {
@@ -95,8 +119,9 @@ static void decompressed(const CUmemDecompressParams *parts, size_t count,
   }
 }
 
-#define HOOK_BATCH(name, per_thread, note, parameters, arguments)                          \
+#define HOOK_BATCH(name, per_thread, refused, note, parameters, arguments)                 \
   CUresult name parameters {                                                               \
+    if (refused) return CUDA_ERROR_INVALID_VALUE;                                          \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     struct pump_at at = pump_at(stream, per_thread);                                       \
@@ -116,11 +141,16 @@ static void decompressed(const CUmemDecompressParams *parts, size_t count,
    CUstream stream)
 #define BATCH_V2_ARGUMENTS                                                                 \
   (to, from, bytes, count, attributes, indices, attribute_count, stream)
+#define REFUSED_BATCH(failed) batch_refused(to, from, bytes, count, failed)
 #define NOTE_BATCH batch_copied(to, from, bytes, count, at)
-HOOK_BATCH(cuMemcpyBatchAsync, false, NOTE_BATCH, BATCH, BATCH_ARGUMENTS)
-HOOK_BATCH(cuMemcpyBatchAsync_ptsz, true, NOTE_BATCH, BATCH, BATCH_ARGUMENTS)
-HOOK_BATCH(cuMemcpyBatchAsync_v2, false, NOTE_BATCH, BATCH_V2, BATCH_V2_ARGUMENTS)
-HOOK_BATCH(cuMemcpyBatchAsync_v2_ptsz, true, NOTE_BATCH, BATCH_V2, BATCH_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync, false, REFUSED_BATCH(failed), NOTE_BATCH, BATCH,
+           BATCH_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_ptsz, true, REFUSED_BATCH(failed), NOTE_BATCH, BATCH,
+           BATCH_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_v2, false, REFUSED_BATCH(NULL), NOTE_BATCH, BATCH_V2,
+           BATCH_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpyBatchAsync_v2_ptsz, true, REFUSED_BATCH(NULL), NOTE_BATCH, BATCH_V2,
+           BATCH_V2_ARGUMENTS)
 
 #define BOXES                                                                              \
   (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, \
@@ -129,26 +159,31 @@ HOOK_BATCH(cuMemcpyBatchAsync_v2_ptsz, true, NOTE_BATCH, BATCH_V2, BATCH_V2_ARGU
   (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream)
 #define BOXES_ARGUMENTS (count, copies, failed, flags, stream)
 #define BOXES_V2_ARGUMENTS (count, copies, flags, stream)
+#define REFUSED_BOXES(failed) boxes_refused(copies, count, failed)
 #define NOTE_BOXES boxes_copied(copies, count, at)
-HOOK_BATCH(cuMemcpy3DBatchAsync, false, NOTE_BOXES, BOXES, BOXES_ARGUMENTS)
-HOOK_BATCH(cuMemcpy3DBatchAsync_ptsz, true, NOTE_BOXES, BOXES, BOXES_ARGUMENTS)
-HOOK_BATCH(cuMemcpy3DBatchAsync_v2, false, NOTE_BOXES, BOXES_V2, BOXES_V2_ARGUMENTS)
-HOOK_BATCH(cuMemcpy3DBatchAsync_v2_ptsz, true, NOTE_BOXES, BOXES_V2, BOXES_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync, false, REFUSED_BOXES(failed), NOTE_BOXES, BOXES,
+           BOXES_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_ptsz, true, REFUSED_BOXES(failed), NOTE_BOXES, BOXES,
+           BOXES_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_v2, false, REFUSED_BOXES(NULL), NOTE_BOXES, BOXES_V2,
+           BOXES_V2_ARGUMENTS)
+HOOK_BATCH(cuMemcpy3DBatchAsync_v2_ptsz, true, REFUSED_BOXES(NULL), NOTE_BOXES, BOXES_V2,
+           BOXES_V2_ARGUMENTS)
 
 #define ONE_BOX (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream)
-HOOK_BATCH(cuMemcpy3DWithAttributesAsync, false, boxes_copied(copy, 1, at), ONE_BOX,
-           (copy, flags, stream))
-HOOK_BATCH(cuMemcpy3DWithAttributesAsync_ptsz, true, boxes_copied(copy, 1, at), ONE_BOX,
-           (copy, flags, stream))
+HOOK_BATCH(cuMemcpy3DWithAttributesAsync, false, boxes_refused(copy, 1, NULL),
+           boxes_copied(copy, 1, at), ONE_BOX, (copy, flags, stream))
+HOOK_BATCH(cuMemcpy3DWithAttributesAsync_ptsz, true, boxes_refused(copy, 1, NULL),
+           boxes_copied(copy, 1, at), ONE_BOX, (copy, flags, stream))
 
 #define DECOMPRESS                                                                         \
   (CUmemDecompressParams * parts, size_t count, unsigned int flags, size_t *failed,        \
    CUstream stream)
 #define DECOMPRESS_ARGUMENTS (parts, count, flags, failed, stream)
-HOOK_BATCH(cuMemBatchDecompressAsync, false, decompressed(parts, count, at), DECOMPRESS,
-           DECOMPRESS_ARGUMENTS)
-HOOK_BATCH(cuMemBatchDecompressAsync_ptsz, true, decompressed(parts, count, at), DECOMPRESS,
-           DECOMPRESS_ARGUMENTS)
+HOOK_BATCH(cuMemBatchDecompressAsync, false, false, decompressed(parts, count, at),
+           DECOMPRESS, DECOMPRESS_ARGUMENTS)
+HOOK_BATCH(cuMemBatchDecompressAsync_ptsz, true, false, decompressed(parts, count, at),
+           DECOMPRESS, DECOMPRESS_ARGUMENTS)
 
 /* ---- arrays: their other side --------------------------------------------- */
 

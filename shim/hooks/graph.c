@@ -35,7 +35,7 @@ HOOK_LAUNCH(cuGraphLaunch_ptsz, true)
 HOOK_UPLOAD(cuGraphUpload)
 HOOK_UPLOAD(cuGraphUpload_ptsz)
 
-/* The graphs' idle memory goes back: each takes its own anew. */
+/* Gives the graphs' idle memory back: after it each graph takes its own anew. */
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
   CUresult result = pump_real.cuDeviceGraphMemTrim(device);
   if (result != CUDA_SUCCESS || pump_inert()) return result;

@@ -24,10 +24,11 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
-  CUresult result = pump_real.cuMemGetAddressRange_v2(base, bytes, address);
   struct pump_pointer hit;
-  if (result != CUDA_SUCCESS || pump_inert() || !pump_pointer_see(address, &hit))
-    return result;
+  bool seen = !pump_inert() && pump_pointer_see(address, &hit);
+  if (seen && address - hit.base >= hit.requested_bytes) return CUDA_ERROR_NOT_FOUND;
+  CUresult result = pump_real.cuMemGetAddressRange_v2(base, bytes, address);
+  if (result != CUDA_SUCCESS || !seen) return result;
   if (base != NULL) *base = hit.base;
   if (bytes != NULL) *bytes = hit.requested_bytes;
   return result;

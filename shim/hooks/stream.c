@@ -1,8 +1,8 @@
 /* stream.c - hooks of streams, events, synchronisation and capture.
  *
- * What the program itself waited for, or polled and found complete, is
- * progress for free. Before such a call the newest operation's number is read:
- * nothing issued later is covered by it.
+ * What the program itself waited for, or polled and found complete, shows progress at no
+ * cost. Before such a call the newest operation's number is read: nothing issued later is
+ * covered by it.
  */
 #include <errno.h>
 
@@ -104,7 +104,8 @@ HOOK_RECORD(cuEventRecordWithFlags, false,
 HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
             (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
-/* On every stream of a context, which is more than one event can prove here. */
+/* Such a record is on every stream of a context; records are kept of one stream, so this
+ * one proves nothing. */
 #define HOOK_RECORD_ALL(name, type)                                                        \
   CUresult name(type context, CUevent event) {                                             \
     if (!pump_quiet()) forget(event);                                                      \
@@ -149,7 +150,7 @@ HOOK_EVENT_DONE(cuEventQuery)
 HOOK_EVENT_DESTROY(cuEventDestroy)
 HOOK_EVENT_DESTROY(cuEventDestroy_v2)
 
-/* Dormant or not: the event outlives that. */
+/* Hooked while dormant too, because the event may outlive that state. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
   if (pump_inert()) return pump_real.cuIpcGetEventHandle(handle, event);
   bool fresh = pump_progress_event_distrust(event);

@@ -3,7 +3,7 @@
 
 #define RANK_MOST 5 /* of a tensor map, says cuda.h */
 
-/* What of the arguments is no address. */
+/* A hash of the arguments that are no address. */
 static uint64_t shape_of(uint32_t kind, CUtensorMapDataType type, cuuint32_t rank,
                          const cuuint64_t *sizes, const cuuint64_t *strides) {
   uint64_t shape = pump_tensor_mix((uint64_t)kind << 32 | (uint32_t)type, rank);

@@ -1,46 +1,173 @@
-/* vmm.c - hooks of virtual memory management, for the figures only (memory/physical.c).
- *
- * Memory of cuMemCreate passes through as it is: it has no managed counterpart.
+/* vmm.c - hooks of virtual memory management: served from managed memory (pool/mapped.h),
+ * or passed on and counted (memory/physical.c).
  */
 #include <errno.h>
 
-#include "shim/memory/memory.h"
+#include "shim/pool/mapped.h"
+
+/* A call that pump makes itself. Others are looked up wherever memory was served: it stays
+ * served until its end, also where pump has given up since. */
+static bool own_call(void) {
+  return pump_reentry_depth != 0;
+}
+
+/* Runs `call` in the guard, errno saved; true: `result` is the answer. */
+#define SERVED(call)                                                                       \
+  ({                                                                                       \
+    int errno_before = errno;                                                              \
+    pump_enter();                                                                          \
+    bool served = call;                                                                    \
+    pump_leave();                                                                          \
+    errno = errno_before;                                                                  \
+    served;                                                                                \
+  })
+
+/* ---- addresses ------------------------------------------------------------------ */
+
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
+                             CUdeviceptr addr, unsigned long long flags) {
+  CUresult result;
+  if (pump_inert()) return pump_real.cuMemAddressReserve(ptr, size, alignment, addr, flags);
+  PUMP_ADD(&pump_calls_seen, 1);
+  if (SERVED(pump_mapped_reserve(ptr, size, alignment, flags, &result))) return result;
+  return pump_real.cuMemAddressReserve(ptr, size, alignment, addr, flags);
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  CUresult result;
+  if (!own_call() && SERVED(pump_mapped_unreserve(ptr, size, &result))) return result;
+  return pump_real.cuMemAddressFree(ptr, size);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                        size_t count) {
+  CUresult result;
+  if (!own_call() && SERVED(pump_mapped_set_access(ptr, size, desc, count, &result)))
+    return result;
+  return pump_real.cuMemSetAccess(ptr, size, desc, count);
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr ptr) {
+  CUresult result;
+  if (!own_call() && SERVED(pump_mapped_get_access(flags, location, ptr, &result)))
+    return result;
+  return pump_real.cuMemGetAccess(flags, location, ptr);
+}
+
+/* ---- handles ---------------------------------------------------------------------- */
+
+/* Memory that the driver has made. */
+static void count(CUmemGenericAllocationHandle handle, size_t bytes,
+                  const CUmemAllocationProp *properties) {
+  pump_mapped_not_ours();
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+      properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES)
+    pump_physical_created(handle, bytes, (uint32_t)properties->location.id);
+}
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                      const CUmemAllocationProp *properties, unsigned long long flags) {
+  CUresult result;
   if (pump_inert()) return pump_real.cuMemCreate(handle, bytes, properties, flags);
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
   pump_current_device(NULL); /* its budget is chosen before memory is taken */
-  CUresult result = pump_real.cuMemCreate(handle, bytes, properties, flags);
-  if (result == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-      properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES)
-    pump_physical_created(*handle, bytes, (uint32_t)properties->location.id);
+  if (SERVED(pump_mapped_create(handle, bytes, properties, flags, &result))) return result;
+  result = pump_real.cuMemCreate(handle, bytes, properties, flags);
+  if (result == CUDA_SUCCESS) count(*handle, bytes, properties);
   errno = saved;
   return result;
 }
 
 /* Counted before the real call: afterwards another thread may be given the handle. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  CUresult result;
+  if (own_call()) return pump_real.cuMemRelease(handle);
+  if (SERVED(pump_mapped_release(&handle, &result))) return result;
   if (!pump_inert()) pump_physical_count(handle, -1);
   return pump_real.cuMemRelease(handle);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
-  CUresult result = pump_real.cuMemRetainAllocationHandle(handle, address);
+  CUresult result;
+  CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+  if (!own_call() && SERVED(pump_mapped_retain(handle, at, &result))) return result;
+  result = pump_real.cuMemRetainAllocationHandle(handle, address);
   if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_count(*handle, 1);
   return result;
 }
 
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle handle) {
+  CUresult result;
+  if (!own_call() && SERVED(pump_mapped_properties(prop, &handle, &result))) return result;
+  return pump_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
+}
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle,
+                                      CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
+  static uint32_t said;
+  CUresult result;
+  if (!own_call() &&
+      !SERVED(pump_mapped_yield(&handle, "cuMemExportToShareableHandle", &said, &result)))
+    return result;
+  return pump_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+}
+
+/* What is bound to a multicast object is the driver's memory. */
+static bool can_bind(CUmemGenericAllocationHandle *handle, CUresult *result) {
+  static uint32_t said;
+  return own_call() ||
+         SERVED(pump_mapped_yield(handle, "cuMulticastBindMem", &said, result));
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                            size_t size, unsigned long long flags) {
+  CUresult result;
+  if (!can_bind(&memHandle, &result)) return result;
+  return pump_real.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
+                                      flags);
+}
+
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                               size_t mcOffset, CUmemGenericAllocationHandle memHandle,
+                               size_t memOffset, size_t size, unsigned long long flags) {
+  CUresult result;
+  if (!can_bind(&memHandle, &result)) return result;
+  return pump_real.cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle, memOffset,
+                                         size, flags);
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                        void *osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  CUresult result =
+      pump_real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_mapped_not_ours();
+  return result;
+}
+
+/* ---- mappings ------------------------------------------------------------------------ */
+
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  CUresult result = pump_real.cuMemMap(address, bytes, offset, handle, flags);
+  CUresult result;
+  if (!own_call() &&
+      SERVED(pump_mapped_map(address, bytes, offset, &handle, flags, &result)))
+    return result;
+  result = pump_real.cuMemMap(address, bytes, offset, handle, flags);
   if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_mapped(address, bytes, handle);
   return result;
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  CUresult result = pump_real.cuMemUnmap(address, bytes);
+  CUresult result;
+  if (!own_call() && SERVED(pump_mapped_unmap(address, bytes, &result))) return result;
+  result = pump_real.cuMemUnmap(address, bytes);
   if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_unmapped(address, bytes);
   return result;
 }

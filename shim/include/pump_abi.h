@@ -7,18 +7,28 @@
  *
  * Glossary
  *   client     one process that loaded the shim and passed cuInit
+ *   converted  made managed memory, where the program requested device memory
  *   range      one live converted or managed allocation
  *   block      a 2 MiB aligned slice of the address space
  *   extent     the part of a range that an operation's argument is believed to reach
  *   operation  kernel launch, copy or memset, also as a node of a graph; numbered by
  *              `seq`, from 1, in issue order
  *   window     operations issued but not yet executed
- *   signature  hash of a launch: function, grid, block and parameter bytes, with
- *              every word that points into a live range masked out
+ *   predicted  of an operation: the worker expects it, the program has not issued it
+ *   marker     an event of the shim's behind an operation, that shows when it has executed
+ *   budget     bytes of a device's memory that a client may keep resident there
+ *   active     of a device: its live memory has outgrown the budget; before that, dormant
+ *   slice      consecutive blocks of a range that one call of the driver moves
+ *   command    a slice that an executor, a thread of the shim, moves at once
+ *   schedule   the slices of a device that move next, in order, and what each waits for;
+ *              each is an entry
+ *   signature  hash of a launch: the function's identity, grid, block and parameter bytes,
+ *              with every word that points into a live range masked out
  *
  * Which side writes what
  *   shim     identity, devices, progress, shim_counters, ranges, events, command state
- *            READY -> TAKEN -> DONE and the result, left_bytes of each schedule, entry_ends
+ *            READY -> TAKEN -> DONE and the result, left_bytes and ended_bytes of each
+ *            schedule, entry_ends
  *   worker   worker_pid, heartbeat, resend, worker_counters, event_head,
  *            asked_budget_bytes of each device, command contents and state
  *            EMPTY -> READY, DONE -> EMPTY, contents of schedules, predicted
@@ -59,7 +69,8 @@
  * is a device's schedule, when its conditions hold. A device's schedule is two lists, one
  * for each direction, taken from the front:
  *
- *   TO_HOST  block 7..10   once operation 1,204 of stream 2 has executed
+ *   TO_HOST  block 7..10   once operation 1,204 of stream 2 has executed, and
+ *                          16 MiB of what comes have ended
  *   TO_GPU   block 90..93  once 8 MiB have left, for operation 1,250
  *
  * A schedule may serve operations that the worker predicted. While `armed` is 1,
@@ -81,7 +92,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 6
+#define PUMP_ABI_VERSION 8
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -103,6 +114,7 @@
 #define PUMP_DIRECTIONS 2
 #define PUMP_ALL_VALID 0xffffffffffffffff /* pump_header.valid_seq */
 #define PUMP_SCHEDULE_ENTRIES 256         /* of a direction */
+#define PUMP_UNPACED_BYTES 0x100000000    /* more than a list holds */
 #define PUMP_SCHEDULE_TICKETS 1024
 #define PUMP_PREDICTIONS 4096 /* operations */
 
@@ -279,7 +291,8 @@ struct pump_params {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t parameter_bytes;
-  uint32_t reserved;
+  uint32_t identity; /* of the function: as in an earlier run of the program, as far as
+                        names and the order of first launches tell; a handle never is */
 };
 
 struct pump_event {
@@ -333,8 +346,9 @@ struct pump_entry {
   struct pump_command command; /* state, result and duration_us are not used */
   uint64_t after_seq;    /* this operation has executed, the last that reads; 0: none */
   uint64_t left_bytes;   /* pump_schedule.left_bytes has come so far; 0: no condition */
+  uint64_t ended_bytes;  /* and pump_schedule.ended_bytes so far; 0: no condition */
   uint32_t after_stream; /* of that operation */
-  uint32_t reserved[3];
+  uint32_t reserved;
 };
 
 struct pump_schedule {
@@ -347,6 +361,10 @@ struct pump_schedule {
   uint64_t left_bytes; /* that commands, scheduled or not, have moved to the host since this
                           mapping is in use */
   uint64_t pad1[7];
+  uint64_t ended_bytes; /* of entries to the GPU that have ended, moved or refused, since
+                           then; and PUMP_UNPACED_BYTES for each to the host that was
+                           refused */
+  uint64_t pad2[7];
   struct pump_entry entries[2][256];
 };
 
@@ -368,7 +386,7 @@ struct pump_entry_end {
  * (pump_prediction_word). */
 struct pump_prediction {
   uint64_t signature;
-  uint64_t shape; /* of a launch: function, grid, block; 0: no other signature will do */
+  uint64_t shape; /* of a launch: identity, grid, block; 0: no other signature will do */
 };
 
 struct pump_shim_counters {

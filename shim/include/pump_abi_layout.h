@@ -86,7 +86,7 @@ PUMP_ASSERT_OFFSET(pump_extent, length_access, 16);
 PUMP_ASSERT_SIZE(pump_params, 32);
 PUMP_ASSERT_OFFSET(pump_params, block, 12);
 PUMP_ASSERT_OFFSET(pump_params, parameter_bytes, 24);
-PUMP_ASSERT_OFFSET(pump_params, reserved, 28);
+PUMP_ASSERT_OFFSET(pump_params, identity, 28);
 
 PUMP_ASSERT_SIZE(pump_event, 128);
 PUMP_ASSERT_OFFSET(pump_event, turn, 0);
@@ -125,15 +125,17 @@ PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
 PUMP_ASSERT_SIZE(pump_entry, 96);
 PUMP_ASSERT_OFFSET(pump_entry, after_seq, 64);
 PUMP_ASSERT_OFFSET(pump_entry, left_bytes, 72);
-PUMP_ASSERT_OFFSET(pump_entry, after_stream, 80);
-PUMP_ASSERT_OFFSET(pump_entry, reserved, 84);
+PUMP_ASSERT_OFFSET(pump_entry, ended_bytes, 80);
+PUMP_ASSERT_OFFSET(pump_entry, after_stream, 88);
+PUMP_ASSERT_OFFSET(pump_entry, reserved, 92);
 
-PUMP_ASSERT_SIZE(pump_schedule, 49280);
+PUMP_ASSERT_SIZE(pump_schedule, 49344);
 PUMP_ASSERT_OFFSET(pump_schedule, turn, 0);
 PUMP_ASSERT_OFFSET(pump_schedule, count, 8);
 PUMP_ASSERT_OFFSET(pump_schedule, made_ns, 16);
-PUMP_ASSERT_OFFSET(pump_schedule, left_bytes, 64); /* a cache line of its own */
-PUMP_ASSERT_OFFSET(pump_schedule, entries, 128);
+PUMP_ASSERT_OFFSET(pump_schedule, left_bytes, 64);   /* a cache line of its own */
+PUMP_ASSERT_OFFSET(pump_schedule, ended_bytes, 128); /* another */
+PUMP_ASSERT_OFFSET(pump_schedule, entries, 192);
 
 PUMP_ASSERT_SIZE(pump_entry_end, 40);
 PUMP_ASSERT_OFFSET(pump_entry_end, ticket, 0);
@@ -196,7 +198,7 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, predicted, 128);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
 PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 152);
 
-PUMP_ASSERT_SIZE(pump_shm, 20368384);
+PUMP_ASSERT_SIZE(pump_shm, 20369408);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);
 PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 448);
 PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 768);
@@ -204,9 +206,9 @@ PUMP_ASSERT_OFFSET(pump_shm, devices, 1024);
 PUMP_ASSERT_OFFSET(pump_shm, progress, 3072);
 PUMP_ASSERT_OFFSET(pump_shm, commands, 68608);
 PUMP_ASSERT_OFFSET(pump_shm, schedules, 599040);
-PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 1387520);
-PUMP_ASSERT_OFFSET(pump_shm, predicted, 1428480);
-PUMP_ASSERT_OFFSET(pump_shm, events, 1494016);
-PUMP_ASSERT_OFFSET(pump_shm, ranges, 3591168);
+PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 1388544);
+PUMP_ASSERT_OFFSET(pump_shm, predicted, 1429504);
+PUMP_ASSERT_OFFSET(pump_shm, events, 1495040);
+PUMP_ASSERT_OFFSET(pump_shm, ranges, 3592192);
 
 #endif

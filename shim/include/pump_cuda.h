@@ -31,9 +31,11 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUextMemory_st *CUexternalMemory;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* pump_cuda_graph.h */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
 typedef struct CUctxCreateParams_st CUctxCreateParams;     /* passed through untouched */
+typedef union CUstreamAttrValue_union CUstreamAttrValue;   /* the same */
 typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData;     /* passed through */
 typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams; /* passed through */
 typedef void (*CUhostFn)(void *user_data);
@@ -62,6 +64,8 @@ typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef int CUdriverProcAddressQueryResult;
 typedef int CUmemPool_attribute;
+typedef int CUmemAllocationType;
+typedef int CUstreamAttrID;
 typedef int CUmemAllocationHandleType;
 typedef int CUtensorMapDataType;
 typedef int CUtensorMapInterleave;
@@ -317,6 +321,11 @@ enum {
 
 enum { CU_MEM_ATTACH_GLOBAL = 1 };
 enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
+enum {
+  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+  CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
+  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
+};
 enum { CU_MEM_HANDLE_TYPE_NONE = 0 };
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2 };
 enum { CU_DEVICE_CPU = -1 };
@@ -361,6 +370,7 @@ enum {
   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
   CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
   CU_POINTER_ATTRIBUTE_MAPPED = 13,
+  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 };
 

@@ -40,6 +40,12 @@ _Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
 #define PUMP_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define PUMP_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
+/* As the mapping carries durations: at most UINT32_MAX; 0 where `to_ns` is earlier. */
+static inline uint32_t pump_us_between(uint64_t from_ns, uint64_t to_ns) {
+  uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
+  return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 /* ---- sleeping and waking: futex words in the mapping ------------------------- */
 
 static inline long pump_futex(uint32_t *word, int op, uint32_t value,
@@ -62,7 +68,7 @@ static inline void pump_wake(uint32_t *asleep, uint32_t *wakes) {
 
 /* The same for a producer that wakes often and must not wait for its stores to arrive:
  * without the fence, so `asleep` may be read before the queue's new contents can be
- * seen, and a sleeper that fell asleep just then is not woken. Only for a queue whose
+ * seen, and a thread that falls asleep at that moment is not woken. Only for a queue whose
  * sleeper first sleeps for PUMP_SLEEP_GRACE_NS at most, looks once more and only then
  * sleeps on. By then each such store has long arrived (it waits for a cache line only, and
  * a thread that loses its processor drains its stores), and the producer that fills the
@@ -297,6 +303,13 @@ static inline void pump_schedule_finish(struct pump_shm *shm, uint64_t ticket,
   PUMP_STORE_RELEASE(&end->ticket, ticket);
 }
 
+/* What the end of an entry adds to pump_schedule.ended_bytes. */
+static inline uint64_t pump_ended_bytes(uint32_t direction, uint32_t result,
+                                        uint64_t length_bytes) {
+  if (direction == PUMP_TO_GPU) return length_bytes;
+  return result == PUMP_RESULT_MOVED ? 0 : PUMP_UNPACED_BYTES;
+}
+
 /* Worker: executors take nothing more of the schedule. Returns its last turn. */
 static inline uint64_t pump_schedule_withdraw(struct pump_schedule *schedule) {
   uint64_t turn = __atomic_exchange_n(&schedule->turn, 0, __ATOMIC_ACQ_REL);
@@ -311,9 +324,10 @@ static inline uint64_t pump_mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-static inline uint64_t pump_shape(uint64_t function, const uint32_t grid[3],
+/* What a launch shares with those of other scalars. `identity`: of its function. */
+static inline uint64_t pump_shape(uint64_t identity, const uint32_t grid[3],
                                   const uint32_t block[3]) {
-  uint64_t key = pump_mix(function);
+  uint64_t key = pump_mix(identity);
   for (int i = 0; i < 3; i++) key = pump_mix(key + ((uint64_t)grid[i] << 32 | block[i]));
   return key;
 }

@@ -12,7 +12,7 @@ void pump_threads_start(void);
  * descriptor of the parent. The child is inert until its own pump_threads_start. */
 void pump_threads_fork_child(void);
 
-/* One line on stderr when pump did anything; registered at exit by
+/* One line on stderr: what pump did, or that it had nothing to do; registered at exit by
  * pump_threads_start, callable once. */
 void pump_summary_print(void);
 
@@ -21,5 +21,19 @@ void pump_verdict_print(void);
 
 /* Writes the file that PUMP_SUMMARY names, if it names one; at exit, after the line. */
 void pump_summary_write(void);
+
+/* ---- the last line of a job (job_end.c) ---- */
+
+/* Appends a line to the notes in the job's folder; without such a folder does nothing. */
+void pump_job_note(const char *line);
+/* This process ends, and pump left it alone. The job's first process says so at once. */
+void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes);
+/* The job has had its line. */
+void pump_job_said(void);
+/* What belongs behind each last line: "", or that the virtual GPU has computed nothing. */
+const char *pump_job_caveat(void);
+/* At the end of a process, behind all else: in the job's first one, the job's line where no
+ * process has had one. */
+void pump_job_end(void);
 
 #endif

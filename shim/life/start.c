@@ -2,8 +2,8 @@
  * and the guard around our own driver calls.
  *
  * Nothing of the shim runs before the real cuInit has succeeded but constructors of a few
- * microseconds: no mapping, no thread. So gcc, sh and the other helpers of a job pay as
- * good as nothing.
+ * microseconds: no mapping, no thread. So gcc, sh and the other helpers of a job pay next
+ * to nothing.
  *
  * A forked child keeps the driver's function table and forgets everything else:
  * the region is not inherited (MADV_DONTFORK), hooks pass through, and only its
@@ -15,9 +15,11 @@
 #include <sys/mman.h>
 
 #include "life.h"
+#include "shim/base/glibc.h"
 #include "shim/driver/resolve.h"
 #include "shim/memory/rules.h"
 #include "shim/pool/convert.h"
+#include "shim/pool/mapped.h"
 #include "shim/pool/pool.h"
 #include "shim/record/allocator_blocks.h"
 #include "shim/record/graph_nodes.h"
@@ -34,6 +36,7 @@ static void fork_child(void) {
   pthread_mutex_init(&start_lock, NULL);
   started = false;
   pump_pool_fork_child();
+  pump_mapped_fork_child();
   pump_threads_fork_child();
 }
 
@@ -42,6 +45,7 @@ static void say_bypassed(void) {
            "not intercepted: this program reached the CUDA driver without passing "
            "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
            "made pageable. Load that library without RTLD_DEEPBIND");
+  pump_job_said();
 }
 
 /* At exit, before the driver's own handlers because registered after them: a context
@@ -90,6 +94,7 @@ static void start(void) {
   pump_physical_reset();
   pump_rules_reset();
   pump_pool_reset();
+  pump_mapped_reset();
   pump_blocks_reset();
   pump_device_reset();
   pump_contexts_forget();
@@ -103,8 +108,9 @@ static void start(void) {
   pump_variables_reset();
   pump_metadata_void();
   if (!handlers_set)
-    handlers_set =
-        pthread_atfork(NULL, NULL, fork_child) == 0 && atexit(notice_unseen) == 0;
+    handlers_set = __register_atfork(NULL, NULL, fork_child, __dso_handle) == 0 &&
+                   atexit(notice_unseen) == 0;
+  pump_job_note("client\n");
   pump_threads_start();
   __atomic_store_n(&pump_off, false, __ATOMIC_RELEASE);
 }
@@ -124,11 +130,16 @@ CUresult cuInit(unsigned int flags) {
 
 /* The last chance to notice that even cuInit did not pass pump, for instance in a
  * library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
-__attribute__((destructor)) static void notice_bypass(void) {
-  if (ever_started || pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
+static void notice_bypass(void) {
   if (!pump_resolve() || !PUMP_HAS(cuDeviceGetCount)) return;
   int devices;
   CUresult result = pump_real.cuDeviceGetCount(&devices);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) return;
   say_bypassed();
+}
+
+__attribute__((destructor)) static void process_end(void) {
+  if (pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
+  if (!ever_started) notice_bypass();
+  pump_job_end();
 }

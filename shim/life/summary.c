@@ -1,7 +1,7 @@
 /* summary.c - one line at exit: what pump did, and why it was not faster.
  *
- * Nothing when it did nothing (every device stayed dormant). It reads counters
- * only; the worker's are written by another process and are not trusted.
+ * Where it did nothing (every device stayed dormant) job_end.c has the line. It reads
+ * counters only; the worker's are written by another process and are not trusted.
  * In a recorded job a second line says where the recording is.
  */
 #include <stdio.h>
@@ -17,6 +17,17 @@ static bool did_anything(void) {
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE) return true;
   return PUMP_LOAD(&pump_shm->shim_counters.operations) != 0;
+}
+
+/* Everything stayed in device memory: what that was, of the devices' budgets. */
+static void fitted_print(void) {
+  uint64_t budget = 0;
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&pump_shm->devices[d].device_state) != PUMP_DEVICE_ABSENT)
+      budget += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
+  pump_job_fitted(PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak) +
+                      pump_plain_peak_bytes(),
+                  budget);
 }
 
 /* Budgets of the devices on which executors ever ran. */
@@ -68,7 +79,7 @@ static void hits_text(char *text, size_t room) {
              100.0 * (double)hit / (double)used, cause);
 }
 
-/* Of policy planned: "; 87 % of operations predicted". */
+/* Under policy `planned`: "; 87 % of operations predicted". */
 static void predicted_text(char *text, size_t room) {
   const struct pump_worker_counters *counters = &pump_shm->worker_counters;
   uint64_t seen = PUMP_LOAD(&counters->operations);
@@ -113,8 +124,11 @@ static void recording_print(void) {
 
 void pump_summary_print(void) {
   static uint32_t printed;
-  if (pump_shm == NULL || !did_anything()) return;
-  if (__atomic_exchange_n(&printed, 1, __ATOMIC_RELAXED) != 0) return;
+  if (pump_shm == NULL || __atomic_exchange_n(&printed, 1, __ATOMIC_RELAXED) != 0) return;
+  if (!did_anything()) {
+    fitted_print();
+    return;
+  }
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   uint64_t peak = PUMP_LOAD(&counters->converted_bytes_peak);
   uint64_t budget = budget_of_used_devices();
@@ -130,8 +144,12 @@ void pump_summary_print(void) {
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
   predicted_text(predicted, sizeof predicted);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
-  pump_say("peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s", peak_text,
-           budget_text, ratio, hits, in_text, out_text, predicted, lost);
+  pump_say(
+      "peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; a hit rate is no "
+      "time: pump compare -- COMMAND measures what memory cost%s",
+      peak_text, budget_text, ratio, hits, in_text, out_text, predicted, lost,
+      pump_job_caveat());
+  pump_job_said();
   pump_log(
       PUMP_LOG_DEBUG,
       "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "

@@ -14,8 +14,8 @@
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
 
-/* The process that started the threads; 0: none. Not inherited as a right: a
- * forked child has another pid and is inert until its own start. */
+/* The process that started the threads; 0: none. A forked child has another pid, so it is
+ * inert until its own start. */
 static pid_t owner;
 static bool registered; /* atexit registrations are inherited by fork */
 
@@ -54,9 +54,9 @@ static void threads_end(void) {
 
 /* A recording shall begin with the program's first operation and hold a program of a few
  * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
- * answered, no longer than PUMP_RECORDER_NS, and then until the worker that it starts
- * records, no longer than PUMP_RECORDER_MOST_NS in all. Beside this, and the end of a
- * recording, no thread of the job ever waits for pumpd. */
+ * answered, no longer than PUMP_RECORDER_NS and not where nothing listens, and then until
+ * the worker that it starts records, no longer than PUMP_RECORDER_MOST_NS in all. Beside
+ * this, and the end of a recording, no thread of the job ever waits for pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();
@@ -64,7 +64,8 @@ static void wait_for_recorder(void) {
   while (PUMP_LOAD(&worker->recorded_file) == 0) {
     bool answered = PUMP_LOAD(&pump_shm->shim_counters.attaches) != 0;
     uint64_t longest_ns = answered ? PUMP_RECORDER_MOST_NS : PUMP_RECORDER_NS;
-    if (pump_now_ns() - begin_ns >= longest_ns) return;
+    if (pump_now_ns() - begin_ns >= longest_ns || (!answered && pump_link_unheard()))
+      return;
     pump_log_release();
     nanosleep(&pause, NULL);
   }

@@ -1,4 +1,4 @@
-/* upcalls.c - fills the table of calls that run up (base/upcalls.h). */
+/* upcalls.c - fills the table of calls from lower rooms to higher ones (base/upcalls.h). */
 #include "shim/base/upcalls.h"
 #include "shim/driver/driver.h"
 #include "shim/execute/execute.h"

@@ -12,8 +12,8 @@
  * small allocations may have in any case. */
 #define PLAIN_SHARE 20u /* one in so many */
 
-/* A job thrashes beyond help when at least half of so many block uses found their block
- * elsewhere although pump tried, and so many budgets were brought in. */
+/* A job thrashes when at least half of so many block uses found their block elsewhere
+ * although a policy prefetched, and so many times the budget was brought in. */
 #define USES_LEAST 2048u
 #define BUDGETS_MOVED 8u
 
@@ -31,10 +31,13 @@ static void judge_memory(uint64_t budget) {
   pump_bytes_text(pageable, sizeof pageable, converted);
   if (vmm > budget / PLAIN_SHARE) {
     pump_bytes_text(plain, sizeof plain, vmm);
-    pump_say("only partly intercepted: %s allocated by virtual memory management calls "
-             "(cuMemCreate) cannot be paged, %s elsewhere can; with PyTorch set "
-             "PYTORCH_ALLOC_CONF=expandable_segments:False",
-             plain, pageable);
+    pump_say(
+        "only partly intercepted: %s that the driver itself made for virtual memory "
+        "management calls (cuMemCreate) cannot be paged, %s elsewhere can; that is memory "
+        "of libraries or of everything that --keep-device names, memory that was shared, "
+        "and all of it where the host has less memory free than the device; with PyTorch "
+        "set PYTORCH_ALLOC_CONF=expandable_segments:False for the last",
+        plain, pageable);
   }
   uint64_t other = all > vmm ? all - vmm : 0;
   bool hurt = pump_plain_refused() || all + converted > budget; /* else all fitted */

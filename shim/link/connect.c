@@ -59,6 +59,7 @@ enum end {
 static struct {
   uint32_t stop; /* futex */
   uint32_t losses;
+  uint32_t unheard;  /* nothing listened at the last attempt */
   int socket_number; /* -1: none */
   dev_t device;
   ino_t inode;
@@ -68,6 +69,10 @@ static struct {
 
 uint32_t pump_link_losses(void) {
   return PUMP_LOAD(&link_state.losses);
+}
+
+bool pump_link_unheard(void) {
+  return link_state.path[0] == '\0' || PUMP_LOAD(&link_state.unheard) != 0;
 }
 
 /* A budget may make a dormant device active: its out-threads are needed at once, not at
@@ -132,12 +137,11 @@ static bool connect_to_pumpd(void) {
   strcpy(address.sun_path, link_state.path);
   int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (number < 0) return false;
-  if (connect(number, (struct sockaddr *)&address, sizeof address) != 0 ||
-      !keep_socket(number)) {
-    close(number);
-    return false;
-  }
-  return true;
+  bool connected = connect(number, (struct sockaddr *)&address, sizeof address) == 0;
+  PUMP_STORE(&link_state.unheard, !connected && (errno == ENOENT || errno == ECONNREFUSED));
+  if (connected && keep_socket(number)) return true;
+  close(number);
+  return false;
 }
 
 static bool send_hello(void) {

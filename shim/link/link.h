@@ -13,6 +13,9 @@ void pump_link_start(void);
 
 /* How often the worker was lost, for the summary. */
 uint32_t pump_link_losses(void);
+/* Whether there is no socket to connect to, or nothing listened when the thread last tried:
+ * pump-run's listens before the program starts. */
+bool pump_link_unheard(void);
 /* The thread shall do nothing more; does not wait for it. The connection ends with
  * the process: only the link thread touches the descriptor, so no thread can be
  * between checking and using it when it is closed. */

@@ -5,8 +5,8 @@
 
 #define PAGE_BYTES 65536u
 
-/* Bits of a channel, or where `of_all` of all channels together, by CUarray_format. Of
- * others 32 a channel: nothing is wider. */
+/* Bits of a channel, or, with `of_all`, of all channels together, by CUarray_format. Other
+ * formats count as 32 bits a channel, the widest there is. */
 static uint64_t texel_bits(int format, uint64_t channels) {
   static const struct {
     int first, last, bits;

@@ -16,7 +16,7 @@
 #define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
 #define USERS_MOST 8192
 
-/* Of an open entry; read again where it is just being written. */
+/* Reads an open entry; again, where its owner is writing it. */
 static bool read_sound(int file, struct claims_entry *entry) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
@@ -101,7 +101,7 @@ static int visit_entry(int where, int slot, uid_t user, const struct claims_plac
   return 0;
 }
 
-/* A number as a name that we would write, at most `most`. */
+/* Whether the name is a number as we would write it, of at most `most`. */
 static bool is_number(const char *name, unsigned long most, unsigned long *number) {
   char *end;
   if (name[0] < '0' || name[0] > '9' || (name[0] == '0' && name[1] != '\0')) return false;

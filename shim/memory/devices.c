@@ -1,8 +1,8 @@
 /* devices.c - what each device has, may use and does use.
  *
  * A device is prepared when pump first sees a context on it: its free memory then shows
- * what this process may count on. From then on the
- * figures here are the truth; pump_shm->devices is the worker's copy of them.
+ * what this process may count on. From that point on the figures here are the truth;
+ * pump_shm->devices is the worker's copy of them.
  *
  * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
  * context found free less 3 % (PUMP_RESERVE_PERCENT), or where other processes under pump
@@ -43,6 +43,7 @@ static struct device {
   uint64_t card_bytes;  /* a budget from here on is none */
   uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
+  uint64_t left_bytes; /* see pump_device_left */
   bool active;
 } devices[PUMP_MAX_DEVICES];
 /* On all devices; under pump_range_lock. */
@@ -108,7 +109,7 @@ static void become_active(uint32_t index) {
   pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
 }
 
-static void look_whether_full(uint32_t index) {
+static void activate_if_full(uint32_t index) {
   const struct device *d = &devices[index];
   if (d->state == READY && d->converts &&
       d->allocated_bytes + d->plain_bytes > d->budget_bytes)
@@ -125,8 +126,8 @@ static void set_budget(struct device *d, struct pump_device *shared, uint64_t as
   PUMP_STORE(&shared->emulated, budget != d->most_bytes);
 }
 
-/* Under pump_range_lock. What a worker asks for is taken as far as it makes sense; false
- * when there is nothing new, or no such device yet. */
+/* Under pump_range_lock. Adopts what a worker asks for, brought within bounds; false when
+ * there is nothing new, or no such device yet. */
 static bool adopt_budget(uint32_t index) {
   struct device *d = &devices[index];
   struct pump_device *shared = &pump_shm->devices[index];
@@ -134,7 +135,7 @@ static bool adopt_budget(uint32_t index) {
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
   if (asked != 0) {
     set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
-    look_whether_full(index);
+    activate_if_full(index);
   }
   /* A thread that sees this sees the figures above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
@@ -187,7 +188,7 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
     set_budget(d, shared, d->asked_bytes);
     if (d->budget_bytes == before) continue;
     changed = true;
-    look_whether_full(i);
+    activate_if_full(i);
     if (d->active) active |= 1u << i;
   }
   pthread_mutex_unlock(&pump_range_lock);
@@ -225,7 +226,13 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
   PUMP_STORE(&pump_shm->devices[device].plain_bytes, d->plain_bytes);
   uint64_t *peak = &pump_shm->shim_counters.converted_bytes_peak;
   if (live_bytes > PUMP_LOAD(peak)) PUMP_STORE(peak, live_bytes);
-  look_whether_full(device);
+  activate_if_full(device);
+}
+
+void pump_device_left(uint32_t device, int64_t bytes) {
+  pthread_mutex_lock(&pump_range_lock);
+  devices[device].left_bytes += (uint64_t)bytes;
+  pthread_mutex_unlock(&pump_range_lock);
 }
 
 static void copy_uuid(CUdevice device, uint8_t uuid[16]) {
@@ -279,7 +286,7 @@ static void prepare(CUdevice device) {
   PUMP_STORE(&shared->device_state, PUMP_DEVICE_DORMANT);
   PUMP_STORE_RELEASE(&d->state, READY);
   adopt_budget((uint32_t)device);
-  look_whether_full((uint32_t)device);
+  activate_if_full((uint32_t)device);
   if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
     become_active((uint32_t)device);
   pthread_mutex_unlock(&pump_range_lock);
@@ -337,7 +344,8 @@ void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes
   const struct device *d = &devices[device];
   uint64_t taken = d->allocated_bytes + d->plain_bytes;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
-  bool makes_way = d->has_neighbours; /* what they have is not free, but can be had */
+  /* What these have is not free, but can be had. */
+  bool makes_way = d->has_neighbours || d->left_bytes != 0;
   pthread_mutex_unlock(&pump_range_lock);
   if (left < *free_bytes || makes_way) *free_bytes = left;
 }

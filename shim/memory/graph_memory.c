@@ -18,7 +18,7 @@ uint32_t pump_graph_memory_era = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t counted_bytes[PUMP_MAX_DEVICES];
 
-/* Under the lock; of a device that counts. */
+/* Under the lock: queries the driver for the device's figures, and counts them. */
 static void count(uint32_t device) {
   uint64_t bytes = 0;
   if (!PUMP_HAS(cuDeviceGetGraphMemAttribute) ||

@@ -13,7 +13,7 @@
 /* A whole small file as text; -errno where it cannot be read or is empty. */
 int pump_text_read(const char *path, char *text, size_t room);
 
-/* One thing that host memory comes out of: the machine, or a cgroup with a limit. */
+/* A level that host memory is taken from: the machine, or a cgroup with a limit. */
 struct pump_host_level {
   uint64_t id;             /* the same for all processes on this machine */
   uint64_t headroom_bytes; /* may still be taken, reserve deducted */
@@ -32,7 +32,7 @@ struct pump_host_memory {
 /* -errno: the process may open no more files, so figures are missing. */
 int pump_host_memory_read(struct pump_host_memory *memory);
 
-/* Of the process, not of what it looked at. */
+/* The process is short of descriptors or memory: the error says nothing about the file. */
 static inline bool pump_is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
@@ -61,8 +61,8 @@ int pump_neighbours_look(struct pump_neighbours *neighbours);
 uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
                             const uint8_t uuid[16], uint64_t *found_bytes);
 
-/* Of `bytes` of the card, what is this process's while it needs all that it can get: each
- * has what it needs as far as it is not more than an equal share. */
+/* How much of `bytes` of the card is this process's, while it needs all that it can get:
+ * each other process has what it needs, but no more than an equal share. */
 uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
                                const uint8_t uuid[16], uint64_t bytes);
 
@@ -73,9 +73,9 @@ uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
 #define PUMP_UNSEEN_SHARE 8
 #define PUMP_UNSEEN_SHARE_TEXT "an eighth"
 
-/* Of one level, by all others. active_bytes: of those whose devices do not hold all that
- * they converted, so that part of it may be on the host already. first_bytes: the largest
- * headroom that any of them began with. */
+/* What all others have claimed of one level. active_bytes: of those whose devices do not
+ * hold all that they converted, so that part of it may be on the host already. first_bytes:
+ * the largest headroom that any of them began with. */
 struct pump_claims {
   uint64_t bytes, pending_bytes, active_bytes, first_bytes, largest_bytes;
   int64_t largest_pid;
@@ -97,7 +97,7 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
 /* For each level of `host`. -errno: not all of them could be read. */
 int pump_claims_read(const struct pump_host_memory *host,
                      struct pump_claims claims[PUMP_HOST_LEVELS]);
-/* At the end of the process. */
+/* To be called at the end of the process: takes its entry away. */
 void pump_claims_leave(void);
 void pump_claims_fork_child(void);
 

@@ -115,7 +115,7 @@ static int lock_whole(int file) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
 
-/* ---- an entry of one's own: by the link thread ----------------------------------- */
+/* ---- this process's entry: by the link thread ----------------------------------- */
 
 /* The folder of this process's user, made where that is allowed; or -errno. */
 static int open_own_folder(const char *where, uid_t user) {
@@ -235,7 +235,7 @@ bool pump_claims_keep(void) {
     if (keeps(&place) && place.user == geteuid() && lstat(place.path, &status) == 0 &&
         claims_is_at(&place, &status))
       return false;
-    if (keeps(&place)) close(keeper); /* removed, or the program is another user now */
+    if (keeps(&place)) close(keeper); /* removed, or the program has changed its user */
   }
   keeper = -1;
   place.path[0] = '\0';
@@ -247,7 +247,7 @@ bool pump_claims_keep(void) {
   return error == 0;
 }
 
-/* ---- what one's own says ------------------------------------------------------------ */
+/* ---- what this process's entry says ------------------------------------------------ */
 
 static void complain(const char *where, int error) {
   static uint32_t said;

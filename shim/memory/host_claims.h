@@ -41,7 +41,7 @@ struct claims_place {
   uid_t user;
 };
 
-/* Over all of it that follows the sum. */
+/* The check sum over all that follows it in the entry. */
 uint64_t claims_check(const struct claims_entry *entry);
 uint64_t claims_check_cards(const struct claims_cards *cards);
 
@@ -50,7 +50,7 @@ const char *claims_folder(void);
 /* Where this process's entry is, and whether that is the file. */
 struct claims_place claims_own_place(void);
 bool claims_is_at(const struct claims_place *place, const struct stat *status);
-/* Of process numbers. */
+/* The namespace of process numbers that this process is in. */
 uint64_t claims_own_namespace(void);
 /* Whether its owner still holds its lock. Where the query fails it counts as alive. */
 bool claims_entry_lives(int file);

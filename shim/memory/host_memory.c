@@ -104,7 +104,7 @@ static uint64_t id_of(const char *cgroup) {
   return (uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino ^ (1ull << 63);
 }
 
-/* Of more levels than there is place for the roomiest is left out. */
+/* Where there are more levels than places, the one with the most room is left out. */
 static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t room,
                        const char *cgroup) {
   uint64_t reserve = reserve_of(total);

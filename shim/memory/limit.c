@@ -20,9 +20,9 @@
  * was pushed out; of the others it is at most what has disappeared since the first of
  * them began. That credits to them what programs without pump took meanwhile.
  *
- * Where others cannot see our claim, or we cannot see theirs, that sum is not the host's
- * any more. Then a process gets, beyond what it has claimed while claims were visible, a
- * share of the room.
+ * Where others cannot see our claim, or we cannot see theirs, that sum misses claims. Then
+ * a process gets, beyond what it has claimed while claims were visible, a share of the
+ * room.
  *
  * What is claimed is more than what is converted, by less than CLAIM_BYTES or what was
  * returned of late, so that the ledger is not written for every allocation.
@@ -55,12 +55,12 @@ static struct {
   struct pump_amount limit, most; /* the job's, the administrator's */
   uint64_t converted;             /* bytes admitted and not returned */
   uint64_t claimed;               /* what the ledger says of that */
-  uint64_t settled;               /* what was claimed and decided upon in full sight */
-  int unseen, blind;              /* errno: others do not see our claim, we not theirs */
-  bool active;                    /* what it says of our devices */
-  uint64_t peak;                  /* largest `converted` */
-  uint64_t sampled_ns;            /* of `now` */
-  uint64_t refused_ns;            /* of the last refusal line */
+  uint64_t settled;  /* claimed and decided upon while all claims were visible */
+  int unseen, blind; /* errno: why others do not see our claim; why we do not see theirs */
+  bool active;       /* what it says of our devices */
+  uint64_t peak;     /* largest `converted` */
+  uint64_t sampled_ns; /* of `now` */
+  uint64_t refused_ns; /* of the last refusal line */
   struct pump_host_memory first, now;
   struct pump_claims others[PUMP_HOST_LEVELS]; /* of the levels of `now` */
 } limit;

@@ -22,7 +22,8 @@ struct pump_range_info {
   uint32_t generation;
   const struct pump_pool_map *pool; /* of a segment of our pool; NULL: no such one */
   CUcontext context;                /* the range ends with it; not in the shared table */
-  uint64_t displaced_bytes; /* out, pump_range_add: converted bytes that it removed */
+  bool by_handle; /* its handles count in the limit and on the device (pool/mapped.h) */
+  uint64_t displaced_bytes; /* out, pump_range_add: bytes in the limit that it removed */
 };
 
 /* The live range that an address lies in. */
@@ -35,6 +36,7 @@ struct pump_hit {
   uint64_t length_bytes;
   uint64_t requested_bytes;
   const struct pump_pool_map *pool; /* see pump_range_info */
+  bool by_handle;                   /* the same */
 };
 
 /* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
@@ -102,6 +104,10 @@ bool pump_device_prepare(CUdevice device);
 /* Live bytes changed. The caller holds pump_range_lock. */
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
+/* So much more managed memory of the device, or less, that may have pages there but belongs
+ * to no allocation: it makes way for others. */
+void pump_device_left(uint32_t device, int64_t bytes);
+
 /* Turns cuMemGetInfo's answer into what the program sees (PUMP_REPORT): what the budget
  * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
 void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
@@ -161,7 +167,7 @@ CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown);
 /* After that call has succeeded: whether the context is over. A reset keeps the
  * references that were retained, a release gives one back. What was in the context is
  * gone after a reset, active again or not, and after a release when the driver says
- * that it is no longer active. */
+ * that it is not active. */
 bool pump_primary_over(CUdevice device, bool reset);
 void pump_primaries_reset(void);
 
@@ -181,7 +187,7 @@ bool pump_plain_known(uint64_t base);
 void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
-/* A context of our own takes so much of the device (plain.c). */
+/* Counts what a context of our own takes of the device (plain.c). */
 void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
 
 /* Bytes of an array of that shape and so many levels: 0 where it has no memory of its own,
@@ -193,7 +199,7 @@ void pump_array_count(struct pump_plain_info info, const void *handle, uint64_t 
 /* ---- memory of cuMemCreate (physical.c) ----------------------------------------- */
 
 void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device);
-/* A reference more or less (1, -1) to the memory of that handle. */
+/* Counts a reference more or less (1, -1) to the memory of that handle. */
 void pump_physical_count(uint64_t handle, int change);
 void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void pump_physical_unmapped(uint64_t address, uint64_t bytes);
@@ -203,17 +209,18 @@ void pump_physical_reset(void);
 
 /* ---- memory of graphs that allocate (graph_memory.c) ----------------------------- */
 
-/* With a context that is current and outside of all locks, counts what graphs hold that
- * allocate. Due where one is uploaded or destroyed, and behind its first launch in each
- * era: when the program has idle memory given back, one ends, and all take theirs anew. */
+/* Counts what graphs that allocate hold; with a context current, and no lock held. Due
+ * where such a graph is uploaded or destroyed, and after its first launch in each era. An
+ * era ends when the program has idle memory given back: then all graphs take theirs anew.
+ */
 extern uint32_t pump_graph_memory_era;
 void pump_graph_memory_look(void);
 void pump_graph_memory_reset(void);
 
 /* ---- calls that the driver refuses for converted memory (refusal.c) --------------- */
 
-/* One line for each `said`, if `address` is converted. `rule_ipc`: what the calling library
- * allocates from now on need not be converted. */
+/* One line for each `said`, if `address` is converted. `rule_ipc`: the rule "ipc" applies,
+ * so later allocations of the calling library stay device memory. */
 void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
                           uint32_t *said);
 
@@ -226,8 +233,10 @@ void pump_kernel_note(const char *kernel);
 /* A converted range has been added: where a peer may reach it, it is to stay on its device.
  * Under the guard. */
 void pump_peer_settle(const struct pump_range_info *info);
-/* That context's device lets the current one reach its memory from now on. */
+/* From this call on that context's device lets the current one reach its memory. */
 void pump_peer_reach(CUcontext peer);
+/* Other devices reach memory of that one from this call on. */
+void pump_peer_reaches(uint32_t device);
 void pump_peer_reset(void);
 
 /* ---- limit --------------------------------------------------------------- */
@@ -237,7 +246,7 @@ void pump_peer_reset(void);
  * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
  * remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
-/* The same without the line, for a caller that can still make room. */
+/* The same without the line, for a caller that can still free memory and ask again. */
 int pump_limit_try(uint32_t device, uint64_t bytes);
 void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);

@@ -42,7 +42,7 @@ void pump_peer_settle(const struct pump_range_info *info) {
   pump_driver_scope_close(scope);
 }
 
-static void reach(uint32_t device) {
+void pump_peer_reaches(uint32_t device) {
   struct pump_range_info info;
   uint32_t cursor = 0;
   if (__atomic_exchange_n(&reached[device], 1, __ATOMIC_SEQ_CST) != 0) return;
@@ -51,11 +51,12 @@ static void reach(uint32_t device) {
   pump_driver_scope_close(scope);
 }
 
-/* A context that no hook has seen yet may be any device's. */
+/* Where no hook has seen the context yet, it may be any device's, so all count as reached.
+ */
 void pump_peer_reach(CUcontext peer) {
   int device = pump_context_device(peer, NULL);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (device < 0 || (int)d == device) reach(d);
+    if (device < 0 || (int)d == device) pump_peer_reaches(d);
 }
 
 void pump_peer_reset(void) {

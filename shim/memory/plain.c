@@ -25,7 +25,7 @@ void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* By its handle, which is no address of the device. */
+/* The key is the context's handle, which is no address of the device. */
 void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
   struct pump_plain_info info = {
       .base = (uint64_t)context, .bytes = bytes, .context = context, .device = device};

@@ -47,7 +47,7 @@ static inline bool pool_map_test(const uint64_t *words, uint64_t bit) {
   return PUMP_LOAD_ACQUIRE(&words[bit >> 6]) >> (bit & 63) & 1;
 }
 
-/* A piece begins at `offset_bytes`, or does no more. */
+/* Sets whether a piece begins at `offset_bytes`. */
 static inline void pool_map_begin(struct pump_pool_map *map, uint64_t offset_bytes,
                                   bool value) {
   uint64_t unit = offset_bytes / POOL_UNIT_BYTES;

@@ -21,8 +21,11 @@ struct pump_mirror {
   uint64_t length_bytes;
   uint64_t requested_bytes;
   uint32_t device;
+  union {
+    uint32_t next_free; /* of a free slot; read under the lock only */
+    uint32_t by_handle; /* of a live range: see pump_range_info */
+  };
   /* under the lock only: */
-  uint32_t next_free;
   CUcontext context;
   uint64_t alloc_seq;
   const struct pump_pool_map *pool;
@@ -55,6 +58,7 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
   uint32_t device = PUMP_LOAD_ACQUIRE(&mirror->device);
   const struct pump_pool_map *pool = PUMP_LOAD_ACQUIRE(&mirror->pool);
+  bool by_handle = PUMP_LOAD_ACQUIRE(&mirror->by_handle) != 0;
   if (PUMP_LOAD(&mirror->state) != state || (uint32_t)state == PUMP_RANGE_FREE)
     return false;
   if (address < base || address - base >= length) return false;
@@ -66,11 +70,12 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   hit->length_bytes = length;
   hit->requested_bytes = requested;
   hit->pool = pool;
+  hit->by_handle = by_handle;
   return true;
 }
 
 /* A look-up in two steps, for many addresses and work in between: the
- * first names the slot and sends for its cache lines, those of pump_range_touch too. */
+ * first names the slot and prefetches its cache lines, those of pump_range_touch too. */
 static inline void look_ahead(uint64_t address, uint32_t *hint) {
   *hint = index_value(address);
   if (*hint == 0) return;

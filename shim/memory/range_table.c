@@ -96,7 +96,7 @@ void pump_range_republish(void) {
 }
 
 /* Makes the range live in info->slot, whose generation is already a new one. */
-static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) {
+static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end) {
   struct pump_mirror *mirror = &pump_mirrors[info->slot];
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
   if (generation == 0) generation = 1;
@@ -108,6 +108,7 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   PUMP_STORE_RELEASE(&mirror->device, info->device);
   PUMP_STORE_RELEASE(&mirror->pool, info->pool);
   mirror->context = info->context;
+  PUMP_STORE_RELEASE(&mirror->by_handle, info->by_handle);
   mirror->alloc_seq = PUMP_LOAD(&pump_shm->header.next_seq);
   PUMP_STORE_RELEASE(&mirror->state, generation << 32 | info->kind);
   if (info->base < pump_range_bounds.low) PUMP_STORE(&pump_range_bounds.low, info->base);
@@ -118,7 +119,8 @@ static void enliven(struct pump_range_info *info, uint64_t first, uint64_t end) 
   uint64_t *use = pump_shm->ranges[info->slot].last_use_seq;
   for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&use[i], 0);
   publish(info->slot);
-  pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
+  if (!info->by_handle)
+    pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 /* Takes the range in `slot` out of index and table; the slot stays taken. */
@@ -132,7 +134,8 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
                                    .slot = slot,
                                    .generation = (uint32_t)(mirror->state >> 32),
                                    .pool = mirror->pool,
-                                   .context = mirror->context};
+                                   .context = mirror->context,
+                                   .by_handle = mirror->by_handle != 0};
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
   uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
@@ -140,15 +143,17 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
   PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
   PUMP_STORE_RELEASE(&changes, changes + 1);
   publish(slot);
-  pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
+  if (!info->by_handle)
+    pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 static void give_back(uint32_t slot) {
-  pump_mirrors[slot].next_free = first_free;
+  PUMP_STORE_RELEASE(&pump_mirrors[slot].next_free, first_free);
   first_free = slot;
 }
 
-/* Returns the converted bytes among them. */
+/* Removes the ranges that own any of these blocks; returns how many of their bytes were
+ * converted. */
 static uint64_t displace(uint64_t first, uint64_t end) {
   struct pump_range_info gone;
   uint64_t converted_bytes = 0;
@@ -157,7 +162,8 @@ static uint64_t displace(uint64_t first, uint64_t end) {
     if (value == 0) continue;
     retire(value - 1, &gone);
     give_back(value - 1);
-    if (gone.kind == PUMP_RANGE_CONVERTED) converted_bytes += gone.length_bytes;
+    if (gone.kind == PUMP_RANGE_CONVERTED && !gone.by_handle)
+      converted_bytes += gone.length_bytes;
   }
   return converted_bytes;
 }
@@ -184,7 +190,7 @@ int pump_range_add(struct pump_range_info *info) {
     }
   }
   if (result == 0) {
-    enliven(info, first, end);
+    make_live(info, first, end);
     result = (int)info->slot;
   }
   pthread_mutex_unlock(&pump_range_lock);
@@ -242,7 +248,7 @@ void pump_range_restore(struct pump_range_info *info) {
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
   pthread_mutex_lock(&pump_range_lock);
-  enliven(info, first, end);
+  make_live(info, first, end);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -255,12 +261,12 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   return value != 0 && read_mirror(value - 1, address, hit);
 }
 
-/* What the kernel reaches from a pointer is not known here. One that stands where the
- * range begins may mean all of it. One inside is most often a tensor in a caching
- * allocator's segment: it counts for its slice and the next one. To count it to the
- * range's end would make everything behind it look used by every launch, and then
- * hardly anything could be evicted; the price of too little is that a block is moved
- * while it is used, which costs time and nothing else. */
+/* What the kernel reaches from a pointer is not known here. A pointer to the beginning of a
+ * range may mean all of it. One inside is most often a tensor in a caching allocator's
+ * segment: it counts for its slice and the next one. To count it to the range's end would
+ * make everything behind it look used by every launch, and then hardly anything could be
+ * evicted; the price of too little is that a block is moved while it is used, which costs
+ * time and nothing else. */
 static uint64_t argument_bytes(uint64_t range_bytes, uint64_t offset_bytes,
                                uint32_t *slices) {
   *slices = offset_bytes == 0 ? PUMP_USE_SLICES : 2;

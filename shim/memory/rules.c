@@ -1,6 +1,6 @@
 /* rules.c - which allocations stay device memory, by size, by calling library,
- * and by what a library has requested before; and which libraries see what memory
- * really is. It allocates nothing and hooks nothing.
+ * and by what a library has requested before; and which libraries see which memory is
+ * managed. It allocates nothing and hooks nothing.
  *
  * PUMP_KEEP_DEVICE, a list separated by commas, as pump-run writes it:
  *   below=BYTES    allocations of fewer bytes
@@ -8,6 +8,7 @@
  *   ipc            what a library allocates after it requested a handle that converted
  *                  memory cannot have
  *   stream-ordered what is allocated in stream order: the driver's own pools serve it
+ *   vmm            memory of virtual memory management calls: the driver serves them
  *
  * DESIGN. With a shared libcudart the caller of the driver is always cudart, so the
  * library is looked for on the stack: at most FRAMES return addresses, on allocations
@@ -21,12 +22,12 @@
  */
 #include "rules.h"
 
-#include <execinfo.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/base/glibc.h"
 #include "shim/driver/driver.h"
 
 #define FRAMES 24
@@ -34,14 +35,14 @@
 #define NAME_BYTES 64
 #define SPANS 32
 
-/* Libraries that register device memory with network cards, which fails for managed memory;
- * for that they have another way (UCX, Open MPI and libfabric ask
- * for IS_MANAGED). Not libucm: it queries on behalf of libuct only. */
+/* Libraries that register device memory with network cards, which fails for managed memory.
+ * For managed memory they have another way (UCX, Open MPI and libfabric ask for
+ * IS_MANAGED). Not libucm: it queries on behalf of libuct only. */
 static const char *const transports[] = {"libuct",      "libucp",    "libucs",    "libmpi",
                                          "libopen-pal", "libfabric", "libibverbs"};
 
-#define USE_KEPT 1u  /* what it allocates stays device memory */
-#define USE_TRUTH 2u /* it sees which memory is managed */
+#define USE_KEPT 1u    /* what it allocates stays device memory */
+#define USE_MANAGED 2u /* it sees which memory is managed */
 
 struct span {
   uintptr_t begin, end;
@@ -51,7 +52,7 @@ struct span {
 /* Written by pump_rules_reset, then inside dl_iterate_phdr only. */
 static struct {
   uint64_t below_bytes;
-  bool ipc, stream_ordered;
+  bool ipc, stream_ordered, vmm;
   uint32_t name_count, learned_count;
   char names[NAMES][NAME_BYTES];
   uintptr_t learned[NAMES]; /* where libraries begin */
@@ -90,9 +91,11 @@ static bool add_rule(const char *text, size_t length) {
   }
   bool ipc = is_word(text, length, "ipc");
   bool ordered = is_word(text, length, "stream-ordered");
+  bool vmm = is_word(text, length, "vmm");
   rules.ipc |= ipc;
   rules.stream_ordered |= ordered;
-  return length == 0 || ipc || ordered;
+  rules.vmm |= vmm;
+  return length == 0 || ipc || ordered || vmm;
 }
 
 void pump_rules_reset(void) {
@@ -105,8 +108,8 @@ void pump_rules_reset(void) {
       snprintf(rule, sizeof rule, "%.*s", (int)length, text);
       pump_log(PUMP_LOG_WARNING,
                "PUMP_KEEP_DEVICE: %s is no rule and is left out; rules are "
-               "below=BYTES, library=NAME, ipc and stream-ordered (pump-run --keep-device "
-               "sets them)",
+               "below=BYTES, library=NAME, ipc, stream-ordered and vmm (pump-run "
+               "--keep-device sets them)",
                PUMP_QUOTED(rule));
     }
     text += length + (text[length] == ',');
@@ -144,7 +147,7 @@ static uint32_t uses_of(const char *name, const struct span *span) {
   for (uint32_t i = 0; i < rules.learned_count; i++)
     if (rules.learned[i] == span->begin) uses |= USE_KEPT;
   for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
-    if (begins_with(name, transports[i])) uses |= USE_TRUTH;
+    if (begins_with(name, transports[i])) uses |= USE_MANAGED;
   return uses;
 }
 
@@ -204,8 +207,8 @@ bool pump_rule_keeps_caller(void) {
   return called_by_library(USE_KEPT);
 }
 
-bool pump_rule_told_truth(void) {
-  return called_by_library(USE_TRUTH);
+bool pump_rule_sees_managed(void) {
+  return called_by_library(USE_MANAGED);
 }
 
 bool pump_rule_stream_ordered(void) {
@@ -223,9 +226,13 @@ enum pump_rule pump_rule_for(size_t bytes) {
   return pump_rule_keeps_caller() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
 }
 
+bool pump_rule_mapped(void) {
+  return rules.vmm || pump_rule_for(SIZE_MAX) == PUMP_RULE_LIBRARY;
+}
+
 /* ---- which library has called ------------------------------------------------------- */
 
-/* On the way from a library to us. */
+/* Whether the file may lie between the calling library and us on the stack. */
 static bool is_runtime(const char *name) {
   static const char *const between[] = {"libpump.", "libcuda.", "libcudart.", "libc.",
                                         "libc-2."};
@@ -243,7 +250,7 @@ struct search {
   char name[NAME_BYTES];
 };
 
-/* Of all objects the one with the frame nearest to us; each is seen once. */
+/* Finds, of all objects, the one with the frame nearest to us; each is visited once. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   struct search *search = data;
   (void)size;
@@ -274,7 +281,7 @@ void pump_rule_caller(char *name, size_t room) {
   if (room != 0) snprintf(name, room, "%s", search.name);
 }
 
-/* Inside of the loader's lock, once. */
+/* Notes the calling library. Called once, inside of the loader's lock. */
 static int learn(struct dl_phdr_info *info, size_t size, void *data) {
   struct search *search = data;
   (void)info, (void)size;

@@ -21,10 +21,10 @@ enum pump_rule pump_rule_for(size_t bytes);
  */
 bool pump_rule_keeps_caller(void);
 
-/* Whether a library has called us that has to know managed memory from device memory,
+/* Whether the caller is a library that has to tell managed memory from device memory,
  * because it registers the latter with a network card. Walks as pump_rule_for does. In the
  * guard. */
-bool pump_rule_told_truth(void);
+bool pump_rule_sees_managed(void);
 
 /* Only whether RULE_SIZE keeps it; walks nothing. */
 bool pump_rule_by_size(size_t bytes);
@@ -37,9 +37,13 @@ void pump_rule_caller(char *name, size_t room);
  * order. */
 bool pump_rule_stream_ordered(void);
 
+/* The rule "vmm", or a library of the rules has called: virtual memory management calls are
+ * the driver's. Walks as pump_rule_for does. In the guard. */
+bool pump_rule_mapped(void);
+
 /* The rule "ipc": that library has requested something that only device memory can do, so
- * from now on all that it allocates stays device memory. False when the rule is off or
- * the table is full. */
+ * all that it allocates from this call on stays device memory. False when the rule is off
+ * or the table is full. */
 bool pump_rule_learn_caller(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "convert.h"
+#include "mapped.h"
 #include "pool.h"
 
 void pump_contexts_unlearn(void) {
@@ -13,7 +14,8 @@ void pump_contexts_unlearn(void) {
   pump_place_forget();
 }
 
-/* false: no memory to remember it by. */
+/* Keeps what was taken out of the table, to put it back if the context lives on; false: no
+ * memory. */
 static bool remember(struct pump_context_end *end, const struct pump_range_info *info) {
   if (end->count == end->room) {
     size_t room = end->room == 0 ? 64 : 2 * end->room;
@@ -52,6 +54,7 @@ void pump_context_ended(struct pump_context_end *end, bool over) {
   if (over && end->context != NULL) {
     pump_plain_context_gone(end->context);
     pump_pool_context_gone(end->context);
+    pump_mapped_context_gone(end->context);
   }
   free(end->ranges);
 }

@@ -17,6 +17,7 @@
 #include <errno.h>
 
 #include "convert.h"
+#include "mapped.h"
 #include "pool.h"
 #include "shim/memory/rules.h"
 
@@ -117,7 +118,7 @@ CUresult pump_allocate(CUdeviceptr *address, size_t bytes) {
   return allocate_converted(address, bytes, device, context);
 }
 
-/* The driver knows the pitch of a row: pump allocates a single one. */
+/* Only the driver knows the pitch: pump has it allocate a single row. */
 CUresult pump_allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes,
                              size_t height, unsigned int element_bytes) {
   CUdeviceptr row = 0;
@@ -164,11 +165,6 @@ void pump_managed_return(CUdeviceptr address, size_t bytes) {
     pump_plain_add(&info);
 }
 
-bool pump_converted(CUdeviceptr address) {
-  struct pump_hit hit;
-  return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;
-}
-
 static CUresult free_range(CUdeviceptr address, struct pump_range_info *info) {
   pump_event_range(PUMP_EVENT_FREE, info);
   pump_slot_wait(info->slot);
@@ -189,6 +185,7 @@ static CUresult free_other(CUdeviceptr address) {
 CUresult pump_free(CUdeviceptr address) {
   struct pump_range_info info;
   CUresult result;
+  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* none of cuMemAlloc */
   if (pump_pool_free_now(address, &result)) return result;
   return pump_range_remove(address, &info) == 0 ? free_range(address, &info)
                                                 : free_other(address);

@@ -27,9 +27,9 @@ CUresult pump_free_ordered(CUdeviceptr address, CUresult (*real)(CUdeviceptr, CU
 
 bool pump_converted(CUdeviceptr address);
 
-/* Managed memory of the program's that pump is to leave where it is: no command for it is
- * carried out any more, as if it had been freed, and it counts as plain. And the other way
- * round, where `bytes` are all of it. */
+/* Managed memory of the program's that pump is to leave where it is: from the call on no
+ * command for it is carried out, as if it had been freed, and it counts as plain. The
+ * second function undoes that; `bytes` are all of it. */
 void pump_managed_leave(CUdeviceptr address);
 void pump_managed_return(CUdeviceptr address, size_t bytes);
 

@@ -111,8 +111,9 @@ void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* An arena that another pool has taken meanwhile was empty. */
-static void open_books(CUmemoryPool pool, const struct pump_pool_closed *closed) {
+/* The pool was not destroyed after all: it gets its arenas back. One that another pool has
+ * taken meanwhile was empty. */
+static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -128,7 +129,7 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
   if (!closed->was_made) return;
   struct pump_driver_scope scope = pump_driver_scope_open();
   if (!destroyed) {
-    open_books(pool, closed);
+    give_arenas_back(pool, closed);
   } else {
     pthread_mutex_lock(&pool_lock);
     pool_trim_device(closed->device, false);

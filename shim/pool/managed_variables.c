@@ -53,7 +53,7 @@ void pump_variable_found(uint64_t base, uint64_t bytes) {
 }
 
 /* Before the real call: nothing of ours works on them while they may end. Those whose
- * context has gone meanwhile are in no table any more. */
+ * context has gone meanwhile are in no table. */
 void pump_variables_hold(struct pump_variables *held) {
   held->count = held->plain_count = 0;
   pthread_mutex_lock(&lock);

@@ -4,14 +4,16 @@
  * every call alike; the program's own managed memory stays what it is. Only
  * answers that the driver gave are corrected, with one exception that the driver
  * itself makes for device memory: it has no host pointer. Libraries that register
- * device memory with network cards see the truth: they would fail.
+ * device memory with network cards see managed memory as what it is: they would fail.
  *
  * cuMemGetAddressRange gives the size that the program requested, not the whole
  * blocks that it got: programs compare it with their own sizes, and would take the
- * rest of the last block for theirs.
+ * rest of the last block for theirs. For the same reason copies and memsets that reach
+ * into that rest are refused.
  */
 #include <errno.h>
 
+#include "mapped.h"
 #include "pool.h"
 #include "shim/memory/rules.h"
 
@@ -22,21 +24,36 @@ static bool converted(CUdeviceptr address, struct pump_hit *hit) {
 bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen) {
   struct pump_hit hit;
   struct pump_pool_block block;
+  struct pump_mapping mapping;
   if (!converted(address, &hit)) return false;
   *seen = (struct pump_pointer){.base = hit.base, .requested_bytes = hit.requested_bytes};
   if (hit.pool != NULL && pump_pool_find(address, &block))
-    *seen = (struct pump_pointer){block.base, block.requested_bytes, block.pool};
+    *seen = (struct pump_pointer){block.base, block.requested_bytes, block.pool, 0};
+  else if (hit.by_handle && pump_mapped_find(address, &mapping))
+    *seen = (struct pump_pointer){mapping.base, mapping.bytes, NULL, mapping.handle_types};
   return true;
+}
+
+bool pump_pointer_beyond(CUdeviceptr address, uint64_t bytes) {
+  struct pump_hit hit;
+  struct pump_pool_block block;
+  if (pump_mapped_gap(address, bytes)) return true;
+  if (bytes == 0 || !converted(address, &hit)) return false;
+  uint64_t offset = address - hit.base;
+  if (bytes > hit.length_bytes - offset) return false; /* the driver's to refuse */
+  if (hit.pool == NULL) return offset + bytes > hit.requested_bytes;
+  return pump_pool_find(address, &block) &&
+         address - block.base + bytes > block.requested_bytes;
 }
 
 bool pump_pointer_corrected(CUdeviceptr address, struct pump_pointer *seen) {
   if (!pump_pointer_see(address, seen)) return false;
   int saved = errno;
   pump_enter();
-  bool truth = pump_rule_told_truth();
+  bool sees_managed = pump_rule_sees_managed();
   pump_leave();
   errno = saved;
-  return !truth;
+  return !sees_managed;
 }
 
 void pump_pointer_correct(CUpointer_attribute attribute, void *data,
@@ -57,6 +74,9 @@ void pump_pointer_correct(CUpointer_attribute attribute, void *data,
     break;
   case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     *(size_t *)data = hit->requested_bytes;
+    break;
+  case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    *(uint64_t *)data = (uint64_t)hit->handle_types;
     break;
   case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
     *(CUmemoryPool *)data = hit->pool;

@@ -26,6 +26,11 @@ bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
 /* Frees in the order of a stream; false: not ours. */
 bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *result);
 
+/* Makes converted memory that is to be freed in the order of a stream a live block of the
+ * pool, in a driver scope. `range` has been taken out of the range table, and its free was
+ * recorded; it is back there afterwards. false: nothing was changed. */
+bool pump_pool_adopt(struct pump_range_info *range);
+
 /* cuMemFree of pool memory. CUDA takes all uses of it for complete and does not wait
  * for them. false: not ours. */
 bool pump_pool_free_now(CUdeviceptr address, CUresult *result);
@@ -44,7 +49,8 @@ struct pump_pool_block {
 bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 
 /* For checks of the pool (by the virtual GPU and tests), exported: where the piece
- * that `address` lies in begins and ends, and whether it is live. 0: no pool memory. */
+ * that `address` lies in begins and ends, and whether it is live; of mapped memory
+ * (mapped.h), where it ends. 0: neither. */
 #define PUMP_POOL_PIECE_FREE 1
 #define PUMP_POOL_PIECE_LIVE 2
 __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,
@@ -52,13 +58,18 @@ __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uin
 
 /* ---- questions about pointers (pointer_answers.c) -------------------------------- */
 
-/* Converted memory that `address` lies in, as the program knows it: a block of our pool
- * stands for itself, not for the segment that it was cut from. */
+/* Converted memory that `address` lies in, as the program knows it: a block of our pool and
+ * a mapping stand for themselves, not for the range that they lie in. */
 struct pump_pointer {
   uint64_t base, requested_bytes;
   CUmemoryPool pool; /* whose memory it is; NULL: of none */
+  int handle_types;  /* that its creation asked for, as a bit mask */
 };
 bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen);
+/* Whether a copy or memset of `bytes` at `address` leaves the memory that the program
+ * requested and stays in what was rounded up behind it, or touches addresses that it has
+ * only reserved: there the driver does not refuse it. */
+bool pump_pointer_beyond(CUdeviceptr address, uint64_t bytes);
 /* The same, where an answer of the driver about `address` is to be corrected. */
 bool pump_pointer_corrected(CUdeviceptr address, struct pump_pointer *seen);
 /* Corrects one answer of the driver. */
@@ -71,7 +82,7 @@ void pump_pointer_correct(CUpointer_attribute attribute, void *data,
  * ours; false when the driver's own has to serve it. */
 bool pump_pool_serves(CUmemoryPool *pool, uint32_t device);
 
-/* The program has made a pool with those properties. */
+/* Notes a pool that the program has made with those properties. */
 void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
 
 /* A pool is shared with other processes: says once that it stays the driver's. */
@@ -91,7 +102,7 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
 
 /* What we hold in place of the pool; false: the attribute is no such figure. */
 bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
-/* A high-water mark starts anew, if the attribute is one. */
+/* Starts a high-water mark anew, if the attribute is one. */
 void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute);
 
 /* ---- dead memory (pool_dead.c): the marker thread alone ---------------------- */
@@ -99,7 +110,7 @@ void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute);
 /* Whether pump_pool_dead_tick shall be called, with `context` current. */
 bool pump_pool_dead_due(CUcontext context, uint64_t now_ns);
 void pump_pool_dead_tick(CUcontext context, uint64_t now_ns);
-/* The thread leaves the context. */
+/* Before the marker thread leaves the context. */
 void pump_pool_dead_leave(CUcontext context);
 
 /* ---- ends ------------------------------------------------------------------- */

@@ -215,7 +215,7 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   return taken;
 }
 
-/* Of the blocks that the piece reaches into those that hold nothing live. */
+/* The blocks that the piece reaches into and that hold nothing live. */
 static struct pool_span dead_span(const struct pool_piece_node *piece) {
   const struct pool_page *pages = piece->segment->pages;
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;

@@ -68,7 +68,7 @@ static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
   pool_unset_aside(piece, discarded);
 }
 
-/* Under the lock: what is to be discarded, closed to executors. */
+/* Under the lock: sets aside what is to be discarded, and closes it to executors. */
 static void gather(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
   pool_poll(arena);
@@ -191,8 +191,8 @@ static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint6
   return pump_real.cuMemPrefetchAsync(address, bytes, device, stream);
 }
 
-/* Under the lock: the means to wake memory. What was made before a failure stays with the
- * context. */
+/* Under the lock: makes the stream and the events for repopulation. What was made before a
+ * failure stays with the context. */
 static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
   if (dead->populator == NULL && pump_stream_make(&dead->populator) != CUDA_SUCCESS) {
     dead->populator = NULL;
@@ -221,10 +221,10 @@ static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
 }
 
 /* Without the lock. Should two threads share the stream, one may take the other's event:
- * a later one of the same two streams, and nothing goes round in a circle. */
-static bool wake(const struct pool_arena *arena, const struct pool_stream *by,
-                 CUstream populator, uint64_t address, uint64_t bytes, CUstream handle,
-                 bool at_once) {
+ * that is a later one of the same two streams, so no wait becomes circular. */
+static bool repopulate(const struct pool_arena *arena, const struct pool_stream *by,
+                       CUstream populator, uint64_t address, uint64_t bytes,
+                       CUstream handle, bool at_once) {
   if (populator == NULL)
     return pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
            prefetch(arena, address, bytes, handle) == CUDA_SUCCESS;
@@ -248,8 +248,8 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
   bool at_once = !arena->apart;
   if (done) populator = take_populator(dead, stream);
   pthread_mutex_unlock(&pool_lock);
-  done = done && wake(arena, by, populator, hit.base + span->offset_bytes,
-                      span->length_bytes, at.stream, at_once);
+  done = done && repopulate(arena, by, populator, hit.base + span->offset_bytes,
+                            span->length_bytes, at.stream, at_once);
   if (!done) PUMP_STORE(&dead->broken, true);
   if (done && at_once)
     pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,

@@ -37,7 +37,7 @@ static int adopt(struct pool_segment *segment, struct pump_range_info *info) {
   return 0;
 }
 
-/* Without the lock: `bytes` of managed memory, admitted. */
+/* Without the lock: allocates `bytes` of managed memory, which the limit has admitted. */
 static int allocate(struct pool_arena *arena, uint64_t bytes, CUdeviceptr *base) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
@@ -102,6 +102,33 @@ int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
   return result;
 }
 
+bool pump_pool_adopt(struct pump_range_info *range) {
+  CUmemoryPool pool = NULL;
+  if (range->length_bytes > POOL_MOST_BYTES || !pump_pool_serves(&pool, range->device))
+    return false;
+  struct pool_segment *segment = calloc(1, sizeof *segment);
+  if (segment == NULL) return false;
+  pthread_mutex_lock(&pool_lock);
+  *segment = (struct pool_segment){
+      .base = range->base,
+      .length_bytes = range->length_bytes,
+      .arena = pool_arena_of(pool, range->context, range->device, true),
+      .kind = 1};
+  bool adopted = segment->arena != NULL && pool_segment_open(segment) == 0;
+  if (adopted) {
+    pool_take(segment->first, range->length_bytes, range->requested_bytes);
+    range->pool = segment->map;
+    pump_range_restore(range);
+    segment->slot = range->slot;
+  }
+  pthread_mutex_unlock(&pool_lock);
+  if (adopted)
+    pump_event_range(PUMP_EVENT_ALLOC, range);
+  else
+    free(segment);
+  return adopted;
+}
+
 /* Under the lock: an idle segment, taken out of the arena; false: none. */
 static bool take_idle(struct pool_arena *arena, uint64_t *base) {
   struct pool_segment *segment = arena->segments;
@@ -112,7 +139,7 @@ static bool take_idle(struct pool_arena *arena, uint64_t *base) {
   return true;
 }
 
-/* Without the lock. Bytes that went back to the driver. */
+/* Without the lock. Returns how many bytes went back to the driver. */
 static uint64_t free_segment(CUdeviceptr base) {
   struct pump_range_info info;
   if (pump_range_remove(base, &info) != 0) return 0;

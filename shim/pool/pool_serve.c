@@ -20,8 +20,8 @@
  * that was live there. */
 #define SPREAD 4
 
-/* Freed memory waits for its last owner until the program was handed this part of the
- * budget (one in so many). */
+/* Freed memory is kept for the stream that freed it until the arena has handed out this
+ * part of the budget (one in so many). */
 #define HOT_SHARE 4
 #define SCARCE_HALVES 3
 
@@ -40,8 +40,8 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
     if (arenas[i]->context == NULL) unused = arenas[i];
     if (arenas[i]->context != context) continue;
     if (arenas[i]->pool == pool) return arenas[i];
-    /* Of a pool that was destroyed and holds nothing any more: its streams and events serve
-     * the next one. */
+    /* Of a pool that was destroyed and holds no memory: its streams and events serve the
+     * next one. */
     if (arenas[i]->pool == NULL && arenas[i]->segments == NULL) orphan = arenas[i];
   }
   if (orphan != NULL) unused = orphan;
@@ -136,9 +136,9 @@ static bool may_spread(const struct request *request) {
   return left > bytes && left - bytes >= whole / 2;
 }
 
-/* From memory of which the GPU has executed the last use, or that was just freed; NULL:
- * none. Memory that was freed earlier, with its last use still to execute, could not be
- * discarded once it were handed out. The lock is held, and released meanwhile. */
+/* Obtains memory of which the GPU has executed the last use, or that was just freed; NULL:
+ * there is none. Memory that was freed earlier, with its last use still to execute, could
+ * not be discarded once it were handed out. The lock is held, and released meanwhile. */
 static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
   struct pool_piece_node *piece = take(request, true);
   if (piece != NULL) return piece;
@@ -355,9 +355,25 @@ uint64_t pump_pool_relieve(uint32_t device) {
 
 /* ---- what is known of an address ----------------------------------------------------- */
 
+/* Mapped memory without a gap: it may be several ranges, and the reservation goes on. */
+static uint64_t mapped_bytes(const struct pump_hit *first) {
+  struct pump_hit next = *first;
+  uint64_t bytes = first->length_bytes;
+  while (pump_range_lookup(first->base + bytes, &next) && next.by_handle &&
+         next.base == first->base + bytes)
+    bytes += next.length_bytes;
+  return bytes;
+}
+
 int pump_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   struct pump_hit hit;
-  if (!pump_range_lookup(address, &hit) || hit.pool == NULL) return 0;
+  if (!pump_range_lookup(address, &hit)) return 0;
+  if (hit.by_handle) {
+    *base = hit.base;
+    *length_bytes = mapped_bytes(&hit);
+    return PUMP_POOL_PIECE_LIVE;
+  }
+  if (hit.pool == NULL) return 0;
   struct pool_piece piece = pool_map_piece(hit.pool, address - hit.base);
   *base = hit.base + piece.offset_bytes;
   *length_bytes = piece.length_bytes;

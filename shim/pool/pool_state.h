@@ -34,9 +34,9 @@ struct pool_piece_node {
   struct pool_piece_node *before, *after; /* neighbours in the segment */
   struct pool_piece_node *next, *prev;    /* in its bin; live: `next` in the table */
   struct pool_piece_node *older, *newer;  /* among what its stream has freed */
-  /* Of its last free: number of the stream in the arena, 0 when clean, and of the free on
-   * that stream. A live one keeps them: an owner that has not used it has not waited
-   * either. */
+  /* Of the piece's last free: the number of that free on its stream, and the stream's
+   * number in the arena, 0 when clean. A live piece keeps them: an owner that has not used
+   * it has not waited for that free either. */
   uint64_t order;
   uint32_t stream;
   bool live;
@@ -85,7 +85,7 @@ struct pool_stream {
   struct pool_piece_node *oldest, *newest; /* what it freed and no stream has taken */
   CUevent
       populated; /* behind its latest repopulation in the populator; NULL: there was none */
-  CUevent asked; /* on the stream itself, where it was asked for */
+  CUevent asked; /* on the stream itself, behind its latest request for a repopulation */
   struct pool_event events[POOL_EVENTS];
   uint32_t events_first, events_count;
 };
@@ -96,7 +96,7 @@ struct pool_dead {
   CUevent done;              /* behind the latest discard */
   CUstream populator;        /* ours: memory is repopulated there; NULL: none was */
   uint32_t populator_stream; /* number of the stream that all work in it is for */
-  uint32_t populator_calls;  /* threads that put something there just now */
+  uint32_t populator_calls;  /* threads that are putting something there */
   uint64_t tick_ns;
   bool broken;
   bool submitted; /* what lies in quarantine has been discarded, up to `done` */
@@ -135,10 +135,10 @@ extern pthread_mutex_t pool_lock;
 
 void pool_bin_put(struct pool_piece_node *piece);
 void pool_bin_remove(struct pool_piece_node *piece);
-/* Something lives in the page of that number, or did until just now. */
+/* The page of that number holds a live piece, or did a moment ago. */
 bool pool_page_is_hot(const struct pool_segment *segment, uint64_t i);
-/* A piece of `kind` of at least `length_bytes` (rounded) that `stream` (number) may use
- * now, the shortest of its own and the clean ones; NULL: none. `hot`: of its own only what
+/* A piece of `kind` of at least `length_bytes` (rounded) that `stream` (number) may use at
+ * once, the shortest of its own and the clean ones; NULL: none. `hot`: of its own only what
  * was just freed. */
 struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
                                        uint64_t length_bytes, uint32_t stream, bool hot);
@@ -148,8 +148,8 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
 /* Hands `length_bytes` of a free piece out; the rest stays free. NULL: memory is short. */
 struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
                                   uint64_t requested_bytes);
-/* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0). The
- * whole blocks in which nothing lives any more: `died`. */
+/* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0).
+ * `died`: the whole blocks that hold nothing live after it. */
 void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
                uint64_t now_ns, struct pool_span *died);
 /* Joins neighbours that were kept apart. */
@@ -166,7 +166,7 @@ int pool_segment_open(struct pool_segment *segment);
 /* Takes a segment out of its arena, whatever is in it. Its map lives on. */
 void pool_segment_close(struct pool_segment *segment);
 /* Sets clean pieces aside, cut to whole blocks that are not discarded, and were freed
- * before `before_ns` or are not hot any more; how many of at most `most`. */
+ * before `before_ns` or are not hot; how many of at most `most`. */
 uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
                         struct pool_piece_node **pieces, uint32_t most);
 void pool_unset_aside(struct pool_piece_node *piece, bool discarded);

@@ -1,14 +1,15 @@
 /* pool_streams.c - streams of an arena, and how far they have come.
  *
- * An event behind a free shows when every stream may have what was freed. It is recorded by
- * the thread that frees; where one was left out and is missed later, by another.
+ * An event behind a free shows when every stream may have what was freed. The thread that
+ * frees records it; where it left one out and another thread needs it, that thread records
+ * it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pool_state.h"
 
-/* The calling thread among those that use their own default streams. */
+/* The number of the calling thread among those that use their own default streams. */
 static uint64_t this_thread(void) {
   static uint64_t threads;
   static __thread uint64_t number __attribute__((tls_model("initial-exec")));
@@ -98,7 +99,7 @@ static void keep_event(struct pool_arena *arena, CUevent event) {
   if (arena->spare_count == arena->spare_room) {
     uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
     CUevent *larger = realloc(arena->spare, room * sizeof *larger);
-    if (larger == NULL) { /* it is not recorded any more: nothing waits for its end */
+    if (larger == NULL) { /* it is not recorded: nothing waits for its end */
       pump_real.cuEventDestroy_v2(event);
       return;
     }

@@ -9,23 +9,32 @@
  * the other way round (convert.c).
  */
 #include "convert.h"
+#include "mapped.h"
 #include "pool.h"
+
+static bool captured(CUstream stream) {
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  bool capturing = pump_capturing(stream);
+  pump_driver_scope_close(scope);
+  return capturing;
+}
 
 void pump_plain_track(CUdeviceptr address, size_t bytes, CUstream stream) {
   CUcontext context = NULL;
   int device = pump_current_device(&context);
-  struct pump_driver_scope scope = pump_driver_scope_open();
-  bool captured = pump_capturing(stream);
-  pump_driver_scope_close(scope);
-  if (device < 0 || captured) return;
+  if (device < 0 || captured(stream)) return;
   pump_plain_add(&(struct pump_plain_info){
       .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
 
-/* A range of ours that the program frees in stream order. What the driver answers for
- * managed memory is the program's answer. */
-static CUresult free_range_async(CUdeviceptr address, struct pump_range_info *info,
-                                 CUresult (*real)(CUdeviceptr, CUstream), CUstream stream) {
+bool pump_converted(CUdeviceptr address) {
+  struct pump_hit hit;
+  return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;
+}
+
+/* Managed memory of the program's own: what the driver answers is the program's answer. */
+static CUresult free_managed(CUdeviceptr address, struct pump_range_info *info,
+                             CUresult (*real)(CUdeviceptr, CUstream), CUstream stream) {
   pump_event_range(PUMP_EVENT_FREE, info);
   pump_slot_wait(info->slot);
   CUresult result = real(address, stream);
@@ -33,13 +42,34 @@ static CUresult free_range_async(CUdeviceptr address, struct pump_range_info *in
   return result;
 }
 
+/* Of a plain call: the driver would refuse what became managed memory. The pool frees it in
+ * the order of the stream; where there is no pool, the thread waits for the stream. */
+static CUresult free_converted(CUdeviceptr address, struct pump_range_info *info,
+                               struct pump_at at) {
+  CUresult result = CUDA_SUCCESS;
+  pump_event_range(PUMP_EVENT_FREE, info);
+  pump_slot_wait(info->slot);
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  bool adopted = pump_pool_adopt(info);
+  if (!adopted) result = pump_real.cuStreamSynchronize(at.stream);
+  pump_driver_scope_close(scope);
+  if (adopted && pump_pool_free_ordered(address, at, &result)) return result;
+  if (result == CUDA_SUCCESS) result = pump_real.cuMemFree_v2(address);
+  pump_range_free_ended(info, result);
+  return result;
+}
+
 CUresult pump_free_ordered(CUdeviceptr address, CUresult (*real)(CUdeviceptr, CUstream),
                            CUstream stream, bool per_thread) {
   CUresult answer;
-  if (pump_pool_free_ordered(address, pump_at(stream, per_thread), &answer)) return answer;
+  struct pump_at at = pump_at(stream, per_thread);
+  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* of no allocation */
+  if (pump_pool_free_ordered(address, at, &answer)) return answer;
+  if (pump_converted(address) && captured(at.stream)) return real(address, stream);
   struct pump_range_info range;
   if (pump_range_remove(address, &range) == 0)
-    return free_range_async(address, &range, real, stream);
+    return range.kind == PUMP_RANGE_CONVERTED ? free_converted(address, &range, at)
+                                              : free_managed(address, &range, real, stream);
   struct pump_plain_info plain;
   bool counted = pump_plain_remove(address, &plain);
   CUresult result = real(address, stream);

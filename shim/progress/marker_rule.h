@@ -17,8 +17,8 @@
 #define PUMP_MARKER_NS 200000u
 #define PUMP_MARKER_BYTES (16u * PUMP_BLOCK_BYTES)
 
-/* Of what a stream has issued since its last marker, the operation in question included;
- * `factor`: how much rarer than usual markers are to be there. */
+/* Whether a marker is due on a stream, by what it has issued since its last marker, the
+ * newest operation included. `factor`: how much rarer than usual markers are. */
 static inline bool pump_marker_is_due(uint32_t operations, uint64_t issue_ns,
                                       uint64_t touched_bytes, uint32_t factor) {
   return operations >= factor * PUMP_MARKER_OPERATIONS ||

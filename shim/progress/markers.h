@@ -10,9 +10,9 @@
  * goes: it collects what it made from the queues and its list, for at most PUMP_COLLECT_NS
  * because an application thread may hold one for the length of its record call.
  *
- * One that comes back later than that must not be mistaken for an event of the
- * pool's next life: a queue's ticket holds the life beside the number, and a
- * marker that is still `held` is not made anew. No two lives have the same number.
+ * A marker that comes back later than that must not be mistaken for an event of the pool's
+ * next life: a queue's ticket holds the life beside the number, and a marker that is still
+ * `held` is not made anew. No two lives have the same number.
  *
  * Wake-ups. While anything is recorded the marker thread sleeps for PUMP_POLL_MAX_NS at
  * most, and for PUMP_LINGER_NS after that, and needs no waking. Only then it says that it
@@ -78,14 +78,15 @@ extern struct pump_marker_pool {
   uint32_t waiting[PUMP_MARKERS]; /* tickets */
 } pump_marker_pools[PUMP_MAX_CONTEXTS];
 
-/* Of each device: what its marker thread sleeps on, process-private, and whether it does.
+/* For each device: the futex that its marker thread sleeps on, private to the process, and
+ * whether it sleeps.
  */
 extern struct pump_marker_sleeper {
   uint32_t wakes, asleep;
 } pump_marker_sleepers[PUMP_MAX_DEVICES];
 
 void pump_marker_queue_init(struct pump_marker_queue *queue);
-/* false: it is full; it is empty. */
+/* false where the queue is full, or empty. */
 bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value);
 bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value);
 

@@ -41,7 +41,7 @@ void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t
   if (event == NULL || stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
   uint64_t *word = &events[event_place(event)].event;
   uint64_t seen = PUMP_LOAD(word);
-  /* Another thread writes here just now: losing one record costs nothing but time. */
+  /* Another thread is writing here: losing one record costs nothing but time. */
   if (seen == EVENT_BUSY ||
       !__atomic_compare_exchange_n(word, &seen, EVENT_BUSY, false, __ATOMIC_ACQUIRE,
                                    __ATOMIC_RELAXED))

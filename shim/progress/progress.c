@@ -35,9 +35,9 @@
 #define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
 #define NO_CONTEXT PUMP_MAX_CONTEXTS
 
-/* An event between two launches of which the second may begin before the first has
- * ended would forbid just that. The next launch is unknown, so for a
- * while after such a launch markers are that many times rarer. */
+/* Where a launch may begin before the one in front of it has ended, an event between the
+ * two forbids that. Whether the next launch is such a one is unknown, so for a while after
+ * such a launch markers are that many times rarer. */
 #define CHAINED_OPERATIONS 64
 #define CHAINED_FACTOR 4
 
@@ -130,7 +130,7 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
     uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
     if (seen == key) return place;
     if (seen == KEY_GONE && *reuse == 0) {
-      /* Rather one whose work is done: see the second inexactness above. */
+      /* Only a stream whose work is done is reused: see the second inexactness above. */
       if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
         *reuse = place;
       else if (gone_busy == 0)
@@ -255,7 +255,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
   pump_raise(&mine->issued, seq);
-  PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for show */
+  PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   if (!marker_is_due(mine, now_ns, touched_bytes) || stream_index == 0) return;
   uint32_t device = PUMP_LOAD(&mine->device);
   pump_upcalls.operations_seen(device, true);

@@ -4,8 +4,7 @@
 
 #include "shim/memory/memory.h"
 
-/* ---- streams and what they have executed
- * ------------------------------------------------------------ */
+/* ---- streams and what they have executed ------------------------------------------ */
 
 /* Index into pump_shm->progress of a stream handle as the program passed it:
  * NULL means the legacy stream of the current context, or with
@@ -13,7 +12,7 @@
  * the table is full. The look-up takes no lock; the first sight of a stream does. */
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 
-/* After the program destroyed the stream. */
+/* To be called after the program has destroyed the stream. */
 void pump_stream_gone(CUstream stream);
 /* After operation `seq` was issued on `stream` (the handle as passed to the
  * driver; NULL and the special handles included), which is believed to touch
@@ -44,8 +43,8 @@ void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t
  * the event has been recorded anew meanwhile, for then the answer may be about either. */
 uint64_t pump_progress_event_asked(CUevent event);
 void pump_progress_event_synced(CUevent event, uint64_t asked);
-/* Before the program records an event again or destroys it: what was recorded before proves
- * nothing any more. */
+/* Before the program records an event again or destroys it: the record before proves
+ * nothing from here on. */
 void pump_progress_event_gone(CUevent event);
 
 /* Before the event may be recorded where no hook sees it, by another process or a graph:

@@ -9,15 +9,16 @@
  *
  * That interface is not documented, so a report has to fit what is known: in a
  * range that we have converted, in whole units of 512 bytes, inside that range, beside all
- * live blocks; and what is freed was handed out with that length. The first report that
- * does not ends it: one line, and extents are learned from then on. Blocks outside of
- * converted ranges are ignored.
+ * live blocks; and what is freed was handed out with that length. Ranges that the program
+ * has mapped side by side (expandable segments) may share a block: then each has its part.
+ * The first report that does not ends it: one line, and extents are learned from then on.
+ * Blocks outside of converted ranges are ignored.
  *
  * Reports come in order with the launches of their thread. A block is reported free when
  * the program gave it up; what was issued before may still run there. So no such block may
  * be discarded: DEAD only names the memory that leaves first, and its contents are kept. A
- * graph's launches also use
- * blocks that were freed while it was captured, and nothing is reported then.
+ * graph's launches also use blocks that were freed while it was captured; nothing is
+ * reported of them at a launch.
  *
  * A dormant program reports nothing, and PyTorch makes three reports for a launch:
  * until it becomes active the live blocks stand in a table, at a third of the price of the
@@ -45,14 +46,14 @@ typedef void c10_report(void *address, long size_bytes, unsigned long allocated_
                         unsigned long reserved_bytes, struct c10_device device);
 __attribute__((visibility("default"))) c10_report pump_c10_report __asm__(C10_REPORT);
 
-bool pump_blocks_told;
+bool pump_blocks_reported;
 struct pump_block_map *pump_block_maps[PUMP_MAX_RANGES];
 
-/* Under the lock, all of it. */
+/* All of this changes under the lock. */
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pump_block_map *spare; /* of slots whose ranges now have other lengths */
+static struct pump_block_map *spare; /* of ranges that have ended, to be used again */
 static uint32_t slots_used;          /* slots from here on never had a map */
-static bool deaf;                    /* for good */
+static bool given_up;                /* no report counts, until the process ends */
 static bool settled;                 /* the maps are in use, and the table is empty */
 struct kept_block {
   uint64_t address;
@@ -64,8 +65,8 @@ static struct pump_table kept = PUMP_TABLE(kept_places);
 void pump_blocks_reset(void) {
   const char *text = getenv("PUMP_BLOCK_EVENTS");
   pthread_mutex_init(&blocks_lock, NULL);
-  deaf = text != NULL && strcmp(text, "0") == 0;
-  PUMP_STORE(&pump_blocks_told, false);
+  given_up = text != NULL && strcmp(text, "0") == 0;
+  PUMP_STORE(&pump_blocks_reported, false);
   settled = false;
   pump_table_reset(&kept);
   memset(pump_block_maps, 0, slots_used * sizeof(struct pump_block_map *));
@@ -104,15 +105,16 @@ static struct pump_block_map *map_of(const struct pump_hit *hit, bool make) {
 
 static void fall_back(const char *why) {
   static uint32_t said;
-  deaf = true;
-  PUMP_STORE(&pump_blocks_told, false);
+  given_up = true;
+  PUMP_STORE(&pump_blocks_reported, false);
   pump_log_once(&said, PUMP_LOG_WARNING,
                 "the allocator's reports of its blocks do not fit its memory (%s): what "
                 "tensors occupy is learned from launches instead",
                 why);
 }
 
-/* Under the lock. false: it is not known, or did not fit. `dead`: what to report. */
+/* Under the lock. false: the range has no map, or the report does not fit. `dead`: what to
+ * report. */
 static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size_bytes,
                  struct pump_block_span *dead) {
   struct pump_block_map *map = map_of(hit, size_bytes > 0);
@@ -125,20 +127,46 @@ static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size
   if (why != NULL)
     fall_back(why);
   else
-    PUMP_STORE(&pump_blocks_told, true);
+    PUMP_STORE(&pump_blocks_reported, true);
   return why == NULL;
 }
 
-/* The blocks of our pool are known better there. */
+/* Whether the address lies in a converted range that is no segment of our pool: that knows
+ * its own blocks. */
 static bool is_segment(uint64_t address, struct pump_hit *hit) {
   return pump_range_lookup(address, hit) && hit->pool == NULL &&
          hit->kind == PUMP_RANGE_CONVERTED;
 }
 
+static void report_dead(const struct pump_hit *hit, const struct pump_block_span *dead) {
+  if (dead->length_bytes == 0 || pump_dormant()) return;
+  PUMP_ADD(&pump_shm->shim_counters.block_dead_bytes, dead->length_bytes);
+  pump_event_block(PUMP_EVENT_DEAD, hit->slot, dead->offset_bytes, dead->length_bytes);
+}
+
+/* Under the lock; as note(). A block in several ranges is noted in each. */
+static bool note_parts(uint64_t address, int64_t size_bytes) {
+  struct pump_hit hit;
+  bool out = size_bytes > 0, noted = false;
+  uint64_t left = out ? (uint64_t)size_bytes : -(uint64_t)size_bytes, begin = address;
+  while (left != 0 && is_segment(address, &hit)) {
+    struct pump_block_span dead = {0, 0};
+    uint64_t offset = address - hit.base, part = hit.length_bytes - offset;
+    if (!hit.by_handle || part > left) part = left;
+    noted = note(&hit, offset, out ? (int64_t)part : -(int64_t)part, &dead);
+    if (!noted) return false;
+    if (address != begin) PUMP_STORE(&pump_block_maps[hit.slot]->continues, out);
+    report_dead(&hit, &dead);
+    address += part;
+    left -= part;
+  }
+  return noted;
+}
+
 /* ---- dormant: a table ----------------------------------------------------------- */
 
-/* Under the lock. false as of note(): a block that the table does not know had its owner
- * before we listened, or was never ours. */
+/* Under the lock. false as of note(): a block that the table does not know was handed out
+ * before reports were followed, or does not lie in a converted range. */
 static bool keep(uint64_t address, int64_t size_bytes) {
   uint64_t *place = pump_table_place(&kept, pump_table_search(&kept, address));
   struct kept_block *block = (struct kept_block *)(void *)place;
@@ -161,15 +189,13 @@ static bool is_full(void) {
   return kept.used >= kept.places / 4 * 3;
 }
 
-/* Under the lock: from now on the maps. */
+/* Under the lock: makes the maps of the table, which stays empty from here on. */
 static void settle(void) {
-  struct pump_hit hit;
-  struct pump_block_span dead;
   settled = true;
   for (uint32_t i = 0; kept.used != 0 && i < kept.places; i++) {
     const struct kept_block *block = &kept_places[i];
-    if (block->address != 0 && !deaf && is_segment(block->address, &hit))
-      note(&hit, block->address - hit.base, (int64_t)block->size_bytes, &dead);
+    if (block->address != 0 && !given_up)
+      note_parts(block->address, (int64_t)block->size_bytes);
   }
   pump_table_reset(&kept);
 }
@@ -182,33 +208,21 @@ void pump_blocks_settle(void) {
 
 /* ---- an event ------------------------------------------------------------------- */
 
-static void tell_dead(const struct pump_hit *hit, const struct pump_block_span *dead) {
-  if (pump_dormant()) return;
-  PUMP_ADD(&pump_shm->shim_counters.block_dead_bytes, dead->length_bytes);
-  pump_event_block(PUMP_EVENT_DEAD, hit->slot, dead->offset_bytes, dead->length_bytes);
-}
-
 /* Under the lock; as note(). */
-static bool take_in(uint64_t address, int64_t size_bytes, struct pump_hit *hit,
-                    struct pump_block_span *dead) {
-  dead->length_bytes = 0;
-  if (deaf) return false;
+static bool take_in(uint64_t address, int64_t size_bytes) {
+  if (given_up) return false;
   if (!settled && (!pump_dormant() || is_full())) settle();
   if (!settled) return keep(address, size_bytes);
-  return is_segment(address, hit) && note(hit, address - hit->base, size_bytes, dead);
+  return note_parts(address, size_bytes);
 }
 
 void pump_blocks_event(uint64_t address, int64_t size_bytes) {
-  struct pump_hit hit;
-  struct pump_block_span dead;
   if (size_bytes == 0 || address < PUMP_LOAD(&pump_range_bounds.low) ||
       address >= PUMP_LOAD(&pump_range_bounds.end))
     return;
   pthread_mutex_lock(&blocks_lock);
-  if (take_in(address, size_bytes, &hit, &dead))
-    PUMP_ADD(&pump_shm->shim_counters.block_events, 1);
+  if (take_in(address, size_bytes)) PUMP_ADD(&pump_shm->shim_counters.block_events, 1);
   pthread_mutex_unlock(&blocks_lock);
-  if (dead.length_bytes != 0) tell_dead(&hit, &dead);
 }
 
 /* ---- the function that PyTorch calls ------------------------------------------ */

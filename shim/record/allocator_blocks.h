@@ -6,17 +6,24 @@
 #include "record.h"
 
 /* Written by allocator_blocks.c alone. */
-extern bool pump_blocks_told; /* maps below are to be believed */
+extern bool pump_blocks_reported; /* maps below are to be believed */
 extern struct pump_block_map *pump_block_maps[PUMP_MAX_RANGES]; /* by slot; or NULL */
 
 /* The pieces of the range that was hit: a segment of our pool, or one of which the
  * program's allocator reports its blocks. NULL: they are not known. */
 static inline const struct pump_pool_map *pump_blocks_of(const struct pump_hit *hit) {
   if (hit->pool != NULL) return hit->pool;
-  if (PUMP_LIKELY(!PUMP_LOAD(&pump_blocks_told))) return NULL;
+  if (PUMP_LIKELY(!PUMP_LOAD(&pump_blocks_reported))) return NULL;
   const struct pump_block_map *map = PUMP_LOAD_ACQUIRE(&pump_block_maps[hit->slot]);
   if (map == NULL || PUMP_LOAD_ACQUIRE(&map->generation) != hit->generation) return NULL;
   return map->pieces;
+}
+
+/* Whether the first block there began in the range before it. */
+static inline bool pump_block_continues(const struct pump_hit *hit) {
+  const struct pump_block_map *map = PUMP_LOAD_ACQUIRE(&pump_block_maps[hit->slot]);
+  return map != NULL && PUMP_LOAD_ACQUIRE(&map->generation) == hit->generation &&
+         PUMP_LOAD(&map->continues);
 }
 
 /* The program's allocator says that it has handed out (`size_bytes` > 0) or taken back (<

@@ -35,6 +35,7 @@ bool pump_block_map_renew(struct pump_block_map *map, uint64_t length_bytes) {
   for (uint32_t i = 0; i < pieces->room / 64 + 1; i++) PUMP_STORE(&pieces->any[i], 0);
   PUMP_STORE(&pieces->words, (uint32_t)(length_bytes / POOL_UNIT_BYTES / 64));
   map->length_bytes = length_bytes;
+  PUMP_STORE(&map->continues, false);
   return true;
 }
 
@@ -75,7 +76,8 @@ const char *pump_block_map_take(struct pump_block_map *map, uint64_t offset_byte
   for (unit = next_begin(pieces, first, end); unit < end;
        unit = next_begin(pieces, unit + 1, end))
     if (pool_map_test(pieces->live, unit)) return "a block covers a live one";
-  /* Its end before its beginning, and that before it lives. */
+  /* The block's end is set before its beginning, and that before its live bit: see
+   * pool_map.h. */
   if (end * POOL_UNIT_BYTES < map->length_bytes)
     pool_map_begin(pieces, end * POOL_UNIT_BYTES, true);
   for (unit = next_begin(pieces, first + 1, end); unit < end;

@@ -12,6 +12,7 @@ struct pump_block_map {
   uint32_t generation; /* of the range that it describes; 0: of none */
   uint32_t pages_room;
   uint64_t length_bytes;
+  bool continues; /* its first block began in the range before it */
   struct pump_pool_map *pieces;
   uint16_t *live; /* live blocks that reach into each 2 MiB */
   struct pump_block_map *next;
@@ -30,7 +31,8 @@ struct pump_block_map *pump_block_map_new(uint64_t length_bytes);
 bool pump_block_map_renew(struct pump_block_map *map, uint64_t length_bytes);
 
 /* A block was handed out; taken back. NULL, or why that cannot be (a sentence without full
- * stop): then nothing has changed. `dead`: the 2 MiB that no live block reaches into now.
+ * stop): then nothing has changed. `dead`: the 2 MiB blocks that no live one reaches into
+ * since.
  */
 const char *pump_block_map_take(struct pump_block_map *map, uint64_t offset_bytes,
                                 uint64_t length_bytes);

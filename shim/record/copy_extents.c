@@ -6,15 +6,24 @@
  */
 #include "copy_extents.h"
 
+uint64_t pump_side_bytes(const struct pump_side *side, const struct pump_box *box) {
+  uint64_t layers, rows, bytes;
+  if (side->address == 0 || box->width_bytes == 0 || box->height == 0 || box->depth == 0)
+    return 0;
+  if (__builtin_mul_overflow(side->slice_bytes, box->depth - 1, &layers) ||
+      __builtin_mul_overflow(side->pitch, box->height - 1, &rows) ||
+      __builtin_add_overflow(layers, rows, &bytes) ||
+      __builtin_add_overflow(bytes, box->width_bytes, &bytes))
+    return 0;
+  return bytes;
+}
+
 static void side_extent(struct pump_op *op, const struct pump_side *side,
                         const struct pump_box *box, uint32_t access) {
-  if (side->address == 0 || box->width_bytes == 0 || box->height == 0 || box->depth == 0)
-    return;
+  uint64_t bytes = pump_side_bytes(side, box);
   bool dense = (box->height == 1 || side->pitch == box->width_bytes) &&
                (box->depth == 1 || side->slice_bytes == side->pitch * box->height);
   if (access == PUMP_ACCESS_OVERWRITE && !dense) access = PUMP_ACCESS_WRITE;
-  uint64_t bytes = side->slice_bytes * (box->depth - 1) + side->pitch * (box->height - 1) +
-                   box->width_bytes;
   pump_op_bytes(op, side->address, bytes, access);
 }
 
@@ -119,8 +128,8 @@ static struct pump_side side_of_operand(const CUmemcpy3DOperand *operand,
   return side;
 }
 
-/* Beside an array, lengths are in its elements, whose size is not known here: the other
- * side is taken to reach as far as the largest would. */
+/* Where one side is an array, lengths are in its elements, whose size is not known here:
+ * the other side counts as reaching as far as it would with the largest element. */
 struct pump_box pump_box_of_operands(const CUDA_MEMCPY3D_BATCH_OP *copy) {
   bool array = copy->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ||
                copy->dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
@@ -128,6 +137,7 @@ struct pump_box pump_box_of_operands(const CUDA_MEMCPY3D_BATCH_OP *copy) {
   return (struct pump_box){.width_bytes = copy->extent.width * element_bytes,
                            .height = copy->extent.height,
                            .depth = copy->extent.depth,
+                           .at_most = array,
                            .from = side_of_operand(&copy->src, copy, element_bytes),
                            .to = side_of_operand(&copy->dst, copy, element_bytes)};
 }

@@ -15,9 +15,15 @@ struct pump_side {
 struct pump_box {
   uint64_t width_bytes, height, depth;
   struct pump_side from, to;
+  bool at_most; /* lengths are bounds: the size of an array's elements is not known */
 };
 
-/* By the program's own structures; NULL, which the driver refuses, is an empty box. */
+/* The bytes of one side, from the first to behind the last; 0: it has none, is an array, or
+ * they are no 64 bits. */
+uint64_t pump_side_bytes(const struct pump_side *side, const struct pump_box *box);
+
+/* What the program's own structures describe; NULL, which the driver refuses, is an empty
+ * box. */
 struct pump_box pump_box_2d(const CUDA_MEMCPY2D *copy);
 struct pump_box pump_box_3d(const CUDA_MEMCPY3D *copy);
 struct pump_box pump_box_peer(const CUDA_MEMCPY3D_PEER *copy);

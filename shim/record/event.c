@@ -37,25 +37,47 @@ static void add_extent(struct pump_op *op, const struct pump_hit *hit, uint64_t 
                                                   .length_access = bytes << 2 | access};
 }
 
+/* The rest of a block that goes on in the ranges behind `hit`. */
+static void add_continued(struct pump_op *op, const struct pump_hit *hit, uint64_t place) {
+  struct pump_hit next = *hit;
+  struct pool_piece piece;
+  do {
+    const struct pump_pool_map *map;
+    if (!pump_range_lookup(next.base + next.length_bytes, &next) || next.pool != NULL ||
+        (map = pump_blocks_of(&next)) == NULL || !pump_block_continues(&next))
+      return;
+    piece = pool_map_piece(map, 0);
+    if (!piece.live) return;
+    add_extent(op, &next, 0,
+               piece.length_bytes / PUMP_UNIT_BYTES << PUMP_ARGUMENT_BITS | place,
+               PUMP_ACCESS_ARGUMENT);
+  } while (piece.length_bytes == next.length_bytes);
+}
+
 void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
                       uint32_t argument) {
   uint64_t units = 0, place = argument & ((1u << PUMP_ARGUMENT_BITS) - 1);
+  bool continued = false;
   const struct pump_pool_map *map = pump_blocks_of(hit);
   if (PUMP_UNLIKELY(map != NULL)) {
     struct pool_piece piece = pool_map_piece(map, offset);
     /* What is in no block is a stale pointer. */
     if (!piece.live && !op->of_graph) return;
-    if (piece.live)
-      units = (piece.offset_bytes + piece.length_bytes) / PUMP_UNIT_BYTES -
-              offset / PUMP_UNIT_BYTES;
+    uint64_t end = piece.offset_bytes + piece.length_bytes;
+    if (piece.live) units = end / PUMP_UNIT_BYTES - offset / PUMP_UNIT_BYTES;
+    continued = piece.live && hit->by_handle && end == hit->length_bytes;
   }
   add_extent(op, hit, offset, units << PUMP_ARGUMENT_BITS | place, PUMP_ACCESS_ARGUMENT);
+  if (PUMP_UNLIKELY(continued)) add_continued(op, hit, place);
 }
 
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
   struct pump_hit hit;
   if (bytes == 0 || !pump_range_lookup(address, &hit)) return;
   uint64_t begin = address - hit.base, room = hit.length_bytes - begin;
+  if (PUMP_UNLIKELY(bytes > room &&
+                    hit.by_handle)) /* goes on in the next mapping's range */
+    pump_op_bytes(op, address + room, bytes - room, access);
   uint64_t end = begin + (bytes < room ? bytes : room);
   if (access != PUMP_ACCESS_OVERWRITE) {
     add_extent(op, &hit, begin, end - begin, access);
@@ -138,8 +160,8 @@ bool pump_event_payload(const struct pump_event *head, const void *payload, size
   return push(&event, words, count);
 }
 
-/* Sends for the lines of the next records, from number `first` up to `end`: the worker's
- * last reads have left them with it. */
+/* Prefetches the lines of the next records, from number `first` up to `end`: the worker has
+ * read them last, so they are in its core's cache. */
 static void prefetch_records(uint64_t first, uint64_t end) {
   uint64_t tail = PUMP_LOAD(&pump_shm->header.event_tail);
   for (uint64_t i = first; i < end; i++) {
@@ -152,14 +174,14 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 /* ---- operations ----------------------------------------------------------- */
 
 /* Schedules hold as long as what is issued is what was predicted. `launch` may be NULL. */
-static inline void compare(const struct pump_event *head,
-                           const struct pump_launch *launch) {
+static inline void compare(const struct pump_event *head, const struct pump_launch *launch,
+                           uint32_t identity) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_shm->header.armed) == 0)) return;
   struct pump_issued issued = {.seq = head->seq,
                                .stream = head->stream,
                                .kind = head->kind,
                                .signature = head->signature,
-                               .function = head->function};
+                               .identity = identity};
   if (launch != NULL) {
     issued.grid = launch->grid;
     issued.block = launch->block;
@@ -189,7 +211,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
   head.extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX;
   head.payload_bytes = 0;
   head.signature = op->signature;
-  compare(&head, launch);
+  compare(&head, launch, op->identity);
   push_extents(&head, op->extents);
   return token;
 }
@@ -225,7 +247,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     struct pump_scan words;
     pump_params_scan(&words, launch);
     pump_scan_look_ahead(&words);
-    /* What needs none of that memory, while it comes. */
+    /* What needs none of these lines comes first, while they arrive. */
     prefetch_records(0, PREFETCHED);
     __builtin_prefetch(&pump_shm->header.next_seq, 1);
     struct pump_place place = pump_place_of(at);
@@ -234,8 +256,9 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     pump_scan_resolve(&words, &op);
     op.dropped += launch->unknown;
     op.signature = pump_scan_signature(&words, launch);
+    op.identity = words.identity;
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
-    pump_send_metadata(launch, op.signature);
+    pump_send_metadata(launch, op.signature, words.identity);
     struct pump_token token =
         announce(&op, PUMP_EVENT_KERNEL, function, launch, place, now_ns);
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
@@ -253,6 +276,7 @@ void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op) 
   op->of_graph = true;
   pump_scan_resolve(&words, op);
   op->signature = pump_scan_signature(&words, launch);
+  op->identity = words.identity;
 }
 
 /* ---- series ---------------------------------------------------------------- */
@@ -263,12 +287,13 @@ static void send_series_metadata(const struct pump_series *series) {
   bool all = true;
   for (uint32_t i = 0; i < series->count; i++) {
     const struct pump_ready *ready = &series->operations[i];
-    if (ready->launch != NULL) all &= pump_send_metadata(ready->launch, ready->signature);
+    if (ready->launch != NULL)
+      all &= pump_send_metadata(ready->launch, ready->signature, ready->identity);
   }
   if (all) *series->sent = state;
 }
 
-/* The row that says which operations belong together. */
+/* Sends the row that says which operations belong together. */
 static void push_graph(const struct pump_series *series, const struct pump_event *first) {
   struct pump_event head = *first;
   head.kind = PUMP_EVENT_GRAPH;
@@ -301,7 +326,7 @@ static struct pump_token announce_series(const struct pump_series *series,
     head.extent_count = ready->count;
     head.extents_dropped = ready->dropped;
     head.signature = ready->signature;
-    compare(&head, ready->launch);
+    compare(&head, ready->launch, ready->identity);
     push_extents(&head, ready->extents);
   }
   token.seq = seq - 1;

@@ -7,7 +7,7 @@
  * ordinary launch; and made again where a pointer may mean something else, which is when
  * any range has come or gone since (pump_range_changes), or a node has changed. So a
  * pointer means what lives at its address at the launch: memory that was freed and given
- * out again at the same address counts as what it is now.
+ * out again at the same address counts as what lives there at the launch.
  *
  * Lists are kept by dormant programs too: a graph may be instantiated long before its
  * program stops fitting. They hold parameters and nothing that has to be kept up.
@@ -99,7 +99,8 @@ static struct pump_graph_exec *take_out(CUgraphExec handle) {
   return exec;
 }
 
-/* An earlier one of that handle went with its context. */
+/* Puts it into the table, in place of an earlier one of that handle, which ended with its
+ * context. */
 static void put_in(struct pump_graph_exec *exec) {
   release(take_out(exec->handle));
   pthread_mutex_lock(&table_lock);
@@ -110,7 +111,7 @@ static void put_in(struct pump_graph_exec *exec) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* Those of an earlier life (before a fork) stay allocated. */
+/* Executable graphs of an earlier life (before a fork) stay allocated. */
 void pump_graph_execs_reset(void) {
   pthread_mutex_init(&table_lock, NULL);
   pump_graph_memory_reset();
@@ -164,6 +165,7 @@ static bool make(struct pump_graph_exec *exec) {
         .kind = node->kind,
         .count = (uint16_t)op.count,
         .dropped = op.dropped < UINT16_MAX ? (uint16_t)op.dropped : UINT16_MAX,
+        .identity = op.identity,
         .signature = op.signature,
         .launch = node->kind == PUMP_EVENT_KERNEL ? &node->kernel : NULL};
   }
@@ -278,8 +280,8 @@ static bool replace(struct pump_graph_list *list, uint32_t first, uint32_t count
   return true;
 }
 
-/* Nothing is known of it any more. */
-static void lose(struct pump_graph_exec *exec) {
+/* Its nodes are dropped, and count as unknown. */
+static void drop_nodes(struct pump_graph_exec *exec) {
   pump_graph_list_free(&exec->list);
   exec->list.unknown = 1;
 }
@@ -297,10 +299,10 @@ static void update(struct pump_graph_exec *exec, CUgraphNode child, CUgraph grap
   }
   right = right && child == NULL && replace(list, first, count, &fresh);
   pump_graph_list_free(&fresh);
-  if (!right) lose(exec);
+  if (!right) drop_nodes(exec);
 }
 
-/* Parameters of one node, as the call has them. */
+/* Gives one node the parameters that the call has. */
 static void set(struct pump_graph_exec *exec, CUgraphNode handle,
                 const CUgraphNodeParams *params) {
   struct pump_graph_list *list = &exec->list;
@@ -310,7 +312,8 @@ static void set(struct pump_graph_exec *exec, CUgraphNode handle,
     if (node->handle != handle) continue;
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL && node->kind == PUMP_EVENT_KERNEL) {
       memcpy(&kernel, &params->kernel, sizeof kernel);
-      if (!pump_graph_node_kernel(list, node, &kernel, params->kernel.kern)) lose(exec);
+      if (!pump_graph_node_kernel(list, node, &kernel, params->kernel.kern))
+        drop_nodes(exec);
     }
     if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY && node->kind == PUMP_EVENT_COPY)
       node->copy = params->memcpy.copyParams;

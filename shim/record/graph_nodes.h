@@ -52,7 +52,8 @@ extern uint32_t pump_graphs_allocating;
 
 void pump_graph_instantiated(CUgraphExec handle, CUgraph graph);
 void pump_graph_launched(CUgraphExec handle, struct pump_at at);
-/* Behind a launch, dormant or not: counts the memory that a first launch may have taken. */
+/* To be called after each launch, dormant or not: counts the memory that a first launch may
+ * have taken. */
 void pump_graph_count_memory(CUgraphExec handle);
 
 /* Around the real call that destroys one; NULL: not known. It is taken out before, for

@@ -302,7 +302,7 @@ static bool read_child(CUgraphNode handle, struct pump_graph_list *list, uint32_
   return true;
 }
 
-/* Each launch of the graph records it. */
+/* Each launch of the graph records the event without a hook. */
 static void distrust_event(CUgraphNode handle) {
   CUevent event = NULL;
   if (PUMP_HAS(cuGraphEventRecordNodeGetEvent) &&

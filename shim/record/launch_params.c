@@ -4,7 +4,7 @@
  * its code does (images.c); exactly that many bytes are read from where the program's
  * pointer leads, and each aligned 8-byte word among them is tested, so pointers inside
  * structures passed by value are found. Arguments given as one buffer carry their size.
- * Never is a byte read whose size is not known.
+ * No byte is read that no layout describes.
  *
  * DESIGN. Layouts are kept by kernel handle in an open-addressing table that is
  * read without a lock: an entry is a pointer to a layout that never changes after
@@ -13,6 +13,11 @@
  * `epoch`, and a layout of an older epoch is queried again, reusing the old one
  * where nothing changed. What is kept is bounded: beyond MAX_KEPT layouts (a
  * program that unloads and loads other kernels without end) each launch queries it.
+ *
+ * A layout also holds its function's identity, which names the function in signatures, so
+ * that these are the same in the program's next run: a hash of name and layout, and how
+ * many functions with that hash were launched before. Arguments given as one buffer need no
+ * layout; the handle stands for the function there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +29,7 @@
 #define MAX_KEPT (1u << 17)
 #define MAX_PARAMS 8192u     /* of four bytes each they fill the largest parameter buffer */
 #define MAX_BYTES (1u << 20) /* of it, by far */
+#define NAMES 4096u          /* of which is counted how many functions have them */
 
 /* A parameter: its place in the parameter buffer. */
 struct part {
@@ -36,6 +42,8 @@ struct layout {
   uint32_t epoch;       /* raised when it was found unchanged */
   uint32_t count;
   uint32_t parameter_bytes; /* of all of them */
+  uint32_t name;            /* hash of the function's name and of what follows here */
+  uint32_t identity;
   struct part parts[];
 };
 
@@ -43,6 +51,7 @@ struct layout {
  * handle, under params_lock. */
 static struct layout *layouts[ENTRIES];
 static uint32_t entries_used, layouts_kept;
+static uint16_t named[NAMES]; /* under params_lock */
 static uint32_t epoch = 1;
 static pthread_mutex_t params_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -65,7 +74,16 @@ static struct layout *resized(struct layout *layout, uint32_t room) {
   return grown;
 }
 
-/* From the driver. NULL when it refuses, answers nonsense, or out of memory. */
+static uint64_t name_of(CUfunction function) {
+  const char *name = NULL;
+  uint64_t hash = 0;
+  if (pump_function_name(function, &name) != CUDA_SUCCESS || name == NULL) return 0;
+  for (; *name != 0; name++) hash = pump_mix(hash + (unsigned char)*name);
+  return hash;
+}
+
+/* Queries the layout from the driver. NULL when it refuses, when its answer makes no sense,
+ * or without memory. */
 static struct layout *learn(CUfunction function, uint32_t now) {
   struct layout *layout = NULL;
   uint32_t room = 0;
@@ -88,11 +106,16 @@ static struct layout *learn(CUfunction function, uint32_t now) {
     if (offset + bytes > layout->parameter_bytes)
       layout->parameter_bytes = (uint32_t)(offset + bytes);
   }
+  uint64_t hash = name_of(function);
+  for (uint32_t i = 0; i < layout->count; i++)
+    hash =
+        pump_mix(hash + ((uint64_t)layout->parts[i].offset << 32 | layout->parts[i].bytes));
+  layout->name = layout->identity = (uint32_t)hash;
   return resized(layout, layout->count);
 }
 
 static bool same(const struct layout *a, const struct layout *b) {
-  return a->count == b->count &&
+  return a->count == b->count && a->name == b->name &&
          memcmp(a->parts, b->parts, a->count * sizeof a->parts[0]) == 0;
 }
 
@@ -107,6 +130,8 @@ static struct layout *keep(struct layout *fresh, bool *owned) {
     use = known;
   } else if (layouts_kept < MAX_KEPT && (known != NULL || entries_used < MAX_USED)) {
     layouts_kept++;
+    fresh->identity =
+        (uint32_t)pump_mix(fresh->name + ((uint64_t)named[fresh->name % NAMES]++ << 32));
     if (known == NULL) entries_used++;
     fresh->older = known;
     PUMP_STORE_RELEASE(entry, fresh);
@@ -129,11 +154,17 @@ static struct layout *layout_of(CUfunction function, bool *owned) {
   return fresh == NULL ? NULL : keep(fresh, owned);
 }
 
+/* The identity of a function whose layout is not known. */
+static uint32_t unnamed(CUfunction function) {
+  return (uint32_t)pump_mix((uint64_t)(uintptr_t)function);
+}
+
 /* ---- kept parameters ------------------------------------------------------- */
 
 /* Parameters with a layout of their own: that of the handle may change meanwhile. */
 struct pump_saved {
   uint32_t count, parameter_bytes;
+  uint32_t identity;
   struct part parts[]; /* `parameter_bytes` of buffer behind them */
 };
 
@@ -149,11 +180,13 @@ static char *saved_buffer(const struct pump_saved *saved) {
   return (char *)(uintptr_t)&saved->parts[saved->count];
 }
 
-static struct pump_saved *new_saved(uint32_t count, size_t parameter_bytes) {
+static struct pump_saved *new_saved(uint32_t count, size_t parameter_bytes,
+                                    uint32_t identity) {
   struct pump_saved *saved = calloc(1, saved_bytes(count, parameter_bytes));
   if (saved == NULL) return NULL;
   saved->count = count;
   saved->parameter_bytes = (uint32_t)parameter_bytes;
+  saved->identity = identity;
   return saved;
 }
 
@@ -183,9 +216,9 @@ struct pump_saved *pump_params_save(const struct pump_launch *launch) {
     struct layout *layout = layout_of(launch->function, &owned);
     if (layout == NULL) {
       say_nothing_known();
-      return new_saved(0, 0);
+      return new_saved(0, 0, unnamed(launch->function));
     }
-    saved = new_saved(layout->count, layout->parameter_bytes);
+    saved = new_saved(layout->count, layout->parameter_bytes, layout->identity);
     for (uint32_t i = 0; saved != NULL && i < layout->count; i++) {
       saved->parts[i] = layout->parts[i];
       memcpy(saved_buffer(saved) + layout->parts[i].offset, launch->params[i],
@@ -196,8 +229,9 @@ struct pump_saved *pump_params_save(const struct pump_launch *launch) {
   }
   size_t bytes = 0;
   const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
-  if (buffer == NULL || bytes > MAX_BYTES) return new_saved(0, 0);
-  saved = new_saved(1, bytes);
+  if (buffer == NULL || bytes > MAX_BYTES)
+    return new_saved(0, 0, unnamed(launch->function));
+  saved = new_saved(1, bytes, unnamed(launch->function));
   if (saved == NULL) return NULL;
   saved->parts[0] = (struct part){0, (uint32_t)bytes};
   memcpy(saved_buffer(saved), buffer, bytes);
@@ -205,7 +239,7 @@ struct pump_saved *pump_params_save(const struct pump_launch *launch) {
 }
 
 static void scan_saved(struct pump_scan *words, const struct pump_saved *saved) {
-  pump_scan_begin(words, saved->parameter_bytes);
+  pump_scan_begin(words, saved->parameter_bytes, saved->identity);
   for (uint32_t i = 0; i < saved->count; i++)
     pump_scan_add(words, saved_buffer(saved) + saved->parts[i].offset,
                   saved->parts[i].bytes, saved->parts[i].offset);
@@ -217,7 +251,10 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
   } else if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
-    pump_scan_begin(words, layout == NULL ? 0 : layout->parameter_bytes);
+    if (layout != NULL)
+      pump_scan_begin(words, layout->parameter_bytes, layout->identity);
+    else
+      pump_scan_begin(words, 0, unnamed(launch->function));
     for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
       pump_scan_add(words, launch->params[i], layout->parts[i].bytes,
                     layout->parts[i].offset);
@@ -226,12 +263,12 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
   } else {
     size_t bytes = 0;
     const void *buffer = launch->extra == NULL ? NULL : buffer_of(launch->extra, &bytes);
-    pump_scan_begin(words, bytes);
+    pump_scan_begin(words, bytes, unnamed(launch->function));
     if (buffer != NULL) pump_scan_add(words, buffer, bytes, 0);
   }
 }
 
-/* As much of one parameter as there is room for. */
+/* Copies as much of one parameter as there is room for. */
 static void copy_part(void *buffer, size_t room, size_t offset, const void *memory,
                       size_t bytes) {
   if (offset >= room) return;
@@ -272,5 +309,6 @@ uint32_t pump_params_epoch(void) {
 void pump_params_reset(void) {
   pthread_mutex_init(&params_lock, NULL);
   memset(layouts, 0, sizeof layouts);
+  memset(named, 0, sizeof named);
   entries_used = layouts_kept = 0;
 }

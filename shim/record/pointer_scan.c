@@ -15,12 +15,12 @@
  * addresses alone have the same sum.
  *
  * Which words are pointers. Half of the words of a table may be what was left on the
- * program's stack: old pointers, and such with one half overwritten. The latter have a
- * low half that is a small number, positive or negative: they count only where they
- * are exactly the beginning of a range. A word inside a structure has to be aligned to
- * four bytes (odd rows of fp32 tensors are no better aligned; a few in ten thousand
- * words of real traffic are rubbish with two or one); a parameter of its own has to
- * be nothing, because programs pass no rubbish there.
+ * program's stack: old pointers, and old pointers with one half overwritten. The latter
+ * have a low half that is a small number, positive or negative: they count only where they
+ * are exactly the beginning of a range. A word inside a structure has to be aligned to four
+ * bytes (odd rows of fp32 tensors are no better aligned; with an alignment of two or one, a
+ * few in ten thousand words of recorded launches would be taken for pointers by mistake); a
+ * parameter of its own needs no alignment, because programs initialise parameters.
  */
 #include <string.h>
 
@@ -34,17 +34,18 @@ static uint64_t key_of(uint64_t offset) {
   return (offset + 1) * ODD_A;
 }
 
-/* What a word adds to the hash that stands at a byte of that key. */
+/* What a word adds to the hash: `key` is that of the byte where it stands. */
 static uint64_t term(uint64_t word, uint64_t key) {
   __uint128_t product = (__uint128_t)(word ^ key) * ODD_B;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes) {
+void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes, uint32_t identity) {
   uint32_t places = 16;
   while (places < 2 * parameter_bytes / sizeof(uint64_t) && places < PUMP_SCAN_PLACES)
     places *= 2;
   words->hash = 0;
+  words->identity = identity;
   words->count = words->beyond = 0;
   words->place_shift = 64 - (uint32_t)__builtin_ctz(places);
   words->low = PUMP_LOAD(&pump_range_bounds.low);
@@ -52,7 +53,7 @@ void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes) {
   memset(words->places, 0, places * sizeof words->places[0]);
 }
 
-/* Puts a word that may be a pointer to its like. */
+/* Enters a word that may be a pointer; equal words are one entry. */
 static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
   uint64_t place = word * ODD_A >> words->place_shift;
   uint32_t mask = (uint32_t)(UINT64_MAX >> words->place_shift);
@@ -75,7 +76,8 @@ static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
 
 #define CHUNK 64 /* words */
 
-/* At most CHUNK words: those put aside are numbered in `aside`. */
+/* Hashes at most CHUNK words, and puts those aside that may be pointers: their numbers are
+ * in `aside`. */
 static void gather(struct pump_scan *words, const char *memory, uint32_t count,
                    uint64_t offset) {
   uint8_t aside[CHUNK];
@@ -181,8 +183,7 @@ static uint64_t finish(uint64_t x) {
 uint64_t pump_scan_signature(const struct pump_scan *words,
                              const struct pump_launch *launch) {
   /* Where they stand: at bytes that no parameter has. */
-  uint64_t h =
-      words->hash + term((uint64_t)(uintptr_t)launch->function, key_of(UINT64_MAX / 2));
+  uint64_t h = words->hash + term(words->identity, key_of(UINT64_MAX / 2));
   for (uint64_t i = 0; i < 3; i++)
     h += term((uint64_t)launch->grid[i] << 32 | launch->block[i],
               key_of(UINT64_MAX / 2 + 1 + i));

@@ -20,7 +20,7 @@ void pump_range_free_ended(struct pump_range_info *info, CUresult result) {
     pump_event_range(PUMP_EVENT_ALLOC, info);
     return;
   }
-  if (info->kind == PUMP_RANGE_CONVERTED)
+  if (info->kind == PUMP_RANGE_CONVERTED && !info->by_handle)
     pump_limit_return(info->device, info->length_bytes);
   pump_range_release(info->slot);
 }

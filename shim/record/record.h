@@ -13,6 +13,7 @@ struct pump_op {
   uint32_t count;
   uint32_t dropped;   /* beyond PUMP_MAX_EXTENTS */
   uint64_t signature; /* of a launch; else 0 */
+  uint32_t identity;  /* of its function */
   bool of_graph;      /* its allocator may call memory free that its launches use */
   struct pump_extent extents[PUMP_MAX_EXTENTS];
 };
@@ -34,6 +35,7 @@ static inline struct pump_at pump_at(CUstream stream, bool per_thread) {
 static inline void pump_op_begin(struct pump_op *op) {
   op->count = op->dropped = 0;
   op->signature = 0;
+  op->identity = 0;
   op->of_graph = false;
 }
 
@@ -77,13 +79,14 @@ struct pump_launch {
 };
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
 
-/* The same but for the report: what it touches now, and its signature. */
+/* The same without the report: finds out what the launch touches, and its signature. */
 void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);
 
 /* Operations of one call, ready to be sent: the launch of a graph. */
 struct pump_ready {
   uint32_t kind;
   uint16_t count, dropped; /* extents */
+  uint32_t identity;       /* of a kernel */
   uint64_t signature;
   const struct pump_launch *launch; /* of a kernel; else NULL */
   const struct pump_extent *extents;
@@ -211,7 +214,8 @@ struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are no pointers */
   uint64_t low, span; /* where live ranges may be */
   uint32_t count, place_shift;
-  uint32_t beyond; /* words beyond PUMP_SCAN_WORDS_MOST, not looked at */
+  uint32_t beyond;   /* words beyond PUMP_SCAN_WORDS_MOST, not looked at */
+  uint32_t identity; /* of the function */
   struct pump_word {
     uint64_t word, terms; /* terms: of all places where it stands */
     uint32_t offset;      /* of the first of them */
@@ -220,9 +224,10 @@ struct pump_scan {
   uint16_t places[PUMP_SCAN_PLACES]; /* open addressing: number of a word + 1 */
 };
 
-/* `parameter_bytes` in all will be added. */
-void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes);
-/* One parameter, or one buffer: it stands `offset` bytes into all of them. */
+/* `parameter_bytes` in all will be added. `identity`: of the function. */
+void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes, uint32_t identity);
+/* Adds one parameter, or one buffer of them, that stands at byte `offset` of the parameter
+ * buffer. */
 void pump_scan_add(struct pump_scan *words, const void *memory, size_t bytes,
                    uint64_t offset);
 /* Once all are added. Other work may be done in between: cache lines are on their way. */
@@ -260,7 +265,8 @@ void pump_tensor_reset(void);
 /* Before an operation with that signature is reported: the function's name and the
  * launch's parameters, unless the worker has them. false: no room. Inside a driver scope.
  */
-bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature);
+bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature,
+                        uint32_t identity);
 
 /* As long as this stays the same, what was sent is known; never 0. */
 uint64_t pump_metadata_state(void);
@@ -269,8 +275,8 @@ uint64_t pump_metadata_state(void);
 
 /* An operation that was just given its number. `grid`, `block`: of a launch, else NULL. */
 struct pump_issued {
-  uint64_t seq, signature, function;
-  uint32_t stream, kind;
+  uint64_t seq, signature;
+  uint32_t identity, stream, kind;
   const uint32_t *grid, *block;
 };
 

@@ -2,11 +2,12 @@
  * pointers: the function's name and the rest of the parameters.
  *
  * DESIGN. What was sent is remembered by a word for each signature, in a table of sets
- * that one cache line holds. The word stands for the signature, for what the worker has
- * requested all (`resend`), for the mapping, and for the handles' meaning, so a change of
- * any of these makes it wrong by itself. Words are read and written relaxed and a set that
- * is full forgets one: to send something twice is harmless. A word is written only
- * after its event stands in the ring; what found no room there counts as not sent.
+ * that one cache line holds. The word is made of the signature, the number of times that
+ * the worker has requested everything (`resend`), the number of the mapping, and that of
+ * unloads, so a change of any of these makes it wrong by itself. Words are read and written
+ * relaxed and a set that is full forgets one: to send something twice is harmless. A word
+ * is written only after its event stands in the ring; what found no room there counts as
+ * not sent.
  *
  * A function's name goes before the first parameters of it, so one look-up in the table
  * is all that a launch costs whose metadata was sent before.
@@ -27,7 +28,7 @@ void pump_metadata_void(void) {
   PUMP_ADD(&mappings, 1);
 }
 
-/* The word that stands for `what` now; never 0. */
+/* The word of `what`, as of this moment; never 0. */
 static uint64_t word_for(uint64_t what) {
   uint64_t since = (uint64_t)PUMP_LOAD(&pump_shm->header.resend) << 32 ^
                    (uint64_t)PUMP_LOAD(&mappings) << 48 ^ pump_params_epoch();
@@ -58,7 +59,7 @@ static void note_sent(uint64_t what, uint64_t word) {
 }
 
 /* false: there was no room for it. */
-static bool tell_name(CUfunction function) {
+static bool send_name(CUfunction function) {
   uint64_t what = pump_mix((uint64_t)(uintptr_t)function ^ NAME_SALT),
            word = word_for(what);
   if (was_sent(what, word)) return true;
@@ -72,14 +73,15 @@ static bool tell_name(CUfunction function) {
   return true;
 }
 
-static __attribute__((noinline)) bool tell_params(const struct pump_launch *launch,
-                                                  uint64_t signature) {
+static __attribute__((noinline)) bool send_params(const struct pump_launch *launch,
+                                                  uint64_t signature, uint32_t identity) {
   struct {
     struct pump_params params;
     char buffer[PUMP_MAX_PAYLOAD_BYTES - sizeof(struct pump_params)];
   } payload;
   size_t bytes = pump_params_copy(launch, payload.buffer, sizeof payload.buffer);
-  payload.params = (struct pump_params){.parameter_bytes = (uint32_t)bytes};
+  payload.params =
+      (struct pump_params){.parameter_bytes = (uint32_t)bytes, .identity = identity};
   memcpy(payload.params.grid, launch->grid, sizeof launch->grid);
   memcpy(payload.params.block, launch->block, sizeof launch->block);
   struct pump_event head = {.function = (uint64_t)(uintptr_t)launch->function,
@@ -90,10 +92,12 @@ static __attribute__((noinline)) bool tell_params(const struct pump_launch *laun
   return true;
 }
 
-bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature) {
+bool pump_send_metadata(const struct pump_launch *launch, uint64_t signature,
+                        uint32_t identity) {
   uint64_t word = word_for(signature);
   if (PUMP_LIKELY(was_sent(signature, word))) return true;
-  if (!tell_name(launch->function) || !tell_params(launch, signature)) return false;
+  if (!send_name(launch->function) || !send_params(launch, signature, identity))
+    return false;
   note_sent(signature, word);
   return true;
 }

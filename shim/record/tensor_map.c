@@ -4,9 +4,9 @@
  *
  * DESIGN. The driver makes a descriptor out of the arguments of its encoding alone, so the
  * same 128 bytes name the same memory for ever. They are the key of a table of the newest
- * descriptors, in sets of WAYS places. Nothing in it grows stale; what a set has no place
- * for any more is left to the words of the descriptor, which the pointer scan reads as it
- * does all others, and to faults.
+ * descriptors, in sets of WAYS places. No entry becomes stale. A descriptor that has been
+ * replaced in its set is left to the pointer scan, which reads its words as it does all
+ * others, and to faults.
  */
 #include <errno.h>
 #include <string.h>

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 SHIM = Path(__file__).resolve().parents[2] / "shim"
+VIRTUAL = SHIM.parent / "virtual" / "driver"
 
 
 def cuda_include() -> Path:
@@ -195,3 +196,43 @@ def test_each_hooked_name_that_the_header_maps_to_another_one_is_known() -> None
     resolve = (SHIM / "driver" / "resolve.c").read_text()
     known = set(re.findall(r"PUMP_RENAMED\((cu\w+), \d+, (cu\w+)\)", resolve))
     assert others == known
+
+
+TYPEDEFS = ("cuda", "cudaProfiler", "cudaGL", "cudaEGL", "cudaVDPAU")
+
+
+def lacked() -> list[tuple[str, str, str, str]]:
+    """Rows of driver_lacks.h: twin, ELF name, name, version."""
+    text = (VIRTUAL / "driver_lacks.h").read_text()
+    rows = re.findall(r"^VD_LACKS\((\w+), (\w+), (\w+), (\d+)\)$", text, re.M)
+    assert len(rows) == text.count("\nVD_LACKS(") > 100
+    return rows
+
+
+def test_the_virtual_driver_names_every_function_of_the_headers_once() -> None:
+    """Each version and each per-thread twin, whether it works there or is lacking."""
+    headers = "".join((cuda_include() / f"{name}Typedefs.h").read_text() for name in TYPEDEFS)
+    declared = set(re.findall(r"PFN_(cu\w+?)_v(\d+)(_pt[ds][sz])?\)", headers))
+    rows = "".join(path.read_text() for path in (SHIM / "driver").glob("functions_*.h"))
+    working = re.findall(r"^PUMP_DRIVER\(\w+, \w+, (\w+), (\w+), (\w+), (\d+)", rows, re.M)
+    named = [*working, *lacked()]
+    assert {(name, version) for _, _, name, version in named} == {
+        (name, version) for name, version, twin in declared if not twin
+    }
+    assert {(name, TWINS[twin]) for twin, _, name, _ in named if TWINS[twin]} == {
+        (name, twin) for name, _, twin in declared if twin
+    }
+    symbols = [symbol + suffix for twin, symbol, _, _ in named for suffix in {"", TWINS[twin]}]
+    assert len(set(symbols)) == len(symbols)
+
+
+def test_each_elf_name_of_a_lacking_function_is_one_of_the_headers() -> None:
+    """A name's versions are NAME, NAME_v2, ... in their order."""
+    rows = "".join(path.read_text() for path in (SHIM / "driver").glob("functions_*.h"))
+    working = re.findall(r"^PUMP_DRIVER\(\w+, \w+, (\w+), (\w+), (\w+), (\d+)", rows, re.M)
+    versions: dict[str, list[tuple[int, str]]] = {}
+    for _, symbol, name, version in [*working, *lacked()]:
+        versions.setdefault(name, []).append((int(version), symbol))
+    for name, found in versions.items():
+        expected = [name, *(f"{name}_v{i}" for i in range(2, len(found) + 1))]
+        assert [symbol for _, symbol in sorted(found)] == expected

@@ -48,6 +48,8 @@ STRUCTS = [
     "pump_access",
     "pump_learner_operation",
     "pump_predicted",
+    "pump_learner_step",
+    "pump_learner_story",
     "pump_learner_report",
 ]
 

@@ -9,4 +9,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The probe; the floor of examples/ and what they share; how pairs are compared.
-sys.path += [str(ROOT / part) for part in ("tests/acceptance", "examples", "benchmarks")]
+# pump itself may be installed or not: its pump/measure/paired.py is imported as a file.
+sys.path += [str(ROOT / part) for part in ("tests/acceptance", "examples", "pump/measure")]

@@ -13,7 +13,7 @@ from places import PROGRAMS
 @pytest.fixture(params=["window", pytest.param("planned", marks=pytest.mark.long)])
 def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Jobs of the test run under it where they do not say otherwise; with planned the hard
-    programs (hard.h) repeat twelve steps, so that there is something to plan."""
+    programs (hard.h) repeat twelve steps, so that there is something to predict."""
     name = str(request.param)
     monkeypatch.setenv("PUMP_POLICY", name)
     if name == "planned":

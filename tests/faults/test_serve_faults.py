@@ -59,7 +59,7 @@ class Served:
                 assert len(client.jobs()) == 1 and client.state().jobs == 1
 
     def comes_to_nothing(self) -> bool:
-        """Whether there is no job to see any more: each visitor finds it as the last one did."""
+        """Whether no job is listed: then each visitor finds the service in the same state."""
         with contextlib.suppress(ServiceError), ServiceClient(str(self.socket)) as client:
             return client.state().jobs == 0
         time.sleep(PAUSE_S)

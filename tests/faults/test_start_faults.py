@@ -70,7 +70,9 @@ def started(tools: Path, inject: Path) -> Iterator[Started]:
 
 def own_faults(started: Started) -> list[Fault]:
     calls = {key: times for key, times in started.run().calls.items() if key[0] == "pump-run"}
-    assert {call for _, call in calls} == set(CALLS), "not what pump-run calls any more"
+    assert {call for _, call in calls} == set(CALLS), (
+        "pump-run calls others: bring CALLS up to date"
+    )
     return faults_of(calls)
 
 

@@ -136,7 +136,7 @@ def stop_and_go(scene: Scene, source: random.Random) -> None:
     scene.go_on()
 
 
-def nobody_is_left(scene: Scene) -> None:
+def no_worker_is_left(scene: Scene) -> None:
     eventually(lambda: not scene.processes("pumpd-worker"), "no worker of an ended job")
     assert scene.pumpd.poll() is None and scene.service.poll() is None
 
@@ -146,7 +146,7 @@ def test_stops_at_random_moments_leave_the_job_right(scene: Scene, seed: int) ->
     print("seed", seed)
     stop_and_go(scene, random.Random(seed))
     scene.until_served()
-    nobody_is_left(scene)
+    no_worker_is_left(scene)
 
 
 @pytest.mark.long
@@ -163,4 +163,4 @@ def test_a_job_runs_from_start_to_end_while_all_of_pump_is_stopped(scene: Scene)
     assert json.loads(scene.summary.read_text())["shim"]["attaches"] == 0
     scene.go_on()
     scene.until_served()
-    nobody_is_left(scene)
+    no_worker_is_left(scene)

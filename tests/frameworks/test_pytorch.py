@@ -7,7 +7,7 @@ same work, and pump must have counted it call for call.
 from __future__ import annotations
 
 import pytest
-from framework_runs import MIB, Bench, Outcome
+from framework_runs import MIB, Bench, check_counts, check_same_traffic, check_same_work, smaller
 from framework_runs import PROGRAMS as FOLDER
 
 pytestmark = pytest.mark.frameworks
@@ -28,32 +28,6 @@ PROGRAMS = [
     ("loader", "spawn"),
     ("processes",),
 ]
-
-
-def check_same_work(plain: Outcome, pumped: Outcome) -> None:
-    assert plain.found == pumped.found
-    check_same_traffic(plain, pumped)
-
-
-def check_same_traffic(plain: Outcome, pumped: Outcome) -> None:
-    assert plain.found["round_trip"] is True and pumped.found["round_trip"] is True
-    assert sum(plain.kernels().values()) > 0
-    assert pumped.kernels() == plain.kernels()
-    assert pumped.calls() == plain.calls()
-    assert (plain.summaries, plain.violations(), pumped.violations()) == ({}, 0, 0)
-
-
-def check_counts(pumped: Outcome) -> None:
-    """Every process that used the GPU, and every operation of it."""
-    assert pumped.seen() == pumped.operations()
-    for summary in pumped.summaries.values():
-        assert summary["shim"]["events_dropped"] == 0
-        assert summary["shim"]["ranges_untracked"] == 0
-
-
-def smaller(plain: Outcome) -> int:
-    """Bytes of a card that holds two thirds of what the program reserved."""
-    return max(plain.found["reserved_bytes"] * 2 // 3, 16 * MIB) // MIB * MIB
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
@@ -79,6 +53,22 @@ def test_both_allocators_of_pytorch_give_the_same_work(backend: str, bench: Benc
         report["calls"].get("cuMemAllocAsync", 0) for report in plain.reports.values()
     )
     assert (asynchronous > 0) == (backend == "cudaMallocAsync")
+
+
+@pytest.mark.parametrize("program", [("mlp", "foreach"), ("encoder",)], ids="-".join)
+def test_expandable_segments_are_paged(program: tuple[str, ...], bench: Bench) -> None:
+    """Mapped memory (cuMemMap) exceeds the card, block by block as PyTorch reports them."""
+    env = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    plain = bench.program(*program, pump=False, env=env)
+    pumped = bench.program(*program, pump=True, env=env, memory_bytes=smaller(plain))
+    check_same_traffic(plain, pumped)
+    check_counts(pumped)
+    (report,), (summary,) = pumped.reports.values(), pumped.summaries.values()
+    assert sum(r["calls"]["cuMemMap"] for r in plain.reports.values()) > 0
+    assert report["calls"].get("cuMemMap", 0) == 0, "the driver's own memory is not used"
+    assert summary["shim"]["converted_bytes_peak"] > smaller(plain)
+    assert summary["shim"]["block_events"] > 0 and summary["shim"]["ranges_untracked"] == 0
+    assert pumped.violations() == 0
 
 
 def test_a_step_is_captured_and_replayed_with_tensors_as_units(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import struct
 
 RANGE = struct.Struct("<QIIQQIIQ16x8Q")
 COMMAND = struct.Struct("<QIIQQQQIIII")
-PLANNED_REST = struct.Struct("<QQI12x")
+ENTRY_REST = struct.Struct("<QQI12x")
 TO_GPU, TO_HOST, ENTRIES = 0, 1, 6
 RANGE_BYTES, BLOCK_BYTES = 64 << 20, 2 << 20
 
@@ -20,14 +20,14 @@ def ranges(last_use: int) -> bytes:
     return whole
 
 
-def plan(device: int, version: int, length_bytes: int, need: int) -> bytes:
-    """Of a device: every entry has waited long enough."""
+def schedule(device: int, version: int, length_bytes: int, need: int) -> bytes:
+    """Of a device: the conditions of every entry hold."""
     whole = struct.pack("<QIIQ", version << 32, ENTRIES, ENTRIES, 0)
     for _ in (TO_GPU, TO_HOST):
         for i in range(ENTRIES):
             place = i * BLOCK_BYTES, length_bytes
             whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, need, 1, 0, 0, 0)
-            whole += PLANNED_REST.pack(0, 0, 1)
+            whole += ENTRY_REST.pack(0, 0, 1)
     return whole
 
 
@@ -40,9 +40,9 @@ def mapping(
     valid_seq: int = (1 << 64) - 1,
 ) -> bytes:
     """The next operation has number 8 and was not predicted."""
-    plans = b"".join(plan(device, version, length_bytes, need) for device in range(2))
+    schedules = b"".join(schedule(device, version, length_bytes, need) for device in range(2))
     issued = struct.pack("<QQI6I", 7, 7, 1, 1, 1, 1, 32, 1, 1)
-    return ranges(last_use) + plans + struct.pack("<QQ", 8, valid_seq) + issued
+    return ranges(last_use) + schedules + struct.pack("<QQ", 8, valid_seq) + issued
 
 
 SEEDS = {

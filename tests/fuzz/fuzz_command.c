@@ -1,11 +1,11 @@
 /* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
- * into it, has put anything: commands, plans, predicted words, the records of ranges
+ * into it, has put anything: commands, schedules, predictions, the records of ranges
  * (execute/validate.c, execute/schedule.c).
  *
- * The input goes over plans and range records of two devices, and what is valid; then
- * plans are taken, commands judged and operations compared. Whatever it is, what may go is
- * one slice at most, inside the range that it names, as that range was read; nothing goes
- * by what is not valid; and no plan is endless.
+ * The input overwrites schedules and range records of two devices, and what is valid; then
+ * the target takes the schedules, validates commands and compares operations. Whatever the
+ * input is, what may go is one slice at most, inside the range that it names, as that range
+ * was read; nothing goes that is not valid; and no schedule is endless.
  */
 #include "fuzz_input.h"
 #include "shim/execute/executors.h"
@@ -54,7 +54,7 @@ static void judge(const struct pump_command *command, uint32_t device, uint32_t 
   must(command->length_bytes <= range->length_bytes - (address - range->base));
 }
 
-static void take_plans(void) {
+static void take_schedules(void) {
   struct pump_entry entry;
   uint64_t made_ns;
   for (uint32_t d = 0; d < DEVICES; d++)
@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   }
   take(&input, &shm.header.next_seq, sizeof shm.header.next_seq);
   take(&input, &shm.header.valid_seq, sizeof shm.header.valid_seq);
-  take_plans();
+  take_schedules();
   pump_schedule_wake();
   issue(&input);
   return 0;

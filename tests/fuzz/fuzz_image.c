@@ -1,8 +1,8 @@
 /* fuzz_image.c - module images (PTX, cubin, fat binary) that a program may hand to the
- * driver. The parsers read the program's bytes in the job itself: none of them may go
- * astray. A page that cannot be read lies behind the input, wherever its end is said to be:
- * nowhere, as a program says it, also through the record that nvcc puts in front of a fat
- * binary; or where it is. */
+ * driver. The parsers read the program's bytes in the job itself: none of them may read or
+ * write outside of its bounds. A page that cannot be read lies behind the input, wherever
+ * its end is said to be: nowhere, as a program says it, also through the record that nvcc
+ * puts in front of a fat binary; or where it is. */
 #include <string.h>
 #include <sys/mman.h>
 

@@ -86,7 +86,7 @@ static void execute(uint64_t seq) {
   for (uint32_t d = 0; d < DEVICES; d++) shm.progress[stream_of(d)].executed_seq = seq;
 }
 
-/* As executors do: what was sent for, then what the schedule allows. */
+/* As executors do: commands first, then entries of the schedule that may go. */
 static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t result) {
   struct pump_schedule *schedule = &shm.schedules[device];
   struct pump_command command;
@@ -104,10 +104,12 @@ static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t res
     if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
             entry.after_seq ||
         schedule->left_bytes < entry.left_bytes ||
+        schedule->ended_bytes < entry.ended_bytes ||
         !pump_schedule_claim(schedule, way, turn))
       break;
     if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
       schedule->left_bytes += entry.command.length_bytes;
+    schedule->ended_bytes += pump_ended_bytes(way, result, entry.command.length_bytes);
     pump_schedule_finish(&shm, entry.command.ticket, result, 100);
   }
 }
@@ -247,7 +249,7 @@ static uint32_t device_of(uint8_t what) {
 }
 
 /* Over a schedule, or over the end of one of its commands. */
-static void scribble_plan(struct input *input, uint32_t kind, uint8_t where) {
+static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where) {
   struct pump_schedule *schedule = &shm.schedules[device_of(where)];
   uint64_t value = word(input);
   uint8_t at;
@@ -340,7 +342,7 @@ static void client(struct input *input, uint8_t what, uint8_t where) {
   case 10:
   case 11:
   case 12:
-    scribble_plan(input, what - 8u, where);
+    scribble_schedule(input, what - 8u, where);
     break;
   default:
     scribble_header(input, (what - 13u) % 5, where);

@@ -1,4 +1,4 @@
-"""One seed, one story: who uses the service, what happens to it, and what must hold all along.
+"""A scenario of the service from one seed: its users, what happens to it, what must always hold.
 
 What holds is checked from outside, from what players are granted and answered and from what
 they know to be true of the GPU; the service's own tables are looked at for their sizes alone.
@@ -37,7 +37,7 @@ NVML is asked: its samples are seconds apart, and up to LOST_MOST of them in a r
 NVML says nothing for longer, what it said last counts, and nothing is promised."""
 LOST_MOST = 2
 FOREIGN_S = 30.0
-"""After that a foreign program's memory is not given out any more, where there is NVML."""
+"""After that no job is granted the memory of a program without pump, where there is NVML."""
 CHECK_S = 0.5
 QUOTAS = Quotas(
     connections=48,

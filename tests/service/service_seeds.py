@@ -1,4 +1,4 @@
-"""From a seed to a story: who comes, what they do to each other, and what befalls the service."""
+"""From a seed to a scenario: users of the service, what they do, and which faults happen to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulates programs, for a pump_core that hands each rehearsal over (rehearsals.c).
+"""Simulates programs, for a pump_core that hands each schedule over (made_schedules.c).
 
 Not a test: test_sim_schedule_rule.py runs it in a process of its own. It makes the same schedule
 block by block, and ends at the first that differs; else it prints, as JSON, how often what
@@ -42,14 +42,14 @@ def table(rows: Any, count: int, width: int) -> list[list[int]]:
 
 
 def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
-    """One rehearsal; the columns are those that rehearsals.c fills."""
+    """One schedule; the columns are those that made_schedules.c fills."""
     if differs:
         return
     known, op_count, use_count, idle_count, count, budget, *counts = head[:11]
-    discarding_seq, discard_stream, left, leaving, to_gpu, to_host, short = head[11:18]
+    discarding_seq, discard_stream, left, leaving, ended, to_gpu, to_host, short = head[11:19]
     idle_blocks = [Block(*row) for row in table(idle, idle_count, 3)]
     discarded = Wait(discarding_seq, discard_stream)
-    device = Device(budget, *counts, idle_blocks, discarded, discard_stream, left, leaving)
+    device = Device(budget, *counts, idle_blocks, discarded, discard_stream, left, leaving, ended)
     rows = iter(table(uses, use_count, 5))
     operations = []
     for seq, stream, of_op, anew, frees, larger in table(ops, op_count, 6):
@@ -62,9 +62,10 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
         for way, listed in enumerate((schedule.arrivals, schedule.departures))
         for one in listed
     ]
-    made = table(entries, count, 8)
+    made = table(entries, count, 9)
     note(schedule, made)
     happened["bytes"] += any(row[7] % BLOCK_BYTES for row in made)
+    happened["bytes ended"] += any(row[8] % BLOCK_BYTES for row in made)
     if made != right or schedule.short_of_ops != (short != 0):
         at = next(
             (i for i, pair in enumerate(zip(made, right, strict=False)) if pair[0] != pair[1]), -1
@@ -74,9 +75,16 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
         )
 
 
+def paced_first(schedule: Schedule) -> bool:
+    """Whether departures with a pace stand in front of one without, the list of arrivals being
+    full or one of them waiting for an operation."""
+    paces = [one.wait.ended_bytes for one in schedule.departures]
+    return bool(paces) and paces[0] > 0 and paces[-1] == 0
+
+
 def note(schedule: Schedule, made: list[list[int]]) -> None:
     device, coming, going = schedule.device, schedule.coming, schedule.going
-    happened["rehearsals"] += 1
+    happened["schedules"] += 1
     happened["entries"] += len(made)
     happened["blocks"] += sum(row[2] for row in made)
     occupied = device.there + device.arriving + device.leaving + device.discarding
@@ -97,6 +105,8 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
         ("short of operations", schedule.short_of_ops),
         ("arrival waits for a discard", any(row[0] == 0 and row[5] > 0 for row in made)),
         ("departure waits", any(row[0] == 1 and row[5] > 0 for row in made)),
+        ("paced", any(row[8] > device.ended_bytes for row in made)),
+        ("not paced behind", paced_first(schedule)),
         ("leaving", device.leaving > 0),
         ("discarding", device.discarding > 0),
         ("streams", len({op.stream for op in schedule.operations}) > 1),
@@ -129,13 +139,13 @@ def simulate(seeds: int) -> None:
         for policy in (Window(), Planned()):
             run(program, gpu, policy)
             if differs:
-                sys.exit(f"{name}, rehearsal {happened['rehearsals']}: {differs[0]}")
+                sys.exit(f"{name}, schedule {happened['schedules']}: {differs[0]}")
 
 
 def main() -> None:
     core = ctypes.CDLL(paths.library("libpump_core.so"))
     handed = HANDED(compare)
-    core.on_rehearsals(handed, ctypes.c_int64(int(sys.argv[1])))
+    core.on_schedules(handed, ctypes.c_int64(int(sys.argv[1])))
     simulate(int(sys.argv[2]))
     print(json.dumps(happened))
 

@@ -1,10 +1,11 @@
-"""The least time of an iteration, by trying everything: for programs of a few blocks.
+"""The least time of an iteration by exhaustive search, for programs of a few blocks.
 
-Time goes in steps. In each, one block may come and one may leave (`both`: at once; else one
-of the two). An operation runs for a number of steps with all its blocks there; what it
-overwrites needs room and no transfer. A block has room from the beginning of its arrival to
-the end of its departure. Whatever left has to be copied, unless it is never read again: then it
-is gone at once. What an iteration leaves has to be whole, wherever it is: it comes round again.
+Time passes in steps. In each step one block may come and one may leave (`both`: at the same time;
+else one of the two). An operation runs for a number of steps with all its blocks in memory; a
+block that it overwrites needs room and no transfer. A block takes room from the beginning of its
+arrival to the end of its departure. A block that leaves is copied, unless its contents are never
+read again: then it leaves in no time. Contents that the next iteration reads have to exist at the
+end of an iteration, in memory or on the host.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class Machine:
         """By operation: blocks whose contents are needed from it on."""
 
     def least_steps(self) -> int:
-        """Of one iteration, from the best beginning to any end."""
+        """Return the steps of one iteration, from the best beginning to any end."""
         return self._least(self._beginnings(), None)
 
     def least_round(self) -> int:
-        """Of one iteration that ends with what it began with in memory, from the best one."""
+        """Return the steps of an iteration that ends with the blocks in memory with which it began,
+        for the best beginning."""
         found = _NEVER
         for there in self._beginnings():
             found = min(found, self._least([there], there, found))

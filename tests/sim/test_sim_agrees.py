@@ -1,7 +1,7 @@
 """The simulator against the virtual GPU: the same programs, by way of a recording.
 
-The virtual GPU runs on the clock on the wall, beside whatever else this machine does; the
-simulator knows of no other load. Where pump's own threads take part, its best of several
+The virtual GPU runs in real time, beside whatever else this machine does; the simulator knows
+of no other load. Where pump's own threads take part, its best of several
 runs is compared, and only loosely: `scripts/bench sim` has the figures.
 """
 

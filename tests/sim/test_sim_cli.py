@@ -1,4 +1,4 @@
-"""pump simulate as people call it."""
+"""The command pump simulate."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 import pytest
 from sim_programs import DATA
 from test_sim_tensors import trace
+
+from pump.model.bounds import BLOCK_BYTES, without_reserve
 
 PUMP = Path(sys.executable).parent / "pump"
 VIT = str(DATA / "vit_b256_marginal.json.xz")
@@ -96,7 +98,7 @@ def test_a_program_that_holds_itself_up_is_told_so(tmp_path: Path) -> None:
     file = tmp_path / "short.json"
     file.write_bytes(trace())  # kernels of some 20 us, and 8 us of the host for each
     slow = simulate(str(file), "--profile", "a100-pcie4", "--iterations", "2")
-    assert "own thread is the rest" in slow.stdout
+    assert "waits for the program's own thread" in slow.stdout
     assert "own thread" not in simulate(VIT, "--iterations", "2").stdout
 
 
@@ -132,6 +134,31 @@ def test_a_sweep_draws_the_curve_that_its_table_tells(tmp_path: Path) -> None:
     assert [len(line.get("points", "").split()) for line in lines] == [len(slowdowns)] * 3
     sizes = [point["gpu_memory_bytes"] for point in found["points"]]
     assert sizes == sorted(set(sizes), reverse=True), "each size once"
+
+
+def test_a_sweep_discards_nothing_where_all_fits(tmp_path: Path) -> None:
+    found = figures(VIT, "--sweep", "--policy", "window+discard", "--iterations", "2")
+    roomy, *_, tight = found["points"]
+    assert roomy["gpu_memory_bytes"] > found["peak_bytes"] > tight["gpu_memory_bytes"]
+    plain = figures(VIT, "--sweep", "--policy", "window", "--iterations", "2")["points"]
+    assert roomy["slowdown"]["window+discard"] == plain[0]["slowdown"]["window"]
+    assert tight["slowdown"]["window+discard"] < plain[-1]["slowdown"]["window"]
+
+
+def test_a_recording_is_simulated_under_its_own_budget_where_no_size_is_given() -> None:
+    recording = str(DATA.parent / "workloads" / "inference.trace")
+    found = figures(recording, "--policy", "naive")
+    more = without_reserve(found["gpu_memory_bytes"]) - found["recorded_budget_bytes"]
+    assert 0 <= more < 2 * BLOCK_BYTES
+    other = figures(recording, "--policy", "naive", "--gpu-memory", "1GiB")
+    assert other["gpu_memory_bytes"] == 1 << 30
+
+
+def test_a_sweep_says_how_far_it_is() -> None:
+    done = simulate(VIT, "--sweep", "--policy", "naive", "--iterations", "1")
+    lines = done.stderr.splitlines()
+    assert len(lines) > 5
+    assert lines[-1].startswith(f"[{len(lines)}/{len(lines)}] ")
 
 
 def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> None:
@@ -212,7 +239,8 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
     ("words", "reason"),
     [
         (("nowhere.json",), "nowhere.json"),
-        ((VIT, "--policy", "widnow"), "known: naive"),
+        ((VIT, "--policy", "widnow"), "(did you mean 'window'?); known: naive"),
+        ((VIT, "--policy", "naive", "--policy", "window"), "--policy is given twice"),
         ((VIT, "--policy", "naive+discard+discard"), "each also with +discard"),
         ((VIT, "--gpu-memory", "1MiB"), "a GPU of 1,048,576 bytes"),
         ((VIT, "--gpu-memory", "65TiB"), "64 TiB at most"),

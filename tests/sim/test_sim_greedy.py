@@ -1,4 +1,4 @@
-"""G10's greedy schedule: what it plans, and that pump's executors carry it out."""
+"""G10's greedy schedule: what it moves, and that pump's executors carry it out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def weights(duration_us: int) -> Program:
     return tensors.program(tensors.parse(json.dumps(raw).encode(), "weights"), "unique", 4, 1.0)
 
 
-def planned(program: Program, memory_blocks: int, gbps: float) -> list[greedy.Period]:
+def scheduled(program: Program, memory_blocks: int, gbps: float) -> list[greedy.Period]:
     found = greedy.iteration_of(program)
     return greedy.schedule(found, memory_blocks * BLOCK_BYTES, gbps, gbps)
 
@@ -44,10 +44,10 @@ def test_idle_times_reach_around_the_end_of_the_iteration() -> None:
     assert found.live_bytes.tolist() == [WEIGHTS * BLOCKS * BLOCK_BYTES] * WEIGHTS
 
 
-def test_the_plan_fits_the_memory_where_the_link_has_the_time_for_it() -> None:
+def test_the_schedule_fits_the_memory_where_the_link_has_the_time_for_it() -> None:
     program, memory = weights(5000), 5 * BLOCKS
     live = greedy.iteration_of(program).live_bytes.copy()
-    periods = planned(program, memory, 23.0)
+    periods = scheduled(program, memory, 23.0)
     for period in periods:
         assert period.begin < period.leaves <= period.comes <= period.end
         greedy._add(live, period.leaves, period.comes, -period.length_bytes)
@@ -55,22 +55,22 @@ def test_the_plan_fits_the_memory_where_the_link_has_the_time_for_it() -> None:
     assert live.max() <= memory * BLOCK_BYTES * greedy.LINE
 
 
-def test_a_program_that_lets_nothing_rest_has_an_empty_plan() -> None:
+def test_a_program_that_lets_nothing_rest_has_an_empty_schedule() -> None:
     tensor = {"id": 0, "bytes": 4 * BLOCK_BYTES, "persistent": True}
     kernel = {"name": "k", "duration_us": 10, "reads": [0], "writes": [0]}
     raw = {"model": "one", "batch": 1, "tensors": [tensor], "kernels": [kernel]}
     program = tensors.program(tensors.parse(json.dumps(raw).encode(), "one"))
     assert greedy.iteration_of(program).periods == []
-    assert planned(program, 2, 23.0) == []
+    assert scheduled(program, 2, 23.0) == []
 
 
-def test_nothing_is_planned_that_the_link_cannot_carry_and_nothing_that_need_not_go() -> None:
+def test_nothing_is_scheduled_that_the_link_cannot_carry_and_nothing_that_need_not_go() -> None:
     program = weights(5000)
-    assert planned(program, 5 * BLOCKS, 0.5) == []  # 32 MiB in 40 ms, both ways: not at 0.5 GB/s
-    assert planned(program, (WEIGHTS + 1) * BLOCKS, 23.0) == []
+    assert scheduled(program, 5 * BLOCKS, 0.5) == []  # 32 MiB in 40 ms, both ways: not at 0.5 GB/s
+    assert scheduled(program, (WEIGHTS + 1) * BLOCKS, 23.0) == []
 
 
-def test_the_executors_carry_the_plan_out_and_it_beats_the_driver_alone() -> None:
+def test_the_executors_carry_the_schedule_out_and_it_beats_the_driver_alone() -> None:
     program, gpu = weights(5000), machine(6 * BLOCKS)
     g10, naive = (simulate(by_name(name), program, gpu).steady for name in ("g10", "naive"))
     assert g10.seconds < 0.8 * naive.seconds
@@ -78,6 +78,6 @@ def test_the_executors_carry_the_plan_out_and_it_beats_the_driver_alone() -> Non
     assert g10.counters["prefetch_in_blocks"] > 0
 
 
-def test_a_program_without_iterations_cannot_be_planned_for() -> None:
+def test_a_program_without_iterations_has_no_schedule() -> None:
     with pytest.raises(ProgramError, match="no iteration is known"):
         greedy.iteration_of(cyclic(2, 2, 2, MS))

@@ -74,6 +74,20 @@ def test_contents_cross_from_one_iteration_into_the_next() -> None:
     assert dict(stays(updated)) == {(0, 1): 1, (1, 1): 1}
 
 
+def test_what_is_only_read_leaves_for_free_where_blocks_are_duplicated() -> None:
+    """One of three blocks may stay, two come; leaving would take twice as long."""
+    read = [Touch((i,), (), ()) for i in range(3)]
+    updated = [Touch((), (i,), ()) for i in range(3)]
+    mixed = [*read[:2], updated[2]]
+    assert dict(stays(mixed, written=True)) == {(2, 3): 1}
+    assert dict(stays(mixed, written=False)) == {(0, 3): 1, (1, 3): 1}
+    for operations, seconds in ((read, 0.002), (updated, 0.004)):
+        least = least_seconds(operations, [0] * 3, BLOCK_BYTES, RATES, duplicates=True)
+        assert least == pytest.approx(seconds)
+    without = least_seconds(mixed, [0] * 3, BLOCK_BYTES, RATES)
+    assert least_seconds(mixed, [0] * 3, BLOCK_BYTES, RATES, duplicates=True) < without
+
+
 def any_program(random: np.random.Generator) -> tuple[list[Touch], list[int]]:
     """A few operations on a few blocks, and how long each of them runs (steps)."""
     blocks, operations = int(random.integers(4, 7)), []

@@ -81,7 +81,7 @@ def training(layers: int, weights: int, activations: int, milliseconds: int) -> 
 def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
     layers: int, activations: int, kernel: int
 ) -> None:
-    """Room is short at any time, so no shortage is ever over: there is no waiting for that."""
+    """Room is short all the time, so the schedule must not wait for the end of a shortage."""
     program = training(layers, 24, activations, kernel)
     small = machine(layers * 24 * 4 // 5)
     planned, window = (run(program, small, policy).stretches[2] for policy in (Planned(), Window()))

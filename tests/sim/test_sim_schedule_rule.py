@@ -19,7 +19,7 @@ ROOMS = ("daemon/core", "virtual/gpu", "virtual/simulate")
 
 
 def build(folder: Path) -> Path:
-    """A folder like pump/_lib, whose pump_core hands rehearsals over (rehearsals.c)."""
+    """A folder like pump/_lib, whose pump_core hands schedules over (made_schedules.c)."""
     headers = Path(paths.library("include/model.h")).parent
     shutil.copytree(headers, folder / "include")
     sources = [ROOT / "shim/execute/adapt.c"]
@@ -28,7 +28,7 @@ def build(folder: Path) -> Path:
     command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     command += ["-shared", "-Wl,--wrap=schedule_make", f"-I{ROOT / 'shim/include'}"]
-    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "rehearsals.c")]
+    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "made_schedules.c")]
     command += ["-lm", "-o", str(folder / "libpump_core.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,8 +48,25 @@ def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     happened = json.loads(done.stdout)
-    assert happened["rehearsals"] > 300 and happened["blocks"] > 2 * happened["entries"]
+    assert happened["schedules"] > 300 and happened["blocks"] > 2 * happened["entries"]
     assert min(happened.values()) > 0, happened
+
+
+def test_what_leaves_is_paced_by_what_comes_in_front_of_what_takes_its_room() -> None:
+    """Up to an arrival that waits for an operation; and by amounts, whichever block leaves."""
+    first, *others = map(Block, range(0, 20, 2))
+    there, away = [first, *others[:3]], others[3:]
+    bounds = Bounds(slices=(1, 1), pace_bytes=2 << 20)
+
+    def paces(operations: list[Operation]) -> list[int]:
+        device = Device(4, there=4, away=6, idle=there, ended_bytes=10 << 20)
+        schedule = Schedule(device, operations, len(operations), bounds)
+        return [one.wait.ended_bytes >> 21 for one in schedule.departures]
+
+    coming = [Use(block, "away") for block in away]
+    assert paces([Operation(1, coming[:4])]) == [4, 5, 6, 7]
+    freed = Operation(1, coming[:2], frees=1)
+    assert paces([freed, Operation(2, coming[2:4])]) == [4, 5, 0]
 
 
 def test_the_example_of_the_documentation() -> None:

@@ -1,4 +1,4 @@
-"""Made-up networks on which planned was far behind the window."""
+"""Made-up networks on which planned must not fall behind the window."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def test_planned_is_as_fast_as_the_window_behind_a_giant(
 
 
 def test_what_a_giant_reaches_late_does_not_leave_before_that() -> None:
-    """It evicts while it runs, in the order of migration: see that its blocks came in its own."""
+    """While it runs the driver evicts in the order of migration, so its blocks have to come in
+    the order in which it reaches them."""
     for outcome in both(3, 2.0):
         assert outcome.stretches[2].counters["fault_blocks"] < 4700
 
@@ -51,8 +52,8 @@ def test_what_operands_that_were_not_told_have_displaced_is_not_believed_to_be_t
 
 
 def test_planned_does_not_hold_back_what_the_gpu_then_waits_for() -> None:
-    """Mixtures of experts discard much at once, late: until then nothing moved. How many lanes
-    the executors have scatters the ratio by a hundredth: the mean counts."""
+    """Mixtures of experts discard much at once, late; the link must not be idle until then. The
+    ratio varies by a hundredth with the number of lanes, so the mean over five of them counts."""
     ratios = []
     for lanes in (6, 7, 8, 9, 10):
         window, planned = both(3, 1.5, "experts", Queues(to_gpu=lanes))

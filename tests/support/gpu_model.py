@@ -132,7 +132,7 @@ class Gpu:
         return int(self.lib.gpu_next_event_ns(self.engine))
 
     def run(self) -> int:
-        """Lets time pass until nothing happens any more; returns the time then."""
+        """Lets time pass until no event is left; returns the time of the last one."""
         while (time := self.next_event()) != self.lib.GPU_NEVER:
             self.advance(time)
         return self.now
@@ -209,6 +209,22 @@ class Gpu:
 
     def discard(self, first: int, count: int, kind: int) -> None:
         self.prefetch(first, count, discard_kind=kind)
+
+    def advise(self, first: int, count: int, advice: int, expect: int = 0) -> int:
+        """A call of cuMemAdvise; `now` passes. Returns when it began, all that it waits for
+        done."""
+        cost = self.ffi.new("struct gpu_cost *")
+        status = self.lib.gpu_advise(self.engine, self.now, self.hooks, first, count, advice, cost)
+        assert status == expect, f"advise: {status}"
+        self.advance(cost.caller_free_ns)
+        return int(cost.waits_until_ns)
+
+    def read_mostly(self, first: int, count: int) -> None:
+        self.advise(first, count, self.lib.GPU_ADVICE_READ_MOSTLY)
+
+    def keep_one(self, first: int, count: int) -> None:
+        """Takes READ_MOSTLY back."""
+        self.advise(first, count, self.lib.GPU_ADVICE_READ_MOSTLY_ENDS)
 
     def create(self, first: int, count: int) -> None:
         assert self.lib.gpu_range_create(self.engine, self.now, self.hooks, first, count) == 0

@@ -36,6 +36,17 @@ def recording(trace: Path) -> dict[str, Any]:
     raise AssertionError(f"{trace} is never complete")
 
 
+def learned(cache: Path) -> Path:
+    """The file with what was learned below that XDG_CACHE_HOME, once it is there: a worker writes
+    it after its client's end."""
+    until = time.monotonic() + RECORDED_S
+    while time.monotonic() < until:
+        if found := list(cache.glob("pump/learned/*.learned")):
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError("nothing was kept")
+
+
 BOTH_POLICIES = pytest.mark.parametrize("policy", ["window", "planned"], indirect=True)
 """For tests that need not be left to the long campaigns."""
 

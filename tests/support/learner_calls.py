@@ -107,6 +107,25 @@ class Learner:
         """Operations were lost here."""
         lib.pump_learner_lost(self.raw)
 
+    def keep(self) -> None:
+        """Keep what it is told from now on. Raises MemoryError."""
+        if lib.pump_learner_keep(self.raw) != 0:
+            raise MemoryError("no memory for what a learner keeps")
+
+    def kept(self) -> Any:
+        """Return `struct pump_learner_story`; its arrays belong to the learner."""
+        story = ffi.new("struct pump_learner_story *")
+        lib.pump_learner_kept(self.raw, story)
+        return story
+
+    def recall(self, story: Any) -> None:
+        """Take an earlier run for its past."""
+        lib.pump_learner_recall(self.raw, story)
+
+    def take_over(self, other: Learner) -> None:
+        """Be told what the other one was told, and keep it."""
+        lib.pump_learner_take_over(self.raw, other.raw)
+
     def ahead(self, most: int) -> int:
         """Return how many operations are predicted with confidence, at most `most`."""
         return int(lib.pump_learner_ahead(self.raw, most))

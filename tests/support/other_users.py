@@ -13,7 +13,7 @@ import pytest
 
 from pump.wire import service as wire
 
-codecs.lookup("ascii")  # another user may not reach Python's own files any more
+codecs.lookup("ascii")  # now, because another user may be unable to read Python's own files
 ATTACKER, VICTIM = 12345, 12346
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
 

@@ -22,6 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "paths": {"trust"},
     "trust": set(),
     "wire": {"names", "paths", "trust"},
+    "measure": {"names", "report"},
     "tables": {"config"},
     "profiles": {"config", "tables"},
     "model": {"wire"},

@@ -302,4 +302,4 @@ def test_no_word_is_said_to_services_of_three_users_that_take_each_others_place(
                 one.end()
             assert [one.hear() for one in people] == [[]] * len(people), "they have learnt nothing"
     assert "believed" not in told
-    assert {one.split()[0] for one in told} == {"StrangeServiceError", "ControlError"}
+    assert {one.split()[0] for one in told} == {"UntrustedServiceError", "ControlError"}

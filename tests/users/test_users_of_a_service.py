@@ -175,7 +175,7 @@ def reports_what_cannot_be(say: Say, service: Service) -> None:
     for turn in range(1_000_000):
         for wrong in reports_out_of_bounds():
             with contextlib.suppress(FrameError, OSError):  # too many connects, in a second round
-                assert is_hung_up_on(Played(service), wrong), wrong
+                assert is_disconnected(Played(service), wrong), wrong
             for job in absurd:
                 job.turn()
         if turn == 0:
@@ -200,7 +200,7 @@ def reports_out_of_bounds() -> Iterator[wire.Report]:
     yield replace(report, gpus=tuple(replace(sound, gpu=gpu) for gpu in new_gpus(wire.GPUS + 1)))
 
 
-def is_hung_up_on(job: Played, report: wire.Report) -> bool:
+def is_disconnected(job: Played, report: wire.Report) -> bool:
     """Whether a job is, for a report, instead of being answered."""
     with closing(job), contextlib.suppress(OSError):
         job.say(report)

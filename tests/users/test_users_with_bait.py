@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from service_client import Played, Service
 from supervisor_client import eventually
-from test_users_of_a_service import all_are_answered, is_hung_up_on, service
+from test_users_of_a_service import all_are_answered, is_disconnected, service
 from users import ATTACKERS, Say, User, as_user, needs_root, plays
 
 from pump.service import JobState, ServiceClient
@@ -36,7 +36,7 @@ def baits(say: Say, service: Service, trap: str) -> None:
             socket.send_fds(job.socket, [wire.encode(wire.Beat())], [one.fileno()] * DESCRIPTORS)
             job.turn()
     out_of_bounds = wire.Report(0, -1, 0, 0, ())
-    assert is_hung_up_on(Played(service, name=PWN), out_of_bounds), "which is logged"
+    assert is_disconnected(Played(service, name=PWN), out_of_bounds), "which is logged"
     for name in EVIL:
         with pytest.raises((OSError, AssertionError)):  # its connection is closed
             Played(service, name=name)
@@ -53,6 +53,7 @@ def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown_nor_run
     service: Service, tmp_path: Path
 ) -> None:
     trap = Path(service.socket).parent / "trap"
+    all_are_answered(service)  # it has opened what it keeps itself
     before = len(service.descriptors())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(trap))

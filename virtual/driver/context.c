@@ -130,6 +130,7 @@ static CUresult create(CUcontext *out, unsigned int flags, CUdevice device,
   vd.contexts[slot] = context;
   context->id = vd.next_id++;
   context->number = slot;
+  context->references = 1;
   defaults(context, flags, version);
   vd_unlock();
   *out = (CUcontext)(void *)context;
@@ -148,7 +149,12 @@ CUresult vd_cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *affinity, int co
 
 CUresult vd_cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *parameters,
                            unsigned int flags, CUdevice device) {
-  if (parameters != NULL) return CUDA_ERROR_NOT_SUPPORTED;
+  if (parameters != NULL && parameters->execAffinityParams == NULL &&
+      parameters->numExecAffinityParams != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (parameters != NULL &&
+      (parameters->execAffinityParams != NULL || parameters->cigParams != NULL))
+    return CUDA_ERROR_NOT_SUPPORTED;
   return create(out, flags, device, 3021);
 }
 
@@ -164,6 +170,27 @@ CUresult vd_cuCtxDestroy_v2(CUcontext handle) {
   vd_unlock();
   if (vd_current() == context) vd_thread.depth--;
   return result;
+}
+
+/* Uses of a created context; the primary one has its own calls. */
+CUresult vd_cuCtxAttach(CUcontext *out, unsigned int flags) {
+  if (out == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  struct vd_context *context = vd_current();
+  if (context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  vd_lock();
+  context->references++;
+  vd_unlock();
+  *out = (CUcontext)(void *)context;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuCtxDetach(CUcontext handle) {
+  struct vd_context *context = (void *)handle;
+  if (context != vd_current() || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  vd_lock();
+  bool last = --context->references == 0;
+  vd_unlock();
+  return last ? vd_cuCtxDestroy_v2(handle) : CUDA_SUCCESS;
 }
 
 /* -- the thread's stack -- */

@@ -1,6 +1,6 @@
 /* device.c - one device: its name, identity and attributes.
  *
- * Values that a program can feel come from the profile; the rest are an A100's.
+ * Values that change what a program does come from the profile; the rest are an A100's.
  * Attributes not listed are 0: the feature does not exist.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "driver.h"
 
 #define PCI_BUS_ID "0000:01:00.0"
-/* Stable over processes and machines, and no real card's: it spells its name. */
+/* The same in all processes and on all machines, and no real card's. */
 #define UUID "pump-virtual-000"
 
 struct attribute {

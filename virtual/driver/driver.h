@@ -27,7 +27,7 @@
 /* card.c: a card that several processes share */
 struct vd_card_figures {
   const char *name;
-  uint32_t processes; /* there now */
+  uint32_t processes; /* that are there */
   uint64_t joined, died, peak_bytes;
   int check; /* gpu_check() */
   struct gpu_memory memory;
@@ -55,12 +55,12 @@ static inline void vd_unlock(void) {
   pthread_mutex_unlock(&vd.lock);
 }
 /* Waits without the locks; `until` NULL: without end. */
-static inline void vd_wait_locked(pthread_cond_t *bell, const struct timespec *until) {
+static inline void vd_wait_locked(pthread_cond_t *condition, const struct timespec *until) {
   if (vd.shared) vd_card_give();
   if (until == NULL)
-    pthread_cond_wait(bell, &vd.lock);
+    pthread_cond_wait(condition, &vd.lock);
   else
-    pthread_cond_timedwait(bell, &vd.lock, until);
+    pthread_cond_timedwait(condition, &vd.lock, until);
   if (vd.shared) vd_card_take();
 }
 
@@ -81,9 +81,11 @@ struct vd_export {
   void *function, *twin;
 };
 extern const struct vd_export vd_exports[VD_CALLS];
+extern const struct vd_export vd_lacking[]; /* driver_lacks.h */
+extern const size_t vd_lacking_count;
 extern uint64_t vd_call_counts[VD_CALLS];
 int vd_inject_setup(void); /* 0, or -1 after a log line */
-int vd_version(void);      /* of CUDA, that the driver plays */
+int vd_version(void);      /* the version of CUDA that the driver reports */
 
 /* Implementations, declared from the list: DS and EZ take the default stream. */
 #define VD_PARAMETERS(...) __VA_ARGS__
@@ -133,7 +135,8 @@ CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
                        struct vd_memory **out);
 CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out);
 uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
-/* gpu_plain_reserve(); of a shared card, after the dead have been looked for if need be */
+/* gpu_plain_reserve(); on a shared card it first frees memory of killed processes if there
+ * is too little */
 int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost);
 void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
@@ -146,7 +149,7 @@ static inline struct timespec vd_timespec(uint64_t ns) {
 /* Blocks, and ends on time as far as there is a processor. */
 void vd_wait_until(uint64_t end_ns);
 void vd_wait_until_locked(uint64_t end_ns);
-/* When to ask to be woken in order to run at `end_ns`; 0: it is too near to block. */
+/* The wake-up time to ask for in order to run at `end_ns`; 0: too near to block. */
 uint64_t vd_wake_ns(uint64_t end_ns);
 /* The calling thread's timer slack becomes `slack_ns`; returns what it was. */
 unsigned long vd_slack_change(unsigned long slack_ns);
@@ -171,7 +174,8 @@ CUresult vd_wait_device_locked(void); /* all that was submitted before */
 CUresult vd_wait_event_locked(struct vd_event *event);
 bool vd_stream_idle_locked(struct vd_stream *stream);
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
-/* Whose lock a call on that stream takes. Contexts share the legacy stream, and no lock. */
+/* The number of the context whose lock a call on that stream takes. Contexts share the
+ * legacy stream, but no lock. */
 static inline uint32_t vd_lock_number(const struct vd_stream *stream) {
   const struct vd_context *context = stream == &vd.legacy ? vd_current() : stream->context;
   return context != NULL ? context->number : 0;
@@ -273,6 +277,14 @@ void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
 struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
                                        uint64_t *length_bytes);
 
+/* code.c: `out` takes CUfunction or CUkernel. code NULL: CUDA_ERROR_INVALID_HANDLE. */
+bool vd_code_open(struct vd_code *code, struct image *image, struct vd_module *module,
+                  struct vd_library *library); /* false: no memory; to be closed too */
+void vd_code_close(struct vd_code *code);
+CUresult vd_code_find(const struct vd_code *code, const char *name, void *out);
+CUresult vd_code_count(const struct vd_code *code, unsigned int *count);
+CUresult vd_code_enumerate(const struct vd_code *code, void *out, unsigned int count);
+
 /* module.c */
 CUresult vd_image_load(const void *image, size_t length_bytes, struct image **out);
 CUresult vd_image_load_file(const char *path, struct image **out);
@@ -287,7 +299,7 @@ CUresult vd_module_global_locked(struct vd_module *module, const char *name, boo
 bool vd_context_alive(const struct vd_context *context);
 
 /* report.c */
-bool vd_lock_at_exit(void); /* false: a thread does not let go of it */
+bool vd_lock_at_exit(void); /* false: another thread keeps it */
 void vd_report_write(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include "shim/driver/image.h"
 #include "virtual/gpu/gpu_engine.h"
 
-#define VD_DRIVER_VERSION 13000
+#define VD_DRIVER_VERSION 13050
 #define VD_MAX_CONTEXTS GPU_LOCK_CONTEXTS
 #define VD_LIMITS 12
 #define VD_FUNCTION_ATTRIBUTES 16
@@ -30,6 +30,7 @@ enum vd_magic {
   VD_NODE,
   VD_POOL,
   VD_PHYSICAL,
+  VD_USER_OBJECT,
 };
 
 enum vd_memory_kind {
@@ -53,9 +54,11 @@ struct vd_memory {
   struct vd_pool *pool;
   void *physical; /* of VD_MAPPED */
   CUmemLocation preferred, last_prefetch, accessed_by;
-  bool read_mostly, prefetched, is_array;
-  /* Of allocation nodes (graph_memory.c): how many there are with this address, whether the
-   * card has given memory, whether it is allocated now. */
+  bool prefetched, is_array;
+  bool freed;       /* by cuMemFreeAsync: gone when the stream gets there */
+  bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as the program set it */
+  /* Memory of allocation nodes (graph_memory.c): how many of them hold this address,
+   * whether the card has given memory, whether it is allocated at present. */
   bool of_graph, backed, live;
   uint32_t holders;
 };
@@ -74,7 +77,7 @@ struct vd_range_set {
 
 struct vd_context {
   uint32_t magic;
-  uint32_t references; /* of the primary context: retains */
+  uint32_t references; /* of the primary context: retains; of others: uses */
   uint64_t id;
   uint32_t number; /* the primary context is 0 */
   bool primary, alive;
@@ -90,8 +93,17 @@ struct vd_node;
 /* Nodes of one graph; both arrays are owned. */
 struct vd_nodes {
   struct vd_node **nodes;
-  CUgraphEdgeData *edges; /* of as many zeros: what is told of edges to them */
+  CUgraphEdgeData *edges; /* of as many zeros: the data of edges to them */
   size_t count;
+};
+
+/* Attributes of a stream that are given back and change nothing; all zeros: the defaults.
+ */
+struct vd_stream_settings {
+  CUaccessPolicyWindow window;
+  int synchronization, memory_domain;
+  unsigned char domain_map[2];
+  bool domain_map_set;
 };
 
 struct vd_stream {
@@ -101,6 +113,7 @@ struct vd_stream {
   struct vd_context *context;
   unsigned int flags;
   int priority;
+  struct vd_stream_settings settings;
   uint64_t last_ticket; /* newest submission */
   struct vd_capture *capture;
   struct vd_nodes tail; /* what the next captured node depends on */
@@ -124,6 +137,7 @@ struct vd_pool {
   uint32_t magic;
   bool is_default;
   uint64_t release_threshold, used_bytes, used_high_bytes;
+  uint64_t most_bytes; /* CUmemPoolProps.maxSize; 0: as the card has */
   uint64_t settings[4];
 };
 
@@ -163,20 +177,24 @@ struct vd_kernel_count {
 };
 extern struct vd_kernel_count *vd_kernel_counts;
 
+/* A loaded image (code.c). */
+struct vd_code {
+  struct image *image;
+  struct vd_function **functions; /* one per kernel of the image */
+};
+
 struct vd_module {
   uint32_t magic;
-  struct image *image;
+  struct vd_code code;
   struct vd_library *library;     /* owns the image when not NULL */
   struct vd_context *context;     /* with which it ends, unless it is a library's */
   struct vd_module *next, **link; /* of all that are no library's */
-  struct vd_function **functions; /* one per kernel of the image */
   struct vd_memory **globals;     /* one per global; created on first use */
 };
 
 struct vd_library {
   uint32_t magic;
-  struct image *image;
-  struct vd_function **kernels;
+  struct vd_code code;
   struct vd_module *module; /* created on first use */
 };
 

@@ -11,10 +11,41 @@
 #include "pump_cuda_graph.h"
 
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
-typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
 
+struct CUctxCreateParams_st {
+  CUexecAffinityParam *execAffinityParams;
+  int numExecAffinityParams;
+  void *cigParams;
+};
+
+typedef struct {
+  void *base_ptr;
+  size_t num_bytes;
+  float hitRatio;
+  int hitProp, missProp;
+} CUaccessPolicyWindow;
+
+/* As far as streams have attributes; it is CUlaunchAttributeValue. */
+union CUstreamAttrValue_union {
+  char pad[64];
+  CUaccessPolicyWindow accessPolicyWindow;
+  int syncPolicy, priority, memSyncDomain;
+  struct {
+    unsigned char default_, remote;
+  } memSyncDomainMap;
+};
+
+enum {
+  CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
+  CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY = 3,
+  CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
+  CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9,
+  CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10
+};
+enum { CU_SYNC_POLICY_AUTO = 1, CU_SYNC_POLICY_BLOCKING_SYNC = 4 };
+enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
 enum {
   CU_STREAM_WAIT_VALUE_GEQ = 0,
   CU_STREAM_WAIT_VALUE_EQ = 1,
@@ -57,7 +88,6 @@ enum { CU_DEVICE_INVALID = -2 };
 enum {
   CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
   CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
-  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
   CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
   CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
   CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,
@@ -69,11 +99,6 @@ enum {
   CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
   CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4
-};
-enum {
-  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
-  CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
-  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
 };
 enum {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,

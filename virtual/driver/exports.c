@@ -1,10 +1,12 @@
-/* exports.c - the exported functions and the table that cuGetProcAddress reads.
+/* exports.c - the exported functions and the tables that cuGetProcAddress reads.
  *
- * Both come from driver_list.h. A wrapper counts the call, fails it when a test
+ * They come from driver_list.h. A wrapper counts the call, fails it when a test
  * asked for that, checks what the call needs (driver initialised in this process,
  * current context) and calls the implementation. Nothing else is decided here.
+ * Functions of driver_lacks.h are stubs, each with an address of its own: the shim tells
+ * functions apart by their addresses.
  *
- * The table holds addresses, never names to look up: a look-up by dlsym would run
+ * The tables hold addresses, never names to look up: a look-up by dlsym would run
  * into an interposed dlsym. The library is linked with -Bsymbolic, so that an
  * interposer's functions of the same names do not get into the table.
  */
@@ -117,6 +119,12 @@ static CUresult requested_failure(uint32_t call, uint64_t nth) {
   return CUDA_SUCCESS;
 }
 
+static inline CUresult initialised(void) {
+  int state = __atomic_load_n(&vd.state, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(state == VD_READY, 1)) return CUDA_SUCCESS;
+  return state == VD_EXITED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
+}
+
 static inline CUresult enter(uint32_t call, enum level level) {
   uint64_t nth = __atomic_add_fetch(&vd_call_counts[call], 1, __ATOMIC_RELAXED);
   pthread_once(&inject_once, inject_read);
@@ -128,10 +136,8 @@ static inline CUresult enter(uint32_t call, enum level level) {
   if (__builtin_expect(vd_exports[call].version > newest_version, 0))
     return CUDA_ERROR_NOT_FOUND;
   if (level == ANY) return CUDA_SUCCESS;
-  int state = __atomic_load_n(&vd.state, __ATOMIC_ACQUIRE);
-  if (__builtin_expect(state != VD_READY, 0))
-    return state == VD_EXITED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
-  if (level == INIT) return CUDA_SUCCESS;
+  CUresult result = initialised();
+  if (__builtin_expect(result != CUDA_SUCCESS, 0) || level == INIT) return result;
   struct vd_context *context = vd_current();
   if (__builtin_expect(context == NULL, 0)) return CUDA_ERROR_INVALID_CONTEXT;
   return vd_context_alive(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -187,3 +193,31 @@ static inline CUstream per_thread(CUstream stream) {
 const struct vd_export vd_exports[VD_CALLS] = {
 #include "driver_list.h"
 };
+
+/* -- functions that are lacking -- */
+
+static CUresult lacking(const char *symbol, int version) {
+  pthread_once(&inject_once, inject_read);
+  CUresult result = version > newest_version ? CUDA_ERROR_NOT_FOUND : initialised();
+  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NOT_SUPPORTED;
+  return leave(symbol, INIT, result);
+}
+
+/* The caller cleans the stack in both ABIs, so a stub may take any arguments. */
+#define LACKING(symbol, version)                                                           \
+  VD_EXPORT CUresult symbol(void);                                                         \
+  VD_EXPORT CUresult symbol(void) {                                                        \
+    return lacking(#symbol, version);                                                      \
+  }
+#define LACKING_NONE(symbol, version) LACKING(symbol, version)
+#define LACKING_SZ(symbol, version) LACKING(symbol, version) LACKING(symbol##_ptsz, version)
+#define LACKING_DS(symbol, version) LACKING(symbol, version) LACKING(symbol##_ptds, version)
+#define VD_LACKS(twin, symbol, name, version) LACKING_##twin(symbol, version)
+#include "driver_lacks.h"
+
+#define VD_LACKS(twin, symbol, name, version)                                              \
+  ROW_EXPAND(#name, #symbol, version, ROW_##twin(symbol))
+const struct vd_export vd_lacking[] = {
+#include "driver_lacks.h"
+};
+const size_t vd_lacking_count = sizeof vd_lacking / sizeof *vd_lacking;

@@ -99,7 +99,8 @@ static int take_own_key(const char *entry, size_t length) {
   return 0;
 }
 
-/* Shared cards leave out what would have to be told across processes. */
+/* Refuses settings that exclude each other. A shared card excludes what processes would
+ * have to tell each other. */
 static int check_own_keys(void) {
   const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
@@ -233,12 +234,5 @@ CUresult vd_cuInit(unsigned int flags) {
 CUresult vd_cuDriverGetVersion(int *version) {
   if (version == NULL) return CUDA_ERROR_INVALID_VALUE;
   *version = vd_version();
-  return CUDA_SUCCESS;
-}
-
-CUresult vd_cuProfilerStart(void) {
-  return CUDA_SUCCESS;
-}
-CUresult vd_cuProfilerStop(void) {
   return CUDA_SUCCESS;
 }

@@ -15,13 +15,12 @@ static const struct {
   const char *symbol;
 } renamed[] = {{"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
 
-static const struct vd_export *find(const char *name, int version, bool *known) {
-  const struct vd_export *best = NULL;
-  for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
-    if (version >= renamed[i].version && strcmp(renamed[i].name, name) == 0)
-      name = renamed[i].symbol;
-  for (size_t i = 0; i < VD_CALLS; i++) {
-    const struct vd_export *row = &vd_exports[i];
+/* The better one of `best` and the rows' best. */
+static const struct vd_export *best_of(const struct vd_export *best,
+                                       const struct vd_export *rows, size_t count,
+                                       const char *name, int version, bool *known) {
+  for (size_t i = 0; i < count; i++) {
+    const struct vd_export *row = &rows[i];
     if (strcmp(row->name, name) != 0) continue;
     *known = true;
     if (row->version <= version && row->version <= vd_version() &&
@@ -29,6 +28,14 @@ static const struct vd_export *find(const char *name, int version, bool *known) 
       best = row;
   }
   return best;
+}
+
+static const struct vd_export *find(const char *name, int version, bool *known) {
+  for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+    if (version >= renamed[i].version && strcmp(renamed[i].name, name) == 0)
+      name = renamed[i].symbol;
+  const struct vd_export *best = best_of(NULL, vd_exports, VD_CALLS, name, version, known);
+  return best_of(best, vd_lacking, vd_lacking_count, name, version, known);
 }
 
 CUresult vd_cuGetProcAddress_v2(const char *name, void **function, int version,

@@ -1,7 +1,8 @@
 /* report.c - PUMP_VIRTUAL_REPORT: one JSON object when the process ends.
  *
  * Written next to its final name and renamed, so that no reader sees half of one.
- * "%p" in the name stands for the process id.
+ * "%p" in the name stands for the process id. `profiled` counts what happened between
+ * cuProfilerStart and cuProfilerStop.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -69,10 +70,13 @@ static const struct {
     COUNTER(h2d_remote_bytes),
     COUNTER(d2h_evict_bytes),
     COUNTER(d2h_prefetch_bytes),
+    COUNTER(d2h_ahead_bytes),
     COUNTER(d2h_copy_bytes),
     COUNTER(populated_bytes),
     COUNTER(dropped_bytes),
     COUNTER(freed_bytes),
+    COUNTER(clean_bytes),
+    COUNTER(collapsed_pages),
     COUNTER(evictions_used),
     COUNTER(evictions_unused),
     COUNTER(evictions_discarded),
@@ -93,8 +97,9 @@ static const struct {
     COUNTER(errors),
 };
 
-static void put_raw_counters(FILE *file, const struct gpu_counters *c, const char *end) {
-  fputs("  \"counters\": {", file);
+static void put_raw_counters(FILE *file, const char *key, const struct gpu_counters *c,
+                             const char *end) {
+  fprintf(file, "  \"%s\": {", key);
   for (size_t i = 0; i < sizeof counters_by_name / sizeof *counters_by_name; i++) {
     uint64_t value;
     memcpy(&value, (const char *)c + counters_by_name[i].offset, sizeof value);
@@ -111,7 +116,8 @@ static void put_totals(FILE *file, const struct gpu_counters *c, uint64_t peak_b
   put(file, "h2d_bytes",
       c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->h2d_copy_bytes + c->h2d_remote_bytes,
       ", ");
-  put(file, "d2h_bytes", c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_copy_bytes,
+  put(file, "d2h_bytes",
+      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_ahead_bytes + c->d2h_copy_bytes,
       ", ");
   put(file, "evictions", c->evictions_used + c->evictions_unused + c->evictions_discarded,
       ",\n  ");
@@ -164,20 +170,62 @@ static void put_card(FILE *file) {
   put(file, "resident_bytes", card.memory.resident_bytes, ", ");
   put(file, "free_bytes", card.memory.free_bytes, ",\n");
   put_totals(file, &card.counters, card.peak_bytes);
-  put_raw_counters(file, &card.counters, "}},\n");
+  put_raw_counters(file, "counters", &card.counters, "}},\n");
+}
+
+/* This process's counters, up to the present. */
+static void counters_locked(const struct gpu_hooks *effects, struct gpu_counters *out) {
+  struct gpu_owner_info share;
+  gpu_advance(vd.engine, vd_now_ns(), effects);
+  gpu_counters_get(vd.engine, out);
+  if (vd.shared) {
+    vd_card_own_locked(&share);
+    *out = share.counters;
+  }
+}
+
+/* Counters when the profiler was started; what they grew by until it was stopped, each
+ * time. */
+static struct gpu_counters began, profiled;
+static bool profiling;
+
+static void add_profiled(const struct gpu_counters *now) {
+  for (size_t i = 0; i < sizeof counters_by_name / sizeof *counters_by_name; i++) {
+    size_t at = counters_by_name[i].offset;
+    uint64_t sum, end, begin;
+    memcpy(&sum, (const char *)&profiled + at, sizeof sum);
+    memcpy(&end, (const char *)now + at, sizeof end);
+    memcpy(&begin, (const char *)&began + at, sizeof begin);
+    sum += end - begin;
+    memcpy((char *)&profiled + at, &sum, sizeof sum);
+  }
+}
+
+static CUresult profile(bool on) {
+  struct gpu_counters now;
+  if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return CUDA_SUCCESS;
+  vd_lock();
+  counters_locked(&vd_hooks, &now);
+  if (profiling) add_profiled(&now);
+  profiling = on;
+  began = now;
+  vd_unlock();
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuProfilerStart(void) {
+  return profile(true);
+}
+CUresult vd_cuProfilerStop(void) {
+  return profile(false);
 }
 
 #define HEAD "{\n  \"virtual\": true, "
 
 static void write_report(FILE *file) {
   struct gpu_counters counters;
-  struct gpu_owner_info share;
-  gpu_advance(vd.engine, vd_now_ns(), NULL); /* what has happened, no effects any more */
-  gpu_counters_get(vd.engine, &counters);
-  if (vd.shared) {
-    vd_card_own_locked(&share);
-    counters = share.counters;
-  }
+  counters_locked(NULL, &counters); /* without effects on data */
+  if (profiling) add_profiled(&counters);
   vd_departures_end();
   fputs(HEAD "\"mode\": ", file);
   put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
@@ -190,14 +238,15 @@ static void write_report(FILE *file) {
   put(file, "pid", (uint64_t)getpid(), ",\n");
   put_calls(file);
   put_totals(file, &counters, vd_peak_resident_bytes());
-  put_raw_counters(file, &counters, "},\n");
+  put_raw_counters(file, "counters", &counters, "},\n");
+  put_raw_counters(file, "profiled", &profiled, "},\n");
   if (vd.shared) put_card(file);
   put_graphs(file);
   put_checks(file, &counters);
   fputs("}\n", file);
 }
 
-/* A thread that never lets go of the lock must not keep the process from ending. */
+/* A thread that never gives the lock back must not keep the process from ending. */
 bool vd_lock_at_exit(void) {
   struct timespec patience;
   clock_gettime(CLOCK_REALTIME, &patience);

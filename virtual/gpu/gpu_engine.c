@@ -47,7 +47,7 @@ static size_t place(size_t *at, size_t count, size_t each) {
   return here;
 }
 
-static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out) {
+static bool compute_layout(const struct gpu_capacity *capacity, struct layout *out) {
   const uint32_t most = 1u << 26;
   if (capacity->blocks == 0 || capacity->streams == 0 || capacity->operations == 0 ||
       capacity->uses == 0 || capacity->streams > GPU_MAX_STREAMS ||
@@ -83,14 +83,14 @@ static bool plan_layout(const struct gpu_capacity *capacity, struct layout *out)
 
 size_t gpu_engine_bytes(const struct gpu_capacity *capacity) {
   struct layout layout;
-  return plan_layout(capacity, &layout) ? layout.bytes : 0;
+  return compute_layout(capacity, &layout) ? layout.bytes : 0;
 }
 
 void gpu_engine_part(const struct gpu_capacity *capacity, uint32_t owner,
                      uint64_t *offset_bytes, uint64_t *length_bytes) {
   struct layout layout;
   *offset_bytes = *length_bytes = 0;
-  if (!plan_layout(capacity, &layout) || owner > capacity->owners) return;
+  if (!compute_layout(capacity, &layout) || owner > capacity->owners) return;
   *length_bytes = layout.blocks;
   if (owner == capacity->owners) return;
   *length_bytes = (uint64_t)capacity->blocks / capacity->owners * sizeof(struct uvm_block);
@@ -103,7 +103,7 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
                                      uint64_t memory_bytes, uint64_t now_ns) {
   struct layout layout;
   if (memory_bytes == 0) memory_bytes = profile->memory_bytes;
-  if (!memory || ((uintptr_t)memory & 7) != 0 || !plan_layout(capacity, &layout) ||
+  if (!memory || ((uintptr_t)memory & 7) != 0 || !compute_layout(capacity, &layout) ||
       bytes < layout.bytes || memory_bytes < GPU_BLOCK_BYTES ||
       memory_bytes / GPU_BLOCK_BYTES > UINT32_MAX / 2)
     return NULL;

@@ -81,6 +81,12 @@
 #define GPU_DISCARD_KEEP 1
 #define GPU_DISCARD_UNMAP 2
 
+/* Advice (gpu_advise). A preferred GPU matters to the end of READ_MOSTLY alone. */
+#define GPU_ADVICE_READ_MOSTLY 1
+#define GPU_ADVICE_READ_MOSTLY_ENDS 2
+#define GPU_ADVICE_PREFER_GPU 3
+#define GPU_ADVICE_PREFER_NONE 4
+
 /* Streams */
 #define GPU_STREAM_BLOCKING 0
 #define GPU_STREAM_NONBLOCKING 1
@@ -199,10 +205,13 @@ struct gpu_counters {
   uint64_t h2d_remote_bytes;
   uint64_t d2h_evict_bytes;    /* the driver's own evictions */
   uint64_t d2h_prefetch_bytes; /* prefetch to the CPU */
+  uint64_t d2h_ahead_bytes;    /* the same under READ_MOSTLY: the GPU keeps its copy */
   uint64_t d2h_copy_bytes;
   uint64_t populated_bytes; /* zeroed in place, no link */
   uint64_t dropped_bytes;   /* were resident, and were discarded: gone without a copy */
   uint64_t freed_bytes;     /* resident when their range was freed */
+  uint64_t clean_bytes;     /* left without a copy: the host's was valid */
+  uint64_t collapsed_pages; /* of 4 KiB, of duplicates: a fault each, written by the GPU */
   uint64_t evictions_used;
   uint64_t evictions_unused;
   uint64_t evictions_discarded;
@@ -220,7 +229,7 @@ struct gpu_counters {
   uint64_t copy_stall_ns;    /* copies and memsets waiting for memory */
   uint64_t h2d_busy_ns;
   uint64_t d2h_busy_ns;
-  uint64_t caller_ns; /* of prefetch and discard calls */
+  uint64_t caller_ns; /* of prefetch, discard and advice calls */
   /* misuse */
   uint64_t errors;
   uint32_t last_error; /* GPU_ERROR_* */
@@ -271,15 +280,15 @@ uint64_t gpu_next_event_ns(const struct gpu_engine *engine);
 /* Time up to which the engine has advanced. */
 uint64_t gpu_now_ns(const struct gpu_engine *engine);
 
-/* How many work queues streams of a priority share from now on, 1 to GPU_CONNECTIONS_MOST;
- * of a shared GPU, the actor's. Streams that exist keep theirs. */
+/* Sets how many work queues streams of a priority share, 1 to GPU_CONNECTIONS_MOST; of a
+ * shared GPU, the actor's. Streams that exist keep theirs. */
 int gpu_connections(struct gpu_engine *engine, uint32_t connections);
 
-/* Which locks the driver holds from now on (GPU_LOCK_*); none of a new GPU. Not of a shared
- * GPU, where each process has its own. */
+/* Sets which locks the driver holds (GPU_LOCK_*); none of a new GPU. Not of a shared GPU,
+ * where each process has its own. */
 int gpu_locks(struct gpu_engine *engine, uint32_t locks);
-/* When a call (GPU_CALL_*) in a context may begin, as far as it is known now. The caller
- * waits until then and calls again. */
+/* When a call (GPU_CALL_*) in a context may begin, as far as it is known. The caller waits
+ * until then and calls again. */
 uint64_t gpu_call_ns(const struct gpu_engine *engine, uint32_t call, uint32_t context);
 /* The process maps or unmaps memory, which takes so long once it may; returns the end. */
 uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
@@ -311,8 +320,8 @@ int gpu_submit(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hook
                struct gpu_submitted *out);
 /* 1: the operation of this ticket has ended. 0: not yet, and not before
  * *earliest_ns (a sound lower bound; GPU_NEVER when only gpu_complete() can end it).
- * To wait for all that a stream holds now, submit a GPU_EVENT_RECORD with event
- * GPU_NO_EVENT and wait for its ticket. */
+ * To wait for all that a stream holds, submit a GPU_EVENT_RECORD with event GPU_NO_EVENT
+ * and wait for its ticket. */
 int gpu_ticket_query(struct gpu_engine *engine, uint64_t now_ns,
                      const struct gpu_hooks *hooks, uint64_t ticket, uint64_t *earliest_ns);
 /* Ends a GPU_HOST operation that has started. */
@@ -335,6 +344,17 @@ int gpu_range_destroy(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint32_t first_block,
                       uint32_t block_count, struct gpu_cost *cost);
 
+/* Advice on blocks (GPU_ADVICE_*), of any range, by the calling thread. What it does counts
+ * at once, but it takes until caller_free_ns: it waits for prefetch calls, fault batches
+ * and transfers of these blocks that are under way, and later ones wait for it.
+ * GPU_INVALID. */
+int gpu_advise(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
+               uint32_t first_block, uint32_t block_count, uint32_t advice,
+               struct gpu_cost *cost);
+/* How many of these blocks are under READ_MOSTLY; `kept_blocks`: how many hold pages that
+ * only the GPU has. */
+uint32_t gpu_read_mostly(const struct gpu_engine *engine, uint32_t first_block,
+                         uint32_t block_count, uint32_t *kept_blocks);
 /* Plain device memory: evicts managed blocks if it has to. GPU_NO_MEMORY when
  * even that does not suffice; then nothing has changed. */
 int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
@@ -348,9 +368,9 @@ int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
  * less than a block, or a rate that is not positive. */
 int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
                    double flash_write_gbps);
-/* From now on each fault batch and each slice of a prefetch takes between 1 - share and
- * 1 + share of its time on the link, in a sequence that `seed` determines. GPU_INVALID for
- * a share outside [0, 1). */
+/* From this call on each fault batch and each slice of a prefetch takes between 1 - share
+ * and 1 + share of its time on the link, in a sequence that `seed` determines. GPU_INVALID
+ * for a share outside [0, 1). */
 int gpu_jitter(struct gpu_engine *engine, double share, uint64_t seed);
 void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out);
 

@@ -8,6 +8,7 @@
  *             calls and batches of faults hold it for reading, while they last; mapping and
  *             unmapping memory for writing. A writer waits for all readers; later
  *             readers wait behind it.
+ *             Advice is a writer, too, whether other locks are asked for or not.
  * Ends are known when something begins, and beginnings come in order of time, so each lock
  * is the time until which it is held. A later caller never overtakes an earlier one.
  * docs/uvm.md gives the evidence.
@@ -44,6 +45,5 @@ void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
     uint64_t *held_ns = &locks->context_until_ns[call->context];
     *held_ns = uvm_max(*held_ns, until_ns);
   }
-  if (locks->kinds & GPU_LOCK_SPACE)
-    locks->read_until_ns = uvm_max(locks->read_until_ns, until_ns);
+  locks->read_until_ns = uvm_max(locks->read_until_ns, until_ns);
 }

@@ -184,8 +184,8 @@ int gpu_owner_join(struct gpu_engine *engine) {
   return GPU_FULL;
 }
 
-/* Operations that wait for a record that will not come continue. */
-static void let_go(struct gpu_engine *engine, const struct gpu_op *op) {
+/* Lets operations continue that wait for a record which will not come. */
+static void release_waits(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->kind != GPU_EVENT_RECORD || op->event == GPU_NO_EVENT) return;
   if (gpu_events(engine)[op->event].completed_version < op->event_version)
     gpu_event_edit(engine, op->event)->completed_version = op->event_version;
@@ -194,7 +194,7 @@ static void let_go(struct gpu_engine *engine, const struct gpu_op *op) {
 static void cancel(struct gpu_engine *engine, uint32_t stream) {
   while (gpu_streams(engine)[stream].head != GPU_NONE) {
     uint32_t head = gpu_streams(engine)[stream].head;
-    let_go(engine, &gpu_ops(engine)[head]);
+    release_waits(engine, &gpu_ops(engine)[head]);
     for (uint32_t server = 0; server < GPU_SERVERS; server++)
       if (engine->running[server] == head) engine->running[server] = GPU_NONE;
     gpu_dequeue(engine, head);

@@ -199,7 +199,7 @@ void gpu_dequeue(struct gpu_engine *engine, uint32_t index) {
   engine->free_op_count++;
 }
 
-/* Of the operation at the head of its stream. */
+/* The lower bound of the end of an operation at the head of its stream. */
 static uint64_t head_earliest(const struct gpu_engine *engine, const struct gpu_op *op) {
   uint64_t now_ns = engine->uvm.now_ns;
   if (op->phase == GPU_PHASE_QUEUED) return now_ns + op->bound_ns;

@@ -108,8 +108,10 @@ static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use 
     return true;
   }
   uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
-  /* What was only read since it was discarded is mapped for reading. */
-  bool refused = b->discard == GPU_DISCARD_UNMAP && use->access != GPU_READ;
+  /* What was only read since it was discarded, and what is duplicated, is mapped for
+   * reading. */
+  bool refused = use->access != GPU_READ &&
+                 (b->discard == GPU_DISCARD_UNMAP || (pages & b->host_pages) != 0);
   if ((pages & ~b->gpu_pages) != 0 || refused) {
     *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
     return false;
@@ -124,7 +126,29 @@ static bool in_batch(const struct uvm_miss *misses, uint32_t count, uint32_t blo
   return false;
 }
 
-/* In the middle of an operation: how far it has come is written in it. */
+/* How many faults it takes. A write of what is or will be a duplicate faults by 4 KiB, so
+ * only so much of it stays in the miss as a batch has places for; `rest`: not all. */
+static uint32_t faults_of(const struct uvm *uvm, struct uvm_miss *miss, uint32_t places,
+                          bool *rest) {
+  const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
+  uint32_t missing = miss->pages & ~b->gpu_pages;
+  *rest = false;
+  bool remote = uvm->capacity_blocks == uvm->plain_blocks; /* nothing comes */
+  if (!(b->flags & UVM_READ_MOSTLY) || miss->access == GPU_READ || remote)
+    return (uint32_t)__builtin_popcount(missing);
+  uint32_t left = (missing & b->data_pages) | (miss->pages & b->host_pages), kept = 0;
+  uint32_t faults = (uint32_t)__builtin_popcount(missing & ~b->data_pages);
+  miss->pages &= ~left;
+  for (; left != 0 && faults + UVM_COLLAPSE_FAULTS <= places; left &= left - 1) {
+    kept |= left & -left;
+    faults += UVM_COLLAPSE_FAULTS;
+  }
+  miss->pages |= kept;
+  *rest = left != 0;
+  return faults;
+}
+
+/* Makes a checkpoint in the middle of an operation, which holds how far it has come. */
 static void checkpoint(struct gpu_engine *engine, const struct gpu_op *op) {
   uvm_checkpoint(&engine->uvm);
   (void)gpu_op_edit(engine, (uint32_t)(op - gpu_ops(engine)));
@@ -147,9 +171,14 @@ static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
       if (uvm_journal_filling(uvm)) checkpoint(engine, op);
       if (is_present(uvm, op, use, block, &misses[count])) continue;
       if (in_batch(misses, count, block)) return count; /* two uses share it: next batch */
-      uint32_t missing = misses[count].pages & ~uvm_blocks(uvm)[block].gpu_pages;
-      faults += (uint32_t)__builtin_popcount(missing);
-      if (++count == most_blocks || faults >= UVM_BATCH_FAULTS) {
+      bool rest;
+      uint32_t places = faults < UVM_BATCH_FAULTS ? UVM_BATCH_FAULTS - faults : 0;
+      uint32_t more = faults_of(uvm, &misses[count], places, &rest);
+      if (rest && more == 0) return count; /* a batch of its own */
+      faults += more;
+      count++;
+      if (rest) return count; /* it is looked at again */
+      if (count == most_blocks || faults >= UVM_BATCH_FAULTS) {
         op->cursor_block++;
         return count;
       }

@@ -225,9 +225,9 @@ bool gpu_stream_usable(const struct gpu_engine *engine, uint32_t stream);
 bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream);
 
 /* gpu_engine_owners.c: nothing happens in there on a GPU that is not shared */
-/* The model's counters are this owner's from now on. */
+/* From this call on the model's counters are this owner's. */
 void gpu_account(struct gpu_engine *engine, uint32_t owner);
-/* An operation begins: its owner is notified, by a hook or a note. */
+/* Notifies an operation's owner that it begins, by a hook or a note. */
 void gpu_tell_start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                     const struct gpu_op *op, uint64_t ticket);
 /* Of the streams whose heads wait for the engine that `stream`'s waits for, the one whose
@@ -237,7 +237,7 @@ uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t tim
 void gpu_turn_began(struct gpu_engine *engine, uint32_t owner, uint32_t server);
 void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
                     uint64_t taken_ns);
-/* No room for the note of one more operation with a cookie. */
+/* Whether there is no room for the note of one more operation with a cookie. */
 bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 
 /* gpu_engine_run.c: executing */
@@ -251,7 +251,7 @@ void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
 bool gpu_op_ready(const struct gpu_engine *engine, const struct gpu_op *op);
 /* When the head of the stream does something next, GPU_NEVER if it cannot. */
 uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream);
-/* Lets it do that; the engine's time is then. */
+/* Lets the head do that; the engine's time is then. */
 void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   uint32_t stream);
 

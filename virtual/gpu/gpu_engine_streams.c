@@ -23,7 +23,7 @@ int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream) {
   return GPU_OK;
 }
 
-/* Lower bound of the time at which the stream is through with all it holds now. */
+/* Lower bound of the time at which the stream is through with all that it holds. */
 static uint64_t stream_earliest(const struct gpu_engine *engine, uint32_t stream) {
   const struct gpu_stream *s = &gpu_streams(engine)[stream];
   return s->head == GPU_NONE ? engine->uvm.now_ns : gpu_op_earliest(engine, s->tail);

@@ -15,12 +15,14 @@ static uint32_t walk(const struct uvm *uvm, uint32_t list_number) {
   return previous == list->tail ? length : broken;
 }
 
-/* Of one block: 0 or the number of what is broken. */
+/* Checks one block: 0, or the number of what is broken. */
 static int check_block(const struct uvm_block *b) {
   bool chunk_in_use = b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED;
   if ((b->gpu_pages != 0) != chunk_in_use) return 4;
   if ((b->gpu_pages & ~b->data_pages) != 0) return 5;
   if (chunk_in_use && (b->discard != 0) != (b->list == GPU_LIST_DISCARDED)) return 6;
+  if ((b->host_pages & ~b->gpu_pages) != 0) return 10;
+  if (b->host_pages != 0 && !(b->flags & UVM_READ_MOSTLY)) return 11;
   if (!(b->flags & UVM_LIVE) && (b->list != 0 || b->data_pages != 0 || b->flags != 0))
     return 7;
   return 0;
@@ -58,7 +60,7 @@ int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owne
     if (found[list] != uvm->lists[list].count) return 8;
 
   uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
-  uint64_t went =
-      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->dropped_bytes + c->freed_bytes;
+  uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->clean_bytes +
+                  c->dropped_bytes + c->freed_bytes;
   return came == went + resident_bytes ? 0 : 9;
 }

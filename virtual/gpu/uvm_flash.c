@@ -46,6 +46,6 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
                            host->flash_read_gbps);
     uvm->counters.flash_read_bytes += GPU_BLOCK_BYTES;
   }
-  uvm_host_forget(uvm, block);
+  if (!(b->flags & UVM_READ_MOSTLY)) uvm_host_forget(uvm, block);
   return earliest_ns;
 }

@@ -56,7 +56,7 @@ static void insert(struct uvm_link *link, uint32_t at, uint64_t begin_ns, uint64
     return;
   }
   if (link->count == UVM_LINK_SPANS) {
-    /* Full: give up the earliest gap; nothing can be booked into it from now on. */
+    /* Full: give up the earliest gap; nothing can be booked into it after that. */
     if (at == 0) {
       link->begin_ns[0] = begin_ns;
       return;

@@ -23,8 +23,9 @@ void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
   uvm->counters.last_error_block = block;
 }
 
-/* Whose memory of the GPU it counts as: a block that waits to be taken counts for none. */
-static void hold(struct uvm *uvm, uint32_t block, uint32_t list, uint32_t change) {
+/* Adds `change` to the blocks that the block's owner holds; a block in UNUSED counts for no
+ * owner. */
+static void count_held(struct uvm *uvm, uint32_t block, uint32_t list, uint32_t change) {
   if (uvm->owner_blocks != 0 && list != GPU_LIST_UNUSED)
     uvm->held[block / uvm->owner_blocks] += change;
 }
@@ -42,7 +43,7 @@ void uvm_list_remove(struct uvm *uvm, uint32_t block) {
   else
     uvm_edit(uvm, b->next)->previous = b->previous;
   list->count--;
-  hold(uvm, block, b->list, (uint32_t)-1);
+  count_held(uvm, block, b->list, (uint32_t)-1);
   b->previous = b->next = UVM_NO_BLOCK;
   b->list = GPU_LIST_NONE;
 }
@@ -62,7 +63,7 @@ void uvm_list_push(struct uvm *uvm, uint32_t block, uint32_t list_number, bool f
   else
     uvm_edit(uvm, b->next)->previous = block;
   list->count++;
-  hold(uvm, block, list_number, 1);
+  count_held(uvm, block, list_number, 1);
 }
 
 void uvm_list_refresh(struct uvm *uvm, uint32_t block) {
@@ -82,7 +83,7 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
   struct uvm_block *b = uvm_edit(uvm, block);
   uvm->counters.dropped_bytes += uvm_pages_bytes(b->gpu_pages);
   uvm_host_forget(uvm, block);
-  b->gpu_pages = 0;
+  b->gpu_pages = b->host_pages = 0;
   b->data_pages = 0;
   b->discard = 0;
   if (uvm->owner_blocks != 0 && block / uvm->owner_blocks != uvm->actor)
@@ -91,15 +92,17 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
     hooks->drop(hooks->context, block);
 }
 
-/* No dirty tracking: all pages of the head of USED go to the host. */
+/* No dirty tracking: all pages of the head of USED go to the host, but for duplicates. */
 static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        struct uvm_victim *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
-  out->pages = b->gpu_pages;
-  if (hooks && hooks->leave) hooks->leave(hooks->context, block, out->pages);
+  out->pages = b->gpu_pages & ~b->host_pages;
+  if (out->pages != 0 && hooks && hooks->leave)
+    hooks->leave(hooks->context, block, out->pages);
   out->after_ns = b->ready_ns;
   out->host_ns += uvm_host_allocate(uvm, block);
-  b->gpu_pages = 0;
+  uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
+  b->gpu_pages = b->host_pages = 0;
   uvm->counters.d2h_evict_bytes += uvm_pages_bytes(out->pages);
   uvm->counters.evictions_used++;
 }

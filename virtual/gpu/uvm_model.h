@@ -20,6 +20,13 @@
  * migration, which a prefetch of what is there already counts as; accesses never touch
  * it. There is no dirty tracking: what leaves USED is copied, page for page.
  *
+ * Under READ_MOSTLY pages are duplicated: what comes to the GPU from the host stays valid
+ * there (host_pages), so it leaves without a copy. A write takes the host's copy away, by
+ * 4 KiB: a use names 64 KiB pages at the finest, so each that is written has 16 faults. A
+ * prefetch to the host makes duplicates and frees nothing. The end of the advice leaves one
+ * copy: the GPU's of blocks that prefer the GPU, else the host's; what only the GPU has
+ * stays there. So a block departs by that and an ordinary prefetch to the host behind it.
+ *
  * Costs, with the constants of the profile (t_x is x_us, bw_x is x_gbps):
  *
  *   fault batch  fault_base + blocks * fault_block + 64 KiB pages * fault_page
@@ -34,6 +41,8 @@
  *   way back     cpu_unmap for each block that was mapped for the CPU
  *   discard      discard_call, and discard_block for each block that is unmapped; the same
  *                thread does it, and the same waits for it, as with a prefetch
+ *   advice       advise_call, and advise_block for each block whose mappings it changes
+ *   collapse     collapse_page for each 4 KiB page, in the batch
  *   populate     bytes / populate_gbps, no link
  *
  * Choices made here:
@@ -63,13 +72,17 @@
 #define UVM_PAGE_BYTES 65536u
 #define UVM_BATCH_FAULTS 256u
 #define UVM_LISTS 4
+#define UVM_COLLAPSE_FAULTS 16u /* 4 KiB pages of a page */
 
 /* flags of a block */
 #define UVM_LIVE 1u
 #define UVM_CPU_MAPPED 2u
 #define UVM_HOST_ALLOCATED 4u
+#define UVM_READ_MOSTLY 8u
 #define UVM_IN_HOST 16u /* of a limited host: held in its memory */
 #define UVM_ON_FLASH 32u
+#define UVM_CPU_READS 64u /* CPU_MAPPED, for reading alone */
+#define UVM_PREFERS_GPU 128u
 
 struct uvm_block {
   uint64_t ready_ns;
@@ -81,7 +94,8 @@ struct uvm_block {
   uint8_t list;
   uint8_t flags;
   uint8_t discard;
-  uint8_t reserved[5];
+  uint8_t reserved;
+  uint32_t host_pages; /* of gpu_pages: valid on the host, too */
 };
 
 struct uvm_list {
@@ -216,12 +230,16 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
 void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                  uint32_t count, uint32_t kind, bool first_slice, struct gpu_cost *cost);
 
+/* Applies advice to the block, from `time_ns` on; returns when that has ended. */
+uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
+                          uint64_t time_ns);
 /* uvm_flash.c: nothing happens in there while the host holds everything */
 /* Contents come to the host: returns when it has room for them. */
 uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
-/* Contents return to the GPU: returns when they can be read from the host. */
+/* Contents return to the GPU: returns when they can be read from the host. Duplicates keep
+ * their place there. */
 uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
-/* Contents are gone. */
+/* The block's contents are gone: takes them from the host's account. */
 void uvm_host_forget(struct uvm *uvm, uint32_t block);
 
 /* gpu_engine_owners.c: notifies the owner of the block, which is not the caller */

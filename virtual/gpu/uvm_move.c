@@ -1,4 +1,4 @@
-/* uvm_move.c - demand faults, prefetches, discards and the CPU's accesses: what they
+/* uvm_move.c - demand faults, prefetches, discards and advice: what they
  * cost and what they move. See uvm_model.h. */
 #include "random.h"
 #include "uvm_model.h"
@@ -26,7 +26,7 @@ static uint32_t complete_groups(uint32_t pages) {
   return pages;
 }
 
-/* Of the next transfer. */
+/* Draws the pace of the next transfer. */
 static void next_pace(struct uvm *uvm) {
   struct uvm_pace *pace = &uvm->pace;
   if (pace->share == 0) return;
@@ -57,8 +57,8 @@ struct arrival {
 };
 
 /* Decides and books in the lists; times come later, by arrive(). */
-static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
-                         uint32_t pages, struct arrival *out) {
+static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                            uint32_t pages, struct arrival *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
   *out = (struct arrival){.block = block, .victim.block = UVM_NO_BLOCK};
   if (b->discard != 0 && b->gpu_pages == 0 && b->data_pages != 0) {
@@ -73,9 +73,13 @@ static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_
   uint32_t missing = pages & ~b->gpu_pages;
   out->copy_pages = missing & b->data_pages;
   out->populate_pages = missing & ~b->data_pages;
-  if (b->flags & UVM_CPU_MAPPED) {
+  bool duplicates = (b->flags & UVM_READ_MOSTLY) != 0;
+  if ((b->flags & UVM_CPU_MAPPED) && !(duplicates && (b->flags & UVM_CPU_READS))) {
     out->host_ns += uvm_ns(uvm->profile.cpu_unmap_us);
-    b->flags &= (uint8_t)~UVM_CPU_MAPPED;
+    if (duplicates)
+      b->flags |= UVM_CPU_READS;
+    else
+      b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
   if (b->list == GPU_LIST_NONE) {
     if (!uvm_take_chunk(uvm, hooks, &out->victim)) {
@@ -86,11 +90,12 @@ static void plan_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_
   }
   b->gpu_pages |= missing;
   b->data_pages |= missing;
+  if (duplicates) b->host_pages |= out->copy_pages;
   uvm->counters.populated_bytes += uvm_pages_bytes(out->populate_pages);
   uvm_list_refresh(uvm, block);
 }
 
-/* Books the copies of a planned arrival from `earliest_ns` on; returns its end. */
+/* Books the copies of a prepared arrival from `earliest_ns` on; returns its end. */
 static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t earliest_ns,
                        double gbps) {
   const struct uvm_block *b = &uvm_blocks(uvm)[arrival->block];
@@ -108,11 +113,18 @@ static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t 
   return ready_ns;
 }
 
-static void written(struct uvm *uvm, uint32_t block) {
+/* These pages are, by the GPU; returns the work for those that were duplicates. */
+static uint64_t written(struct uvm *uvm, uint32_t block, uint32_t pages) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
-  if (b->discard != GPU_DISCARD_UNMAP || b->gpu_pages == 0) return;
-  uvm_edit(uvm, block)->discard = 0;
-  uvm_list_refresh(uvm, block);
+  uint32_t collapsed = b->host_pages & pages;
+  uint64_t count = (uint64_t)(uint32_t)__builtin_popcount(collapsed) * UVM_COLLAPSE_FAULTS;
+  if (collapsed != 0) uvm_edit(uvm, block)->host_pages &= ~collapsed;
+  uvm->counters.collapsed_pages += count;
+  if (b->discard == GPU_DISCARD_UNMAP && b->gpu_pages != 0) {
+    uvm_edit(uvm, block)->discard = 0;
+    uvm_list_refresh(uvm, block);
+  }
+  return count * uvm_ns(uvm->profile.collapse_page_us);
 }
 
 uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
@@ -128,7 +140,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
     const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
     uint32_t faulted = miss->pages & ~b->gpu_pages;
     uint32_t pages = faulted != 0 ? complete_groups(b->gpu_pages | faulted) : b->gpu_pages;
-    plan_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
+    prepare_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
     host_ns += arrivals[i].host_ns;
     uint32_t moved = arrivals[i].copy_pages | arrivals[i].populate_pages;
     moved_pages += (uint32_t)__builtin_popcount(moved);
@@ -140,7 +152,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
       continue;
     }
     uvm->counters.h2d_demand_bytes += copied_bytes;
-    if (miss->access != GPU_READ) written(uvm, miss->block);
+    if (miss->access != GPU_READ) host_ns += written(uvm, miss->block, miss->pages);
   }
   host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
   if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
@@ -157,8 +169,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
     b->ready_ns = uvm_max(b->ready_ns, end_ns);
   }
   uvm->handler_free_ns = end_ns;
-  if (uvm->locks.kinds & GPU_LOCK_SPACE)
-    uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
+  uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
   uvm->counters.fault_batches++;
   uvm->counters.fault_blocks += count;
   if (!replayable) uvm->counters.nonreplayable_blocks += count;
@@ -183,7 +194,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
     struct uvm_block *b = uvm_edit(uvm, block);
     struct arrival arrival;
     host_ns += uvm_ns(profile->prefetch_block_us);
-    plan_arrival(uvm, hooks, block, UVM_ALL_PAGES, &arrival);
+    prepare_arrival(uvm, hooks, block, UVM_ALL_PAGES, &arrival);
     b->discard = 0; /* an explicit migration clears the state */
     uvm->counters.prefetch_in_blocks++;
     if (arrival.remote) continue; /* stays where it is */
@@ -204,6 +215,39 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
   uvm->counters.caller_ns += host_ns - uvm->now_ns;
 }
 
+/* A chunk whose pages have gone, or lost their meaning, becomes the last UNUSED one. */
+static void vacate(struct uvm *uvm, uint32_t block) {
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
+  if (b->list != GPU_LIST_USED && b->list != GPU_LIST_DISCARDED) return;
+  uvm_list_remove(uvm, block);
+  uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
+}
+
+/* Books the way of these pages to the host; returns its end. */
+static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                         uint32_t pages, uint64_t earliest_ns) {
+  const struct uvm_block *b = &uvm_blocks(uvm)[block];
+  uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, b->ready_ns));
+  if (hooks && hooks->leave) hooks->leave(hooks->context, block, pages);
+  return book_out(uvm, room_ns, pages);
+}
+
+/* Under READ_MOSTLY a prefetch to the host copies what only the GPU has, and nothing
+ * leaves.
+ */
+static uint64_t copy_ahead(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                           uint64_t earliest_ns) {
+  struct uvm_block *b = uvm_edit(uvm, block);
+  uint32_t pages = b->gpu_pages & ~b->host_pages;
+  b->data_pages = UVM_ALL_PAGES;
+  b->host_pages = b->gpu_pages;
+  b->flags |= UVM_CPU_MAPPED | UVM_CPU_READS;
+  if (pages == 0) return uvm_max(earliest_ns, b->left_ns);
+  uvm->counters.d2h_ahead_bytes += uvm_pages_bytes(pages);
+  b->left_ns = copy_out(uvm, hooks, block, pages, earliest_ns);
+  return b->left_ns;
+}
+
 /* A block goes to the host by request; its chunk becomes the first victim.
  * Returns the end of the copy. */
 static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
@@ -211,11 +255,11 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   struct uvm_block *b = uvm_edit(uvm, block);
   uint64_t end_ns = earliest_ns;
   if (b->discard != 0) uvm_drop(uvm, hooks, block);
+  if ((b->flags & UVM_READ_MOSTLY) && b->gpu_pages != 0)
+    return copy_ahead(uvm, hooks, block, earliest_ns);
   if (b->gpu_pages != 0) {
-    uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, b->ready_ns));
-    end_ns = book_out(uvm, room_ns, b->gpu_pages);
+    end_ns = copy_out(uvm, hooks, block, b->gpu_pages, earliest_ns);
     *copied_bytes += uvm_pages_bytes(b->gpu_pages);
-    if (hooks && hooks->leave) hooks->leave(hooks->context, block, b->gpu_pages);
     b->left_ns = end_ns;
     b->gpu_pages = 0;
   } else {
@@ -223,11 +267,16 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   }
   b->data_pages = UVM_ALL_PAGES; /* what was never there is zeroed on the host */
   b->flags |= UVM_CPU_MAPPED;
-  if (b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED) {
-    uvm_list_remove(uvm, block);
-    uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
-  }
+  b->flags &= (uint8_t)~UVM_CPU_READS;
+  vacate(uvm, block);
   return end_ns;
+}
+
+/* Whether a prefetch to the host maps nothing that is not mapped already. */
+static bool is_mapped_for_cpu(const struct uvm_block *b) {
+  if (!(b->flags & UVM_CPU_MAPPED)) return false;
+  if (b->flags & UVM_READ_MOSTLY) return b->gpu_pages == b->host_pages;
+  return !(b->flags & UVM_CPU_READS) && b->gpu_pages == 0;
 }
 
 void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
@@ -241,7 +290,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   for (uint32_t i = 0; i < count; i++) {
     const struct uvm_block *b = &uvm_blocks(uvm)[first + i];
     host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, first + i);
-    mapped[i] = (b->flags & UVM_CPU_MAPPED) && b->gpu_pages == 0;
+    mapped[i] = is_mapped_for_cpu(b);
     copied_ns[i] = depart(uvm, hooks, first + i, host_ns, &copied_bytes);
     uvm->counters.prefetch_out_blocks++;
   }
@@ -264,7 +313,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   uvm->counters.caller_ns += end_ns - uvm->now_ns;
 }
 
-/* Returns whether it was mapped, and is not now. */
+/* Returns whether the discard has unmapped it. */
 static bool discard_block(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                           uint32_t kind) {
   struct uvm_block *b = uvm_edit(uvm, block);
@@ -272,7 +321,7 @@ static bool discard_block(struct uvm *uvm, const struct gpu_hooks *hooks, uint32
   uvm->counters.discarded_blocks++;
   if (kind == GPU_DISCARD_UNMAP) {
     uvm_drop(uvm, hooks, block);
-    b->flags &= (uint8_t)~UVM_CPU_MAPPED;
+    b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
     if (b->list != GPU_LIST_NONE) {
       uvm_list_remove(uvm, block);
       uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
@@ -294,4 +343,44 @@ void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
   }
   *cost = (struct gpu_cost){.caller_free_ns = time_ns, .complete_ns = time_ns};
   uvm->counters.caller_ns += time_ns - uvm->now_ns;
+}
+
+/* Leaves one copy of each page that is there twice; true if there was such a page. */
+static bool keep_one(struct uvm *uvm, uint32_t block) {
+  struct uvm_block *b = uvm_edit(uvm, block);
+  if (b->host_pages == 0) return false;
+  if (!(b->flags & UVM_PREFERS_GPU)) {
+    uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
+    b->gpu_pages &= ~b->host_pages;
+    if (b->gpu_pages == 0) vacate(uvm, block);
+  }
+  b->host_pages = 0;
+  return true;
+}
+
+uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
+                          uint64_t time_ns) {
+  struct uvm_block *b = uvm_edit(uvm, block);
+  bool hinted = (b->flags & UVM_READ_MOSTLY) != 0, changes = false;
+  if (advice == GPU_ADVICE_READ_MOSTLY) {
+    changes = !hinted && b->gpu_pages != 0; /* mapped for writing before the advice */
+    b->flags |= UVM_READ_MOSTLY;
+  } else if (advice == GPU_ADVICE_READ_MOSTLY_ENDS) {
+    changes = keep_one(uvm, block);
+    b->flags &= (uint8_t)~UVM_READ_MOSTLY;
+  } else if (advice == GPU_ADVICE_PREFER_GPU) {
+    b->flags |= UVM_PREFERS_GPU;
+  } else {
+    b->flags &= (uint8_t)~UVM_PREFERS_GPU;
+  }
+  if (!changes) return time_ns;
+  time_ns += uvm_ns(uvm->profile.advise_block_us);
+  bool kept_here = advice == GPU_ADVICE_READ_MOSTLY_ENDS && b->gpu_pages != 0 &&
+                   (b->flags & UVM_PREFERS_GPU);
+  if (kept_here && (b->flags & UVM_CPU_MAPPED)) {
+    time_ns += uvm_ns(uvm->profile.cpu_unmap_us);
+    b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
+  }
+  if (b->gpu_pages == 0) b->left_ns = time_ns; /* its chunk is not free before */
+  return time_ns;
 }

@@ -61,8 +61,8 @@ static const struct key *find(const struct key *table, size_t count, const char 
   return NULL;
 }
 
-/* strtod is at the mercy of the locale: a profile is not. Plain decimals with an
- * optional exponent, as Python's repr writes them. */
+/* strtod depends on the locale: a profile does not. Plain decimals with an optional
+ * exponent, as Python's repr writes them. */
 static bool read_number(const char *text, size_t length, double *out) {
   double value = 0, scale = 1;
   size_t i = 0, digits = 0;
@@ -92,7 +92,7 @@ static bool read_number(const char *text, size_t length, double *out) {
   return true;
 }
 
-/* For values of the table's bounds: they fit. */
+/* Whether the value is whole. Values within the table's bounds fit into an integer. */
 static bool is_whole(double value) {
   return value == (double)(uint64_t)value;
 }

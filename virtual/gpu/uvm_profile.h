@@ -65,6 +65,9 @@ struct uvm_profile {
   double nonreplayable_us;     /* extra per block when a copy engine faults */
   double discard_call_us;      /* per range discarded: each is a call of the kernel */
   double discard_block_us;     /* per block unmapped by it */
+  double advise_call_us;       /* per call of cuMemAdvise */
+  double advise_block_us;      /* per block whose mappings it changes */
+  double collapse_page_us;     /* per 4 KiB page of a duplicate that is written: a fault */
   double call_work_share;      /* of what a call's own steps take: the processor's work */
   double copy_wait_spin;       /* of its waits for copies: a spin, before it blocks */
   /* kernels */

@@ -53,7 +53,7 @@ static bool is_complex(int type) {
   return type == GEMM_C_32F || type == GEMM_C_64F;
 }
 
-/* Of alpha and beta; -1: a kind of computing that is not known here. */
+/* The type of alpha and beta; -1: a compute type that is not known here. */
 static int scale_type_of(int compute, int type_c) {
   switch (compute) {
   case CUBLAS_COMPUTE_16F:

@@ -1,4 +1,5 @@
 /* cublaslt.c - the stand-in for cuBLASLt: descriptors and the one product (gemm.h). */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,70 +95,65 @@ BLAS_API(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t layout)) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t set(void *field, size_t field_bytes, const void *value,
-                          size_t length_bytes) {
-  if (value == NULL || length_bytes != field_bytes) return CUBLAS_STATUS_INVALID_VALUE;
-  memcpy(field, value, length_bytes);
-  return CUBLAS_STATUS_SUCCESS;
+/* An attribute: the field of a descriptor that holds it. */
+struct field {
+  int attribute;
+  size_t offset_bytes, length_bytes;
+};
+#define FIELD(attribute, type, name)                                                       \
+  {attribute, offsetof(struct type, name), sizeof((struct type){0}.name)}
+
+static const struct field matmul_fields[] = {
+    FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, matmul, compute),
+    FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, matmul, scale_type),
+    FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, matmul, pointer_mode),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSA, matmul, op_a),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSB, matmul, op_b),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, matmul, epilogue),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul, bias),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, matmul, bias_stride),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, matmul, bias_type),
+};
+static const struct field layout_fields[] = {
+    FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, type),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_ORDER, layout, order),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, rows),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, layout, columns),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_LD, layout, ld),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, layout, batch_count),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, layout, stride),
+};
+#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
+
+static cublasStatus_t set(void *descriptor, const struct field *fields, size_t count,
+                          int attribute, const void *value, size_t length_bytes) {
+  if (descriptor == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    if (fields[i].attribute != attribute) continue;
+    if (value == NULL || length_bytes != fields[i].length_bytes)
+      return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy((char *)descriptor + fields[i].offset_bytes, value, length_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
 }
-#define SET(field) set(&(field), sizeof(field), value, length_bytes)
 
 BLAS_API(cublasLtMatmulDescSetAttribute,
          (cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t attribute,
           const void *value, size_t length_bytes)) {
   struct matmul *d = (struct matmul *)(void *)descriptor;
-  if (d == NULL) return CUBLAS_STATUS_INVALID_VALUE;
-  switch (attribute) {
-  case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
-    return SET(d->compute);
-  case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
-    return SET(d->scale_type);
-  case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-    return SET(d->pointer_mode);
-  case CUBLASLT_MATMUL_DESC_TRANSA:
-    return SET(d->op_a);
-  case CUBLASLT_MATMUL_DESC_TRANSB:
-    return SET(d->op_b);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE:
-    return SET(d->epilogue);
-  case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-    return SET(d->bias);
-  case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
-    return SET(d->bias_stride);
-  case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-    return SET(d->bias_type);
-  case 15: /* number of multiprocessors to use */
-  case 25: /* fast accumulation */
-    return CUBLAS_STATUS_SUCCESS;
-  default:
-    d->other = attribute;
-    return CUBLAS_STATUS_SUCCESS;
-  }
+  cublasStatus_t status =
+      set(d, matmul_fields, COUNT(matmul_fields), attribute, value, length_bytes);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) return status;
+  /* The result depends on neither the multiprocessors to use nor fast accumulation. */
+  if (attribute != 15 && attribute != 25) d->other = attribute;
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 BLAS_API(cublasLtMatrixLayoutSetAttribute,
          (cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
           const void *value, size_t length_bytes)) {
-  struct layout *l = (struct layout *)(void *)layout;
-  if (l == NULL) return CUBLAS_STATUS_INVALID_VALUE;
-  switch (attribute) {
-  case CUBLASLT_MATRIX_LAYOUT_TYPE:
-    return SET(l->type);
-  case CUBLASLT_MATRIX_LAYOUT_ORDER:
-    return SET(l->order);
-  case CUBLASLT_MATRIX_LAYOUT_ROWS:
-    return SET(l->rows);
-  case CUBLASLT_MATRIX_LAYOUT_COLS:
-    return SET(l->columns);
-  case CUBLASLT_MATRIX_LAYOUT_LD:
-    return SET(l->ld);
-  case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-    return SET(l->batch_count);
-  case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-    return SET(l->stride);
-  default:
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
+  return set(layout, layout_fields, COUNT(layout_fields), attribute, value, length_bytes);
 }
 
 /* Preferences choose among algorithms; there is one. */

@@ -6,7 +6,7 @@
 
 /* -- allocation -- */
 
-/* Nothing is asked for: no address, and no call of the driver but for its start. */
+/* A length of 0 yields no address, and calls the driver only to start it. */
 static cudaError_t allocate(void **out, size_t length_bytes, bool managed, unsigned flags) {
   CUdeviceptr address = 0;
   cudaError_t error = out == NULL ? cudaErrorInvalidValue : rt_enter();
@@ -71,7 +71,7 @@ RT_API(cudaHostGetDevicePointer, (void **out, void *pointer, unsigned int flags)
 
 /* -- in stream order -- */
 
-/* From that pool, or from the device's current one. */
+/* Allocates from that pool, or from the device's current one. */
 static cudaError_t allocate_async(const struct rt_driver *driver, void **out,
                                   size_t length_bytes, const cudaMemPool_t *pool,
                                   cudaStream_t stream) {
@@ -107,6 +107,18 @@ RT_FORWARD(cudaDeviceGetMemPool, (cudaMemPool_t * out, int device), cuDeviceGetM
            (out, device))
 RT_FORWARD(cudaDeviceSetMemPool, (int device, cudaMemPool_t pool), cuDeviceSetMemPool,
            (device, pool))
+RT_FORWARD(cudaMemGetDefaultMemPool,
+           (cudaMemPool_t * out, struct cudaMemLocation *location,
+            RT_ENUM(cudaMemAllocationType) type),
+           cuMemGetDefaultMemPool, (out, (CUmemLocation *)(void *)location, type))
+RT_FORWARD(cudaMemGetMemPool,
+           (cudaMemPool_t * out, struct cudaMemLocation *location,
+            RT_ENUM(cudaMemAllocationType) type),
+           cuMemGetMemPool, (out, (CUmemLocation *)(void *)location, type))
+RT_FORWARD(cudaMemSetMemPool,
+           (struct cudaMemLocation * location, RT_ENUM(cudaMemAllocationType) type,
+            cudaMemPool_t pool),
+           cuMemSetMemPool, ((CUmemLocation *)(void *)location, type, pool))
 RT_FORWARD(cudaMemPoolCreate, (cudaMemPool_t * out, const struct cudaMemPoolProps *given),
            cuMemPoolCreate, (out, (const CUmemPoolProps *)(const void *)given))
 RT_FORWARD(cudaMemPoolDestroy, (cudaMemPool_t pool), cuMemPoolDestroy, (pool))
@@ -122,6 +134,10 @@ RT_FORWARD(cudaMemPoolSetAccess,
            (cudaMemPool_t pool, const struct cudaMemAccessDesc *accesses, size_t count),
            cuMemPoolSetAccess,
            (pool, (const CUmemAccessDesc *)(const void *)accesses, count))
+RT_FORWARD(cudaMemPoolGetAccess,
+           (RT_ENUM(cudaMemAccessFlags) * flags, cudaMemPool_t pool,
+            struct cudaMemLocation *location),
+           cuMemPoolGetAccess, (flags, pool, (CUmemLocation *)(void *)location))
 
 /* -- from process to process -- */
 

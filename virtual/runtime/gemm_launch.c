@@ -52,7 +52,7 @@ size_t gemm_type_bytes(int type) {
   }
 }
 
-/* Written out, because not every compiler has a type of 16 bits. */
+/* Converts by hand, because not every compiler has a floating-point type of 16 bits. */
 static double half_of(uint16_t bits) {
   int exponent = bits >> 10 & 31, fraction = bits & 1023;
   double value = exponent == 31  ? (fraction ? (double)NAN : (double)INFINITY)

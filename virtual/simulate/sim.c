@@ -29,7 +29,7 @@ static bool use_fits(const struct pump_sim_program *program,
          use->length_bytes <= most - use->offset_bytes;
 }
 
-/* What was issued has to end before the program does. */
+/* Whether the program ends with a synchronisation: what it has issued must end first. */
 static bool ends_with_sync(const struct pump_sim_program *program) {
   if (program->step_count == 0) return false;
   const struct pump_sim_step *last = &program->steps[program->step_count - 1];
@@ -94,7 +94,7 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
     if (number < 0) return false;
     sim->streams[i].number = (uint32_t)number;
   }
-  return sim_discards_init(sim) && sim_movers_init(sim);
+  return sim_discards_init(sim) && sim_duplicates_init(sim) && sim_movers_init(sim);
 }
 
 static bool make_tables(struct pump_sim *sim) {
@@ -148,14 +148,23 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
 
 void pump_sim_delete(struct pump_sim *sim) {
   if (sim == NULL) return;
-  void *const owned[] = {sim->streams,       sim->scratch_uses,
-                         sim->marker_behind, sim->last_use_seq,
-                         sim->live,          sim->populate,
-                         sim->range_of_slot, sim->marks,
-                         sim->syncs_ns,      sim->batch,
-                         sim->fresh,         sim->engine_memory,
-                         sim->shm,           sim->discards.of_block,
-                         sim->transfers};
+  void *const owned[] = {sim->streams,
+                         sim->scratch_uses,
+                         sim->marker_behind,
+                         sim->last_use_seq,
+                         sim->live,
+                         sim->populate,
+                         sim->range_of_slot,
+                         sim->marks,
+                         sim->syncs_ns,
+                         sim->batch,
+                         sim->fresh,
+                         sim->engine_memory,
+                         sim->shm,
+                         sim->discards.of_block,
+                         sim->transfers,
+                         sim->duplicates.blocks,
+                         sim->duplicates.step_of_seq};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }
@@ -188,7 +197,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (next == GPU_NEVER) return PUMP_SIM_STUCK;
     sim->now_ns = sim_most(sim->now_ns, next);
     gpu_advance(sim->engine, sim->now_ns, &sim->hooks);
-    /* The program has waited for the lock longer than any that asks for it now. */
+    /* The program has waited for the lock longer than any other thread. */
     if (sim->waits == SIM_LOCKED) sim_program_go(sim);
     if (sim->model != NULL) {
       if (sim->poll_ns <= sim->now_ns) sim_worker_poll(sim);

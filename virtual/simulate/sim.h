@@ -35,7 +35,7 @@
 /* What pump_sim_run() returns */
 #define PUMP_SIM_DECIDE 1
 #define PUMP_SIM_DONE 0
-#define PUMP_SIM_STUCK -1   /* nothing will happen any more: a fault of the simulator */
+#define PUMP_SIM_STUCK -1   /* nothing will happen: a fault of the simulator */
 #define PUMP_SIM_REFUSED -2 /* the model of the GPU refused a call: `failed_step` */
 
 struct pump_sim_step {
@@ -116,9 +116,11 @@ struct pump_sim_settings {
   struct pump_sim_delays mover_wake;  /* until a mover that sleeps takes a command */
   uint64_t wake_seed;                 /* of both */
   uint64_t transfers_most;            /* kept for pump_sim_transfers() */
+  uint32_t duplicates;                /* 1: blocks are duplicated on trial */
+  uint32_t reserved;
 };
 
-/* Of all that happened so far; times in ns. */
+/* Totals of all that has happened so far; times in ns. */
 struct pump_sim_result {
   uint64_t now_ns;
   uint64_t operations;
@@ -131,12 +133,15 @@ struct pump_sim_result {
   uint64_t moved_to_host_bytes;
   uint64_t refused[6];  /* commands by PUMP_RESULT_* */
   uint64_t mover_ns[2]; /* that movers spent in the driver, by direction */
-  uint32_t movers[2];   /* that work now */
+  uint32_t movers[2];   /* that work at present */
   uint32_t failed_step;
   uint32_t reserved;
-  uint64_t scheduled_bytes;   /* of those moved: not yet sent for by a decision */
+  uint64_t scheduled_bytes;   /* of those moved: by entries of schedules */
   uint64_t schedules_dropped; /* in force when something else was issued */
   uint64_t schedules;         /* that were put in force */
+  uint64_t advice_calls;
+  uint64_t trials;       /* blocks that left after they were duplicated */
+  uint64_t trials_wrong; /* and had been written */
 };
 
 /* A slice that a mover submitted, and the program's steps then. */
@@ -165,7 +170,7 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
                               const struct uvm_profile *profile, struct pump_model *model);
 void pump_sim_delete(struct pump_sim *sim);
 
-/* Goes on; see PUMP_SIM_DECIDE and so on. */
+/* Goes on to the next decision; returns PUMP_SIM_DECIDE and so on. */
 int pump_sim_run(struct pump_sim *sim);
 
 /* Where the transfers of a decision go, after PUMP_SIM_DECIDE (pump_worker_carry_out); they

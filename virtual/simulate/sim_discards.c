@@ -84,7 +84,8 @@ void sim_discards_ended(struct pump_sim *sim, uint32_t step) {
 bool sim_discards_poll(struct pump_sim *sim) {
   struct sim_discards *discards = &sim->discards;
   if (discards->seen_step == discards->ended_step) return false;
-  discards->seen_step = discards->ended_step;
+  for (; discards->seen_step < discards->ended_step; discards->seen_step++)
+    sim_duplicates_discarded(sim, discards->seen_step);
   *sim_executed_seq(sim, sim->program.streams) =
       sim_discards_behind(sim, discards->seen_step - 1);
   return true;

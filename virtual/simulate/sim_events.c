@@ -76,7 +76,7 @@ static bool write_operation(struct pump_sim *sim, const struct pump_sim_step *st
   return write_record(sim, &record);
 }
 
-/* That a discard will come behind what was issued, or that it has ended. */
+/* Writes that a discard will come behind what was issued, or that it has ended. */
 static bool write_discard(struct pump_sim *sim, uint16_t kind, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
   if (PUMP_EVENT_SLOTS - pump_core_backlog(sim->shm) < step->uses) return false;

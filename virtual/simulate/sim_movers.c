@@ -10,6 +10,7 @@
 #define OUT_FLIGHT_BYTES (64u << 20)
 #define PREDICTED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
+#define LOOK_BEHIND 16 /* entries */
 
 static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
     [PUMP_TO_GPU] = {.threads_min = 1,
@@ -32,7 +33,7 @@ bool sim_movers_init(struct pump_sim *sim) {
     direction->bounds = bounds[way];
     if (way == PUMP_TO_GPU) direction->bounds.slices_max = lanes;
     direction->adapt = pump_adapt_begin(&direction->bounds);
-    direction->planned_ns = GPU_NEVER;
+    direction->entry_ns = GPU_NEVER;
     for (uint32_t i = 0; i < direction->bounds.threads_max * lanes; i++) {
       int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING,
                                      sim->settings.lane_priority);
@@ -93,7 +94,8 @@ void sim_movers_populate(struct pump_sim *sim, uint32_t range) {
   sim->populate_count++;
 }
 
-/* Once allocations outgrow the budget the queue empties itself. */
+/* Takes the next slice to populate. Once allocations outgrow the budget the queue empties
+ * itself. */
 static bool take_populate(struct pump_sim *sim, struct sim_command *job) {
   if (sim->allocated_bytes > sim->settings.budget_bytes) sim->populate_count = 0;
   while (sim->populate_count > 0) {
@@ -162,6 +164,8 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
   }
   uint32_t duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000);
   if (job->scheduled) {
+    sim->shm->schedules[0].ended_bytes +=
+        pump_ended_bytes(way, result, job->command.length_bytes);
     if (moved) sim->result.scheduled_bytes += job->command.length_bytes;
     pump_schedule_finish(sim->shm, job->command.ticket, result, duration_us);
   } else {
@@ -195,7 +199,7 @@ static bool has_room(const struct pump_sim *sim, const struct sim_direction *dir
   return direction->flight_bytes == 0 || direction->flight_bytes + length_bytes <= bound;
 }
 
-/* Its lock is taken: 0 is the program's. */
+/* The context whose lock the call takes; 0 is the program's. */
 static uint32_t context_of(const struct pump_sim *sim, uint32_t way,
                            const struct sim_mover *mover) {
   bool own_context = way == PUMP_TO_HOST && sim->own_context.state == PUMP_OWN_CONTEXT_YES;
@@ -215,6 +219,7 @@ static void record_event(struct pump_sim *sim, struct sim_mover *mover) {
 
 static bool has_waited(const struct pump_sim *sim, const struct pump_entry *entry) {
   return sim->shm->schedules[0].left_bytes >= entry->left_bytes &&
+         sim->shm->schedules[0].ended_bytes >= entry->ended_bytes &&
          (entry->after_seq == 0 ||
           *sim_executed_seq(sim, entry->after_stream - 1) >= entry->after_seq);
 }
@@ -240,28 +245,58 @@ static void note(struct pump_sim *sim, uint32_t way, const struct sim_command *j
                                    .run = sim->run_step};
 }
 
+/* The mover is in the driver's call until then; then it goes on with the job. */
+static void go_on_later(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
+                        const struct sim_command *job, uint64_t free_ns) {
+  sim->directions[way].flight_slices++;
+  sim->directions[way].flight_bytes += (uint32_t)job->command.length_bytes;
+  sim->result.mover_ns[way] += free_ns - sim->now_ns;
+  mover->free_ns = free_ns;
+  mover->goes_on = true;
+  mover->job = *job;
+}
+
 static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
-                   const struct sim_command *job, uint32_t index) {
+                   struct sim_command *job, uint32_t index) {
   struct sim_direction *direction = &sim->directions[way];
+  uint32_t first = sim->program.ranges[index].first_block +
+                   (uint32_t)(job->command.offset_bytes / GPU_BLOCK_BYTES);
+  uint32_t end = first + (uint32_t)(job->command.length_bytes / GPU_BLOCK_BYTES);
+  if (job->called_ns == 0) {
+    job->called_ns = sim->now_ns;
+    uint64_t free_ns =
+        sim_duplicates_advise(sim, way, job->command.needed_by_seq, first, end - first);
+    if (free_ns > sim->now_ns) {
+      go_on_later(sim, way, mover, job, free_ns);
+      return;
+    }
+  }
+  uint32_t from = first + job->blocks_done, count = end - from;
+  sim_duplicates_run(sim, way, &from, &count);
   uint32_t at = (mover->oldest + mover->in_flight) % sim->settings.lanes[way];
   struct sim_lane *lane = &mover->lanes[at];
   const struct pump_command *command = &job->command;
-  struct gpu_prefetch_call call = {
-      .stream = lane->stream,
-      .first_block = sim->program.ranges[index].first_block +
-                     (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
-      .block_count = (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES),
-      .to_host = way == PUMP_TO_HOST,
-      .context = context_of(sim, way, mover)};
+  struct gpu_prefetch_call call = {.stream = lane->stream,
+                                   .first_block = from,
+                                   .block_count = count,
+                                   .cost.caller_free_ns = sim->now_ns,
+                                   .to_host = way == PUMP_TO_HOST,
+                                   .context = context_of(sim, way, mover)};
   uint32_t number = (uint32_t)(mover - direction->movers);
   uint64_t place = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
   struct gpu_operation record = {
       .kind = GPU_EVENT_RECORD, .event = GPU_NO_EVENT, .cookie = SIM_LANE_COOKIE + place};
   struct gpu_submitted submitted;
   lane->done_ns = GPU_NEVER;
-  if (gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK ||
-      gpu_submit(sim->engine, sim->now_ns, &sim->hooks, lane->stream, &record,
-                 &submitted) != GPU_OK) {
+  bool refused = count > 0 &&
+                 gpu_prefetch_step(sim->engine, sim->now_ns, &sim->hooks, &call) != GPU_OK;
+  if (!refused && from + count < end) {
+    job->blocks_done = from + count - first;
+    go_on_later(sim, way, mover, job, call.cost.caller_free_ns);
+    return;
+  }
+  if (refused || gpu_submit(sim->engine, sim->now_ns, &sim->hooks, lane->stream, &record,
+                            &submitted) != GPU_OK) {
     sim->failure = PUMP_SIM_REFUSED;
     sim->result.failed_step = sim->step;
     return;
@@ -276,7 +311,7 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   lane->job = *job;
   lane->waiting = waiting(sim, way) + is_ready_behind(sim, way);
   lane->in_flight = direction->flight_slices;
-  lane->called_ns = sim->now_ns;
+  lane->called_ns = job->called_ns;
   lane->returned_ns = mover->free_ns;
 }
 
@@ -287,11 +322,40 @@ void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
       gpu_now_ns(sim->engine);
 }
 
-/* ---- what is scheduled (execute/schedule.c)
- * ------------------------------------------------ */
+/* ---- entries of the schedule (execute/schedule.c) --------------------------------- */
+
+/* Whether the command's blocks leave without a copy; its range may have been freed. */
+static bool leaves_clean(const struct pump_sim *sim, const struct pump_command *command) {
+  const struct pump_sim_range *range =
+      &sim->program.ranges[sim->range_of_slot[command->slot]];
+  return sim_duplicates_alone(
+      sim, range->first_block + (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
+      (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES));
+}
+
+/* What leaves without a copy takes next to no time, so it goes when arrivals that will be
+ * under way next need its room, or what has to be copied stands behind it. If it went
+ * sooner, its blocks would be away for longer and nothing gained. */
+static bool is_asked_for(const struct pump_sim *sim) {
+  const struct pump_schedule *schedule = &sim->shm->schedules[0];
+  uint32_t out = pump_schedule_taken(schedule->turn, PUMP_TO_HOST);
+  for (uint32_t i = out; i < schedule->count[PUMP_TO_HOST] && i < out + LOOK_BEHIND; i++)
+    if (!leaves_clean(sim, &schedule->entries[PUMP_TO_HOST][i].command)) return true;
+  uint64_t left_bytes = schedule->left_bytes + sim->directions[PUMP_TO_HOST].flight_bytes;
+  uint64_t ahead_bytes = 0;
+  uint32_t i = pump_schedule_taken(schedule->turn, PUMP_TO_GPU);
+  for (; i < schedule->count[PUMP_TO_GPU] && ahead_bytes < IN_FLIGHT_BYTES; i++) {
+    const struct pump_entry *entry = &schedule->entries[PUMP_TO_GPU][i];
+    if (entry->left_bytes > left_bytes) return true;
+    ahead_bytes += entry->command.length_bytes;
+  }
+  return ahead_bytes == 0; /* nothing comes: it leaves for room to spare */
+}
 
 static bool may_go(const struct pump_sim *sim, uint32_t way,
                    const struct pump_entry *entry) {
+  if (way == PUMP_TO_HOST && leaves_clean(sim, &entry->command) && !is_asked_for(sim))
+    return false;
   bool issued = entry->command.needed_by_seq < sim->shm->header.next_seq;
   uint64_t ahead = issued ? IN_FLIGHT_BYTES : PREDICTED_BYTES;
   uint64_t bound = way == PUMP_TO_GPU ? ahead : OUT_FLIGHT_BYTES;
@@ -301,27 +365,27 @@ static bool may_go(const struct pump_sim *sim, uint32_t way,
 
 /* Finds out when a mover takes the next entry of the schedule: one that sleeps wakes first.
  */
-static void date_planned(struct pump_sim *sim, uint32_t way) {
+static void date_entry(struct pump_sim *sim, uint32_t way) {
   struct sim_direction *direction = &sim->directions[way];
   struct pump_entry entry;
   uint64_t turn;
   if (!pump_schedule_peek(sim->shm, 0, way, &entry, &turn) || !may_go(sim, way, &entry)) {
-    direction->planned_ns = GPU_NEVER;
-  } else if (direction->planned_ns == GPU_NEVER) {
-    direction->planned_ns = seen_ns(sim, way, sim_most(sim->now_ns, sim->schedule_ns));
+    direction->entry_ns = GPU_NEVER;
+  } else if (direction->entry_ns == GPU_NEVER) {
+    direction->entry_ns = seen_ns(sim, way, sim_most(sim->now_ns, sim->schedule_ns));
   }
 }
 
-static bool take_planned(struct pump_sim *sim, uint32_t way, struct sim_command *job) {
+static bool take_entry(struct pump_sim *sim, uint32_t way, struct sim_command *job) {
   struct pump_entry entry;
   uint64_t turn;
-  date_planned(sim, way);
-  if (sim->directions[way].planned_ns > sim->now_ns ||
+  date_entry(sim, way);
+  if (sim->directions[way].entry_ns > sim->now_ns ||
       !pump_schedule_peek(sim->shm, 0, way, &entry, &turn))
     return false;
   pump_schedule_claim(&sim->shm->schedules[0], way, turn);
   *job = (struct sim_command){.command = entry.command, .scheduled = true};
-  sim->directions[way].planned_ns = GPU_NEVER;
+  sim->directions[way].entry_ns = GPU_NEVER;
   return true;
 }
 
@@ -335,6 +399,18 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
     mover->free_ns = lock_ns;
     return false;
   }
+  if (mover->goes_on) {
+    job = mover->job;
+    mover->goes_on = false;
+    direction->flight_slices--;
+    direction->flight_bytes -= (uint32_t)job.command.length_bytes;
+    uint32_t range = sim->range_of_slot[job.command.slot];
+    if (validate(sim, way, range, &job.command) == PUMP_RESULT_DEAD)
+      report(sim, way, &job, PUMP_RESULT_DEAD, job.called_ns);
+    else
+      submit(sim, way, mover, &job, range);
+    return sim->failure == 0;
+  }
   if (command_waits(sim, way)) {
     struct pump_command_ring *ring = ring_of(sim, way);
     uint64_t length_bytes = pump_command_at(ring, ring->head)->length_bytes;
@@ -342,7 +418,7 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
       return false;
     job = (struct sim_command){0};
     job.sent = pump_command_take(ring, &job.command);
-  } else if (take_planned(sim, way, &job)) {
+  } else if (take_entry(sim, way, &job)) {
     /* validated as any */
   } else if (way != PUMP_TO_GPU ||
              !has_room(sim, direction, SLICE_BYTES, IN_FLIGHT_BYTES) ||
@@ -367,9 +443,11 @@ void sim_movers_go(struct pump_sim *sim, uint32_t way) {
            mover->lanes[mover->oldest].done_ns <= sim->now_ns)
       finish_oldest(sim, way, mover);
   }
-  for (uint32_t i = 0; i < direction->adapt.threads; i++) {
+  for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     struct sim_mover *mover = &direction->movers[i];
-    while (mover->free_ns <= sim->now_ns && mover->in_flight < direction->adapt.slices &&
+    while (mover->free_ns <= sim->now_ns &&
+           (mover->goes_on ||
+            (i < direction->adapt.threads && mover->in_flight < direction->adapt.slices)) &&
            start_one(sim, way, mover)) {
     }
   }
@@ -386,8 +464,8 @@ static bool is_ready(const struct pump_sim *sim, const struct sim_direction *dir
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
   const struct sim_direction *direction = &sim->directions[way];
   uint64_t next = GPU_NEVER;
-  date_planned(sim, way);
-  if (!command_waits(sim, way) && is_ready(sim, direction)) next = direction->planned_ns;
+  date_entry(sim, way);
+  if (!command_waits(sim, way) && is_ready(sim, direction)) next = direction->entry_ns;
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &direction->movers[i];
     if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);

@@ -200,6 +200,7 @@ static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
     return;
   }
   sim->allocated_bytes -= range->length_bytes;
+  sim_duplicates_freed(sim, range);
   learn(sim, 0, sim->program.streams);
   next_step(sim);
   sim->program_ns = sim_most(sim->now_ns, cost.complete_ns);
@@ -255,7 +256,7 @@ static bool may_go_on(struct pump_sim *sim) {
   return true;
 }
 
-/* Another of its threads. */
+/* Another thread of the program maps memory. */
 static void map_memory(struct pump_sim *sim) {
   uint64_t taken_ns = sim->settings.map_ns;
   uint64_t end_ns = gpu_map_memory(sim->engine, sim->now_ns, &sim->hooks, taken_ns);

@@ -47,6 +47,11 @@ struct sim_command {
   struct pump_command command;
   struct pump_command *sent; /* where it ends in the ring; NULL: it was not sent */
   bool scheduled;            /* taken from the schedule; neither: populates, not reported */
+  /* Of a command that a mover carries out in several calls: when it began, and how many
+   * blocks are done.
+   */
+  uint64_t called_ns;
+  uint32_t blocks_done;
 };
 
 struct sim_lane {
@@ -62,6 +67,8 @@ struct sim_mover {
   uint32_t oldest, in_flight;
   uint64_t free_ns; /* in the driver until then */
   bool records;     /* and records an event next */
+  bool goes_on;     /* with `job` */
+  struct sim_command job;
 };
 
 struct sim_direction {
@@ -73,11 +80,10 @@ struct sim_direction {
   uint32_t flight_bytes, flight_slices;
   uint64_t idle_since_ns;
   struct sim_wait wait; /* of one mover, the first to go on */
-  uint64_t
-      planned_ns; /* when a mover takes what is scheduled; GPU_NEVER: it may not go yet */
+  uint64_t entry_ns; /* when a mover takes the next entry; GPU_NEVER: it may not go yet */
 };
 
-/* Of the events behind slices: plus the place among all lanes. */
+/* Cookie of the event behind a slice, plus the place of its lane among all lanes. */
 #define SIM_LANE_COOKIE (1ull << 62)
 #define SIM_DISCARD_COOKIE (1ull << 63) /* of the event behind a discard */
 
@@ -92,6 +98,31 @@ struct sim_discards {
   /* Steps: all discards before it have ended, a poll saw that, and their ends are written.
    */
   uint32_t ended_step, seen_step, written_step;
+};
+
+/* ---- duplicates (sim_duplicates.c) ----------------------------------------------- */
+
+#define SIM_TRIALS 4 /* kernels that one block comes for */
+
+/* The trials of a block for one kernel that it comes for. */
+struct sim_trial {
+  uint32_t kernel;
+  uint8_t wrong; /* trials that were */
+  bool known;
+};
+
+struct sim_duplicate {
+  struct sim_trial trials[SIM_TRIALS];
+  uint8_t trial; /* the one that it is there for; SIM_TRIALS: none */
+  bool hinted;   /* under READ_MOSTLY */
+  bool left;     /* at least once since it has its owner */
+  bool clean;    /* the last time without a copy */
+};
+
+struct sim_duplicates {
+  struct sim_duplicate *blocks;
+  uint32_t *step_of_seq;
+  uint64_t operations;
 };
 
 /* A range that shall be resident before it is used, while everything fits. */
@@ -140,6 +171,7 @@ struct pump_sim {
   bool woken;           /* since the last tick */
 
   struct sim_discards discards;
+  struct sim_duplicates duplicates;
   struct sim_direction directions[PUMP_DIRECTIONS];
   struct pump_own_context own_context;
   struct sim_populate *populate; /* ring of range_count entries */
@@ -182,7 +214,7 @@ int sim_discards_issue(struct pump_sim *sim, const struct pump_sim_step *step,
 int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
                        const struct gpu_operation *operation,
                        struct gpu_submitted *submitted);
-/* One more has. */
+/* One more discard has ended. */
 void sim_discards_ended(struct pump_sim *sim, uint32_t step);
 /* Polls for ends of discards; true if there are any. */
 bool sim_discards_poll(struct pump_sim *sim);
@@ -198,13 +230,13 @@ void sim_events_write(struct pump_sim *sim, uint32_t until);
 /* sim_worker.c */
 /* When a tick that is due then begins: not while the worker is stopped. */
 uint64_t sim_worker_due_ns(const struct pump_sim *sim, uint64_t time_ns);
-/* An operation has got its number. */
+/* Compares an operation that has got its number with the predicted one. */
 void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
-/* Something has happened that wakes the worker. */
+/* Wakes the worker: something has happened. */
 void sim_worker_wake(struct pump_sim *sim);
 /* Activates the client where live memory outgrows the budget. */
 void sim_worker_activate(struct pump_sim *sim);
-/* What was sent and put in force can be seen at the end of the tick. */
+/* Makes what was sent and put in force visible from the end of the tick on. */
 void sim_worker_show(struct pump_sim *sim);
 /* The first half of a tick, up to the decision. */
 void sim_worker_tick(struct pump_sim *sim);
@@ -224,13 +256,29 @@ bool sim_waits_init(struct pump_sim *sim);
 uint64_t sim_wait_end_ns(struct sim_wait *wait, const struct pump_sim_delays *delays,
                          uint64_t since_ns, uint64_t visible_ns);
 
+/* sim_duplicates.c */
+bool sim_duplicates_init(struct pump_sim *sim);
+/* A mover makes the advice calls that come before blocks arrive or leave; returns when it
+ * may go on. */
+uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, uint64_t needed_by_seq,
+                               uint32_t first, uint32_t count);
+/* All of these blocks leave without a copy. */
+bool sim_duplicates_alone(const struct pump_sim *sim, uint32_t first, uint32_t count);
+/* The first of these blocks, in a row, that a prefetch has to move; perhaps none. */
+void sim_duplicates_run(const struct pump_sim *sim, uint32_t way, uint32_t *first,
+                        uint32_t *count);
+/* If the step is a discard, its blocks have lost their contents: trials of them count as
+ * wrong. */
+void sim_duplicates_discarded(struct pump_sim *sim, uint32_t step);
+void sim_duplicates_freed(struct pump_sim *sim, const struct pump_sim_range *range);
+
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);
-/* What was sent since the last time can be seen from then on. */
+/* Makes what was sent since the last call visible from then on. */
 void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
-/* The event behind the slice in that lane has come. */
+/* The event behind the slice in that lane has completed. */
 void sim_movers_arrived(struct pump_sim *sim, uint64_t place);
 /* When movers of the direction do something next. */
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);

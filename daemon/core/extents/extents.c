@@ -7,7 +7,7 @@
  *     bytes are known exactly, or its number of elements is.
  *     What the allocator reported of its block (block_units) is then sure, and cuts that.
  *  2. The word was a number, or half a pointer, in another launch of this
- *     function: it is padding that holds an old pointer now; unused. (Unless the
+ *     function: it is padding that holds an old pointer; unused. (Unless the
  *     argument keeps being confirmed, below.)
  *  3. A range of at most 1 GiB in which nothing else was ever seen is one tensor: all
  *     of it is used.
@@ -17,7 +17,7 @@
  *     *confirmed*: it gets a vote for this shape of launch, and its formula gets
  *     support for this argument of the function, whatever the shape. Votes and
  *     formulas together choose (extents_formula.c). A choice that stayed the same
- *     a few times is settled and only examined now and then.
+ *     a few times is settled and only examined from time to time.
  *  5. Nothing confirmed yet: the known number of elements times the likely
  *     element size; what a tensor of this launch that covers the pointer leaves
  *     (views such as query, key and value in one tensor); the length last seen at
@@ -332,7 +332,7 @@ EXPORT void pump_extents_name(struct pump_extents *learner, uint64_t function,
   struct extents_function *known =
       extents_cache_take(&learner->functions, extents_mix(function, 0), learner->now);
   if (known->name_hash == hash) return;
-  if (known->name_hash != 0) { /* the handle names another kernel now */
+  if (known->name_hash != 0) { /* the handle has become another kernel's */
     known->salt++;
     memset(known->not_pointer, 0, sizeof(known->not_pointer));
   }

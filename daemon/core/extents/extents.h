@@ -66,7 +66,7 @@ uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,
                              uint64_t signature, uint32_t count,
                              const struct pump_pointer *pointers, uint64_t *length_bytes);
 
-/* A copy or memset has an exact length. */
+/* Learns from a copy or memset, whose length is exact. */
 void pump_extents_bytes(struct pump_extents *learner, uint32_t slot, uint32_t generation,
                         uint64_t offset_bytes, uint64_t length_bytes);
 

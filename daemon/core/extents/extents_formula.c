@@ -40,7 +40,7 @@ static uint32_t value_at(const struct extents_shape *shape, uint16_t where) {
              : 0;
 }
 
-/* Length in units that a formula gives; 0: it gives none. */
+/* The length in units that a formula gives; 0: it gives none. */
 static uint32_t formula_units(const struct extents_formula *formula,
                               const struct extents_shape *shape, uint64_t elements) {
   uint64_t value = elements;

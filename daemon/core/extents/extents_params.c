@@ -57,7 +57,7 @@ static void gather(struct pump_extents *learner, uint32_t count,
   }
 }
 
-/* The upper half of a host pointer, as left over in padding. */
+/* Whether this may be the upper half of a host pointer, left over in padding. */
 static bool host_half(uint32_t upper) {
   return upper >= 0x5500 && upper <= 0x7fff;
 }
@@ -114,7 +114,7 @@ static void keep_table(struct pump_extents *learner, uint64_t key) {
          offsetof(struct extents_table, entries) + read->count * sizeof(read->entries[0]));
 }
 
-/* Key of the shape that the launch has. */
+/* Keeps the shape that the launch has; returns its key. */
 static uint64_t keep_shape(struct pump_extents *learner, struct extents_function *function,
                            uint64_t function_key, const struct extents_pending *launch,
                            uint32_t count, const struct pump_pointer *pointers) {

@@ -226,15 +226,15 @@ struct extents_segment *extents_segment_at(struct pump_extents *learner, uint32_
                                            uint32_t generation);
 /* Index of the last start at or before `offset`. */
 uint32_t extents_start_before(const struct extents_segment *segment, uint64_t offset);
-/* Makes `offset` a known start used now; its index. When there is no room, that
- * of the start before it. */
+/* Makes `offset` a known start, used by the present launch; its index. When there is no
+ * room, that of the start before it. */
 uint32_t extents_start_use(struct pump_extents *learner, struct extents_segment *segment,
                            uint64_t offset);
 /* The tensor at `offset` is this long: starts inside it that this launch does not
  * use are forgotten. `at` is where the start was. */
 void extents_start_length(struct pump_extents *learner, struct extents_segment *segment,
                           uint32_t at, uint64_t offset, uint64_t length_bytes);
-/* The first of these. */
+/* The nearest believable end behind `offset`, as a distance. */
 uint64_t extents_nearest(const struct extents_segment *segment, uint64_t offset);
 /* Distances from `offset` to the believable ends behind it, ascending; at least one. */
 uint32_t extents_ends(const struct extents_segment *segment, uint64_t offset,

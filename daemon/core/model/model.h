@@ -18,6 +18,7 @@
 #ifndef PUMP_MODEL_H
 #define PUMP_MODEL_H
 
+#include "daemon/core/predict/learner.h"
 #include "daemon/core/pump_core.h"
 
 /* cffi: begin */
@@ -67,7 +68,7 @@ struct pump_model_tally {
   uint64_t hit;     /* of these: resident, as far as is known */
   uint64_t late;    /* on their way */
   uint64_t unseen;  /* came by fault, though there was room */
-  uint64_t no_room; /* came by fault while the policy found no victim */
+  uint64_t no_room; /* came by fault while there was no eviction candidate */
   uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that the executors did not carry out */
 };
@@ -94,7 +95,7 @@ struct pump_view {
   /* `resident`: those maybe evicted included; `leaving`: those whose discard is under way
    */
   int64_t budget, resident, arriving, leaving;
-  int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
+  int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent at once */
   int64_t faults; /* blocks that came by fault since the last view of the device */
   uint32_t missing_count;
   uint32_t arrivals_count; /* missing ones that take room: the rest is maybe evicted */
@@ -167,20 +168,20 @@ void pump_model_device(struct pump_model *model, uint32_t device,
 void pump_model_ingest(struct pump_model *model, struct pump_batch *batch);
 
 /* Makes the ranges those of `ranges` (base 0: not live): at the start, and after a
- * loss. `slots[i]` is the slot of ranges[i]. What is known stays as it is.
- * Operations up to `newest_seq` that have not been read never will be. */
+ * loss. `slots[i]` is the slot of ranges[i]. Ranges that are known stay as they are.
+ * No event will report operations up to `newest_seq` that were not read. */
 void pump_model_resync(struct pump_model *model, uint32_t count, const uint32_t *slots,
                        const struct pump_range *ranges, uint64_t newest_seq);
 
-/* What stands in the window is passed over: it never executed, for all we know. */
+/* Drops the operations of the window: it is unknown whether they have executed. */
 void pump_model_forget_window(struct pump_model *model);
 
 /* Retires what has executed. Word `stream * stride` of `executed_seq` is the stream's
  * newest executed operation. Blocks that were not there have come by fault. */
 void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
                          uint32_t stride);
-/* Guesses, at that time, what has executed of graphs that are under way; to be called after
- * pump_model_progress, with the same words. */
+/* Guesses what has executed, at the time given, of graphs that are under way; to be called
+ * after pump_model_progress, with the same words. */
 void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
                        uint32_t stride, uint64_t now_ns);
 
@@ -207,8 +208,18 @@ int pump_model_expect(struct pump_model *model, uint32_t stream,
                       const struct pump_model_extent *extents, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
 
-/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: not now. */
+#define PUMP_LEARN_NOTHING 0
+#define PUMP_LEARN 1
+#define PUMP_LEARN_AND_KEEP 2 /* for another run of the program */
+
+/* Learns what the client repeats (learner.h), or forgets it. -ENOMEM: nothing is learned;
+ * the caller may try again. */
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
+/* What is kept; nothing, where nothing is. It belongs to the model, until its next call. */
+void pump_model_kept(const struct pump_model *model, struct pump_learner_story *story);
+/* Gives the learner an earlier run for its past, ahead of what it was told so far, which
+ * has to be kept. Returns 0; -ENOMEM: not now. */
+int pump_model_recall(struct pump_model *model, const struct pump_learner_story *story);
 /* Whether the worker makes schedules; otherwise a policy says what moves. */
 void pump_model_schedule(struct pump_model *model, uint32_t wanted);
 /* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
@@ -229,22 +240,22 @@ uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t di
 void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
                        uint32_t count);
 
-/* Commands that could not be handed over: as if never started. */
+/* Commands that could not be handed over count as never started. */
 void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
                           uint32_t count);
 
 /* ---- views ---- */
 
-/* To be called in each tick, behind all that it reads and before anything is sent. Where it
- * is the turn of an operation that is larger than the budget, what is there of it will come
- * again, with what it lacks. */
+/* To be called in each tick, after all reading and before any sending. Where an operation
+ * that is larger than the budget is next, the blocks of it that are there will be
+ * prefetched again, with those that it lacks. */
 void pump_model_turn(struct pump_model *model, uint32_t device);
 /* Fills the view, for which faults are counted anew. */
 void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
 /* The policy or a budget has changed: what the earlier one lacked is void, and
- * the overshoot counts from here on. Blocks that are above the budget now count only once
- * they have been gone and others have come. */
+ * the overshoot counts from here on. Blocks that are above the budget at the switch count
+ * only after they have left and others have come. */
 void pump_model_switched(struct pump_model *model);
 
 void pump_model_totals(const struct pump_model *model, struct pump_model_totals *totals);
@@ -276,7 +287,7 @@ int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
  * renews the schedules that need it. `cursors`: two words a device, 0 at first. */
 void pump_worker_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
 
-/* Sends for what a policy has decided: makes commands of the blocks and hands them to the
+/* Carries out what a policy has decided: makes commands of the blocks and hands them to the
  * executors; what finds no room in the ring is as if never started. */
 void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
                            const int64_t *to_host, uint32_t to_host_count,
@@ -284,7 +295,8 @@ void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint3
 
 /* Puts a schedule in force for the device, in place of the one before. */
 void pump_worker_schedule(struct pump_shm *shm, struct pump_model *model, uint32_t device);
-/* From now on the ends of slices are kept there, which stays the caller's; NULL: nowhere.
+/* The ends of slices are written there, in memory of the caller's, from this call on; NULL:
+ * nowhere.
  */
 void pump_worker_record(struct pump_model *model, struct pump_slices *slices);
 /* Ends all schedules that are in force. */

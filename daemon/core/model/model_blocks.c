@@ -58,7 +58,7 @@ static void append(struct pump_model *m, struct list *list, int32_t block, bool 
   list->tail = block;
 }
 
-/* Among the idle. */
+/* Puts the block in front of the idle ones. */
 static void prepend_idle(struct pump_model *m, struct list *list, int32_t block) {
   m->blocks.all[block].idle_prev = NONE;
   m->blocks.all[block].idle_next = list->head;
@@ -106,7 +106,7 @@ static int due_kind(uint32_t state) {
   }
 }
 
-/* The block's first use, and that use's operation, count it no more. */
+/* Takes the block out of the counts of its first use's operation. */
 static void end_due(struct pump_model *m, const struct block *b) {
   uint32_t kind = b->need - NEED_DUE, op = m->window.uses[b->due_use].op;
   m->window.due_uses[b->due_use >> 6][kind] &= ~(1ull << (b->due_use & 63));
@@ -162,13 +162,13 @@ void model_set_discard_pending(struct pump_model *m, int32_t block) {
   model_relist(m, block);
 }
 
-#define DOOMED_OPERATIONS 256
+#define DISCARD_WAIT_OPERATIONS 256
 
 void model_give_up_pending_discards(struct pump_model *m, struct device *device) {
   int32_t block;
   while ((block = device->discard_pending.head) != NONE &&
          (uint16_t)((uint16_t)m->totals.operations - m->blocks.all[block].due_use) >
-             DOOMED_OPERATIONS) {
+             DISCARD_WAIT_OPERATIONS) {
     m->blocks.all[block].discard_pending = false;
     model_set_dead(m, block);
   }
@@ -189,7 +189,8 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
   struct device *device = &m->devices[b->device];
   if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
       b->age_list == AGE_MAYBE_EVICTED)
-    state = PUMP_BLOCK_MAYBE_EVICTED; /* it did not leave: as doubtful as before */
+    state =
+        PUMP_BLOCK_MAYBE_EVICTED; /* it did not leave, and may have been evicted before */
   device->counts[b->state]--;
   device->counts[state]++;
   if (state == PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_LEAVING) {
@@ -281,7 +282,7 @@ EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
                               int64_t *counts) {
   memcpy(counts, m->devices[device & (PUMP_MAX_DEVICES - 1)].counts,
          sizeof m->devices[0].counts);
-  counts[PUMP_BLOCK_FREE] = 0; /* numbers without an owner are of no device */
+  counts[PUMP_BLOCK_FREE] = 0; /* numbers that no range owns are of no device */
 }
 
 EXPORT void pump_model_totals(const struct pump_model *m,

@@ -26,7 +26,7 @@ struct block {
   int64_t last_use;    /* newest issued use; 0: none */
   int64_t migrated;    /* order in which blocks last became resident */
   int32_t first, last; /* uses that have not executed, oldest and newest, or NONE */
-  int32_t issued;      /* the newest of them that is not only expected, or NONE */
+  int32_t issued;      /* the newest of them whose operation was issued, or NONE */
   int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
   int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
   uint32_t slot;                /* of the range that owns it */
@@ -38,7 +38,7 @@ struct block {
   bool discarded : 1;   /* since its newest use */
   bool used : 1;        /* by an operation that has executed, since it was allocated */
   bool discard_pending
-      : 1;        /* it will be, once what was issued has executed: it does not leave */
+      : 1; /* it will be discarded, once what was issued has executed: it does not leave */
   bool comes : 1; /* an entry of the schedule in force brings it, */
   bool goes : 1;  /* or another one takes it away */
 };
@@ -57,11 +57,11 @@ struct blocks {
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */
 void model_relist(struct pump_model *m, int32_t block);
-/* Nothing there is worth keeping: of what nothing needs it leaves first. */
+/* Its contents are worthless: of the blocks that nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
 /* Its contents will be discarded once what was issued on it has executed. */
 void model_set_discard_pending(struct pump_model *m, int32_t block);
-/* What was to be discarded for long, and was not, is only dead. */
+/* Blocks that have waited too long for their discard count as dead only. */
 void model_give_up_pending_discards(struct pump_model *m, struct device *device);
 
 /* Room that blocks take: resident, maybe evicted, on their way in or out. */

@@ -50,7 +50,7 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
   return model_expect(m, stream, extents, count, 0);
 }
 
-/* Whether its block was discarded in front of it is known now. */
+/* The operation was issued: it is known whether the use's block was discarded before it. */
 static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
   if (((m->window.uses[use].flags & USE_FRESH) != 0) == fresh) return;
   bool linked = m->blocks.all[m->window.uses[use].block].first != use;

@@ -39,7 +39,7 @@ void model_graph_weigh(struct pump_model *m, uint64_t seq) {
   }
 }
 
-/* Retires what should have executed by now. */
+/* Retires what should have executed at that time. */
 static bool guess(struct pump_model *m, struct graph_launch *launch, uint64_t now_ns) {
   uint64_t duration_ns = *duration_of(m, launch->executable);
   struct stream *stream = &m->streams.all[launch->stream];

@@ -14,7 +14,7 @@ struct graph_launch {
   uint64_t first, last; /* numbers of its operations */
   uint64_t executable;
   uint64_t began_ns;        /* 0: not yet */
-  uint64_t weight, retired; /* blocks that its operations use, and one for each */
+  uint64_t weight, retired; /* blocks that its operations use, plus one an operation */
   uint32_t stream;
 };
 
@@ -29,7 +29,7 @@ struct graphs {
 };
 
 void model_graph_add(struct pump_model *m, const struct graph_launch *launch);
-/* After the operation `seq` was added. */
+/* Adds the weight of the newest operation, `seq`, to its launch. */
 void model_graph_weigh(struct pump_model *m, uint64_t seq);
 
 #endif

@@ -57,9 +57,9 @@ static const struct range *range_of(const struct pump_model *m,
   return known ? range : NULL;
 }
 
-/* Blocks of the pool that were freed, or discarded, or brought back for their next owner,
- * or blocks that hold no tensor since. What is under way keeps its state until it has
- * ended.
+/* Blocks of the pool that were freed, discarded, or brought back for their next owner; or
+ * blocks that hold no tensor any longer, as the program's allocator reports. What is under
+ * way keeps its state until it has ended.
  *
  * FREED with the number of an operation: the discard behind that is sure to come, so the
  * next use is fresh, and the block is closed from that operation's end to the discard's,
@@ -113,7 +113,7 @@ static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uin
     blocks_use(m, batch, row, use);
 }
 
-/* Lengths behind the pointers of a kernel. */
+/* Works out the lengths behind the pointers of a kernel. */
 static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
   struct pump_pointer pointers[PUMP_MAX_EXTENTS];
   uint32_t place[PUMP_MAX_EXTENTS];
@@ -135,7 +135,7 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
   for (uint32_t i = 0; i < count; i++) batch->length_bytes[place[i]] = length_bytes[i];
 }
 
-/* Its length, cut where its range ends. */
+/* The extent's length, cut where its range ends. */
 static uint64_t within(const struct pump_model *m, const struct pump_model_extent *extent) {
   uint64_t left = m->ranges.all[extent->slot].length_bytes - extent->offset_bytes;
   return extent->length_bytes < left ? extent->length_bytes : left;
@@ -196,7 +196,7 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
   memcpy(&head, payload, sizeof head);
   uint32_t there = bytes - (uint32_t)sizeof head;
   if (head.parameter_bytes < there) there = head.parameter_bytes;
-  model_learn_shape(m, batch->signature[row], batch->function[row], &head);
+  model_learn_shape(m, batch->signature[row], &head);
   pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
                       head.block, payload + sizeof head, there);
 }
@@ -233,11 +233,10 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_FREED:
-      if (batch->seq[row] == 0)
-        m->schedules.deviations++; /* no use was taken for fresh by it */
+      if (batch->seq[row] == 0) m->schedules.deviations++; /* no use was counted as fresh */
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      /* predicted; if not, there is more room than was scheduled with */
+      /* either it was predicted, or there is more room than the schedule counts on */
       m->schedules.changes++;
       blocks_row(m, batch, row);
       break;

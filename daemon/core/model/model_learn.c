@@ -21,8 +21,26 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if (wanted == 0) return 0;
   m->expected.learner = pump_learner_new(REMEMBERED);
   if (m->expected.learner == NULL) return -ENOMEM;
+  if (wanted == PUMP_LEARN_AND_KEEP) pump_learner_keep(m->expected.learner); /* if it can */
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
     if (m->ranges.all[slot].first_block != NONE) model_learn_range(m, slot, false);
+  return 0;
+}
+
+EXPORT void pump_model_kept(const struct pump_model *m, struct pump_learner_story *story) {
+  *story = (struct pump_learner_story){0};
+  if (m->expected.learner != NULL) pump_learner_kept(m->expected.learner, story);
+}
+
+EXPORT int pump_model_recall(struct pump_model *m, const struct pump_learner_story *story) {
+  if (m->expected.learner == NULL) return 0;
+  struct pump_learner *learner = pump_learner_new(REMEMBERED);
+  if (learner == NULL) return -ENOMEM;
+  pump_model_expect_nothing(m);
+  pump_learner_recall(learner, story);
+  pump_learner_take_over(learner, m->expected.learner);
+  pump_learner_delete(m->expected.learner);
+  m->expected.learner = learner;
   return 0;
 }
 
@@ -65,10 +83,11 @@ void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
     pump_learner_alloc(m->expected.learner, slot, range->generation, range->length_bytes);
 }
 
-void model_learn_shape(struct pump_model *m, uint64_t signature, uint64_t function,
+void model_learn_shape(struct pump_model *m, uint64_t signature,
                        const struct pump_params *head) {
   if (m->expected.learner == NULL) return;
-  pump_learner_shape(m->expected.learner, signature, function, head->grid, head->block);
+  pump_learner_shape(m->expected.learner, signature, head->identity, head->grid,
+                     head->block);
 }
 
 void model_learn_loss(struct pump_model *m) {
@@ -92,7 +111,7 @@ static uint32_t horizon(const struct pump_model *m) {
   return most < OPS ? (uint32_t)most : OPS;
 }
 
-/* Where it will reach what does not exist yet only so much is known as how long it is. Each
+/* Of an access that will reach what does not exist yet, only the length is known. Each
  * access may also begin elsewhere in its first block than it did. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
   struct pump_model_extent extents[PUMP_LEARNER_MAX_ACCESSES];

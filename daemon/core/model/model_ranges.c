@@ -159,7 +159,8 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
                                 .device = range->device,
                                 .base = range->base,
                                 .length_bytes = range->length_bytes};
-    /* It was there before us: it may be resident, as far as the budget goes. */
+    /* The range was there before this worker: it may be resident, as far as the budget
+     * goes. */
     const struct device *device = &m->devices[range->device];
     int64_t blocks = (int64_t)((range->length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
     bool room = device->facts.budget - model_occupied(device) >= blocks;

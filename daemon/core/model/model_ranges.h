@@ -26,7 +26,7 @@ struct ranges {
 struct model_span {
   uint64_t offset_bytes, length_bytes;
 };
-/* The part of their range that these blocks are. */
+/* Which part of their range these blocks are. */
 static inline struct model_span model_span(const struct range *range, int32_t first_block,
                                            int32_t blocks) {
   uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;

@@ -11,15 +11,17 @@ struct schedule {
   uint32_t version;
   bool in_force;
   bool short_of_ops; /* it ends where no more operations were known */
-  bool incomplete;   /* some were predicted and could not be compared yet */
+  bool incomplete;   /* some operations were predicted, and the client did not compare all
+                        issued ones yet */
   uint32_t count[PUMP_DIRECTIONS];
   uint32_t taken[PUMP_DIRECTIONS];                         /* as far as it is known */
   uint16_t places[PUMP_DIRECTIONS][PUMP_SCHEDULE_ENTRIES]; /* in `transfers` */
   int64_t blocks[PUMP_DIRECTIONS];                         /* of all its entries, */
   int64_t left[PUMP_DIRECTIONS]; /* and of those that were not taken */
   uint64_t stamp, deviations;    /* `changes` and `deviations` when it was made */
-  int64_t op_head, known;        /* what was known then: up to that, so many operations */
-  uint64_t executed;             /* operations, then */
+  int64_t op_head,
+      known;         /* operations known when it was made: up to that position, so many */
+  uint64_t executed; /* how many operations had executed when it was made */
 };
 
 struct schedules {

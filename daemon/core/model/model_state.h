@@ -32,7 +32,7 @@ static inline void model_deviate(struct pump_model *m) {
   m->schedules.deviations++;
 }
 
-/* Their room comes by itself. */
+/* Blocks whose room comes without another departure. */
 static inline int64_t model_making_room(const struct device *device) {
   return device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DISCARDING];
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "model_state.h"
+#include "pump_ring.h"
 
 /* A ticket is (count << 10 | place), so that a late answer finds no successor. */
 #define PLACE_BITS 10
@@ -86,7 +87,7 @@ static void fill_command(const struct pump_model *m, struct transfer *transfer,
   }
 }
 
-/* What was not issued yet may never come. */
+/* Whether the block comes for an operation that was not issued, which may never be. */
 static bool is_expected(const struct pump_model *m, int64_t block) {
   int32_t use = m->blocks.all[block].first;
   return use != NONE && model_is_expected(m, use);
@@ -156,8 +157,12 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   m->schedules.changes++;
   if (!to_gpu) device->leaving_bytes -= transfer->bytes;
   if (!to_gpu && result == PUMP_RESULT_MOVED) device->left_bytes += transfer->bytes;
+  if (transfer->scheduled)
+    device->ended_bytes += pump_ended_bytes(transfer->direction, result, transfer->bytes);
+  if (transfer->scheduled && to_gpu) device->arriving_bytes -= transfer->bytes;
   if (was_refused(result)) {
-    /* Until more has been read, deciding again would only repeat it. */
+    /* Until more operations have been read, the next decision would only repeat this one.
+     */
     int64_t *held = &device->held_at[transfer->direction];
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
@@ -173,7 +178,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
   uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
-  /* Or another operation has run in its place, and they are where they were. */
+  /* Or another operation has run in its place, and the blocks are where they were. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_MAYBE_EVICTED;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
@@ -183,9 +188,9 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   }
 }
 
-/* The client reports the ends of commands, and may report anything: a ticket of a schedule
- * does not count there, because that one's place is given back by the executor that follows
- * the schedule. */
+/* The client reports the ends of commands, and may report anything: the ticket of an entry
+ * of a schedule does not count here, because the end of the entry gives its place back
+ * (worker_schedule.c). */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {

@@ -14,7 +14,7 @@ struct transfer {
   uint64_t offset_bytes, bytes; /* offset: from the range's base; of scheduled ones */
   uint8_t device, direction;
   bool expected;  /* for an operation that had not been issued */
-  bool scheduled; /* taken from a schedule: what is sent for now does not wait for it */
+  bool scheduled; /* taken from a schedule: it takes no credit of commands */
 };
 
 struct transfers {
@@ -36,12 +36,14 @@ struct device {
   int64_t in_flight[PUMP_DIRECTIONS];
   uint64_t left_bytes; /* moved to the host since the mapping is in use, as far as known */
   uint64_t leaving_bytes;            /* on their way there */
+  uint64_t ended_bytes;              /* pump_schedule.ended_bytes, as far as known */
+  uint64_t arriving_bytes;           /* of schedules, on their way to the GPU */
   uint64_t discarding_seq;           /* behind it the newest discard under way */
-  int64_t held_at[PUMP_DIRECTIONS];  /* what had been observed when one was refused */
+  int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed when one was refused */
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   uint64_t missed;                   /* blocks that came by fault since progress was read */
   int64_t faults;                    /* since the last view */
-  int64_t left_over;                 /* since a switch: fewest blocks that took room */
+  int64_t left_over;                 /* fewest blocks that took room since a switch */
   bool known;
   bool short_of_room;  /* something needed was left out: no block may leave for it */
   bool args_truncated; /* an operation used more than its record named */
@@ -49,8 +51,8 @@ struct device {
 
 /* ---- by the view (model_view.c) ---- */
 
-/* Fills in what is missing on the device, at most so many blocks; blocks that may be on
- * their way in a direction, and that may be sent there now. */
+/* The first fills in what is missing on the device, at most so many blocks. The others: how
+ * many blocks may be on their way in a direction, and how many more may be sent. */
 void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
                    uint32_t most);
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);

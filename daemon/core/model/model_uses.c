@@ -85,8 +85,8 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
     if (next != NONE && (m->window.uses[next].flags & USE_FRESH))
       uncount_allocation(m, next);
     if (ended)
-      m->window.frees_blocks[m->window.uses[use].op]--; /* the block's state shows it from
-                                                           now on */
+      m->window.frees_blocks[m->window.uses[use].op]--; /* from here on the block's state
+                                                           shows it */
     if (use == b->issued) b->issued = NONE;
     use = next;
   } while (use != NONE && m->window.ops[m->window.uses[use].op].executed);
@@ -120,7 +120,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
       m->window.frees_blocks[m->window.uses[use].op]--;
     m->window.uses[use].block = NONE;
     m->window.ops[m->window.uses[use].op].access_hash =
-        0; /* expected: it will be another one */
+        0; /* if it is expected: no issued operation is the same */
   }
   b->first = b->last = b->issued = NONE;
   b->next_use = PUMP_NOT_NEEDED;
@@ -162,7 +162,7 @@ struct filling {
   bool (*lose)(struct pump_model *m);
 };
 
-/* Into the chain of its block: behind the issued ones, or behind all. */
+/* Puts the use into the chain of its block: behind the issued ones, or behind all. */
 static void add_use(struct pump_model *m, const struct filling *filling, int32_t use,
                     int32_t block, bool fresh) {
   struct block *b = &m->blocks.all[block];
@@ -196,7 +196,7 @@ static void add_use(struct pump_model *m, const struct filling *filling, int32_t
   model_relist(m, block);
 }
 
-/* The use leaves the chain of its block. */
+/* Takes the use out of the chain of its block. */
 static void remove_use(struct pump_model *m, int32_t use) {
   int32_t block = m->window.uses[use].block;
   if (block == NONE) return;
@@ -221,7 +221,7 @@ static void remove_use(struct pump_model *m, int32_t use) {
   model_relist(m, block);
 }
 
-/* NONE: there is none to be had. */
+/* Takes a slot for a use; NONE: there is none. */
 static int32_t take_slot(struct pump_model *m, struct filling *filling) {
   if (filling->in_place)
     return filling->slot < filling->end ? use_index(filling->slot++) : NONE;
@@ -231,7 +231,7 @@ static int32_t take_slot(struct pump_model *m, struct filling *filling) {
   return use_index(m->window.use_head++);
 }
 
-/* `from`, `to`: within the run. */
+/* Adds the uses of a part of the run, [from, to); false: no slot is left. */
 static bool add_part(struct pump_model *m, struct filling *filling,
                      const struct model_run *run, int32_t from, int32_t to) {
   for (int32_t i = from; i < to; i++) {

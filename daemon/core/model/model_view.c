@@ -103,9 +103,9 @@ static void sort(struct lacking *found, uint32_t count) {
   }
 }
 
-/* The nearest issued operations that miss something, nearest first. Each has a block to
- * give, unless its blocks are another device's, so twice as many operations as blocks are
- * examined.
+/* The nearest issued operations that miss something, nearest first. Each misses a block of
+ * this device, unless its blocks are another device's, so twice as many operations as
+ * blocks are examined.
  */
 #define LACKING_MOST (2 * PUMP_VIEW_MISSING)
 
@@ -130,7 +130,7 @@ static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
 }
 
 /* What the operation at that position misses, as far as there is space; the rest is
- * counted. False when more than that need not be known. */
+ * counted. False once the list is full and as many more were counted. */
 static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
   const struct op *op = &m->window.ops[op_index(position)];

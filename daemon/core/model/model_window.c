@@ -35,8 +35,9 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
   return false;
 }
 
-/* Blocks, their next uses and those uses' operations lie anywhere in memory. Asked for in
- * turn, each when the one before has come, they are there when the loop needs them. */
+/* Blocks, their next uses and those uses' operations lie anywhere in memory. Prefetched in
+ * turn, each when the one before has arrived, they are in the cache when the loop needs
+ * them. */
 #define FETCH_AHEAD 6 /* uses, for each of the three */
 
 static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_t i) {
@@ -76,7 +77,7 @@ static void retire_op(struct pump_model *m, uint32_t index) {
   bool hit = true;
   op->executed = true;
   m->window.again_seq[index] = m->window.again[index] =
-      0; /* they are eviction candidates now, or away */
+      0; /* they have become eviction candidates, or are away */
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
     fetch_ahead(m, op, i);
@@ -217,14 +218,14 @@ static void lose_oldest(struct pump_model *m) {
   reclaim(m);
 }
 
-/* For the uses of the newest, which alone may be larger than the ring. */
+/* Makes room for uses of the newest operation, which alone may be larger than the ring. */
 static bool lose_another(struct pump_model *m) {
   if (m->window.op_tail == m->window.op_head - 1) return false;
   lose_oldest(m);
   return true;
 }
 
-/* The newest of its stream. */
+/* Appends the operation to its stream. */
 static void link_to_stream(struct pump_model *m, struct op *op) {
   int32_t index = (int32_t)(op - m->window.ops);
   struct stream *stream = &m->streams.all[op->stream];
@@ -243,7 +244,8 @@ static void link_to_stream(struct pump_model *m, struct op *op) {
   m->totals.larger += op->larger;
 }
 
-/* Discarded since they were used: what the ends and the middle of a run met. */
+/* Which of the run's blocks were discarded since they were used: the first, those between,
+ * the last. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run) {
   const struct block *first = &m->blocks.all[run->first], *last = first + run->count - 1;
   run->fresh = 0;

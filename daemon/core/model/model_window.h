@@ -40,7 +40,7 @@ struct use {
   uint8_t flags;
 };
 
-#define USE_FRESH 1 /* nothing that was there before is worth keeping: discarded */
+#define USE_FRESH 1 /* the contents before it are worthless: discarded */
 #define USE_ENDS 2  /* once it has executed the contents are discarded: reported */
 #define USE_FREES 4 /* the same, reported or expected: counted in `frees_blocks` */
 
@@ -55,16 +55,19 @@ struct window {
   struct use uses[USES];
   uint64_t can_leave[OPS / 64]; /* bit: the operation has due blocks that may leave */
   uint64_t misses[OPS / 64];    /* bit: it has due blocks that are not surely there */
-  /* Bit of a kind: the use is the next one of its block, which is of that kind. */
+  /* A bit for each use and kind: the use is the next one of its block, and the block is of
+   * that kind (DUE_*). */
   uint64_t due_uses[USES / 64][DUE_KINDS];
-  /* Room, in blocks: what an operation takes for blocks that are away, and for those that
-   * will be discarded before it and used anew; what is free again behind it. */
+  /* Room, in blocks: what an operation takes for blocks that are away, what it takes for
+   * blocks that are discarded before it and written anew, and what is free again behind it.
+   */
   int32_t away[OPS], allocates_blocks[OPS], frees_blocks[OPS];
-  /* Of the blocks that an operation uses, those that are needed again last and still worth
-   * something: by which operation, and how many. */
+  /* Of the blocks that an operation uses and that keep their contents: the operation that
+   * needs some of them last of all, and how many those are. */
   int64_t again_seq[OPS];
   int32_t again[OPS];
-  uint8_t op_device[OPS]; /* of the operation; beside these, for walks over all */
+  uint8_t
+      op_device[OPS]; /* of the operation; apart from `ops`, for walks over all of them */
 };
 
 struct stream {
@@ -109,12 +112,14 @@ void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
  * as far as is known: which blocks are resident behind it is unknown. Where that is much,
  * nothing is expected for two iterations. */
 void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t dropped);
-/* Its contents are discarded behind its newest issued use that has not executed. False
- * when there is none. */
+/* Notes that the block's contents are discarded behind its newest issued use that has not
+ * executed. False when there is no such use. */
 bool model_ends(struct pump_model *m, int32_t block);
-/* What was issued on it has executed, up to that operation; its discard is under way. */
+/* Notes that what was issued on the block up to that operation has executed, and that its
+ * discard is under way. */
 void model_discarding(struct pump_model *m, int32_t block, uint64_t seq);
-/* The first operation of the stream counts as executed; model_retired after the last. */
+/* Counts the first operation of the stream as executed. To be followed by model_retired,
+ * once for several. */
 void model_retire_head(struct pump_model *m, uint32_t stream);
 void model_retired(struct pump_model *m);
 
@@ -126,28 +131,29 @@ struct op *model_op_begin(struct pump_model *m, uint64_t seq, uint32_t stream);
  * can be none. NULL: what does not fit is left out. */
 void model_op_uses(struct pump_model *m, const struct model_run *runs, uint32_t count,
                    bool (*lose)(struct pump_model *m));
-/* The first expected operation uses these runs instead, as it is issued. False, and all is
- * as it was, when it has not so many places for uses. */
+/* Replaces the uses of the first expected operation by these runs, as it is issued. False,
+ * with nothing changed, when it has too few places for uses. */
 bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32_t count);
-/* Places for so many uses more, of the newest operation. */
+/* Reserves places for so many more uses of the newest operation. */
 void model_op_reserve(struct pump_model *m, uint32_t slots);
-/* So many blocks are more than that of the budget of the operation's device. */
+/* Whether so many blocks are more than that part of the budget of the operation's device.
+ */
 bool model_is_share(const struct pump_model *m, uint32_t index, int64_t blocks,
                     int64_t percent);
 uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32_t count);
-/* The chain's head moves on to the next use that has not executed. True when the contents
- * were discarded on the way. */
+/* Moves the head of the block's chain to the next use that has not executed. True when the
+ * contents were discarded on the way. */
 bool model_advance_chain(struct pump_model *m, int32_t block);
-/* Counts that there is room again behind the use, once. */
+/* Counts one block of room behind the use, unless it is counted already. */
 void model_frees_block(struct pump_model *m, int32_t use);
-/* The use has been linked behind another one of its block: its room, and its
- * next need, are counted. The other undoes that and the link. */
+/* The first: the use has been linked behind another one of its block, so its room and its
+ * next need are counted. The second undoes that and the link. */
 void model_linked(struct pump_model *m, int32_t use);
 void model_unlink(struct pump_model *m, int32_t use);
-/* What was issued on the block up to that operation has executed, though that was not seen
- * yet. */
+/* What was issued on the block up to that operation has executed, though progress has not
+ * shown it yet. */
 void model_used_up(struct pump_model *m, int32_t block, uint64_t seq);
-/* All uses of a block are dropped. */
+/* Drops all uses of a block. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 
 /* ---- what is due (model_view.c) ---- */

@@ -1,10 +1,10 @@
 /* learner.c - the history of operations, and what happens when one is seen.
  *
  * DESIGN. Every operation has a key: what is the same each time that it comes again.
- * For a launch these are function, grid and block (and the signature where those were
- * not reported): scalar parameters are left out, since step counts and seeds change each
- * iteration. For copies and memsets the lengths of their accesses. Addresses and streams
- * are in no key: both may be others in each iteration.
+ * For a launch these are the function's identity, grid and block (and the signature where
+ * those were not reported): scalar parameters are left out, since step counts and seeds
+ * change each iteration. For copies and memsets the lengths of their accesses. Addresses
+ * and streams are in no key: both may be others in each iteration.
  *
  * The history is a ring. Of each stream's newest 1, 4, 16, ... 1024 keys a hash is kept
  * up to date (the hash of a polynomial: a key enters, one leaves), and for each hash the
@@ -67,6 +67,8 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
 EXPORT void pump_learner_delete(struct pump_learner *l) {
   if (l == NULL) return;
   for (uint32_t level = 0; level < LEVELS; level++) free(l->index[level]);
+  free(l->story.steps);
+  free(l->story.accesses);
   free(l->accesses);
   free(l->pasts);
   free(l);
@@ -88,9 +90,9 @@ static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
 }
 
 EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
-                               uint64_t function, const uint32_t grid[3],
+                               uint64_t identity, const uint32_t grid[3],
                                const uint32_t block[3]) {
-  uint64_t key = pump_shape(function, grid, block);
+  uint64_t key = pump_shape(identity, grid, block);
   *shape_for(l, signature) = (struct shape){signature, key, l->head + 1};
 }
 
@@ -172,10 +174,10 @@ static void count(struct pump_learner *l, int result, bool offered) {
   totals->confidence += ((right ? 1.0 : 0.0) - totals->confidence) / LATELY;
 }
 
-EXPORT int pump_learner_see(struct pump_learner *l,
-                            const struct pump_learner_operation *op) {
+int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
+                uint64_t key) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
-  uint64_t key = key_of(l, op), number = l->head;
+  uint64_t number = l->head;
   uint32_t place = learner_fork_name(&l->lanes[stream]);
   int result = PUMP_LEARNER_UNKNOWN;
   bool offered = pump_learner_ahead(l, 1) > 0;
@@ -200,14 +202,36 @@ EXPORT int pump_learner_see(struct pump_learner *l,
   if (then != NEVER) {
     learner_advance(l, stream, then);
     learner_link(l, then, number, result == PUMP_LEARNER_CONFIRMED);
-    if (l->match.front < l->oldest) l->match.on = false; /* forgotten by now */
+    if (l->match.front < l->oldest) l->match.on = false; /* it was forgotten */
   }
   count(l, result, offered);
   learner_iteration(l, key);
   return result;
 }
 
+EXPORT int pump_learner_see(struct pump_learner *l,
+                            const struct pump_learner_operation *op) {
+  uint64_t key = key_of(l, op);
+  learner_note(
+      l,
+      (struct pump_learner_step){.what = PUMP_LEARNER_OPERATION,
+                                 .key = key,
+                                 .signature = op->signature,
+                                 .stream = (uint16_t)(op->stream & (PUMP_MAX_STREAMS - 1)),
+                                 .kind = (uint16_t)op->kind,
+                                 .count = (uint16_t)(op->count < PUMP_LEARNER_MAX_ACCESSES
+                                                         ? op->count
+                                                         : PUMP_LEARNER_MAX_ACCESSES)},
+      op->accesses);
+  return learner_saw(l, op, key);
+}
+
 EXPORT void pump_learner_lost(struct pump_learner *l) {
+  learner_note(l, (struct pump_learner_step){.what = PUMP_LEARNER_LOST}, NULL);
+  learner_tear(l);
+}
+
+void learner_tear(struct pump_learner *l) {
   l->match.on = false;
   l->match.epoch = ++l->epochs;
   l->resume.front = NEVER;
@@ -226,6 +250,8 @@ EXPORT void pump_learner_report(const struct pump_learner *l,
   *report = l->totals;
   report->seen = l->head;
   report->period = l->match.on ? learner_period(l) : 0;
+  if (l->match.on && l->match.front < l->recalled && l->recalled_period != 0)
+    report->period = l->recalled_period;
   report->epoch = l->epochs;
   report->iterations = iterations->whole;
   report->position = iterations->began == NEVER ? 0 : l->head - iterations->began;

@@ -4,9 +4,9 @@
  * three cases is *usual* there; anything else is a turn. A turn is expected from a
  * pointer that was right when the program turned there the last time, as one is that is a
  * whole cycle behind; or if the same came as often in a row in front of it in the past as
- * now, as in the last of six layers. Any other pointer only points where a turn happened to
- * come, such as a change of batch size. It is replaced by one that agrees with it up to the
- * fork and continues there as is usual.
+ * this time, as in the last of six layers. Any other pointer only points where a turn
+ * happened to come, such as a change of batch size. It is replaced by one that agrees with
+ * it up to the fork and continues there as is usual.
  */
 #include "learner_state.h"
 

@@ -45,8 +45,8 @@ static uint64_t first_of(const struct pump_learner *l, uint32_t stream) {
   return NEVER;
 }
 
-/* An operation of a stream that had come before the pointer was found, then, and comes
- * late now. */
+/* An operation of the stream that in the past came before the pointer's beginning, and
+ * comes late this time. */
 static uint64_t late_one(const struct pump_learner *l, uint32_t stream, uint64_t key) {
   uint32_t before = learner_fork_name(&l->lanes[stream]);
   for (uint64_t i = 1; i <= STREAM_SPREAD && l->match.base >= l->oldest + i; i++) {

@@ -6,7 +6,7 @@
  *
  *   a range   allocated between the same operations as an earlier one, or reached by the
  *             operation that repeats one which reached the other: its successor;
- *   a tensor  a access that begins elsewhere than in the operation that it repeats: from
+ *   a tensor an access that begins elsewhere than in the operation that it repeats: from
  *             then on what began there is expected where it was found. That is right as
  *             long as nothing else takes its old place.
  *
@@ -20,6 +20,8 @@
  * What was not seen yet in the present iteration keeps its place, or has none: `missing`.
  */
 #include "learner_state.h"
+
+#include <string.h>
 
 #define CHAIN 16u /* successors followed at most: iterations from an access to today */
 
@@ -62,14 +64,18 @@ static uint64_t allocations_from(const struct pump_learner *l, uint64_t allocate
   return low;
 }
 
-EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t generation,
-                               uint64_t length_bytes) {
+void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generation,
+                       uint64_t length_bytes) {
   uint64_t name = life_name(slot, generation);
   struct life *life = life_slot(l, name);
   if (life->name == name && life->live) return; /* reported twice */
   end(l, life);
   *life = (struct life){
       .name = name, .allocated_at = l->head, .length_bytes = length_bytes, .live = true};
+  struct life *recalled =
+      l->recalled == 0 ? NULL : life_of(l, life_name(slot | RECALLED_SLOT, generation));
+  if (recalled != NULL && recalled->length_bytes == length_bytes)
+    succeed(l, recalled, name);
   if (learner_is_trusted(l)) {
     uint64_t at = allocations_from(l, l->match.front) + l->allocations_now;
     const struct allocation *allocation = &l->allocations[at & (ALLOCATIONS - 1)];
@@ -83,9 +89,35 @@ EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t g
       (struct allocation){name, l->head};
 }
 
-EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t generation) {
+void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation) {
   struct life *life = life_of(l, life_name(slot, generation));
   if (life != NULL) end(l, life);
+}
+
+void learner_end_lives(struct pump_learner *l) {
+  for (uint32_t i = 0; i < LIVES; i++) end(l, &l->lives[i]);
+  l->way = WAY_PLACES;
+  memset(l->ways, 0, sizeof l->ways);
+  memset(l->ways_seen, 0, sizeof l->ways_seen);
+}
+
+EXPORT void pump_learner_alloc(struct pump_learner *l, uint32_t slot, uint32_t generation,
+                               uint64_t length_bytes) {
+  learner_note(l,
+               (struct pump_learner_step){.what = PUMP_LEARNER_ALLOC,
+                                          .slot = slot,
+                                          .generation = generation,
+                                          .length_bytes = length_bytes},
+               NULL);
+  learner_allocated(l, slot, generation, length_bytes);
+}
+
+EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t generation) {
+  learner_note(l,
+               (struct pump_learner_step){
+                   .what = PUMP_LEARNER_FREE, .slot = slot, .generation = generation},
+               NULL);
+  learner_freed(l, slot, generation);
 }
 
 /* ---- places ----------------------------------------------------------------------- */
@@ -133,8 +165,12 @@ static bool through_place(const struct pump_learner *l, const struct pump_access
 static void through_lives(const struct pump_learner *l, uint64_t rounds,
                           struct pump_access *today) {
   const struct life *life = life_of(l, life_name(today->slot, today->generation));
-  if (life == NULL) return;
-  /* A period further on, the one that has its part today is as far gone as it is now. */
+  if (life == NULL) {
+    today->slot &= ~RECALLED_SLOT; /* its part is in the range of the same name */
+    return;
+  }
+  /* A period further on, the range that plays its part today will have been replaced as
+   * well. */
   today->missing = rounds > 0 && life->successor != 0;
   if (today->missing) return;
   /* Allocated further on in the iteration that repeats: not yet in this one. */
@@ -251,7 +287,7 @@ static void learn(struct pump_learner *l, const struct pump_access *a,
   }
   if (from != to || old == NULL || old->successor == 0) return;
   l->successors_early -= old->live;
-  old->successor = 0; /* it has its part itself */
+  old->successor = 0; /* the old range plays its part again */
 }
 
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count) {

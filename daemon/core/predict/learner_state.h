@@ -109,8 +109,8 @@ struct fork {
   uint64_t turned;  /* number of the newest one that another one came behind */
 };
 
-/* What kept a pointer from being replaced at a fork: so many operations in front of it are
- * the same. */
+/* A pointer that was compared at a fork and not replaced: so many operations in front of
+ * both places are the same. */
 struct aside {
   uint64_t number, to, common;
 };
@@ -153,6 +153,14 @@ struct iterations {
   struct kind_of known[KINDS];
 };
 
+/* The beginning of what was told (learner_story.c). */
+struct story {
+  struct pump_learner_step *steps; /* NULL: it is not kept */
+  struct pump_access *accesses;
+  uint32_t step_count, access_count, operations;
+  bool full;
+};
+
 struct pump_learner {
   uint32_t capacity, mask, access_mask, index_mask;
   uint64_t head;   /* number of the next operation */
@@ -193,6 +201,9 @@ struct pump_learner {
   struct iterations iterations;
   uint16_t key_counts[KEY_COUNTS];
   struct pump_learner_report totals;
+  struct story story;
+  uint64_t recalled;        /* operations below this one are another run's */
+  uint64_t recalled_period; /* at their end */
 };
 
 static inline struct past *learner_past(const struct pump_learner *l, uint64_t number) {
@@ -212,11 +223,27 @@ static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
   return ((uint64_t)slot << 32 | generation) + 1;
 }
 
+/* ---- what is told, but for the story ---- */
+
+int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
+                uint64_t key);
+void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generation,
+                       uint64_t length_bytes);
+void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation);
+void learner_tear(struct pump_learner *l);
+
+/* ---- the story (learner_story.c) ---- */
+
+#define RECALLED_SLOT 0x80000000u /* beside the slot of a range of another run */
+
+void learner_note(struct pump_learner *l, struct pump_learner_step step,
+                  const struct pump_access *accesses);
+
 /* ---- pointers into the past (learner_match.c) ---- */
 
 /* The operation that `key` on `stream` repeats under the present pointer, or NEVER. */
 uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key);
-/* `found` was repeated on `stream`, by an operation that is in the history by now. */
+/* `found` was repeated on `stream`, by an operation that is in the history already. */
 void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found);
 /* The present pointer is void, with an operation on `stream` that is not in the history
  * yet: its level and the place where it ended get their scores. */
@@ -228,7 +255,7 @@ uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
 void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number);
 /* The context of four keys that the next operation of a stream comes after. */
 uint32_t learner_fork_name(const struct lane *lane);
-/* An operation of the past from the front on was seen again. */
+/* Whether an operation of the past, from the front on, was seen again. */
 bool learner_was_seen(const struct pump_learner *l, uint64_t number);
 bool learner_is_trusted(const struct pump_learner *l);
 /* Operations between an operation and the one that it repeats. */
@@ -241,9 +268,9 @@ void learner_shift_share(float *share, bool right);
  * called before what came is in the history. */
 void learner_fork_right(struct pump_learner *l, uint32_t name);
 void learner_fork_wrong(struct pump_learner *l, uint32_t name);
-/* `number` came behind the context. */
+/* Notes that `number` came behind the context. */
 void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
-/* It is open whether `number`, which the pointer predicts, will come. */
+/* Whether `number`, which the pointer predicts, is at a fork where it may not come. */
 bool learner_forks_here(const struct pump_learner *l, uint64_t number);
 /* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and
  * continues as is usual there. Returns the operation that `number` has become, or NEVER. */
@@ -259,6 +286,8 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
 
 /* ---- lives and places (learner_places.c) ---- */
 
+/* All ranges are gone, and which way predicted best is open. */
+void learner_end_lives(struct pump_learner *l);
 /* `number` repeats `then`: learns where their accesses are. `count`: it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
 /* The operation with the accesses that predict best what a repetition of `number` will

@@ -2,26 +2,34 @@
  * (docs/schedule.md).
  *
  * DESIGN. The walk goes over the operations in order, with the room that each takes and
- * gives back. Room is handed out in the order in which it is known to come: what is free,
- * what is leaving already, what discards give back behind an operation that has executed.
- * Each block that an operation lacks takes one of these and has to wait for what brings it.
- * Where none is left, a block leaves: the one that is needed last,
+ * gives back. Room is used in the order in which it is known to come: what is free, what
+ * discards under way give back, what is leaving already, what discards behind operations
+ * give back. Each block that an operation lacks takes room for one and waits for what
+ * brings it. Where no room is left, a block leaves: the one that is needed last,
  *
- *   - of those that are there and not needed before, which may go at once, and
- *   - of those that operations of the walk use, which may go when these have executed;
+ *   - of those that are there and not needed before: they may leave at once, and
+ *   - of those that operations of the walk use: they may leave once these have executed.
  *
- * but for that no operation counts as executed which runs so late that what comes in would
- * not be on its way in time: so much room ahead as the list of arrivals holds. If no block
- * can leave by it, the first used in the walk that are needed late enough do.
+ * An operation counts as executed for that once REACH_BLOCKS of room have been taken behind
+ * it, as much as the list of arrivals holds: what waits for a later one would not be on its
+ * way in time. Where no block may leave by this rule, the next operations count as
+ * executed, until one of their blocks may.
  *
  * The walk ends where nothing may leave for what comes in, where a block is used that has
  * left in the course of it, and behind an operation that is too large for the budget. Where
  * the list of arrivals is full it goes on for room alone. Predicted operations do not count
  * where one of them will reach what does not exist yet: it is unknown what room that takes.
  *
+ * What leaves is paced: it waits until what is listed to come in front of what takes its
+ * room has ended, but for PACE_BYTES. What left earlier would be idle memory until arrivals
+ * catch up. None waits in a circle: what comes in front waits for less than leaves in
+ * front. Behind an arrival that waits for an operation nothing is paced, nor for what is
+ * not listed: there the program is behind, not the link, and departures use the time. Nor
+ * in front of an operation larger than the budget: what faults bring takes room, too.
+ *
  * What is discarded in the course of it and written anew later takes room as well: the
- * newest there is. It cannot come before its discard, so that is mostly its own, and what
- * comes sooner is left to others.
+ * newest there is. It cannot come before its discard, so that is mostly its own room, and
+ * room that comes sooner is left to other blocks.
  *
  * A worker makes many schedules, so it goes by runs: consecutive blocks that are lacked by
  * the same operation, or needed again by the same one, follow each other in the tables, and
@@ -31,40 +39,43 @@
 #include "schedule_walk.h"
 
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
+#define PACE_BYTES (96ull << 20)
 
 /* ---- slices ------------------------------------------------------------------------ */
 
-/* How many blocks the newest slice may have more, or one more slice (not `with`); 0: there
- * is no place. */
-static inline uint32_t places(const struct goes *goes, bool with) {
-  uint32_t most = goes->slice;
+/* How many blocks may be added to the newest slice (`with`), or make a new one; 0: the list
+ * is full. */
+static inline uint32_t places(const struct slice_list *list, bool with) {
+  uint32_t most = list->slice;
   if (with)
-    most -= (uint32_t)goes->newest->blocks;
-  else if (goes->slices_left == 0)
+    most -= (uint32_t)list->newest->blocks;
+  else if (list->slices_left == 0)
     return 0;
-  return most < goes->blocks_left ? most : goes->blocks_left;
+  return most < list->blocks_left ? most : list->blocks_left;
 }
 
-/* The first blocks of the run are of the newest slice (`with`), or make one more. */
-static inline void add(struct goes *goes, bool with, struct run *run, uint32_t count,
-                       const struct awaited *awaited) {
+/* Moves the first `count` blocks of the run to the newest slice (`with`), or to a new one.
+ */
+static inline void add_to_slice(struct slice_list *list, bool with, struct run *run,
+                                uint32_t count, const struct awaited *awaited) {
   int32_t blocks = (int32_t)count, lowest = run->block;
   if (run->step < 0) lowest -= blocks - 1;
   run->block += run->step < 0 ? -blocks : blocks;
   run->count -= count;
-  goes->blocks_left -= count;
+  list->blocks_left -= count;
   if (!with) {
-    struct schedule_entry *slice = goes->newest = goes->next++;
-    goes->slices_left--;
+    struct schedule_entry *slice = list->newest = list->next++;
+    list->slices_left--;
     slice->first_block = lowest;
     slice->blocks = blocks;
     slice->slot = run->slot;
     slice->after_stream = awaited->after_stream;
     slice->after_seq = awaited->after_seq;
     slice->left_bytes = awaited->left_bytes;
+    slice->ended_bytes = 0;
     return;
   }
-  struct schedule_entry *slice = goes->newest;
+  struct schedule_entry *slice = list->newest;
   if (lowest < slice->first_block) slice->first_block = lowest;
   slice->blocks += blocks;
   if (awaited->after_seq > slice->after_seq) {
@@ -81,21 +92,30 @@ static void add_room(struct walk *w, struct room room) {
   if (room.blocks > 0) w->rooms[w->rooms_made++] = room;
 }
 
+/* What has to have ended before a block leaves: arrivals that are listed in front of what
+ * takes its room, but for PACE_BYTES. Those of `blocks` blocks are about to be. */
+static inline uint64_t pace(const struct walk *w, uint32_t blocks) {
+  uint64_t ended_bytes = w->ended_bytes + blocks * w->step_bytes;
+  return w->paced && ended_bytes > PACE_BYTES ? ended_bytes - PACE_BYTES : 0;
+}
+
 /* Whether the run continues the slice that leaves just before. */
-static inline bool leaves_with(const struct goes *goes, const struct run *run,
+static inline bool leaves_with(const struct slice_list *list, const struct run *run,
                                const struct awaited *awaited) {
-  const struct schedule_entry *last = goes->newest;
+  const struct schedule_entry *last = list->newest;
   bool near =
       run->block == last->first_block - 1 || run->block == last->first_block + last->blocks;
   return near && last->slot == run->slot && last->after_seq == awaited->after_seq &&
-         (uint32_t)last->blocks < goes->slice;
+         (uint32_t)last->blocks < list->slice;
 }
 
-/* The run leaves, as far as there are places; returns how many blocks do. Of those that
- * wait for an operation only the first are listed: all will leave, and are listed in time.
+/* Lists the run's departure, as far as there are places; returns how many of its blocks
+ * leave. Of blocks that wait for an operation only the first WAITING_BLOCKS are listed: the
+ * others leave too, and a later schedule lists them.
  */
-static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awaited) {
-  struct goes *goes = &w->goes[PUMP_TO_HOST];
+static uint32_t list_departures(struct walk *w, struct run run,
+                                const struct awaited *awaited) {
+  struct slice_list *list = &w->lists[PUMP_TO_HOST];
   const struct range *range = &w->m->ranges.all[run.slot];
   uint32_t gone = run.count;
   int32_t lowest = run.block;
@@ -103,14 +123,17 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
     if (run.count > WAITING_BLOCKS - w->waiting) run.count = WAITING_BLOCKS - w->waiting;
     w->waiting += run.count;
   }
+  uint32_t listed = run.count;
   while (run.count > 0) {
-    bool with = leaves_with(goes, &run, awaited);
-    uint32_t count = places(goes, with);
+    bool with = leaves_with(list, &run, awaited);
+    uint32_t count = places(list, with);
     if (count > run.count) count = run.count;
     if (count == 0) break;
-    add(goes, with, &run, count, awaited);
-    goes->newest->need = 0;
-    goes->newest->need_stream = 0;
+    uint64_t ended_bytes = pace(w, listed - run.count);
+    add_to_slice(list, with, &run, count, awaited);
+    if (!with) list->newest->ended_bytes = ended_bytes;
+    list->newest->need = 0;
+    list->newest->need_stream = 0;
   }
   w->full = run.count > 0;
   if (w->full) gone = (uint32_t)(run.step * (run.block - lowest));
@@ -119,9 +142,9 @@ static uint32_t let_go(struct walk *w, struct run run, const struct awaited *awa
   return gone;
 }
 
-/* As many blocks leave, at most so many, as then come for that operation. Returns how
- * many; 0: none may. */
-static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
+/* Chooses blocks that leave for what the operation `need` lacks, at most `most` of them.
+ * Returns how many; 0: none may. */
+static uint32_t choose_departures(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
   int32_t there = walk_look_there(w), spent = NONE;
@@ -130,7 +153,7 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
   if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
     spent = walk_look_spent(w, need);
   while (there_next <= need && spent == NONE && w->ran < w->at) {
-    walk_run_on(w);
+    walk_count_executed(w);
     spent = walk_look_spent(w, need);
   }
   if (there_next <= need && spent == NONE) {
@@ -145,15 +168,16 @@ static uint32_t leave(struct walk *w, int64_t need, uint32_t most) {
     const struct op *op = &m->window.ops[w->spent[0].op];
     awaited.after_seq = op->seq;
     awaited.after_stream = op->stream;
-    gone = let_go(w, walk_take_spent(w, spent, most), &awaited);
+    gone = list_departures(w, walk_take_spent(w, spent, most), &awaited);
   } else {
-    gone = let_go(w, walk_take_there(w, most), &awaited);
+    gone = list_departures(w, walk_take_there(w, most), &awaited);
   }
   if (gone > 0 && next_use < w->horizon) w->horizon = next_use;
   return gone;
 }
 
-/* Neither the first of those that are left nor the last is used up. */
+/* Takes blocks of that room. Neither the first room of the list nor the last is empty
+ * afterwards. */
 static inline void use_up(struct walk *w, struct room *room, uint32_t blocks) {
   room->blocks -= blocks;
   if (room->blocks > 0) return;
@@ -163,12 +187,14 @@ static inline void use_up(struct walk *w, struct room *room, uint32_t blocks) {
     w->rooms_taken++;
 }
 
-/* Room for blocks, at most so many, that come for that operation, and what they have to
- * wait for. Returns for how many; 0: there is none. */
+/* Takes room for blocks that come for the operation `need`, at most `most` of them;
+ * `*awaited`: what they wait for. Returns for how many; 0: there is none. */
 static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
                                  struct awaited *awaited) {
   if (w->rooms_taken == w->rooms_made) {
-    uint32_t gone = leave(w, need, most);
+    w->step_bytes = PUMP_BLOCK_BYTES;
+    uint32_t gone = choose_departures(w, need, most);
+    w->step_bytes = 0;
     *awaited = (struct awaited){.left_bytes = w->left_bytes};
     return gone;
   }
@@ -180,13 +206,13 @@ static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
   return most;
 }
 
-/* Room for what the operation writes anew: the newest there is, mostly what the discard of
- * the same blocks gives back. False where there is none. */
-static bool bear(struct walk *w, const struct op *op, int32_t blocks) {
+/* Takes room for what the operation writes anew: the newest there is, mostly what the
+ * discard of the same blocks gives back. False where there is none. */
+static bool take_newest_room(struct walk *w, const struct op *op, int32_t blocks) {
   while (blocks > 0) {
     uint32_t taken = (uint32_t)blocks;
     if (w->rooms_taken == w->rooms_made) {
-      taken = leave(w, (int64_t)op->seq, taken);
+      taken = choose_departures(w, (int64_t)op->seq, taken);
       if (taken == 0) return false;
     } else {
       struct room *room = &w->rooms[w->rooms_made - 1];
@@ -201,39 +227,45 @@ static bool bear(struct walk *w, const struct op *op, int32_t blocks) {
 /* ---- the walk ---------------------------------------------------------------------- */
 
 /* Whether the run continues the slice that comes just before. */
-static inline bool comes_with(const struct goes *goes, const struct run *run,
+static inline bool comes_with(const struct slice_list *list, const struct run *run,
                               int64_t need) {
-  const struct schedule_entry *last = goes->newest;
+  const struct schedule_entry *last = list->newest;
   return run->block == last->first_block + last->blocks && last->need == need &&
-         last->slot == run->slot && (uint32_t)last->blocks < goes->slice;
+         last->slot == run->slot && (uint32_t)last->blocks < list->slice;
 }
 
-/* The run comes for that operation; false where the walk ends. Where the list has no place
- * for more, room is taken all the same: what has to leave for it leaves. */
-static inline bool come(struct walk *w, struct run run, bool away, const struct op *op) {
-  struct goes *goes = &w->goes[PUMP_TO_GPU];
+/* Lists the run's arrival for that operation; false where the walk ends. Where the list is
+ * full, room is taken all the same, so that blocks leave for what a later schedule brings.
+ */
+static inline bool list_arrivals(struct walk *w, struct run run, bool away,
+                                 const struct op *op) {
+  struct slice_list *list = &w->lists[PUMP_TO_GPU];
   int64_t need = (int64_t)op->seq;
   while (run.count > 0) {
-    bool with = comes_with(goes, &run, need);
+    bool with = comes_with(list, &run, need);
     struct awaited awaited = {0};
-    uint32_t count = places(goes, with), room = run.count;
+    uint32_t count = places(list, with), room = run.count;
     if (count > 0 && room > count) room = count;
+    if (away && count == 0) w->paced = false;
     if (away && (room = take_room(w, need, room, &awaited)) == 0) return false;
+    if (awaited.after_seq != 0) w->paced = false;
     if (count > room) count = room;
     /* One slice waits for operations of one stream. */
-    if (with && goes->newest->after_seq != 0 && awaited.after_seq != 0 &&
-        goes->newest->after_stream != awaited.after_stream) {
+    if (with && list->newest->after_seq != 0 && awaited.after_seq != 0 &&
+        list->newest->after_stream != awaited.after_stream) {
       with = false;
-      if (goes->slices_left == 0) count = 0;
+      if (list->slices_left == 0) count = 0;
     }
     if (count == 0) {
       run.block += (int32_t)room;
       run.count -= room;
       continue;
     }
-    add(goes, with, &run, count, &awaited);
-    goes->newest->need = need;
-    goes->newest->need_stream = op->stream;
+    const struct range *range = &w->m->ranges.all[run.slot];
+    w->ended_bytes += model_span(range, run.block, (int32_t)count).length_bytes;
+    add_to_slice(list, with, &run, count, &awaited);
+    list->newest->need = need;
+    list->newest->need_stream = op->stream;
   }
   return true;
 }
@@ -244,9 +276,9 @@ static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_
   return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
 }
 
-/* What the operation lacks comes, in the order in which it uses it: at most so many blocks
- * that take room. */
-static bool bring(struct walk *w, const struct op *op, int64_t room) {
+/* Lists the arrival of what the operation lacks, in the order in which it uses it, at most
+ * `room` blocks that take room. False where the walk ends. */
+static bool bring_missing(struct walk *w, const struct op *op, int64_t room) {
   const struct pump_model *m = w->m;
   int64_t at = op->first_use, end = at + op->uses;
   while ((at = model_next_due(m, DUE_AWAY, at, end)) < end) {
@@ -265,7 +297,7 @@ static bool bring(struct walk *w, const struct op *op, int64_t room) {
       if (run.count > room) run.count = (uint32_t)room;
       room -= run.count;
     }
-    if (!come(w, run, away > 0, op)) return false;
+    if (!list_arrivals(w, run, away > 0, op)) return false;
   }
   return true;
 }
@@ -276,10 +308,10 @@ static void fill_up(struct walk *w, const struct op *op) {
   const struct device *device = &w->m->devices[w->device];
   int64_t room = device->facts.budget - device->counts[PUMP_BLOCK_ARRIVING] -
                  op->due[DUE_SURE] - op->due[DUE_MAYBE_EVICTED];
-  if (room > 0) (void)bring(w, op, room);
+  if (room > 0) (void)bring_missing(w, op, room);
 }
 
-/* What is discarded behind the operation has been. */
+/* What waits for the discards behind the operation. */
 static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
                                        uint32_t stream) {
   return (struct awaited){
@@ -295,31 +327,43 @@ static bool step(struct walk *w, uint32_t i) {
     fill_up(w, op);
     return false;
   }
-  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 && !bring(w, op, INT64_MAX))
+  if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 &&
+      !bring_missing(w, op, INT64_MAX))
     return false;
-  if (!bear(w, op, m->window.allocates_blocks[i])) return false;
+  if (!take_newest_room(w, op, m->window.allocates_blocks[i])) return false;
   add_room(w, (struct room){.blocks = m->window.frees_blocks[i],
                             .awaited = discarded(m, op->seq, op->stream)});
   return true;
 }
 
-/* So many blocks more than the budget are there, and leave first. */
+/* The blocks above the budget leave first, `over` of them. */
 static void push_out(struct walk *w, int64_t over) {
   while (over > 0) {
-    uint32_t gone = leave(w, 0, (uint32_t)over);
+    uint32_t gone = choose_departures(w, 0, (uint32_t)over);
     if (gone == 0) return;
     over -= gone;
   }
 }
 
-/* Room at the beginning. */
+/* Whether an operation that is larger than the budget lies ahead. */
+static bool knows_larger(const struct pump_model *m) {
+  for (int64_t at = m->window.op_tail; at < m->window.op_head; at++) {
+    const struct op *op = &m->window.ops[op_index(at)];
+    if (op->larger && !op->executed) return true;
+  }
+  return false;
+}
+
+/* Adds the room that there is at the beginning. */
 static void begin(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t free = device->facts.budget - model_occupied(device);
   int64_t leaving = device->counts[PUMP_BLOCK_LEAVING];
   int64_t discarding = device->counts[PUMP_BLOCK_DISCARDING];
   w->left_bytes = device->left_bytes + device->leaving_bytes;
+  w->ended_bytes = device->ended_bytes + device->arriving_bytes;
   push_out(w, -(free + leaving));
+  w->paced = !knows_larger(w->m);
   add_room(w, (struct room){.blocks = free});
   int64_t owed = free < 0 ? -free : 0;
   struct awaited owed_left = {.left_bytes =
@@ -333,20 +377,20 @@ static void begin(struct walk *w) {
                             .step_bytes = PUMP_BLOCK_BYTES});
 }
 
-/* Goes over what is known, up to that position. */
+/* Walks over the known operations, up to position `end`. */
 static void walk_over(struct walk *w, int64_t end) {
   const struct pump_model *m = w->m;
   for (w->at = m->window.op_tail; w->at < end; w->at++) {
     uint32_t i = op_index(w->at);
     if ((int64_t)m->window.ops[i].seq >= w->horizon) return;
     w->behind += walk_takes(w, w->at);
-    while (w->ran < w->at && w->behind - w->takes >= REACH_BLOCKS) walk_run_on(w);
+    while (w->ran < w->at && w->behind - w->takes >= REACH_BLOCKS) walk_count_executed(w);
     if (m->window.op_device[i] == w->device && !step(w, i)) return;
   }
   w->ended = false;
 }
 
-/* Room for what nothing has announced yet: blocks that no known operation needs leave. */
+/* Spare room for what nothing has announced: blocks that no known operation needs leave. */
 static void keep_spare(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t wanted = device->facts.budget * w->m->bounds.spare_percent / 100;
@@ -359,7 +403,7 @@ static void keep_spare(struct walk *w) {
   while (wanted > 0) {
     int32_t there = walk_look_there(w);
     if (there == NONE || w->m->blocks.all[there].next_use != PUMP_NOT_NEEDED) return;
-    uint32_t gone = let_go(w, walk_take_there(w, (uint32_t)wanted), &awaited);
+    uint32_t gone = list_departures(w, walk_take_there(w, (uint32_t)wanted), &awaited);
     if (gone == 0) return;
     wanted -= gone;
   }
@@ -373,18 +417,19 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->m = m;
   w->device = device;
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
-    w->goes[way] = (struct goes){.newest = &nothing,
-                                 .next = out->entries[way],
-                                 .slice = model_slice(m, &m->devices[device], way),
-                                 .slices_left = PUMP_SCHEDULE_ENTRIES,
-                                 .blocks_left = REACH_BLOCKS};
+    w->lists[way] = (struct slice_list){.newest = &nothing,
+                                        .next = out->entries[way],
+                                        .slice = model_slice(m, &m->devices[device], way),
+                                        .slices_left = PUMP_SCHEDULE_ENTRIES,
+                                        .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
   w->at = w->ran = m->window.op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = m->devices[device].idle.head;
   w->there = NONE;
-  w->full = false;
+  w->paced = w->full = false;
+  w->step_bytes = 0;
   w->short_of_room = false;
   w->waiting = 0;
   w->ended = true;
@@ -393,10 +438,11 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   int64_t known = m->window.op_issued + (int64_t)(until_seq - m->window.added_seq);
   begin(w);
   walk_over(w, known < m->window.op_head ? known : m->window.op_head);
+  w->paced = false;
   if (!w->ended) keep_spare(w);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
-    out->count[way] = PUMP_SCHEDULE_ENTRIES - w->goes[way].slices_left;
+    out->count[way] = PUMP_SCHEDULE_ENTRIES - w->lists[way].slices_left;
   out->short_of_ops = !w->ended;
   out->short_of_room = w->short_of_room;
-  walk_ready_first(out->entries[PUMP_TO_HOST], out->count[PUMP_TO_HOST]);
+  walk_ready_first(m, out->entries[PUMP_TO_HOST], out->count[PUMP_TO_HOST]);
 }

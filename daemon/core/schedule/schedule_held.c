@@ -57,10 +57,13 @@ void schedule_taken(struct pump_model *m, uint32_t place) {
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->schedules.places--;
   mark(m, transfer, false);
-  /* Should it be refused, for a use that was not predicted, that is one behind these. */
+  /* If it is refused, that is for a use behind the operations that were read. */
   int64_t observed = (int64_t)m->totals.observed_seq;
   if (transfer->observed_seq > observed) transfer->observed_seq = observed;
-  if (!to_gpu) device->leaving_bytes += transfer->bytes;
+  if (to_gpu)
+    device->arriving_bytes += transfer->bytes;
+  else
+    device->leaving_bytes += transfer->bytes;
   if (range->first_block == NONE || range->generation != transfer->generation) return;
   for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
        b++) {
@@ -72,7 +75,8 @@ void schedule_taken(struct pump_model *m, uint32_t place) {
   }
 }
 
-/* What is left is enough: nine tenths of it, and LEAST_BLOCKS; or no entry is taken. */
+/* Whether enough of the list is left: nine tenths and at least LEAST_BLOCKS, or all of it.
+ */
 static bool is_enough(const struct schedule *schedule, uint32_t way) {
   int64_t enough = schedule->blocks[way] * 9 / 10;
   if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;

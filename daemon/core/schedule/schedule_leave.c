@@ -1,4 +1,4 @@
-/* schedule_leave.c - which blocks may leave in a rehearsal, needed last first. */
+/* schedule_leave.c - which blocks may leave during the walk, needed last first. */
 #include <string.h>
 
 #include "schedule_walk.h"
@@ -49,7 +49,8 @@ struct run walk_take_there(struct walk *w, uint32_t most) {
   return run;
 }
 
-/* Of equals the operation that executes first. */
+/* Where both are needed at the same time, the operation that executes first counts as
+ * later. */
 static bool is_later(const struct walk *w, const struct spent *a, const struct spent *b) {
   if (a->again_seq != b->again_seq) return a->again_seq > b->again_seq;
   return w->m->window.ops[a->op].seq < w->m->window.ops[b->op].seq;
@@ -78,7 +79,7 @@ static void add_spent(struct walk *w, uint32_t op) {
   w->spent[i] = added;
 }
 
-void walk_run_on(struct walk *w) {
+void walk_count_executed(struct walk *w) {
   uint32_t i = op_index(w->ran++);
   w->behind -= w->takes;
   w->takes = walk_takes(w, w->ran);
@@ -121,7 +122,25 @@ struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most) {
   return run;
 }
 
-void walk_ready_first(struct schedule_entry *entries, uint32_t count) {
+static uint64_t bytes_of(const struct pump_model *m, const struct schedule_entry *entry) {
+  const struct range *range = &m->ranges.all[entry->slot];
+  return model_span(range, entry->first_block, entry->blocks).length_bytes;
+}
+
+/* The pace is one of amounts as well: what stands at a place of `sorted` has that of what
+ * has as much in front of it among `entries`. */
+static void set_pace(const struct pump_model *m, const struct schedule_entry *entries,
+                     struct schedule_entry *sorted, uint32_t count) {
+  uint64_t before_bytes = 0, until_bytes = 0;
+  for (uint32_t i = 0, at = 0; i < count; i++) {
+    while (until_bytes <= before_bytes) until_bytes += bytes_of(m, &entries[at++]);
+    sorted[i].ended_bytes = entries[at - 1].ended_bytes;
+    before_bytes += bytes_of(m, &sorted[i]);
+  }
+}
+
+void walk_ready_first(const struct pump_model *m, struct schedule_entry *entries,
+                      uint32_t count) {
   static struct schedule_entry sorted[PUMP_SCHEDULE_ENTRIES];
   uint32_t ready = 0, made = 0;
   for (uint32_t i = 0; i < count; i++)
@@ -134,5 +153,6 @@ void walk_ready_first(struct schedule_entry *entries, uint32_t count) {
       sorted[at] = sorted[at - 1];
     sorted[at] = entries[i];
   }
+  set_pace(m, entries, sorted, count);
   memcpy(entries, sorted, count * sizeof *entries);
 }

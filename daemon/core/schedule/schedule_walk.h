@@ -1,4 +1,4 @@
-/* schedule_walk.h - the walk of a rehearsal; see the DESIGN of schedule.c. */
+/* schedule_walk.h - the state of the walk; see the DESIGN of schedule.c. */
 #ifndef PUMP_SCHEDULE_WALK_H
 #define PUMP_SCHEDULE_WALK_H
 
@@ -14,14 +14,14 @@ struct awaited {
   uint32_t after_stream;
 };
 
-/* So many blocks of room, once that has come about. */
+/* Room for so many blocks, and what brings it. */
 struct room {
   int64_t blocks;
   struct awaited awaited;
   uint64_t step_bytes; /* so much more has to leave for each block that is taken */
 };
 
-/* An operation that has executed by then, and which of its blocks is examined next. */
+/* An operation that counts as executed, and which of its uses is examined next. */
 struct spent {
   int64_t again_seq; /* when most of what it used is needed again; a heap by that */
   uint32_t op, use;
@@ -33,9 +33,10 @@ struct run {
   uint32_t count, slot;
 };
 
-/* What goes one way, in slices of at most so many blocks: the newest (at first one that
- * nothing continues), where the next one is written, and places that are left. */
-struct goes {
+/* The list of one direction while it is written: the newest slice (at first one that
+ * nothing continues), where the next one is written, the most blocks of a slice, and the
+ * places left. */
+struct slice_list {
   struct schedule_entry *newest, *next;
   uint32_t slice, slices_left, blocks_left;
 };
@@ -43,11 +44,13 @@ struct goes {
 struct walk {
   struct pump_model *m;
   uint32_t device;
-  struct goes goes[PUMP_DIRECTIONS];
+  struct slice_list lists[PUMP_DIRECTIONS];
   struct room rooms[ROOMS];
   uint32_t rooms_taken, rooms_made;
-  uint64_t left_bytes; /* once all that leaves so far has left */
-  int64_t horizon;     /* the first operation that uses what has left */
+  uint64_t left_bytes;  /* once all that leaves so far has left */
+  uint64_t ended_bytes; /* once all that comes so far has ended, */
+  uint64_t step_bytes;  /* and so much more for each block that leaves at present */
+  int64_t horizon;      /* the first operation that uses what has left */
   struct spent spent[OPS];
   uint32_t spent_count;
   int64_t at, ran; /* operations: that of the walk; the first that does not count as
@@ -58,12 +61,14 @@ struct walk {
   int64_t later, later_use; /* of which uses up to this one have not been examined */
   int32_t there;            /* the next that may go at once, NONE: not searched yet */
   bool ended;               /* before operations did */
+  bool paced;               /* what leaves waits for what comes */
   bool full;                /* there is no place for more that leaves */
   bool short_of_room;       /* no block may leave for one that is needed */
   uint32_t waiting;         /* blocks among those that leave that wait for an operation */
 };
 
-/* Up to which block, from this one on, the run can go at most. */
+/* Begins a run with that block; `*most` becomes at most the blocks that its range has from
+ * there on. */
 static inline struct run walk_begin_run(const struct pump_model *m, int32_t block,
                                         int32_t step, uint32_t *most) {
   uint32_t slot = m->blocks.all[block].slot;
@@ -88,17 +93,21 @@ static inline int64_t walk_takes(const struct walk *w, int64_t at) {
 void walk_look_at_later(struct walk *w, int64_t from);
 /* Of the blocks that may go at once, the one that is needed last, or NONE. */
 int32_t walk_look_there(struct walk *w);
-/* It and those behind it, at most so many, that are needed at the same time. */
+/* Takes that block and the ones next to it that are needed at the same time, at most so
+ * many. */
 struct run walk_take_there(struct walk *w, uint32_t most);
-/* One more operation counts as executed. */
-void walk_run_on(struct walk *w);
-/* Of what operations of the walk used, the block that is needed again last, behind `need`.
+/* Counts one more operation as executed. */
+void walk_count_executed(struct walk *w);
+/* The block that is needed again last of those that operations counted as executed have
+ * used, and only behind `need`; or NONE.
  */
 int32_t walk_look_spent(struct walk *w, int64_t need);
-/* That block and those behind it, at most so many, that are needed again at that time. */
+/* Takes that block and those behind it that are needed again at the same time, at most so
+ * many. */
 struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most);
 /* What may leave at once stands in front of what waits, and that in the order in which
  * operations execute: an executor takes from the front. Arrivals wait for amounts. */
-void walk_ready_first(struct schedule_entry *entries, uint32_t count);
+void walk_ready_first(const struct pump_model *m, struct schedule_entry *entries,
+                      uint32_t count);
 
 #endif

@@ -1,10 +1,10 @@
 /* worker_schedule.c - schedules between model and mapping: put in force, withdrawn,
  * followed.
  *
- * A device's schedule is made from what the model is. It is made anew when a tenth of it is
- * used up, or when something has happened that it did not predict. Before that it is
- * withdrawn: from then on no executor takes of it, and what was taken is known. In between
- * the executors have none, for some microseconds.
+ * A device's schedule is made from the model. It is made anew when a tenth of it is used
+ * up, or when something has happened that it did not predict. It is withdrawn first: then
+ * no executor takes an entry of it, and what was taken is known. In between the executors
+ * have none, for some microseconds.
  */
 #include "pump_ring.h"
 #include "worker.h"
@@ -38,7 +38,8 @@ void worker_schedule_predict(struct pump_shm *shm, struct pump_model *m) {
   if (any) write_predictions(shm, m);
 }
 
-/* No schedule is in force, or none that what has differed concerns. */
+/* After a deviation: withdraws all schedules and makes all entries valid again. Then arms
+ * the comparison, or ends it. */
 static void validate(struct pump_shm *shm, struct pump_model *m, bool compares) {
   if (PUMP_LOAD(&shm->header.valid_seq) != PUMP_ALL_VALID) {
     pump_worker_withdraw(shm, m);
@@ -53,13 +54,13 @@ static void validate(struct pump_shm *shm, struct pump_model *m, bool compares) 
   m->expected.compared_seq = PUMP_LOAD(&shm->header.next_seq);
 }
 
-/* All that was issued behind what we have read. */
+/* Whether the client has compared all operations behind those that were read. */
 static bool has_compared(const struct pump_model *m) {
   return m->window.added_seq + 1 >= m->expected.compared_seq;
 }
 
-/* Up to which operation a schedule may go by: those that were predicted count once all that
- * was issued behind what we have read is compared. */
+/* Up to which operation a schedule may count on: on predicted ones only once the client has
+ * compared all that was issued behind what was read. */
 static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
   bool predicts = m->window.op_issued < m->window.op_head && m->expected.partial == 0;
   uint64_t until_seq = predicts ? write_predictions(shm, m) : m->window.added_seq;
@@ -83,11 +84,6 @@ static void adopt(struct pump_model *m, uint32_t device, uint32_t way, uint64_t 
   }
 }
 
-static uint32_t us_between(uint64_t from_ns, uint64_t to_ns) {
-  uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
-  return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-}
-
 static void record_end(struct pump_slices *to, const struct transfer *transfer,
                        const struct pump_entry_end *end, uint64_t now_ns) {
   if (to->count >= sizeof to->bytes / sizeof to->bytes[0]) {
@@ -104,7 +100,7 @@ static void record_end(struct pump_slices *to, const struct transfer *transfer,
   to->called_us[at] = PUMP_LOAD(&end->called_us);
   to->driver_us[at] = PUMP_LOAD(&end->driver_us);
   to->link_us[at] = PUMP_LOAD(&end->link_us);
-  to->seen_us[at] = us_between(to->ended_ns[at], now_ns);
+  to->seen_us[at] = pump_us_between(to->ended_ns[at], now_ns);
   to->device[at] = transfer->device;
   to->direction[at] = transfer->direction;
   to->result[at] = result < UINT8_MAX ? (uint8_t)result : UINT8_MAX;
@@ -184,18 +180,20 @@ static void write_entry(struct pump_entry *to, const struct pump_model *m,
   PUMP_STORE(&command->generation, transfer->generation);
   PUMP_STORE(&command->offset_bytes, span.offset_bytes);
   PUMP_STORE(&command->length_bytes, span.length_bytes);
-  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* or no function */
+  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* arrivals need none */
   PUMP_STORE(&command->needed_by_seq, (uint64_t)scheduled->need);
   PUMP_STORE(&command->stream, scheduled->need_stream);
   PUMP_STORE(&to->after_seq, scheduled->after_seq);
   PUMP_STORE(&to->left_bytes, scheduled->left_bytes);
+  PUMP_STORE(&to->ended_bytes, scheduled->ended_bytes);
   PUMP_STORE(&to->after_stream, scheduled->after_stream);
 }
 
-/* Whether the entry could go now, so that it is worth waking an executor. */
+/* Whether the entry could go at once, so that it is worth waking an executor. */
 static bool may_go(const struct pump_shm *shm, uint32_t device,
                    const struct schedule_entry *entry) {
   return PUMP_LOAD(&shm->schedules[device].left_bytes) >= entry->left_bytes &&
+         PUMP_LOAD(&shm->schedules[device].ended_bytes) >= entry->ended_bytes &&
          (entry->after_seq == 0 ||
           PUMP_LOAD(&shm->progress[entry->after_stream].executed_seq) >= entry->after_seq);
 }
@@ -232,14 +230,15 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   }
 }
 
-/* One was refused, and until more has been read the next schedule would only repeat it. */
+/* An entry was refused, and until more operations have been read the next schedule would
+ * only repeat it. */
 static bool is_held_back(const struct pump_model *m, const struct device *device) {
   int64_t observed = (int64_t)m->totals.observed_seq;
   return device->held_at[PUMP_TO_GPU] >= observed ||
          device->held_at[PUMP_TO_HOST] >= observed;
 }
 
-/* None holds, and another one could be made by now. */
+/* Whether no schedule holds, and another one can be made. */
 static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
                    uint32_t device) {
   const struct schedule *schedule = &m->schedules.all[device];

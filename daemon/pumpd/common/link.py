@@ -2,7 +2,7 @@
 
 The layouts are those of shim/include/pump_abi.h, written a second time with `struct`, so that
 the supervisor can answer while another process imports numpy and cffi; a test compares the two.
-What a client sends is untrusted: `judge_hello` accepts any bytes. No function here blocks.
+What a client sends is untrusted: `check_hello` accepts any bytes. No function here blocks.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ABI_MAGIC = 0x314D4853504D5550
 ACCEPTS_AT_ONCE = 16
 
 HELLO_MAGIC = 0x4F4C4C45484D5550
-ABI_VERSION = 6
+ABI_VERSION = 8
 HEADER_BYTES = 448
-SHM_BYTES = 20368384
+SHM_BYTES = 20369408
 
 WELCOME_OK = 0
 WELCOME_VERSION = 1
@@ -34,7 +34,7 @@ WELCOME = HELLO
 HEADER_START = struct.Struct("<QIIQI")
 
 
-def judge_hello(data: bytes) -> tuple[int, str]:
+def check_hello(data: bytes) -> tuple[int, str]:
     """The welcome's status for a client's first datagram, and the reason for the log.
 
     WELCOME_REFUSED for a malformed hello; WELCOME_VERSION for one of another version or with
@@ -46,9 +46,15 @@ def judge_hello(data: bytes) -> tuple[int, str]:
     if magic != HELLO_MAGIC:
         return WELCOME_REFUSED, f"hello with magic {magic:#x}"
     if abi_version != ABI_VERSION:
-        return WELCOME_VERSION, f"client speaks version {abi_version}, pumpd {ABI_VERSION}"
+        return WELCOME_VERSION, (
+            f"its libpump.so has contract version {abi_version}, this pumpd {ABI_VERSION}; "
+            "use those of one installation"
+        )
     if shm_bytes != SHM_BYTES:
-        return WELCOME_VERSION, f"client maps {shm_bytes} bytes, pumpd {SHM_BYTES}"
+        return WELCOME_VERSION, (
+            f"its libpump.so maps {shm_bytes} bytes, this pumpd {SHM_BYTES}; use those of one "
+            "installation"
+        )
     if any(reserved):
         return WELCOME_REFUSED, "hello with reserved fields set"
     return WELCOME_OK, "ok"

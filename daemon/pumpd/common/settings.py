@@ -18,7 +18,7 @@ class WorkerSettings:
         lives in a process namespace that pumpd cannot see.
     record: absolute path of the job's recording, or None.
     record_folder: a descriptor of that file's folder, or None to open it by its path.
-    record_command: whether command lines stand in recordings.
+    record_command: whether recordings hold command lines.
     record_job: pump-run's facts about the job for the recording's header, a JSON object; may be
         empty.
     job_name: of the job where jobs are listed; "" for its command's name.
@@ -27,6 +27,7 @@ class WorkerSettings:
         attaches again gets another number.
     client_command: the client's command line in a recorded job; empty where it cannot be
         seen.
+    learned_folder: absolute path of the folder in which what was learned is kept; "" for nowhere.
     """
 
     policy: str
@@ -41,3 +42,4 @@ class WorkerSettings:
     job_name: str = ""
     priority: int = DEFAULT_PRIORITY
     client_command: tuple[str, ...] = ()
+    learned_folder: str = ""

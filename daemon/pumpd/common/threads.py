@@ -22,7 +22,7 @@ def start(body: Callable[[], None]) -> threading.Event:
     """Run `body` in a daemon thread; return an event that is set when it ends. Raises OSError
     where no thread can be started."""
     begun, over = threading.Event(), threading.Event()
-    turn = threading.Lock()  # of the thread to begin, or of ours to give up
+    turn = threading.Lock()  # taken by the new thread when it begins, or here after BEGIN_S
 
     def run() -> None:
         if not turn.acquire(blocking=False):

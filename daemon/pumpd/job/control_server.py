@@ -60,8 +60,8 @@ class ControlServer:
         """Called with each request to set something."""
         self._selector = selector
         self._workers = workers
-        self._listening: dict[socket.socket, float] = {}  # -> closed when idle until then
-        self._resting: dict[socket.socket, float] = {}  # -> heard again from then on
+        self._listening: dict[socket.socket, float] = {}  # -> when it is closed for being idle
+        self._resting: dict[socket.socket, float] = {}  # -> when it is read again
         self._questions: dict[int, _Question] = {}
         self._number = 0
         self._next_request = 0.0
@@ -71,11 +71,11 @@ class ControlServer:
 
     def admit(self, connection: socket.socket, hello: bytes) -> None:
         """Take over a connection that began with this hello."""
-        status, reason = wire.judge_hello(hello)
+        status, reason = wire.check_hello(hello)
         if status == wire.OK and self._count() >= MAX_CONTROLS:
             status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections already"
         if not _send(connection, wire.pack_welcome(status)) or status != wire.OK:
-            log.warning("control connection turned away: %s", reason)
+            log.warning("refused a control connection: %s", reason)
             connection.close()
             return
         self._listen(connection)
@@ -90,7 +90,7 @@ class ControlServer:
             return
         question = self._questions.get(number)
         if question is None or worker not in question.waiting:
-            return  # the question has timed out
+            return  # its question has timed out
         pid = question.waiting.pop(worker)
         question.clients.append(client if client.pid == pid else wire.failed(pid, "not its own"))
         self._finish_if_complete(number)
@@ -142,7 +142,9 @@ class ControlServer:
     def _listen(self, connection: socket.socket) -> None:
         try:
             self._selector.register(
-                connection, selectors.EVENT_READ, lambda: self._hear(connection, time.monotonic())
+                connection,
+                selectors.EVENT_READ,
+                lambda: self._receive(connection, time.monotonic()),
             )
         except OSError as error:
             log.warning("cannot listen to a control connection: %s", error)
@@ -150,7 +152,7 @@ class ControlServer:
             return
         self._listening[connection] = time.monotonic() + IDLE_S
 
-    def _hear(self, connection: socket.socket, now: float) -> None:
+    def _receive(self, connection: socket.socket, now: float) -> None:
         self._selector.unregister(connection)
         del self._listening[connection]
         if now < self._next_request:

@@ -1,15 +1,16 @@
 """The files that a job's pumpd removes when it ends.
 
 It removes pump's own folders alone, and only when they are empty: a job's folder is named
-<pid>-<8 hex digits> and holds one socket (pump/paths.py).
+<pid>-<8 hex digits> and holds one socket and the notes of processes (pump/paths.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
-from pump.paths import JOB_FOLDER, SOCKET_NAME, remove_job_directory
+from pump.paths import JOB_FOLDER, NOTES_NAME, SOCKET_NAME, remove_job_directory
 from pumpd.common.jobwatch import start_time
 from pumpd.common.link import SocketFile, answers
 
@@ -17,10 +18,18 @@ from pumpd.common.link import SocketFile, answers
 class Place(SocketFile):
     """The socket of a job, and its folder."""
 
+    @property
+    def folder(self) -> str:
+        """The job's folder, "" where it is not one of pump's own."""
+        own = JOB_FOLDER.fullmatch(self.path.parent.name)
+        return str(self.path.parent) if own else ""
+
     def leave(self) -> None:
         """Remove the socket, the folder, and what killed processes have left beside it."""
         self.remove()
-        if JOB_FOLDER.fullmatch(self.path.parent.name):
+        if self.folder:
+            with contextlib.suppress(OSError):
+                (self.path.parent / NOTES_NAME).unlink()
             remove_job_directory(str(self.path.parent))
             sweep(self.path.parent.parent)
 
@@ -30,10 +39,21 @@ def sweep(base: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in base.iterdir():
             match = JOB_FOLDER.fullmatch(folder.name)
-            if match is None or start_time(int(match[1])) is not None:
+            if match is None or _may_be_the_job(int(match[1])):
                 continue
             left = folder / SOCKET_NAME
             if not answers(str(left)):
                 with contextlib.suppress(OSError):
                     left.unlink(missing_ok=True)
+                    (folder / NOTES_NAME).unlink(missing_ok=True)
                     folder.rmdir()
+
+
+def _may_be_the_job(pid: int) -> bool:
+    """Whether that process lives and is this user's. Containers that share the folder count
+    processes from 1, as the host does, where those are other users'."""
+    try:
+        owner = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return False
+    return owner == os.geteuid() and start_time(pid) is not None

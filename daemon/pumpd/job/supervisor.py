@@ -130,7 +130,7 @@ class Supervisor:
     def _on_time(self, now: float) -> None:
         for connection, deadline in list(self._handshakes.items()):
             if now >= deadline:
-                log.info("a connection said nothing for %.0f s", HELLO_TIMEOUT_S)
+                log.info("closed a connection without a hello after %.0f s", HELLO_TIMEOUT_S)
                 self._drop(connection)
         self._controls.on_time(now)
         self._leases.on_time(now)
@@ -184,14 +184,14 @@ class Supervisor:
             self._turn_away(connection, link.WELCOME_BUSY, "too many unfinished handshakes")
         else:
             try:
-                self._watch(connection, lambda: self._hear(connection, peer.pid))
+                self._watch(connection, lambda: self._receive(connection, peer.pid))
             except OSError as error:  # no memory, or too much is watched on this machine
                 log.error("cannot listen to process %d: %s", peer.pid, error)
                 connection.close()
                 return
             self._handshakes[connection] = time.monotonic() + HELLO_TIMEOUT_S
 
-    def _hear(self, connection: socket.socket, client_pid: int) -> None:
+    def _receive(self, connection: socket.socket, client_pid: int) -> None:
         try:
             data = connection.recv(link.HELLO.size + 1)
         except BlockingIOError:
@@ -206,7 +206,7 @@ class Supervisor:
         if wire.is_hello(data):
             self._controls.admit(connection, data)
             return
-        status, reason = link.judge_hello(data)
+        status, reason = link.check_hello(data)
         if status == link.WELCOME_OK and len(self._lifelines) >= MAX_CLIENTS:
             status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients already"
         if status == link.WELCOME_OK and self._warm is None:
@@ -223,13 +223,13 @@ class Supervisor:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            # First: if no worker starts, the end of `theirs` removes it again.
+            # First, so that the end of `theirs` removes the entry if no worker starts.
             self._watch_worker(ours)
             self._lifelines[ours] = client_pid
             ours = None
             # Before the welcome: a short job may be over soon after it.
-            told = self._settings.record and self._settings.record_command
-            command = worker_spawner.command_of(client_pid) if told else b""
+            recorded = self._settings.record and self._settings.record_command
+            command = worker_spawner.command_of(client_pid) if recorded else b""
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1
@@ -248,9 +248,9 @@ class Supervisor:
                     end.close()
 
     def _watch_worker(self, lifeline: socket.socket) -> None:
-        self._watch(lifeline, lambda: self._hear_worker(lifeline))
+        self._watch(lifeline, lambda: self._receive_from_worker(lifeline))
 
-    def _hear_worker(self, lifeline: socket.socket) -> None:
+    def _receive_from_worker(self, lifeline: socket.socket) -> None:
         try:
             data = lifeline.recv(wire.NUMBER.size + wire.ENTRY_BYTES + 1)
         except BlockingIOError:
@@ -267,7 +267,9 @@ class Supervisor:
         del self._lifelines[lifeline]
 
     def _turn_away(self, connection: socket.socket, status: int, reason: str) -> None:
-        log.warning("client turned away (status %d): %s", status, reason)
+        log.warning(
+            "refused a client, which runs without prefetching (status %d): %s", status, reason
+        )
         with contextlib.suppress(OSError):
             link.send_welcome(connection, status)
         connection.close()
@@ -285,7 +287,7 @@ class Supervisor:
         try:
             ends += socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours, theirs = ends
-            self._watch(ours, self._hear_warm)
+            self._watch(ours, self._receive_from_warm)
             pid = os.fork()
         except OSError as error:
             log.error("cannot start the warm process: %s", error)
@@ -314,7 +316,7 @@ class Supervisor:
             logging.shutdown()
             os._exit(status)
 
-    def _hear_warm(self) -> None:
+    def _receive_from_warm(self) -> None:
         assert self._warm is not None
         try:
             data = self._warm.recv(64)

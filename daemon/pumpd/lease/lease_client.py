@@ -6,10 +6,10 @@ DESIGN
   (job_usage.py), report changes to the service. A round comes with every beat, with every
   grant, and every SETTLE_S while resident bytes exceed a lease.
 
-  Without a service the job keeps its configured budget, and finds a service that starts within
-  RETRY_STRANGER_S; within RETRY_MOST_S if it had one before. When a service ends the job keeps
-  its leases, as all jobs do, and renews them with the next one; after ALONE_S without a service
-  it returns to its configured budget.
+  Without a service the job keeps its configured budget, and looks for a service each
+  RETRY_UNKNOWN_S, each RETRY_MOST_S if it had one before. When a service ends the job keeps its
+  leases, as all jobs do, and renews them with the next one; after ALONE_S without a service it
+  returns to its configured budget.
 
   The end of a worker ends no lease: its client's state is reported for ABSENT_S more, until
   there is another worker or no client.
@@ -52,7 +52,7 @@ else:
 
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
-RETRY_STRANGER_S = 5.0
+RETRY_UNKNOWN_S = 5.0
 """Between attempts of a job that has had no service."""
 ANSWER_S = 3.0
 """Longest wait for the service's welcome."""
@@ -103,8 +103,8 @@ class LeaseClient:
         self._deadline = 0.0
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
-        self._strange: set[str] = set()
-        """Paths of servers that are not trusted, which the log says."""
+        self._untrusted: set[str] = set()
+        """Paths of servers that are not trusted; the log names each once."""
         self._known = False
         """Whether the job has had a service."""
         self._alone_due: float | None = None
@@ -152,7 +152,7 @@ class LeaseClient:
         elif not self._version:
             if now >= self._deadline:
                 self._lose("it does not answer")
-        elif self._asking:  # a worker that does not answer shall not cost the job its leases
+        elif self._asking:  # beats go on, so that a worker that does not answer ends no lease
             if now >= self._beat_due:
                 self._beat_due = now + self._beat_s
                 self._send(wire.Beat())
@@ -167,7 +167,7 @@ class LeaseClient:
         self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
 
     def steered(self, request: control.Request) -> None:
-        """A control connection sets a budget of the running job: it bounds leases from here on."""
+        """Take a budget that a control connection has set: it bounds leases from here on."""
         if request.budget_bytes is not None:
             self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
             self._round_due = min(self._round_due, self._now + SETTLE_S)
@@ -189,11 +189,15 @@ class LeaseClient:
                 connection.connect(path)
                 server.check(connection, path)
                 connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
-                self._selector.register(connection, selectors.EVENT_READ, self._hear)
+                self._selector.register(connection, selectors.EVENT_READ, self._receive)
             except OSError as error:
-                if isinstance(error, server.StrangeServerError) and path not in self._strange:
-                    self._strange.add(path)
-                    log.warning("the service at %s is not believed: %s", path, error)
+                if isinstance(error, server.UntrustedServerError) and path not in self._untrusted:
+                    self._untrusted.add(path)
+                    log.warning(
+                        "does not trust the service at %s, and takes no budget from it: %s",
+                        path,
+                        error,
+                    )
                 if connection is not None:
                     connection.close()
                 continue
@@ -204,14 +208,14 @@ class LeaseClient:
 
     def _retry_later(self, now: float) -> None:
         self._retry_due = now + self._retry_s
-        most = RETRY_MOST_S if self._known else RETRY_STRANGER_S
+        most = RETRY_MOST_S if self._known else RETRY_UNKNOWN_S
         self._retry_s = min(2 * self._retry_s, most)
 
     def _lose(self, reason: str, retry_s: float = 0.0) -> None:
         if self._connection is None:
             return
         if self._version:
-            log.info("the service is gone (%s); the leases stay as they are", reason)
+            log.info("lost the service (%s); the job keeps its leases", reason)
         self._selector.unregister(self._connection)
         self._connection.close()
         self._connection, self._grant, self._last = None, None, None
@@ -228,9 +232,9 @@ class LeaseClient:
             data = wire.encode(message, self._version)
             self._connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError as error:
-            self._lose(error.strerror or "it takes nothing")
+            self._lose(error.strerror or "its queue is full")
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         if self._connection is None:  # lost earlier in this round of the selector
             return
         try:
@@ -245,10 +249,10 @@ class LeaseClient:
             elif not self._version:
                 self._welcomed(wire.check_welcome(data))
             else:
-                self._told(wire.decode(data, wire.FROM_SERVICE, self._version))
+                self._received(wire.decode(data, wire.FROM_SERVICE, self._version))
         except FrameError as error:
-            log.warning("the service makes no sense: %s", error)
-            self._lose(str(error), RETRY_STRANGER_S)
+            log.warning("the service sent what is no valid frame, so the job leaves it: %s", error)
+            self._lose(str(error), RETRY_UNKNOWN_S)
 
     def _welcomed(self, version: int) -> None:
         self._version, self._known = version, True
@@ -260,10 +264,10 @@ class LeaseClient:
         name, path = wire.fitting(facts.name), wire.fitting(facts.socket, wire.PATH_CHARACTERS)
         self._send(wire.Join(name, facts.priority, path, facts.job_pid))
 
-    def _told(self, message: Any) -> None:
+    def _received(self, message: Any) -> None:
         if isinstance(message, wire.Refused):
-            log.warning("the service takes no leases of this job: %s", message.reason)
-            self._lose(message.reason, RETRY_STRANGER_S)
+            log.warning("the service refuses this job, which keeps its budget: %s", message.reason)
+            self._lose(message.reason, RETRY_UNKNOWN_S)
         elif isinstance(message, wire.Grant):
             self._alone_due = None
             self._beat_s = message.beat_ms / 1e3
@@ -280,20 +284,20 @@ class LeaseClient:
 
     def _round(self) -> None:
         self._asking, self._again = True, False
-        self._inquire(control.Request(control.STATE), self._heard)
+        self._inquire(control.Request(control.STATE), self._answered)
 
-    def _heard(self, clients: list[ClientState]) -> None:
+    def _answered(self, clients: list[ClientState]) -> None:
         sound = answered(clients)
         absent = self._absent.among(sound, self._now)
         there = {client.pid for client in absent}
         clients = [client for client in sound if client.pid not in there] + absent
         sets: list[Budget] = []
-        if self._grant is not None:  # else nothing is told yet: what was granted before holds
+        if self._grant is not None:  # before the first grant earlier leases hold
             wanted = budgets_for(clients, self._granted, self._ceilings)
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
                 self._acted = self._grant.number
-        self._tell(clients)
+        self._report(clients)
         if sets and sets != self._tried:
             self._tried = sets
             self._apply(sets)
@@ -302,8 +306,8 @@ class LeaseClient:
             self._asking = False
             self._schedule(clients)
 
-    def _tell(self, clients: Sequence[ClientState]) -> None:
-        if not self._version:  # a round that the service's end has overtaken
+    def _report(self, clients: Sequence[ClientState]) -> None:
+        if not self._version:  # the service has ended during this round
             return
         report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
         if report != self._last:

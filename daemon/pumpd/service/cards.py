@@ -47,7 +47,7 @@ class Cards:
         self._notify: Callable[[Mapping[str, int]], None] = lambda _used: None
         self._selector: selectors.BaseSelector | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._heard = b""
+        self._received = b""
         self._asked: float | None = None
         self._ask_due = 0.0
         self._last_wanted = time.monotonic()
@@ -72,7 +72,12 @@ class Cards:
             self._last_wanted = now
         if self._asked is not None:
             if now >= self._asked + ANSWER_S:
-                log.warning("NVML does not answer within %.0f s", ANSWER_S)
+                log.warning(
+                    "NVML does not answer within %.0f s: its last figures hold, and it is asked "
+                    "again in %.0f s",
+                    ANSWER_S,
+                    AGAIN_S,
+                )
                 self._give_up(now)
         elif self._process is not None and now >= self._last_wanted + KEEP_S:
             self._end()
@@ -99,13 +104,15 @@ class Cards:
             self._ask(self._last_wanted)
             with selectors.DefaultSelector() as selector:
                 selector.register(self._process.stdout or 0, selectors.EVENT_READ)
-                while b"\n" not in self._heard:
+                while b"\n" not in self._received:
                     if not selector.select(ANSWER_S):
                         raise OSError(f"no answer within {ANSWER_S:.0f} s")
                     self._read()
             self.total_bytes = {uuid: total for uuid, (total, _) in self._answer().items()}
         except (OSError, ValueError) as error:
-            log.warning("NVML does not answer, so figures of GPUs are the jobs': %s", error)
+            log.warning(
+                "NVML does not answer, so the service believes what jobs report of GPUs: %s", error
+            )
             self._give_up(self._last_wanted)
 
     def _begin(self) -> None:
@@ -116,13 +123,13 @@ class Cards:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-        self._heard = b""
+        self._received = b""
         self._listen()
 
     def _listen(self) -> None:
         if self._selector is not None and self._process is not None:
             assert self._process.stdout is not None
-            self._selector.register(self._process.stdout, selectors.EVENT_READ, self._hear)
+            self._selector.register(self._process.stdout, selectors.EVENT_READ, self._receive)
 
     def _ask(self, now: float) -> None:
         try:
@@ -132,16 +139,16 @@ class Cards:
             self._process.stdin.write(b"\n")
             self._asked = now
         except OSError as error:
-            log.warning("NVML cannot be asked: %s", error)
+            log.warning("NVML cannot be asked, its last figures hold: %s", error)
             self._give_up(now)
 
-    def _hear(self, _events: int) -> None:
+    def _receive(self, _events: int) -> None:
         try:
             self._read()
-            if b"\n" in self._heard:
+            if b"\n" in self._received:
                 self._notify({uuid: used for uuid, (_, used) in self._answer().items()})
         except (OSError, ValueError) as error:
-            log.warning("NVML has ceased to answer: %s", error)
+            log.warning("NVML has stopped answering, its last figures hold: %s", error)
             self._give_up(time.monotonic())
 
     def _read(self) -> None:
@@ -149,12 +156,12 @@ class Cards:
         data = self._process.stdout.read(ANSWER_BYTES)
         if data is None:
             return
-        self._heard += data
-        if not data or len(self._heard) > ANSWER_BYTES:
-            raise OSError("its process has ended, or says too much")
+        self._received += data
+        if not data or len(self._received) > ANSWER_BYTES:
+            raise OSError(f"its process has ended, or has sent more than {ANSWER_BYTES} bytes")
 
     def _answer(self) -> dict[str, tuple[int, int]]:
-        line, _, self._heard = self._heard.partition(b"\n")
+        line, _, self._received = self._received.partition(b"\n")
         self._asked = None
         found = json.loads(line)
         return {str(uuid): (int(total), int(used)) for uuid, (total, used) in found.items()}

@@ -108,7 +108,7 @@ class Users:
         """Return whether one more job of this user is admitted."""
         return self.jobs[user] < self.quotas.user_jobs
 
-    def may_speak(self, user: int, now: float) -> bool:
+    def may_send(self, user: int, now: float) -> bool:
         """Count one frame of this user; False if it has to wait."""
         return _of(self._frames, user, self.quotas.user_rate, now).take(now)
 

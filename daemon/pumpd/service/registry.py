@@ -134,7 +134,7 @@ class Registry:
         for gpu in gpus - used:
             self._gpus.pop(gpu, None)
 
-    def hear(self, job: Job, report: wire.Report, now: float) -> None:
+    def take_report(self, job: Job, report: wire.Report, now: float) -> None:
         """Take a job's report. Of a GPU with two entries the last one counts."""
         job.heard = now
         before = job.gpus
@@ -174,7 +174,7 @@ class Registry:
         return True
 
     def _what_matters(self, job: Job, report: wire.Report) -> object:
-        """The parts of a report that leases depend on, without resident bytes within the lease."""
+        """The parts of a report that leases depend on; resident bytes count beyond the lease."""
         gpus = [
             replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(name, 0)))
             for name, entry in ((self._name(one), one) for one in report.gpus)
@@ -228,7 +228,7 @@ class Registry:
                 self.stale |= gpu.measured(used_bytes[name], self._resident(name, now))
 
     def on_time(self, now: float) -> None:
-        """Check for changes by time alone; the service calls it every CHECK_S."""
+        """Note that leases may change by time alone; the service calls it every CHECK_S."""
         self.stale |= bool(len(self.patience))
 
     def memory_bytes(self) -> dict[str, int]:

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pump import paths
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, say
 from pump.config import files
 from pump.config.job import DEFAULT_LOG_LEVEL
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.schema import ConfigFile
+from pump.names import quoted
 from pumpd.common import link
 from pumpd.common.loglines import Formatter
 from pumpd.common.process_name import name_process
@@ -55,6 +56,7 @@ def run(asked: argparse.Namespace) -> int:
         _become(account)
     name_process("pumpd-serve")
     own = link.SocketFile(path) if path else None
+    say("pumpd", f"serves at {quoted(path) if path else 'the socket of systemd'}, until SIGTERM")
     try:
         Service(listeners, settings, Cards(), manager, Process()).run()
     finally:
@@ -175,7 +177,7 @@ def _make_folder(folder: Path, root: bool) -> None:
     if root:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
-            folder.chmod(0o755)  # whatever the umask has taken away
+            folder.chmod(0o755)  # mkdir masks the mode by the umask
     else:
         paths.make_private(str(folder))
 

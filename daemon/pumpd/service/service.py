@@ -164,7 +164,7 @@ class Service:
             self._watchdog_due = now + self._manager.watchdog_s / 3
             self._manager.tell("WATCHDOG=1")
         for peer in self._rest[:]:
-            if peer.bucket.take(now) and self._users.may_speak(peer.identity.owner, now):
+            if peer.bucket.take(now) and self._users.may_send(peer.identity.owner, now):
                 self._rest.remove(peer)
                 peer.resting = False
                 self._watch(peer)
@@ -188,11 +188,9 @@ class Service:
         for peer in list(self._peers.values()):
             if now >= peer.deadline:
                 job = peer.job
-                self._close_peer(
-                    peer, "nothing was heard of it for too long", expired=job is not None
-                )
+                self._close_peer(peer, "it has sent no frame for too long", expired=job is not None)
             elif peer.blocked_since is not None and now - peer.blocked_since > SLOW_S:
-                self._close_peer(peer, "it takes nothing that it is sent")
+                self._close_peer(peer, f"it has read nothing for {SLOW_S:.0f} s")
         self._registry.on_time(now)
         self._users.sweep(now)
 
@@ -226,7 +224,7 @@ class Service:
     def _pause_accepting(self, error: OSError) -> None:
         log.error("cannot accept: %s", error)
         for one in self._listeners:
-            with contextlib.suppress(KeyError):  # the other one said so in this round
+            with contextlib.suppress(KeyError):  # another listener's error has paused them all
                 self._selector.unregister(one)
         self._accepting = False
         self._accept_due = self._now() + ACCEPT_PAUSE_S
@@ -266,7 +264,7 @@ class Service:
         seats = [peer.seat for peer in self._peers.values()]
         taken, goes = admit(identity.owner, identity.privileged, seats, self._users.quotas)
         if goes is not None:
-            self._close_peer(goes.peer, "its user has most connections, and others need one")
+            self._close_peer(goes.peer, "its user has most connections, and another user needs one")
         return taken
 
     def _watch(self, peer: Peer) -> None:
@@ -294,7 +292,7 @@ class Service:
         if events & selectors.EVENT_WRITE:
             self._flush(peer, now)
         if events & selectors.EVENT_READ:
-            self._hear(peer, now)
+            self._receive(peer, now)
 
     def _flush(self, peer: Peer, now: float) -> None:
         grant = None
@@ -327,7 +325,7 @@ class Service:
 
     # ---- frames ----
 
-    def _hear(self, peer: Peer, now: float) -> None:
+    def _receive(self, peer: Peer, now: float) -> None:
         try:
             data = peer.connection.recv(wire.FRAME_BYTES + 1)
         except BlockingIOError:
@@ -352,19 +350,19 @@ class Service:
         if peer.connection not in self._peers:
             return
         # Both buckets count every frame; while one is empty the peer is not read.
-        if not (peer.bucket.take(now) & self._users.may_speak(peer.identity.owner, now)):
+        if not (peer.bucket.take(now) & self._users.may_send(peer.identity.owner, now)):
             self._slowed += 1
             peer.resting = True
             self._rest.append(peer)
             self._watch(peer)
 
     def _welcome(self, peer: Peer, data: bytes, now: float) -> None:
-        status, version = wire.judge_hello(data)
+        status, version = wire.check_hello(data)
         peer.connection.send(
             wire.pack_welcome(status, version), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         )
         if status != wire.OK:
-            raise RefusedError("its hello is of no version that this service knows")
+            raise RefusedError("its hello is malformed, or of a version that this service lacks")
         peer.version = version
         peer.deadline = now + IDLE_S
 
@@ -380,7 +378,7 @@ class Service:
         elif peer.job is None:
             raise RefusedError("a report before it has joined")
         elif isinstance(message, wire.Report):
-            self._registry.hear(peer.job, message, now)
+            self._registry.take_report(peer.job, message, now)
             self._arrange_due = max(self._arrange_due, now)
         else:
             peer.job.heard = now
@@ -469,7 +467,7 @@ class Service:
             log.setLevel(self._settings.log_level.upper())
             log.info("has read its configuration again")
         except ValueError as error:
-            log.error("goes on with the configuration that it has: %s", error)
+            log.error("keeps the configuration that it has: %s", error)
         for job in self._registry.jobs.values():
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
             self._by_job[job.number].grant_due = True  # a grant holds the time between beats

@@ -5,13 +5,13 @@ DESIGN
   waits for them, so that no tick has to; it hands them over and wakes the worker, nothing else.
   All work is done by the worker's own thread, between two ticks.
 
-  A budget is the shim's to adopt: the worker writes what it asks for, sends the client a
-  byte, and answers once the shim says so. Until then the next request waits. If that does
-  not come within ADOPT_S the wish is taken back and the request fails. A policy is switched
-  last, so that a request that fails switches none.
+  The shim adopts a budget: the worker writes the budget into the mapping, sends the client a
+  byte, and answers once the shim has adopted it. Until then the next request waits. After ADOPT_S
+  without adoption the worker restores what it had asked for before, and the request fails. A
+  policy is switched last, so that a request that fails switches none.
 
-  A wish for all devices also stands for those that the client begins to use later. It ends
-  with this worker; what the shim has adopted stays.
+  A budget for all devices also applies to those that the client begins to use later. It ends with
+  this worker; the budgets that the shim has adopted stay.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class _RefusedError(Exception):
 
 
 @dataclass
-class _Wish:
-    """A set whose budgets the shim has not adopted yet."""
+class _Pending:
+    """A request to set budgets that the shim has not adopted yet."""
 
     number: int
     request: wire.Request
     before: dict[int, int]
-    """Per device: what was asked of it before."""
+    """Per device: the budget that was asked for before."""
     awaited: list[int]
-    """Devices in use: those that shall adopt it."""
+    """Devices in use, on which the shim has to adopt the budget."""
     deadline_ns: int
 
 
@@ -83,7 +83,7 @@ class ControlWorker:
         self._connection = connection
         self._pid = client_pid
         self._arrived: deque[bytes] = deque()
-        self._wish: _Wish | None = None
+        self._pending: _Pending | None = None
 
     def start(self) -> None:
         """Begin to listen, in a thread that ends with the supervisor or the process. Without a
@@ -91,7 +91,12 @@ class ControlWorker:
         try:
             threads.start(self._listen)
         except OSError as error:
-            log.warning("client %d cannot be steered: %s", self._pid, error.strerror)
+            log.warning(
+                "client %d: policy and budget cannot be changed while it runs, because no thread "
+                "could be started: %s",
+                self._pid,
+                error.strerror,
+            )
 
     def _listen(self) -> None:
         while True:
@@ -107,9 +112,9 @@ class ControlWorker:
 
     def step(self) -> None:
         """Do what can be done now; cheap when there is nothing."""
-        if self._wish is not None:
-            self._follow_up(self._wish)
-        while self._arrived and self._wish is None:
+        if self._pending is not None:
+            self._follow_up(self._pending)
+        while self._arrived and self._pending is None:
             self._take(self._arrived.popleft())
 
     # ---- requests ----
@@ -118,7 +123,7 @@ class ControlWorker:
         try:
             number, frame = wire.split(data)
         except wire.FrameError:
-            return  # no peer could be answered
+            return  # without a number no answer reaches its question
         try:
             request = wire.decode_request(frame)
             self._worker.read_devices()
@@ -145,10 +150,10 @@ class ControlWorker:
             for index in devices:
                 self._shm.devices[index].asked_budget_bytes = request.budget_bytes
         deadline_ns = lib.pump_core_now_ns() + int(ADOPT_S * 1e9)
-        self._wish = _Wish(number, request, before, awaited, deadline_ns)
+        self._pending = _Pending(number, request, before, awaited, deadline_ns)
         if awaited:
-            self._ring_client()
-        self._follow_up(self._wish)
+            self._wake_client()
+        self._follow_up(self._pending)
 
     def _devices_of(self, request: wire.Request) -> list[int]:
         """The devices whose budget is asked for, those not in use yet included."""
@@ -172,36 +177,36 @@ class ControlWorker:
                     f"of device {index}"
                 )
 
-    def _ring_client(self) -> None:
-        """The shim's link thread sleeps on this socket. A full one has woken it already."""
+    def _wake_client(self) -> None:
+        """Wake the shim's link thread, which sleeps on this socket. A full one has woken it."""
         try:
             self._connection.send(b"b", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
             pass
         except OSError as error:
-            log.info("cannot ring the client: %s", error)
+            log.info("cannot wake the client: %s", error)
 
-    def _follow_up(self, wish: _Wish) -> None:
-        asked = wish.request.budget_bytes
+    def _follow_up(self, pending: _Pending) -> None:
+        asked = pending.request.budget_bytes
         devices = self._shm.devices
-        if any(devices[index].adopted_budget_bytes != asked for index in wish.awaited):
-            if lib.pump_core_now_ns() >= wish.deadline_ns:
-                self._give_up(wish)
+        if any(devices[index].adopted_budget_bytes != asked for index in pending.awaited):
+            if lib.pump_core_now_ns() >= pending.deadline_ns:
+                self._give_up(pending)
             return
-        self._wish = None
+        self._pending = None
         worker = self._worker
         worker.read_devices()
-        policy = wish.request.policy
+        policy = pending.request.policy
         worker.switch(by_name(policy) if policy is not None else worker.policy)
-        log.info("switched: %s", wish.request)
-        self._answer(wish.number, self.state())
+        log.info("switched: %s", pending.request)
+        self._answer(pending.number, self.state())
 
-    def _give_up(self, wish: _Wish) -> None:
-        self._wish = None
-        for index, asked in wish.before.items():
+    def _give_up(self, pending: _Pending) -> None:
+        self._pending = None
+        for index, asked in pending.before.items():
             self._shm.devices[index].asked_budget_bytes = asked
         reason = f"the process did not adopt the budget within {ADOPT_S:.0f} s"
-        self._answer(wish.number, wire.failed(self._pid, reason))
+        self._answer(pending.number, wire.failed(self._pid, reason))
 
     # ---- answers ----
 

@@ -7,8 +7,8 @@ DESIGN
   Between the two lies a bounded queue. What does not fit into it is counted, and the
   recording says at that place how much is missing.
 
-  Whatever goes wrong with the file (disk full, folder gone) ends the recording, not the
-  worker: one warning in the log, a word in the mapping for the shim's last line.
+  An error of the file (disk full, folder removed) ends the recording, not the worker: the log gets
+  one warning, and the mapping the error's number, which the shim's last line tells.
 
   It is written beside FILE and takes its place at the end (pump/trace/place.py).
 """

@@ -1,8 +1,8 @@
 """Samples for a recording: the devices' memory, as the worker believes it, and the client's
 threads.
 
-As long as nothing changes nothing is written; with the first change the last moment of the
-old figures is, so that lines drawn between samples show what was.
+Figures that have not changed are not written. When they change, the earlier figures are written
+once more, with the last time at which they held: lines drawn between samples are then correct.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker: one process that serves one client.
 
-A loop of four steps at its own pace: drain the event ring, bring the model up to date,
-let the policy decide, submit. It sleeps on a word of the mapping while nothing happens; a
-dormant client costs four wake-ups a second.
+Each tick drains the event ring into the model, reads progress and ended transfers, and renews the
+schedules that need it (daemon/core/worker). Between ticks the worker sleeps on a word of the
+mapping; a dormant client costs four wake-ups a second.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pump.wire.mapping import Mapping, ProtocolError
 from pumpd.common.settings import WorkerSettings
 from pumpd.worker import recorder as recording
 from pumpd.worker.control_worker import ControlWorker
+from pumpd.worker.learned import Learned
 from pumpd.worker.recorder import Recorder
 from pumpd.worker.sampler import Sampler
 
@@ -47,18 +48,16 @@ DEVICES_EVERY: Final = 64
 """Ticks after which the devices' figures are read again though no event came."""
 
 QUIET_NS: Final = 1_000_000
-"""And once nothing has happened for that long; at least PUMP_SLEEP_GRACE_NS."""
+"""Length of the short sleep before a long one; at least PUMP_SLEEP_GRACE_NS."""
 
 FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
 """Backlog (records) from which the worker skips to the newest."""
 
 LAST_READS: Final = 4
-"""Ticks' worth of reading at the end of a recorded client: more than its ring can hold."""
-
+"""How often the ring is read at the end of a recorded client: together more than it can hold."""
 
 LAST_ENDS_NS: Final = 200_000_000
 """Longest wait for slices that a recorded client's executors still have in the driver."""
-
 
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
@@ -72,10 +71,14 @@ class Worker:
         policy: Policy,
         recorder: Recorder | None = None,
         client_pid: int = 0,
+        learned_folder: str = "",
     ) -> None:
-        """client_pid: 0 where the client cannot be seen."""
+        """client_pid: 0 where the client cannot be seen. learned_folder: in which what is
+        learned under this policy is kept for the program's next run; "" for nowhere."""
         self.mapping = mapping
         self.model = ClientModel()
+        keeps = learned_folder and policy.predicts
+        self._learned = Learned(self.model, learned_folder) if keeps else None
         self._take(policy)
         self.recorder = recorder
         if recorder:
@@ -90,7 +93,7 @@ class Worker:
         """Since when the next record has been reserved without being filled; 0: it is not."""
         self._spin_ns = 0
         self._misses = {"unseen": 0, "no_room": 0, "policy": 0}
-        """By cause, which depends on the policy of the time."""
+        """By cause; `policy`: misses under a policy that does not prefetch."""
         self._seen_misses = 0, 0
         """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
@@ -99,11 +102,13 @@ class Worker:
     # ---- one tick ----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Drain, understand, decide, act."""
+        """Drain the ring, update the model, renew schedules, publish."""
         waiting = self.mapping.backlog()
         if waiting or self._ticks % DEVICES_EVERY == 0:
             self.read_devices()
             self._read_events(waiting)
+            if self._learned:
+                self._learned.step()
         self.mapping.follow(self.model.raw)
         if self._deciding:
             for device, facts in self.model.devices.items():
@@ -156,8 +161,8 @@ class Worker:
             )
             known = self.model.devices.get(index)
             if facts.active and not (known and known.active):
-                # A dormant client reports no allocations. They were populated as far as the
-                # budget went that it had then: it may just have got a smaller one.
+                # A dormant client reports no allocations, so they are read from the table. The
+                # shim populated them within the budget of that time, which may have been larger.
                 self._stale = True
                 if known:
                     self._read_ranges()
@@ -207,8 +212,8 @@ class Worker:
     def _skip(self) -> int:
         """Read what waits without working on it; return how many rows that were.
 
-        Only what is ready: a producer that was held up between reserving its place and
-        filling it would otherwise come back to a place that is in use again.
+        Only records that are filled: a producer that is delayed between reserving its place and
+        filling it would otherwise write into a place that is in use again.
         """
         rows = 0
         with contextlib.suppress(ProtocolError):
@@ -219,8 +224,8 @@ class Worker:
         return rows
 
     def _wait_for_unready(self, waiting: int) -> None:
-        """The next record was reserved and is not filled: its thread is held up, or gone
-        for good (killed, cancelled), and no thread will ever fill it."""
+        """The next record was reserved and is not filled: its thread is delayed, or has ended
+        (killed, cancelled) and will never fill it. After UNREADY_NS skip the records."""
         now_ns = lib.pump_core_now_ns()
         if self._unready_ns == 0:
             self._unready_ns = now_ns
@@ -234,7 +239,7 @@ class Worker:
             self._lose()
 
     def _lose(self) -> None:
-        """Something was missed: read the table, and have names and parameters sent again."""
+        """Events were lost: read the range table, and ask for names and parameters again."""
         self.mapping.ask_again()
         self._stale = True
 
@@ -255,6 +260,11 @@ class Worker:
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None
 
+    def finish_learning(self) -> None:
+        """Keep what was learned for the program's next run."""
+        if self._learned:
+            self._learned.end()
+
     def _follow_last(self) -> None:
         """Schedule nothing more, and wait for what executors have taken, LAST_ENDS_NS at most."""
         self.model.schedule(False)
@@ -267,8 +277,8 @@ class Worker:
             self._wait(seen, 0, QUIET_NS)
 
     def _read_ranges(self) -> None:
-        """Read the state instead of the events that led to it. Events that still wait may
-        say some of it again; that changes nothing."""
+        """Read the live ranges from the table. Events in the ring may repeat some of them, which
+        changes nothing."""
         self._stale = False
         self._resyncs += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
@@ -279,11 +289,11 @@ class Worker:
         log.info("read the range table: %d ranges", ranges.count)
 
     def switch(self, policy: Policy) -> None:
-        """Go by this policy from now on, and count the overshoot anew.
+        """Use this policy from now on, and count the overshoot anew.
 
-        What has been sent for arrives; the earlier policy's schedule is void.
+        Transfers under way are completed; the earlier policy's schedule is void.
         """
-        self.publish()  # misses so far are the earlier one's
+        self.publish()  # counts the misses so far for the earlier policy
         if policy.name != self.policy.name and self.recorder:
             self.recorder.policy(policy.name)
         self._take(policy)
@@ -291,15 +301,20 @@ class Worker:
         self.publish()
 
     def _take(self, policy: Policy) -> None:
-        """Learn what the client repeats where the policy wants that; without memory for it
-        the policy has to do with the window."""
+        """Begin to learn what the client repeats, if the policy predicts. Where there is no memory
+        for it, the schedule knows issued operations alone."""
         self.policy = policy
         self._deciding = policy if isinstance(policy, Deciding) else None
         self.model.schedule(self._deciding is None)
         try:
-            self.model.learn(self.policy.predicts)
+            self.model.learn(self.policy.predicts, keep=self._learned is not None)
         except MemoryError as error:
-            log.warning("%s; policy %s sees what is issued, no further", error, self.policy.name)
+            log.warning(
+                "%s: policy %s predicts nothing, and schedules issued operations alone; free "
+                "memory on the host, or raise the job's memory limit",
+                error,
+                self.policy.name,
+            )
 
     def publish(self) -> None:
         """Write heartbeat and counters for the shim's link and its summary."""
@@ -323,11 +338,12 @@ class Worker:
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
         counters.schedules = totals.schedules
-        self._blame(sums["unseen"], sums["no_room"])
+        self._count_misses(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
-    def _blame(self, unseen: int, no_room: int) -> None:
-        """Count the misses since the last time by what the policy was meant to do."""
+    def _count_misses(self, unseen: int, no_room: int) -> None:
+        """Count the misses since the last call by cause: those under a policy that does not
+        prefetch are the policy's."""
         new_unseen, new_no_room = unseen - self._seen_misses[0], no_room - self._seen_misses[1]
         self._seen_misses = unseen, no_room
         misses, counters = self._misses, self.counters
@@ -341,11 +357,12 @@ class Worker:
 
 
 def _capacity_bytes(record: Any) -> int:
-    """Return what the card has for this client and those whose memory makes way for it.
+    """Return the bytes of the card that this client's blocks may take.
 
-    A budget above what was free is one of several jobs'. The driver then evicts whatever
-    migrated longest ago, and what of it was ours is unknown: it counts as still there,
-    until faults raise doubts.
+    What was free at its start; with a greater budget all of the card, which several jobs then
+    share. The driver evicts what migrated longest ago, of any process, to make room. Which of
+    this client's blocks it has evicted is unknown: they count as resident until faults show that
+    some are not.
     """
     free = int(record.free_at_start_bytes)
     return free if record.budget_bytes <= free else int(record.total_bytes)
@@ -357,7 +374,7 @@ def _blocks(whole_bytes: int, taken_bytes: int) -> int:
 
 
 class Liveness:
-    """Whether the client is gone: its socket closed, or its process ended."""
+    """Whether the client has ended: its socket closed, or its process ended."""
 
     def __init__(self, connection: socket.socket, client_pid: int) -> None:
         self._poll = select.poll()
@@ -372,7 +389,7 @@ class Liveness:
                 self._pidfd = os.pidfd_open(client_pid)
                 self._poll.register(self._pidfd, select.POLLIN)
             except OSError:
-                log.info("no pidfd for client %d; its socket has to do", client_pid)
+                log.info("no pidfd for client %d: its end is seen by its socket", client_pid)
 
     def gone(self, now_ns: int) -> bool:
         """Return whether the client has left; checks at most every LIVENESS_NS."""
@@ -406,7 +423,7 @@ def run(
     os.close(fd_memfd)
     mapping.shm.header.worker_pid = os.getpid()
     recorder = recording.start(settings, mapping.shm.worker_counters)
-    worker = Worker(mapping, policy, recorder, settings.client_pid)
+    worker = Worker(mapping, policy, recorder, settings.client_pid, settings.learned_folder)
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()
@@ -421,4 +438,5 @@ def run(
         worker.wait(seen)
     worker.finish_recording()
     worker.publish()
+    worker.finish_learning()
     log.info("client %d left: %r", settings.client_pid, worker.model)

@@ -1,7 +1,8 @@
 """pump doctor: checks whether pump works on this machine, and why not.
 
-One line for each finding: ok, warning or problem. It starts one process that loads driver and
-shim as a job would. It reads the file of a command that is named and does not run it.
+One line for each finding: ok, warning or problem; the last line says whether all is ready. It
+starts one process that loads driver and shim as a job would. It reads the file of a command that
+is named and does not run it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 from typing import Any
 
 from pump.cli.doctor import host, probe, switches, target
-from pump.cli.doctor.finding import OK, PROBLEM, Finding, problem
+from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.report.words import many
 
 HELP = "check what pump-run needs here: driver, memory, permissions, switches; --json"
 
@@ -36,7 +38,7 @@ def run(asked: argparse.Namespace) -> int:
     if asked.json:
         print(json.dumps([finding._asdict() for finding in found], indent=1))
     else:
-        print("\n".join(_lines(found)))
+        print("\n".join([*_lines(found), "", _last(found)]))
     return int(any(finding.status == PROBLEM for finding in found))
 
 
@@ -47,8 +49,9 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     """
     found, answer = _driver(virtual, environ)
     sizes = [d["bytes"] for d in answer["devices"]] if isinstance(answer, dict) else []
-    if virtual is None and sizes:
-        found.append(host.device_files())
+    if virtual is None:
+        found = [*host.platform(), *found, *switches.mps(environ)]
+        found += [host.device_files()] if sizes else []
     found += host.kernel()
     found += host.daemon()
     found += [host.memory(max(sizes, default=0)), host.address_space()]
@@ -74,6 +77,19 @@ def _driver(
         return [problem("driver", thing, remedy or "change what it names")], str(error)
     answer = probe.ask(child)
     return probe.findings(answer, parts.shim), answer
+
+
+def _last(found: list[Finding]) -> str:
+    """Whether jobs run as promised here, in one line."""
+
+    def names(status: str) -> str:
+        return ", ".join(dict.fromkeys(one.name for one in found if one.status == status))
+
+    count = sum(finding.status == PROBLEM for finding in found)
+    if count:
+        return f"not ready: {many(count, 'problem')} in the way: {names(PROBLEM)}"
+    warned = names(WARNING)
+    return f"ready; may cost speed or memory: {warned}" if warned else "ready"
 
 
 def _lines(found: list[Finding]) -> list[str]:

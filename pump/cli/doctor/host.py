@@ -67,6 +67,26 @@ def daemon() -> list[Finding]:
     return found
 
 
+def platform(
+    microsoft: str = WSL_FILES[0],
+    tegra: str = "/etc/nv_tegra_release",
+    model: str = "/proc/device-tree/model",
+) -> list[Finding]:
+    """A finding where this is a machine on which pump cannot help: WSL2 or a Jetson. The files
+    tell: the GPU's of WSL, NVIDIA's of Jetson's system, the board's name."""
+    if os.path.exists(microsoft):
+        text = "WSL2: its driver cannot page managed memory, so pump does not support it"
+        return [problem("platform", text, "boot Linux on this machine")]
+    board = (_lines(model) or [""])[0].strip("\0")
+    if os.path.exists(tegra) or "jetson" in board.lower():
+        text = (
+            "Jetson: the GPU uses the host's own memory, so there is nothing to page; pump does "
+            "not support it"
+        )
+        return [problem("platform", text, "use a machine whose GPU has memory of its own")]
+    return []
+
+
 def device_files(files: tuple[str, ...] | None = None) -> Finding:
     """Whether this user may open the device files of a real GPU. files: None: NVIDIA's, or
     WSL's where this is WSL."""

@@ -6,6 +6,7 @@ The child loads driver and shim, so that a crash or a hang of theirs does not en
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.report.words import size
 
 PATIENCE_S = 30
+VGPU = re.compile(r"\bGRID\b|-\d+[ABCQ]$")
+"""A vGPU's name ends in its profile: "NVIDIA A40-48Q", "GRID V100D-8Q" (NVIDIA's documentation of
+virtual GPU software, Virtual GPU Types)."""
 
 CHILD = """
 import ctypes, json, sys
@@ -31,6 +35,7 @@ ASKED = {
     "managed": which.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
     "concurrent": which.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     "major": which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    "integrated": which.CU_DEVICE_ATTRIBUTE_INTEGRATED,
     "minor": which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
 }
 def ask(call, *words):
@@ -82,7 +87,7 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
         answer = json.loads(done.stdout)
     except ValueError:
         return "a process that loads the driver gives no answer"
-    return answer if isinstance(answer, dict) else "a process gives a strange answer"
+    return answer if isinstance(answer, dict) else "a process that loads the driver gives no answer"
 
 
 def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
@@ -124,11 +129,23 @@ def _version(where: str, version: int) -> Finding:
 
 def _device(number: int, facts: dict[str, Any]) -> Finding:
     text = f"{facts['name']}, {size(facts['bytes'])}, sm_{facts['major']}{facts['minor']}"
+    if facts["integrated"]:
+        return problem(
+            f"device {number}",
+            f"{text}: it uses the host's own memory, so there is nothing to page",
+            "use a GPU with memory of its own: pump does not support Jetson",
+        )
+    if VGPU.search(facts["name"]):
+        return problem(
+            f"device {number}",
+            f"{text}: a vGPU, whose memory its host manages; pump does not support it",
+            "pass a whole GPU or a MIG instance through",
+        )
     if not facts["managed"] or not facts["concurrent"]:
         return problem(
             f"device {number}",
             f"{text}: cannot page its memory (no concurrent managed access)",
-            "use Linux on hardware of Pascal or newer: WSL and some virtual GPUs cannot",
+            "use Linux on hardware of Pascal or newer: WSL2 and vGPUs cannot",
         )
     return ok(f"device {number}", text)
 

@@ -10,8 +10,6 @@ from pump import frameworks
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.cli.support import environment
 
-PYTORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-
 
 def findings(environ: Mapping[str, str]) -> list[Finding]:
     """A finding for each variable that matters, or one that there is none."""
@@ -57,13 +55,17 @@ def _preload(environ: Mapping[str, str]) -> list[Finding]:
     return [warning("LD_PRELOAD", text, "remove it if it hooks CUDA calls; others do no harm")]
 
 
+def _sanitizer(environ: Mapping[str, str]) -> list[Finding]:
+    name, option = environment.ADDRESS_SANITIZER, environment.LINK_ORDER
+    chosen = re.findall(rf"\b{option}=(\w+)", environ.get(name, ""))
+    if not chosen or chosen[-1] in ("0", "no", "false"):
+        return []
+    text = f"{option}={chosen[-1]}: programs with the shared AddressSanitizer end at their start"
+    return [problem(name, text, f"leave {option} out: pump-run sets it to 0")]
+
+
 def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
     found = []
-    for name in PYTORCH:
-        value = environ.get(name, "").replace(" ", "").lower()
-        if "expandable_segments:true" in value:
-            text = "expandable segments cannot be paged; pump-run turns them off"
-            found.append(warning(name, text, f"{name}=expandable_segments:False"))
     if environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
         text = (
             "every tensor is allocated and freed by the driver, which waits for the GPU each time"
@@ -91,12 +93,25 @@ def _cuda(environ: Mapping[str, str]) -> list[Finding]:
         text = "all streams share one hardware queue, so kernels may wait for transfers"
         remedy = f"unset {environment.CONNECTIONS} if the framework does not need it"
         found.append(warning(environment.CONNECTIONS, text, remedy))
-    if "CUDA_MPS_PIPE_DIRECTORY" in environ:
-        text = (
-            "jobs run beside other clients of MPS where its server runs, and share the GPU's memory"
-        )
-        found.append(warning("CUDA_MPS_PIPE_DIRECTORY", text, "give each job a --budget"))
     return found
+
+
+MPS_FOLDER = "/tmp/nvidia-mps"
+"""Where MPS has its pipes without CUDA_MPS_PIPE_DIRECTORY (NVIDIA, Multi-Process Service)."""
+
+
+def mps(environ: Mapping[str, str]) -> list[Finding]:
+    """A warning where a server of MPS takes this user's programs, or may."""
+    named = "CUDA_MPS_PIPE_DIRECTORY" in environ
+    pipe = os.path.join(environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_FOLDER, "control")
+    if not named and not os.path.exists(pipe):
+        return []
+    there = "runs here" if os.path.exists(pipe) else "is named by CUDA_MPS_PIPE_DIRECTORY"
+    text = (
+        f"a server of MPS {there}: clients share the GPU's memory and its faults, and one that "
+        "pages delays the others"
+    )
+    return [warning("MPS", text, "give each job a --budget, or end the server for this job")]
 
 
 def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
@@ -108,4 +123,4 @@ def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-CHECKS = (_ours, _preload, _pytorch, _cuda, _frameworks)
+CHECKS = (_ours, _preload, _sanitizer, _pytorch, _cuda, _frameworks)

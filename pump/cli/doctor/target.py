@@ -5,29 +5,52 @@ from __future__ import annotations
 import os
 import shlex
 import struct
+import sys
 from collections.abc import Mapping, Sequence
+from typing import BinaryIO
 
-from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.cli.doctor.finding import OK, Finding, ok, problem, warning
+from pump.cli.doctor.starters import Started, started
 from pump.cli.support import command
 from pump.cli.support.lines import BadInputError
 
 # The programs that they start do not inherit the environment, or run on another machine.
-ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "sudo", "su", "systemd-run", "sbatch")
+ELSEWHERE = (
+    *("docker", "podman", "nerdctl", "kubectl", "flatpak", "ssh", "systemd-run", "sbatch"),
+    *("sudo", "su", "doas", "pkexec"),
+)
+STARTERS_MOST = 8  # commands that start the next
 SCRIPTS_MOST = 4  # interpreters that are scripts themselves
 PT_INTERP = 3
+PROGRAM_HEADER_BYTES = 56
+INTERPRETER_BYTES_MOST = 4096
 
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
     """At least one finding on the command `words`."""
+    return [_command(Started(list(words), dict(environ)), STARTERS_MOST)]
+
+
+def _command(asked: Started, starters: int) -> Finding:
+    """On a command and what it starts: the first that is not ok."""
+    words, environ, lost = asked
+    if lost:
+        remedy = f"put pump-run behind that: pump-run {shlex.join(words)}"
+        return problem("command", f"{lost}: {words[0]} runs without pump", remedy)
     try:
         path = command.find(words[0], environ)
     except BadInputError as error:
-        return [problem("command", str(error), "name a program that can be executed")]
+        return problem("command", str(error), "name a program that can be executed")
     name = os.path.basename(path)
     if name in ELSEWHERE:
         remedy = f"put pump-run into what {name} starts: {name} ... pump-run {_rest(words)}"
-        return [problem("command", f"{name} does not hand its environment on", remedy)]
-    return [_file(os.path.realpath(path), environ, SCRIPTS_MOST)]
+        return problem("command", f"{name} does not hand its environment on", remedy)
+    found = _file(os.path.realpath(path), environ, SCRIPTS_MOST)
+    for inner in started(words, environ) if starters else ():
+        if found.status != OK:
+            break
+        found = _command(inner, starters - 1)
+    return found
 
 
 def _rest(words: Sequence[str]) -> str:
@@ -38,9 +61,10 @@ def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     try:
         with open(path, "rb") as file:
             start = file.read(4096)
+            interpreter = _interpreter(file, start)
     except OSError as error:
-        text = f"{path} cannot be looked at: {error.strerror}"
-        return warning("command", text, "none is needed if it can be run")
+        text = f"{path} cannot be read: {error.strerror}"
+        return warning("command", text, "none is needed if it can be executed")
     if command.privileged(path):
         text = f"{path} has privileges of its own, so the loader preloads nothing into it"
         return problem("command", text, "run a copy without setuid bit and capabilities")
@@ -49,13 +73,19 @@ def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     if not start.startswith(b"\x7fELF"):
         text = f"{path} is neither a program nor a script with an interpreter; a shell will run it"
         return ok("command", text)
-    return _program(path, start)
+    return _program(path, start, interpreter)
 
 
 def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -> Finding:
     words = start.splitlines()[0][2:].decode(errors="replace").split()
     if words and os.path.basename(words[0]) == "env":
-        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        inner = next(started(words, environ), None)
+        if inner is not None and inner.lost:
+            remedy = (
+                f"change its first line, or pass it to its interpreter: {inner.words[0]} {path}"
+            )
+            return problem("command", f"{path}: {inner.lost}", remedy)
+        words = inner.words if inner is not None else []
     try:
         interpreter = command.find(words[0], environ) if words else ""
     except BadInputError as error:
@@ -66,7 +96,7 @@ def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -
     return found._replace(text=f"{path} is a script; {found.text}")
 
 
-def _program(path: str, start: bytes) -> Finding:
+def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
     if len(start) < 64 or start[4] != 2:
         text = f"{path} is no 64-bit program"
         return problem("command", text, "use a 64-bit build of it")
@@ -75,19 +105,34 @@ def _program(path: str, start: bytes) -> Finding:
     if own is not None and machine != own:
         text = f"{path} is built for another kind of processor"
         return problem("command", text, f"use a build for {os.uname().machine}")
-    offset, size, count = _headers(start)
-    if offset + size * count > len(start):
+    if interpreter is None:
         text = f"{path}: cannot tell whether it is dynamically linked"
         return warning("command", text, f"none is needed if 'file {path}' says so")
-    kinds = [struct.unpack_from("<I", start, offset + i * size)[0] for i in range(count)]
-    if PT_INTERP not in kinds:
+    if not interpreter:
         text = f"{path} is statically linked: nothing can be preloaded into it"
         return problem("command", text, "use a dynamically linked build of it")
+    if "musl" in os.path.basename(interpreter):
+        text = (
+            f"{path} is a program of musl: pump does nothing in it, and no CUDA driver runs there"
+        )
+        return problem("command", text, "use a build of it for glibc")
     text = f"{path}: its CUDA calls, and those of what inherits its environment, pass pump"
     return ok("command", text)
 
 
-def _headers(start: bytes) -> tuple[int, int, int]:
+def _interpreter(file: BinaryIO, start: bytes) -> str | None:
+    """Path of the loader that a program names; "" where it names none, None where its headers
+    are not in its first bytes."""
+    if len(start) < 64 or not start.startswith(b"\x7fELF"):
+        return None
     offset = struct.unpack_from("<Q", start, 32)[0]
     size, count = struct.unpack_from("<HH", start, 54)
-    return offset, size, count
+    if size < PROGRAM_HEADER_BYTES or offset + size * count > len(start):
+        return None
+    for at in range(offset, offset + size * count, size):
+        if struct.unpack_from("<I", start, at)[0] == PT_INTERP:
+            place, _, _, length = struct.unpack_from("<4Q", start, at + 8)
+            file.seek(min(place, sys.maxsize))
+            name = file.read(min(length, INTERPRETER_BYTES_MOST)).rstrip(b"\0")
+            return name.decode(errors="replace") or "unnamed"
+    return ""

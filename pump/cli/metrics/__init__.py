@@ -55,16 +55,16 @@ def run(asked: argparse.Namespace) -> int:
     """Print the figures once, or write or answer them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
     figures = Figures(per_job=asked.per_job, keeps=repeats)
-    strange = ""
+    untrusted = ""
 
     with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
 
         def text() -> str:
-            nonlocal strange
+            nonlocal untrusted
             look = watch.look()
-            if look.strange and not strange:
-                strange = look.strange
-                say("pump", strange)
+            if look.untrusted and not untrusted:
+                untrusted = look.untrusted
+                say("pump", untrusted)
             return figures.text(look)
 
         if asked.textfile:
@@ -77,9 +77,11 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _write_for_ever(text: Callable[[], str], path: str, interval_s: float) -> None:
+    write(path, text())
+    say("pump", f"writes {quoted(path)} every {interval_s:g} s, until Ctrl-C")
     while True:
-        write(path, text())
         time.sleep(interval_s)
+        write(path, text())
 
 
 def _serve(text: Callable[[], str], path: str | None, address: str | None) -> None:
@@ -88,6 +90,7 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
     except OSError as error:
         raise BadInputError(f"cannot listen at {path or address}: {error.strerror}") from None
     try:
+        say("pump", f"answers at {quoted(path or address or '')}, until Ctrl-C")
         Server(listener, text).serve()
     finally:
         if path:

@@ -113,7 +113,7 @@ class Server:
     def _step(self, peer: _Peer) -> None:
         try:
             if peer.left is None:
-                self._hear(peer)
+                self._receive(peer)
             if peer.left is not None:
                 peer.left = peer.left[peer.connection.send(peer.left) :]
                 if not peer.left:
@@ -123,7 +123,7 @@ class Server:
         except OSError:  # the peer has closed
             self._close_peer(peer)
 
-    def _hear(self, peer: _Peer) -> None:
+    def _receive(self, peer: _Peer) -> None:
         data = peer.connection.recv(REQUEST_BYTES + 1 - len(peer.asked))
         peer.asked += data
         whole = any(end in peer.asked for end in ENDS)

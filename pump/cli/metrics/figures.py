@@ -4,7 +4,7 @@ DESIGN
   Sums for each user, or, on request, series for each job. Other users choose the number and
   names of their jobs and which GPUs these report; each new label would be a series that
   Prometheus keeps. So a user has at most GPUS_MOST GPUs, the first ones that it reports, and
-  SERIES_MOST series; at most STRANGERS_MOST users without a name on this machine have series of
+  SERIES_MOST series; at most UNNAMED_MOST users without a name on this machine have series of
   their own, further ones are summed as user "other". `pump_series_omitted` counts what is left
   out.
 
@@ -24,7 +24,7 @@ from pump.service import JobState
 
 GPUS_MOST = 16
 SERIES_MOST = 1024
-STRANGERS_MOST = 64
+UNNAMED_MOST = 64
 OTHER = "other"
 
 PLACES = ("resident", "maybe_evicted", "arriving", "leaving", "host")
@@ -91,7 +91,7 @@ class Figures:
         self._gpus: dict[str, set[str]] = {}
         self._named: dict[int, str] = {}
         """The label of each user, by number."""
-        self._strangers = 0
+        self._unnamed = 0
 
     def text(self, look: live.Look) -> str:
         """A look in Prometheus's text format 0.0.4."""
@@ -132,7 +132,7 @@ class Figures:
                 self._add("pump_device_bytes", {**mine, "place": place}, value)
         before = self._before.get((socket, client.pid))
         if before is None and self._keeps and not self._begun:
-            before = client  # what was before the first look is no growth
+            before = client  # counts from before the first look are no growth
         since = before if self._keeps else None
         self._before[socket, client.pid] = client
 
@@ -195,9 +195,9 @@ class Figures:
             try:
                 pwd.getpwuid(user)
             except KeyError:
-                if self._strangers >= STRANGERS_MOST:
+                if self._unnamed >= UNNAMED_MOST:
                     return OTHER
-                self._strangers += 1
+                self._unnamed += 1
             self._named[user] = str(user)
         return self._named[user]
 

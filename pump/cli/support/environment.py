@@ -2,7 +2,8 @@
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS and PUMP_DISABLE;
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB_PID (of
+the job's first process) and PUMP_DISABLE;
 the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Values of the user or of
 an outer pump-run are replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
@@ -30,7 +31,8 @@ OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
-    *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_LEDGER", "PUMP_NEIGHBOURS"),
+    *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_KEEP_LEARNED"),
+    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB_PID"),
 )
 
 
@@ -38,6 +40,11 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 CONNECTIONS_MOST = "32"
 """Hardware queues between the program's streams and the GPU; 8 where the variable is unset (CUDA
 Programming Guide). Streams that share one wait for each other's work."""
+
+ADDRESS_SANITIZER = "ASAN_OPTIONS"
+LINK_ORDER = "verify_asan_link_order"
+"""AddressSanitizer as a shared library ends a program in which it is not the first library
+(sanitizer flags, gcc's and clang's manuals). A preloaded one always is before it."""
 
 
 class Parts(NamedTuple):
@@ -50,6 +57,7 @@ class Parts(NamedTuple):
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
     ledger: folder of the ledger of host memory, None when there is none.
+    job_pid: of the job's first process.
     """
 
     shim: str | None
@@ -59,6 +67,7 @@ class Parts(NamedTuple):
     visible_devices: str | None = None
     socket_path: str | None = None
     ledger: str | None = None
+    job_pid: int = 0
 
 
 def disabled(environ: Mapping[str, str]) -> bool:
@@ -82,11 +91,13 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job["PUMP_GRANULARITY"] = config.granularity
         job.update(_frameworks(config, environ).settings)
         job.setdefault(CONNECTIONS, CONNECTIONS_MOST)
+        job[ADDRESS_SANITIZER] = _any_link_order(environ.get(ADDRESS_SANITIZER, ""))
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
+            job["PUMP_JOB_PID"] = str(parts.job_pid)
         if parts.socket_path and config.record:  # pumpd writes it
             job["PUMP_RECORD"] = config.record
     if parts.virtual_folder is not None and parts.virtual_profile is not None:
@@ -168,6 +179,13 @@ def _preload(shim: str | None, stand_ins: list[str], existing: str) -> str:
     others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) not in ours]
     mine = [*([shim] if shim else []), *stand_ins]
     return ":".join([*(_listable(path, "LD_PRELOAD", " :") for path in mine), *others])
+
+
+def _any_link_order(existing: str) -> str:
+    """Whichever program of the job uses it; the user's own choice stays."""
+    if LINK_ORDER in existing:
+        return existing
+    return ":".join([*([existing] if existing else []), f"{LINK_ORDER}=0"])
 
 
 def _kernels(parts: Parts, existing: str) -> str:

@@ -3,9 +3,8 @@
 DESIGN
   pump-run becomes the job by exec, so a child of pump-run would be a child of the job,
   and a program that waits for all its children would wait for pumpd. Hence the double
-  fork: the middle process ends at once and is waited for here; pumpd belongs to init.
-  (In a container where pump-run itself is process 1, init is the job: run it under
-  an init, e.g. docker run --init.)
+  fork: the middle process ends at once and is waited for here; pumpd belongs to init,
+  which pump-run itself is where it is process 1 of a container (init.py).
 
   The job must not wait for pumpd's imports. So pump-run binds the socket and passes it on
   listening: a client may connect before pumpd has started, and is answered afterwards. pumpd
@@ -25,6 +24,7 @@ import math
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -88,7 +88,7 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
         try:
             directory = paths.make_job_directory(base or paths.make_temporary_base(), job_pid)
         except paths.UnsafeDirectoryError as error:
-            say("pump-run", f"its socket lies elsewhere: {error}")
+            say("pump-run", f"pumpd's socket is made in another folder: {error}")
             continue
         except OSError as error:
             reasons.append(f"{error.filename}: {error.strerror}")
@@ -98,7 +98,7 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
         try:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             listener.bind(path)
-            os.chmod(path, 0o600)  # whatever the umask has taken away
+            os.chmod(path, 0o600)  # bind masks the mode by the umask
             listener.listen(BACKLOG)
             return listener, path
         except OSError as error:  # no sockets on this file system, or no descriptor
@@ -139,11 +139,31 @@ def _pumpd_command(
         command += ["--budget", config.budget]
     if config.log_file:
         command += ["--log-file", config.log_file]
+    if config.keep_learned:
+        command += ["--keep-learned", "yes"]
+    if place := _stderr():
+        command += ["--stderr", place]
     if recording is not None:
         command += ["--record", config.record, "--record-job", recording.job]
         command += ["--record-fd", str(PUMPD_RECORD_FD)]
         command += [] if config.record_command else ["--record-command", "no"]
     return command
+
+
+def _stderr() -> str:
+    """Device, inode and path of standard error, by which pumpd finds it again where a signal ends
+    the job: a terminal or a regular file; "" for a pipe, whose reader would wait for pumpd."""
+    try:
+        found = os.fstat(2)
+        if os.isatty(2):
+            path = os.ttyname(2)
+        elif stat.S_ISREG(found.st_mode):
+            path = os.readlink("/proc/self/fd/2")
+        else:
+            return ""
+        return f"{found.st_dev}:{found.st_ino}:{path}"
+    except OSError:
+        return ""
 
 
 def _name_of(program: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pump.config.values import BadValueError
+from pump.config.values import BadValueError, nearest
 from pump.names import one_line, quoted
 
 if TYPE_CHECKING:
@@ -25,12 +25,44 @@ class BadInputError(Exception):
         self.status = status
 
 
+class Once(argparse.Action):
+    """Stores the value of an option. Given twice, where the last would silently win, it is an
+    error."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not self.default:
+            parser.error(f"{option_string} is given twice; which one is meant?")
+        setattr(namespace, self.dest, values)
+
+
 class OneLineParser(argparse.ArgumentParser):
     """argparse without its usage block: an error is a BadInputError, one line."""
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInputError, where argparse would print its usage and exit."""
         raise BadInputError(message.removeprefix("argument "))
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, but no word may be left over: raises BadInputError with the nearest
+        option. Parsers of verbs inside a verb do the same."""
+        asked, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            if not word.startswith("-"):
+                raise BadInputError(f"'{unknown[0]}' is one word too many; see {self.prog} --help")
+            shown = [a for a in self._actions if a.help != argparse.SUPPRESS]
+            known = sorted(o for a in shown for o in a.option_strings if o.startswith("--"))
+            hint = nearest(word, known)
+            raise BadInputError(f"unknown option '{word}'{hint}; see {self.prog} --help")
+        return asked, unknown
 
     def value(self, usage: str, check: Callable[[str], object], text: str, **more: Any) -> None:
         """Add an option, "--name METAVAR"; `check` converts its value or raises BadValueError."""

@@ -45,7 +45,7 @@ class Look(NamedTuple):
     seen: list[Seen]
     registered: Sequence[JobState] = ()
     """The system service's jobs: this user's, and others that it may see."""
-    strange: str = ""
+    untrusted: str = ""
     """Why a service was not trusted, or ""."""
     cards: Sequence[Card] = ()
     """NVML's latest figures of this machine's GPUs."""
@@ -104,7 +104,7 @@ class Watch:
         told = self._service.jobs()
         seen = jobs.of_each(there, self._ask)
         cards = self._cards.last if self._cards else ()
-        return Look(time.monotonic(), seen, told, self._service.strange, cards)
+        return Look(time.monotonic(), seen, told, self._service.untrusted, cards)
 
     def _ask(self, job: jobs.Job) -> Seen:
         control = self._controls.setdefault(job.socket, Control(job.socket))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pump
 from pump import paths
-from pump.cli.support.lines import BadInputError, OneLineParser
+from pump.cli.support.lines import BadInputError, Once, OneLineParser
 from pump.config import checks, keep
 from pump.config.job import (
     DEFAULT_GRANULARITY,
@@ -29,7 +29,7 @@ from pump.config.job import (
     REPORTS,
     JobConfig,
 )
-from pump.config.values import BadValueError, nearest
+from pump.config.values import BadValueError
 from pump.names import escaped
 
 USAGE = "pump-run [options] [--] command [argument ...]"
@@ -76,12 +76,7 @@ def parse(argv: list[str]) -> Asked:
     """
     parser = _parser()
     front, command = _split(argv, _options_with_value(parser))
-    asked, unknown = parser.parse_known_args(front)
-    if unknown:
-        option = unknown[0].partition("=")[0]
-        known = sorted(o for action in parser._actions for o in action.option_strings)
-        hint = nearest(option, [o for o in known if o.startswith("--")])
-        raise BadInputError(f"unknown option '{option}'{hint}; see pump-run --help")
+    asked = parser.parse_args(front)
     if not command:
         raise BadInputError(f"no command given; usage: {USAGE}")
     if not command[0]:
@@ -156,21 +151,27 @@ def _parser() -> OneLineParser:
     value(
         "--report NAME",
         checks.report,
-        f"what the program is told that is free: what is left of {' or '.join(REPORTS)} "
-        f"(default: {DEFAULT_REPORT})",
+        f"the free memory that CUDA reports to the program: what is left of "
+        f"{' or '.join(REPORTS)} (default: {DEFAULT_REPORT})",
     )
-    value("--policy NAME", checks.policy, f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})")
+    value(
+        "--policy NAME",
+        checks.policy,
+        f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
+        action=Once,
+    )
     value(
         "--granularity NAME",
         checks.granularity,
         "native: leave allocators alone; tensor: make frameworks allocate each tensor in "
-        f"stream order; auto: where nothing known is against it (default: {DEFAULT_GRANULARITY})",
+        "stream order; auto: for each framework where no known conflict prevents it "
+        f"(default: {DEFAULT_GRANULARITY})",
     )
     value(
         "--keep-device RULE",
         keep.parse,
         "what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
-        "library=NAME, ipc or stream-ordered; none: not even those; may be repeated",
+        "library=NAME, ipc, stream-ordered or vmm; none: not even those; may be repeated",
         action="append",
     )
     value(
@@ -211,7 +212,13 @@ def _parser() -> OneLineParser:
     value(
         "--record-command yes|no",
         checks.truth,
-        "whether command lines stand in the recording (default: yes)",
+        "whether the recording holds command lines (default: yes)",
+    )
+    value(
+        "--keep-learned yes|no",
+        checks.truth,
+        "whether what policy planned learns of the program is kept for its next run, in "
+        "~/.cache/pump/learned (default: yes)",
     )
     add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
     add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")

@@ -7,6 +7,7 @@ import json
 import os
 import time
 
+from pump import outputs
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.names import escaped, quoted
@@ -20,16 +21,25 @@ LAST_WRITER_S = 3.0
 
 
 def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
-    """Make an empty file if there is none; an older recording stays until the new one is complete
-    (pump/trace/place.py). Return a descriptor of its folder, and notes for the user.
+    """Check that a recording can be written there. Return a descriptor of its folder, and notes
+    for the user.
 
+    Makes no file, since a command without CUDA records nothing; an older recording stays until the
+    new one is complete (pump/trace/place.py).
     beneath: as JobConfig.record_beneath. Raises BadInputError, and changes nothing, where another
     kind of file is there, or while another recording is being written to it.
     """
     folder = -1
     try:
         folder = place.open_folder(path, beneath)
-        os.close(_claim(os.path.basename(path), folder))
+        name = os.path.basename(path)
+        new = outputs.look(name, outputs.RECORDING, folder) is None
+        claimed = _claim(name, folder)
+        try:
+            if new:
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(claimed)
     except OSError as error:
         if folder >= 0:
             os.close(folder)

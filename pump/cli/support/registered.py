@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 
 from pump.report.words import size
-from pump.service import JobState, ServiceClient, ServiceError, StrangeServiceError
+from pump.service import JobState, ServiceClient, ServiceError, UntrustedServiceError
 
 RETRY_S = 5.0
 """Between attempts to find a service."""
@@ -26,7 +26,7 @@ class Registered:
     def __init__(self) -> None:
         self._client: ServiceClient | None = None
         self._due = 0.0
-        self.strange = ""
+        self.untrusted = ""
         """Why the latest service was not trusted, or ""."""
 
     def jobs(self) -> list[JobState]:
@@ -37,12 +37,12 @@ class Registered:
                 if now < self._due:
                     return []
                 self._client = ServiceClient.find()
-                self.strange = ""
+                self.untrusted = ""
             return self._client.jobs()
         except ServiceError as error:
             self.close()
-            if isinstance(error, StrangeServiceError):
-                self.strange = str(error)
+            if isinstance(error, UntrustedServiceError):
+                self.untrusted = str(error)
             self._due = time.monotonic() + RETRY_S
             return []
 

@@ -26,6 +26,9 @@ U32, U64, SIZE, INT, PTR = (
 )
 
 
+NOT_SUPPORTED = 801
+
+
 class UnsupportedError(Exception):
     """The driver, the device or this machine does not offer what a question needs."""
 
@@ -172,7 +175,10 @@ def native(name: str) -> Any:
 
 
 def call(name: str, *args: Any) -> None:
+    """UnsupportedError where the driver exports a function that it does not have."""
     code = native(name)(*args)
+    if code == NOT_SUPPORTED:
+        raise UnsupportedError(f"{name} answered {code} ({error_name(code)})")
     if code != 0:
         raise CudaError(name, code)
 

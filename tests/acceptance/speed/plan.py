@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 import floor
-from harness_stats import compare, interval
+from paired import compare, interval
 
 __all__ = ["compare", "interval"]
 

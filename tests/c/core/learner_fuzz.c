@@ -3,6 +3,8 @@
  * "noise SEED ROUNDS": random operations, streams, ranges, losses and questions, few enough
  * of each that things repeat. After each operation: a second learner that heard the same
  * says the same; what is predicted was seen, and is what pump_learner_see then confirms.
+ * "stories SEED ROUNDS": learners that recall nonsense as another run's story, and noise
+ * behind it.
  * "contexts SEED ROUNDS": the rolling hashes of every stream against hashes made anew.
  */
 #include <stdlib.h>
@@ -28,7 +30,7 @@ static struct pump_learner *learners[2];
 
 static uint32_t body[64], length, at;
 
-/* A loop whose body changes now and then, with strange operations between. */
+/* A loop whose body changes from time to time, with strange operations between. */
 static uint64_t signature(void) {
   if (length == 0 || below(2000) == 0) {
     length = 1 + below(64);
@@ -105,6 +107,70 @@ static void noise(uint32_t rounds) {
   for (uint32_t i = 0; i < 2; i++) pump_learner_delete(learners[i]);
 }
 
+/* ---- stories ------------------------------------------------------------------------ */
+
+/* Mostly such steps as there are, with a few of them beyond all bounds. */
+static uint32_t fill_story(struct pump_learner_step *steps, uint32_t count,
+                           struct pump_access *accesses, uint32_t most) {
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    bool wild = below(5000) == 0;
+    steps[i] = (struct pump_learner_step){.key = 1 + below(12),
+                                          .signature = signature(),
+                                          .length_bytes = wild ? next() : 1ull << 21,
+                                          .slot = wild ? (uint32_t)next() : below(6),
+                                          .generation = 1 + below(3),
+                                          .what = (uint16_t)below(wild ? 65536 : 4),
+                                          .stream = (uint16_t)(wild ? next() : below(3)),
+                                          .kind = (uint16_t)(wild ? next() : 1),
+                                          .count = (uint16_t)below(wild ? 65536 : 5)};
+    for (uint32_t k = 0; k < steps[i].count && used < most; k++, used++)
+      accesses[used] = (struct pump_access){.slot = wild ? (uint32_t)next() : below(6),
+                                            .generation = 1 + below(3),
+                                            .offset_bytes = next(),
+                                            .length_bytes = next(),
+                                            .access = (uint32_t)next(),
+                                            .missing = below(3)};
+  }
+  return used;
+}
+
+static void stories(uint32_t rounds) {
+  struct pump_learner_step *steps = calloc(rounds, sizeof *steps);
+  struct pump_access *accesses = calloc(4ull * rounds, sizeof *accesses);
+  CHECK(steps != NULL && accesses != NULL);
+  struct pump_learner *l = pump_learner_new(1u << 9), *from = pump_learner_new(1u << 9);
+  CHECK(l != NULL && from != NULL && pump_learner_keep(from) == 0);
+  uint32_t used = fill_story(steps, rounds, accesses, 4 * rounds);
+  struct pump_learner_story story = {
+      .steps = steps, .accesses = accesses, .step_count = rounds, .access_count = used};
+  learners[0] = learners[1] = from;
+  for (uint32_t round = 0; round < 2000; round++) {
+    disturb();
+    struct pump_learner_operation operation;
+    struct pump_access reached[PUMP_LEARNER_MAX_ACCESSES + 8];
+    struct pump_predicted predicted;
+    fill(&operation, reached);
+    if (round == 200) {
+      pump_learner_recall(l, &story);
+      pump_learner_take_over(l, from);
+      learners[0] = learners[1] = l;
+    }
+    bool any = pump_learner_next(learners[0], below(2 * rounds), &predicted) == 0;
+    CHECK(!any || (predicted.count <= PUMP_LEARNER_MAX_ACCESSES &&
+                   predicted.missing <= predicted.count));
+    pump_learner_ahead(learners[0], 4 * rounds);
+    CHECK((pump_learner_see(learners[0], &operation) != PUMP_LEARNER_UNKNOWN) == any);
+  }
+  struct pump_learner_story kept;
+  pump_learner_kept(l, &kept);
+  CHECK(kept.operations == 2000 && kept.step_count > 2000);
+  pump_learner_delete(l);
+  pump_learner_delete(from);
+  free(accesses);
+  free(steps);
+}
+
 /* ---- contexts ---------------------------------------------------------------------- */
 
 /* The hash of a context, made from its keys. */
@@ -142,6 +208,8 @@ int main(int argc, char **argv) {
   uint32_t rounds = (uint32_t)strtoul(argv[3], NULL, 10);
   if (strcmp(argv[1], "noise") == 0)
     noise(rounds);
+  else if (strcmp(argv[1], "stories") == 0)
+    stories(rounds);
   else if (strcmp(argv[1], "contexts") == 0)
     contexts(rounds);
   else

@@ -3,7 +3,7 @@
 import pytest
 from c_build import build, run
 
-PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_accesses")
+PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_story", "_accesses")
 SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
 
@@ -24,3 +24,8 @@ def test_fuzzing_for_long_finds_nothing_more() -> None:
     for seed in range(100, 130):
         run(program, "noise", str(seed), "200000", timeout_s=300)
         run(program, "contexts", str(seed), "30000", timeout_s=300)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_runs_story_may_be_nonsense(seed: int) -> None:
+    run(build(SANITIZER, "learner_fuzz", *SOURCES), "stories", str(seed), "20000")

@@ -64,8 +64,8 @@ static uint32_t run(struct pump_adapt *state, const struct pump_adapt_bounds *bo
 /* ---- a link with threads -----------------------------------------------------------
  *
  * Each thread prepares a slice, waits for the link, which serves them in turn, and maps
- * what was copied. Now and then the other direction is busy, and the link slower by a
- * quarter. Each part takes its time and up to `noise` more or less. */
+ * what was copied. At times the other direction is busy, and the link slower by a quarter.
+ * Each part takes its time and up to `noise` more or less. */
 struct link_model {
   double prepare_us, copy_us, map_us;
   double noise;
@@ -173,7 +173,7 @@ SCENARIO(threads_are_added_while_each_brings_its_share) {
   CHECK(settled(&state) == 4);
   double mean;
   run(&state, &out_bounds, &model, 20000, &mean);
-  CHECK(mean > 3.8); /* now and then it tries with one less */
+  CHECK(mean > 3.8); /* at times it tries with one less */
 }
 
 SCENARIO(no_thread_is_added_that_the_link_cannot_feed) {
@@ -254,7 +254,7 @@ SCENARIO(long_slices_go_one_by_one_and_short_ones_in_pairs) {
       .call_ns = 1000000, .bytes = 32u << 20, .in_flight = 1};
   sample.done_ns = 15000000;
   for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
-  CHECK(state.slices == 2); /* between the borders: as before */
+  CHECK(state.slices == 2); /* between the borders: unchanged */
   sample.done_ns = 30000000;
   for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
   CHECK(state.slices == 1);
@@ -266,7 +266,7 @@ SCENARIO(long_slices_go_one_by_one_and_short_ones_in_pairs) {
   CHECK(state.slices == 2);
 }
 
-SCENARIO(slices_that_nobody_waited_for_say_nothing_about_threads) {
+SCENARIO(slices_that_no_queue_waited_behind_say_nothing_about_threads) {
   struct pump_adapt state = pump_adapt_begin(&out_bounds);
   struct pump_adapt_sample sample = {
       .call_ns = 1000000, .bytes = 8u << 20, .waiting = 0, .in_flight = 2};

@@ -181,11 +181,11 @@ SCENARIO(a_marker_that_meets_the_thread_falling_asleep_is_seen_at_once) {
   }
 }
 
-SCENARIO(a_program_that_goes_on_wakes_nobody) {
+SCENARIO(a_program_that_goes_on_wakes_no_thread) {
   CUcontext context = begin();
   CUstream stream = fake_stream_create(context);
   warm(context, stream);
-  issue(stream, pump_now_ns()); /* not executed: the thread polls from now on */
+  issue(stream, pump_now_ns()); /* not executed: the thread begins to poll */
   harness_sleep_us(5000);
   uint32_t wakes = PUMP_LOAD(&pump_marker_sleepers[0].wakes);
   for (int i = 0; i < 50; i++) {
@@ -217,5 +217,5 @@ SCENARIO(chained_launches_get_few_markers_and_not_none) {
   for (int i = 0; i < 64; i++) issue(stream, now_ns);
   before = PUMP_LOAD(&fake.records);
   for (int i = 0; i < 64; i++) issue(stream, now_ns);
-  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and so is this one, by now */
+  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and this one has become so again */
 }

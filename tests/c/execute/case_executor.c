@@ -445,7 +445,7 @@ static unsigned own_threads(const char *begin_of_name, const cpu_set_t *expected
   return count;
 }
 
-SCENARIO(threads_have_the_processors_of_the_process_and_not_of_who_started_them) {
+SCENARIO(threads_have_the_processors_of_the_process_not_of_their_parent) {
   cpu_set_t before, one;
   CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
   size_t first = 0;

@@ -17,7 +17,7 @@ static uint32_t begin_with_range(uint64_t blocks) {
   return harness_allocate(0, blocks);
 }
 
-/* For good: no thread adapts the direction any more. */
+/* From this call to the end no thread adapts the direction. */
 static void stop_adapting(struct pump_direction *direction) {
   while (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
   }
@@ -189,7 +189,8 @@ SCENARIO(a_command_that_waited_for_room_is_judged_when_it_goes) {
   command.offset_bytes = 8 * PUMP_BLOCK_BYTES;
   CHECK(worker_submit(0, PUMP_TO_HOST, command));
   EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->flight_waiters) == 1);
-  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[4], 11); /* an operation uses it now */
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[4],
+             11); /* an operation has used it since */
   PUMP_STORE(&fake.hold, 0);
   CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_STALE);

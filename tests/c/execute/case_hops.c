@@ -100,6 +100,21 @@ SCENARIO(an_arrival_waits_from_when_enough_had_left) {
   CHECK(waited_ms(2) == 5);
 }
 
+SCENARIO(a_departure_waits_from_when_enough_of_what_comes_had_ended) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  at_ms(3);
+  put_in_force(PUMP_TO_GPU, 1, slice(slot, 8), 3);
+  end_of(1);
+  EVENTUALLY(PUMP_LOAD(&schedule()->ended_bytes) == PUMP_BLOCK_BYTES);
+  harness_wait_until_idle();
+  at_ms(8);
+  struct pump_entry entry = slice(slot, 0);
+  entry.ended_bytes = PUMP_BLOCK_BYTES;
+  put_in_force(PUMP_TO_HOST, 2, entry, 1);
+  CHECK(waited_ms(2) == 5);
+}
+
 SCENARIO(a_slice_behind_another_is_charged_with_nothing) {
   begin();
   uint32_t slot = harness_allocate(0, 16);

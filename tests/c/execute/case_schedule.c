@@ -69,7 +69,7 @@ static struct pump_entry arrival(uint32_t slot, uint64_t block, uint64_t blocks)
 /* ---- scenarios ------------------------------------------------------------------------
  */
 
-SCENARIO(what_is_planned_goes_in_order_and_is_told) {
+SCENARIO(entries_of_a_schedule_go_in_order_and_are_reported) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
   for (uint64_t i = 0; i < 4; i++) {
@@ -131,11 +131,49 @@ SCENARIO(an_arrival_waits_for_the_room_that_departures_make) {
   CHECK(end_of(1) == PUMP_RESULT_MOVED);
 }
 
+SCENARIO(a_departure_waits_until_enough_of_what_comes_has_ended) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  struct pump_entry entry = slice(slot, 0, 1), late = arrival(slot, 10, 1);
+  entry.ended_bytes = 3 * PUMP_BLOCK_BYTES;
+  late.after_stream = late.command.stream = 5;
+  late.after_seq = late.command.needed_by_seq = 7;
+  add(PUMP_TO_HOST, 1, entry);
+  add(PUMP_TO_GPU, 11, arrival(slot, 8, 2));
+  add(PUMP_TO_GPU, 12, late);
+  put_in_force(1);
+  CHECK(end_of(11) == PUMP_RESULT_MOVED);
+  harness_sleep_us(20000);
+  CHECK(taken(PUMP_TO_HOST) == 0);
+  pump_progress_advance(5, 7);
+  CHECK(end_of(12) == PUMP_RESULT_LATE); /* which counts as well */
+  CHECK(end_of(1) == PUMP_RESULT_MOVED);
+  CHECK(PUMP_LOAD(&schedule()->ended_bytes) == 3 * PUMP_BLOCK_BYTES);
+}
+
+SCENARIO(behind_a_departure_that_is_refused_none_waits_for_what_comes) {
+  begin();
+  uint32_t slot = harness_allocate(0, 16);
+  struct pump_entry stale = slice(slot, 4, 2), entry = slice(slot, 0, 1);
+  PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
+  stale.command.observed_seq = 99;
+  entry.ended_bytes = 8 * PUMP_BLOCK_BYTES;
+  struct pump_entry last = arrival(slot, 8, 8); /* and that for what did not leave */
+  last.left_bytes = PUMP_BLOCK_BYTES;
+  add(PUMP_TO_HOST, 1, stale);
+  add(PUMP_TO_HOST, 2, entry);
+  add(PUMP_TO_GPU, 11, last);
+  put_in_force(1);
+  CHECK(end_of(1) == PUMP_RESULT_STALE);
+  CHECK(end_of(2) == PUMP_RESULT_MOVED);
+  CHECK(end_of(11) == PUMP_RESULT_MOVED);
+}
+
 static struct pump_issued launch(uint64_t seq, uint64_t signature) {
   static const uint32_t grid[3] = {1, 2, 3}, block[3] = {4, 5, 6};
   return (struct pump_issued){.seq = seq,
                               .signature = signature,
-                              .function = 77,
+                              .identity = 77,
                               .stream = 5,
                               .kind = PUMP_EVENT_KERNEL,
                               .grid = grid,
@@ -144,7 +182,7 @@ static struct pump_issued launch(uint64_t seq, uint64_t signature) {
 
 static void predict(struct pump_issued is, bool by_shape) {
   struct pump_prediction *word = pump_prediction_at(worker_shm, is.seq);
-  uint64_t shape = by_shape ? pump_shape(is.function, is.grid, is.block) : 0;
+  uint64_t shape = by_shape ? pump_shape(is.identity, is.grid, is.block) : 0;
   PUMP_STORE(&word->signature,
              pump_prediction_word(is.seq, is.stream, is.kind, is.signature));
   PUMP_STORE(&word->shape, pump_prediction_word(is.seq, is.stream, is.kind, shape));
@@ -176,7 +214,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_predicted) {
   other.grid = other.block = NULL;
   CHECK(!holds_after(other));
   other = launch(40, 999);
-  other.function = 78;
+  other.identity = 78;
   CHECK(!holds_after(other));
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == 0); /* none was in force */
 }
@@ -262,7 +300,7 @@ SCENARIO(of_the_deviations_of_several_threads_the_first_operation_counts) {
   }
 }
 
-SCENARIO(planned_entries_are_judged_as_commands_are) {
+SCENARIO(entries_of_a_schedule_are_validated_as_commands_are) {
   begin();
   uint32_t slot = harness_allocate(0, 16), gone = harness_allocate(0, 4);
   struct pump_entry bad[6];
@@ -292,7 +330,7 @@ SCENARIO(planned_entries_are_judged_as_commands_are) {
   CHECK(PUMP_LOAD(&schedule()->left_bytes) == 0);
 }
 
-SCENARIO(commands_go_before_what_is_planned) {
+SCENARIO(commands_go_before_entries_of_a_schedule) {
   begin();
   uint32_t slot = harness_allocate(0, 64);
   PUMP_STORE(&fake.hold, 1);
@@ -358,7 +396,7 @@ SCENARIO(departures_for_predicted_operations_may_be_all_the_bytes_in_flight) {
   for (uint64_t i = 0; i < 3; i++) CHECK(end_of(1 + i) == PUMP_RESULT_MOVED);
 }
 
-SCENARIO(threads_come_for_what_is_planned_as_for_commands) {
+SCENARIO(threads_are_added_for_a_schedule_as_for_commands) {
   begin();
   uint32_t slot = harness_allocate(0, 64);
   struct pump_direction *out = &pump_executors_of(0)->directions[PUMP_TO_HOST];
@@ -379,7 +417,7 @@ SCENARIO(threads_come_for_what_is_planned_as_for_commands) {
 /* Puts schedules in force and withdraws them while executors take. Each entry that counts
  * as taken ends exactly once, with the ticket of its own schedule; no other one ever ends.
  */
-SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
+SCENARIO(a_schedule_that_is_replaced_is_taken_up_to_one_point) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
   uint64_t next = 0, all = 0;
@@ -411,7 +449,7 @@ SCENARIO(a_plan_that_is_replaced_is_taken_up_to_one_point) {
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == all * PUMP_BLOCK_BYTES);
 }
 
-SCENARIO(a_worker_that_scribbles_over_a_plan_does_no_harm) {
+SCENARIO(a_worker_that_scribbles_over_a_schedule_does_no_harm) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
   for (int round = 0; round < 300; round++) {

@@ -2,9 +2,9 @@
  *
  * The sources are linked directly (no preload), so that sanitizers can watch. The
  * fake driver keeps the books that the tests are about: which memory is freed,
- * which context is destroyed, which stream and event belongs to whom; a call that
- * the real driver could not survive is a failed check. Everything the hooks
- * would define is defined here in its simplest form.
+ * which context is destroyed, which context each stream and event belongs to; a call that
+ * the real driver could not survive is a failed check. Everything the hooks would define is
+ * defined here in its simplest form.
  */
 #ifndef EXECUTOR_HARNESS_H
 #define EXECUTOR_HARNESS_H
@@ -41,7 +41,8 @@ void harness_sleep_us(uint64_t us);
 /* All threads of device 0 have started, made what they make in advance, and wait. */
 void harness_wait_until_idle(void);
 uint32_t harness_random(void);
-/* From now on the system call fails with `error`, in this thread and those it starts. */
+/* From this call on the system call fails with `error`, in this thread and those it starts.
+ */
 void harness_refuse(long call, uint32_t error);
 
 /* ---- the fake driver --------------------------------------------------------- */
@@ -62,7 +63,7 @@ extern struct fake {
   uint32_t hold;           /* 1: prefetches wait until it is 0 again */
   uint32_t slow_clock_us;  /* reading the clock takes a marker thread that long */
   uint32_t late;           /* 1: prefetches return, but arrive only when it is 0 again */
-  uint32_t running;        /* prefetches in the driver now */
+  uint32_t running;        /* prefetches in the driver at present */
   uint32_t running_peak;
   uint32_t prefetches; /* ever */
   uint32_t records;    /* events recorded on streams of the program */

@@ -24,7 +24,7 @@ SCENARIOS = [
     "a_driver_that_is_torn_down_ends_the_threads_quietly",
     "quiesce_leaves_nothing_in_a_context_and_the_next_one_works",
     "quiesce_under_a_stream_of_commands_and_frees_is_safe",
-    "threads_have_the_processors_of_the_process_and_not_of_who_started_them",
+    "threads_have_the_processors_of_the_process_not_of_their_parent",
     "nothing_is_populated_beyond_the_budget",
     "a_range_freed_while_it_waits_is_not_populated",
 ]

@@ -12,7 +12,7 @@ SCENARIOS = [
     "contexts_come_and_go_while_another_one_works",
     "a_marker_after_a_long_pause_is_seen_at_once",
     "a_marker_that_meets_the_thread_falling_asleep_is_seen_at_once",
-    "a_program_that_goes_on_wakes_nobody",
+    "a_program_that_goes_on_wakes_no_thread",
     "chained_launches_get_few_markers_and_not_none",
 ]
 

@@ -17,7 +17,7 @@ CONTROLLER = [
     "a_load_that_waits_for_the_link_takes_no_thread_from_one_that_does_not",
     "noise_does_not_swing_the_number_of_threads",
     "long_slices_go_one_by_one_and_short_ones_in_pairs",
-    "slices_that_nobody_waited_for_say_nothing_about_threads",
+    "slices_that_no_queue_waited_behind_say_nothing_about_threads",
     "no_thread_is_added_that_the_bytes_in_flight_leave_nothing_for",
     "slices_of_other_lengths_do_not_mislead_a_trial",
     "whatever_is_measured_the_bounds_hold",

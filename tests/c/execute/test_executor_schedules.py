@@ -1,4 +1,4 @@
-"""Plans: what executors do without being asked, under sanitizers."""
+"""Schedules: what executors carry out without a command, under sanitizers."""
 
 import re
 from pathlib import Path
@@ -9,15 +9,15 @@ from executor_build import run
 
 TEXT = (Path(__file__).parent / "case_schedule.c").read_text()
 SCENARIOS = re.findall(r"^SCENARIO\((\w+)\)", TEXT, re.M)
-SCRIBBLES = "a_worker_that_scribbles_over_a_plan_does_no_harm"
+SCRIBBLES = "a_worker_that_scribbles_over_a_schedule_does_no_harm"
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != SCRIBBLES])
-def test_plans_keep_their_promises(scenario: str, sanitizer: str) -> None:
+def test_executors_carry_out_schedules_as_they_must(scenario: str, sanitizer: str) -> None:
     run(sanitizer, scenario)
 
 
-def test_a_worker_that_scribbles_over_a_plan_does_no_harm() -> None:
+def test_a_worker_that_scribbles_over_a_schedule_does_no_harm() -> None:
     # Not under ThreadSanitizer: scribbling without order is a race on purpose.
     run("address,undefined", SCRIBBLES)

@@ -50,7 +50,8 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   CHECK(PUMP_LOAD(&seen->header.next_seq) > 500);
   CHECK(PUMP_LOAD(&seen->progress[stream].issued_seq) == 42);
   CHECK(PUMP_LOAD(&seen->progress[stream].live) == 1);
-  uint32_t later = harness_allocate(0, 2); /* hooks now write into pumpd's memory */
+  uint32_t later =
+      harness_allocate(0, 2); /* hooks write into pumpd's memory from here on */
   CHECK(PUMP_LOAD(&seen->ranges[later].length_bytes) == 2 * PUMP_BLOCK_BYTES);
   pumpd_end();
 }
@@ -63,6 +64,8 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   uint32_t slot = harness_allocate(0, 16);
   pump_populate(slot, 1);
   pump_executors_need(0, true);
+  /* No slice of it is in the driver when those on the way to the host are counted there. */
+  EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 16 * PUMP_BLOCK_BYTES);
   pumpd_accept_and_attach(1);
   for (uint64_t life = 1; life <= 3; life++) {
     struct pump_command command = {.slot = slot,
@@ -127,7 +130,7 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
 SCENARIO(a_pumpd_of_another_version_is_named_once) {
   fake_context_create(0);
   pumpd_start();
-  pumpd.abi_version = 7;
+  pumpd.abi_version = PUMP_ABI_VERSION + 1;
   pumpd.status = PUMP_WELCOME_VERSION;
   pump_threads_start();
   pumpd_accept();
@@ -225,7 +228,7 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   harness_sleep_us(4000000);
 }
 
-SCENARIO(a_daemon_that_never_answers_holds_nobody_up) {
+SCENARIO(a_daemon_that_never_answers_holds_no_thread_up) {
   fake_context_create(0);
   pumpd_start();
   uint64_t begin_ns = pump_now_ns();
@@ -270,6 +273,25 @@ SCENARIO(a_forked_child_gives_the_socket_and_the_mapping_up) {
 SCENARIO(a_forked_child_closes_its_copy_of_a_socket_among_the_programs) {
   harness_refuse(SYS_close_range, EPERM);
   fork_while_attached();
+}
+
+SCENARIO(a_recorded_start_does_not_wait_where_nothing_listens) {
+  fake_context_create(0);
+  setenv("PUMP_SOCKET", "/nonexistent/pumpd.sock", 1);
+  PUMP_STORE(&pump_shm->header.recording, 1);
+  uint64_t begin_ns = pump_now_ns();
+  pump_threads_start();
+  CHECK(pump_link_unheard() && pump_now_ns() - begin_ns < PUMP_RECORDER_NS);
+}
+
+SCENARIO(a_pumpd_that_listens_and_is_slow_is_waited_for) {
+  fake_context_create(0);
+  pumpd_start();
+  PUMP_STORE(&pump_shm->header.recording, 1);
+  uint64_t begin_ns = pump_now_ns();
+  pump_threads_start(); /* its connection is never accepted */
+  CHECK(!pump_link_unheard() && pump_now_ns() - begin_ns >= PUMP_RECORDER_NS);
+  pumpd_end();
 }
 
 /* From the death of the worker to the client's next hello. */
@@ -351,7 +373,7 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
       if (answered > 20 && harness_random() % 16 == 0) break;
       harness_sleep_us(harness_random() % 100);
     }
-    uint64_t ticket; /* on a busy machine none of them may have come by now */
+    uint64_t ticket; /* on a busy machine none of them may have come yet */
     if (answered == 0) EVENTUALLY(worker_try_reap(0, 0, &ticket) == PUMP_RESULT_MOVED);
     pumpd_die();
   }

@@ -54,6 +54,17 @@ def test_a_worker_that_stops_beating_is_left_for_a_new_one() -> None:
     assert sum("worker is gone" in line for line in lines_of(done.stderr)) == 1
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "a_recorded_start_does_not_wait_where_nothing_listens",
+        "a_pumpd_that_listens_and_is_slow_is_waited_for",
+    ],
+)
+def test_a_recorded_start_waits_for_a_pumpd_that_is_there(scenario: str) -> None:
+    run("address,undefined", scenario)
+
+
 def test_workers_that_die_young_are_asked_for_ever_more_rarely() -> None:
     run("address,undefined", "workers_that_die_young_are_asked_for_ever_more_rarely")
 
@@ -66,7 +77,11 @@ def test_a_forked_child_gives_the_socket_and_the_mapping_up() -> None:
 def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
     done = run("address,undefined", "a_pumpd_of_another_version_is_named_once")
     (line,) = lines_of(done.stderr)
-    assert f"version {ABI_VERSION}" in line and "version 7" in line and "same release" in line
+    assert (
+        f"version {ABI_VERSION}" in line
+        and f"version {ABI_VERSION + 1}" in line
+        and "same release" in line
+    )
 
 
 def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:
@@ -91,7 +106,7 @@ def test_a_line_of_the_link_comes_while_the_program_runs() -> None:
 
 
 def test_a_daemon_that_never_answers_holds_neither_the_program_nor_its_exit_up() -> None:
-    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    run("address,undefined", "a_daemon_that_never_answers_holds_no_thread_up")
     begin = time.monotonic()
-    run("address,undefined", "a_daemon_that_never_answers_holds_nobody_up")
+    run("address,undefined", "a_daemon_that_never_answers_holds_no_thread_up")
     assert time.monotonic() - begin < 1.5

@@ -127,7 +127,7 @@ static void what_is_asked_is_brought_within_bounds(void) {
   CHECK(ask(device, 1) == PUMP_BUDGET_BLOCKS_LEAST && device->emulated == 1);
   CHECK(ask(device, UINT64_MAX) == MOST_BLOCKS && device->emulated == 0);
   CHECK(ask(device, 400 * BLOCK) == 400);
-  CHECK(ask(device, 0) == 400); /* nothing is asked any more: it stays */
+  CHECK(ask(device, 0) == 400); /* nothing is asked for: the budget stays */
 }
 
 static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
@@ -246,7 +246,7 @@ static void a_device_that_comes_later_finds_what_was_asked(void) {
   CHECK(device->adopted_budget_bytes == 77 * BLOCK);
 }
 
-static void what_nobody_asks_for_changes_nothing(void) {
+static void without_a_request_no_budget_changes(void) {
   struct pump_device *device = set_up("50%");
   CHECK(pump_device_prepare(2));
   struct pump_device before = *device;
@@ -282,7 +282,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
 }
 
-static void a_share_follows_those_who_come_need_and_leave(void) {
+static void a_share_follows_processes_that_come_need_and_leave(void) {
   struct pump_device *device = set_up("");
   CHECK(pump_device_prepare(2));
   allocate(900);
@@ -291,7 +291,7 @@ static void a_share_follows_those_who_come_need_and_leave(void) {
   CHECK(share(device) == MOST_BLOCKS);
   others.cards[0].need_bytes = 100 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS - 100);
-  CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit any more */
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit */
   uint64_t activity = pump_shm->header.activity;
   CHECK(share(device) == MOST_BLOCKS - 100 && pump_shm->header.activity == activity);
   others.cards[0].need_bytes = 2000 * BLOCK;
@@ -402,9 +402,9 @@ int main(int argc, char **argv) {
       SCENARIO(what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for),
       SCENARIO(an_unreadable_budget_or_bound_counts_as_none),
       SCENARIO(programs_that_want_it_are_told_what_the_limit_leaves),
-      SCENARIO(what_nobody_asks_for_changes_nothing),
+      SCENARIO(without_a_request_no_budget_changes),
       SCENARIO(a_second_job_gets_its_share_and_not_what_the_first_left),
-      SCENARIO(a_share_follows_those_who_come_need_and_leave),
+      SCENARIO(a_share_follows_processes_that_come_need_and_leave),
       SCENARIO(what_cannot_make_way_is_left_to_its_owner),
       SCENARIO(all_shares_together_are_no_more_than_the_card),
       SCENARIO(figures_that_are_lies_do_no_more_than_take_a_share),

@@ -49,7 +49,7 @@ static void follow_script(void) {
   unsigned long long value;
   pump_shm->devices[0].budget_bytes = 0;
   pump_link_start();                /* PUMP_LEDGER, and no pumpd */
-  setvbuf(stdout, NULL, _IOLBF, 0); /* who asks waits for the answer */
+  setvbuf(stdout, NULL, _IOLBF, 0); /* the test waits for each answer */
   while (fgets(line, sizeof line, stdin) != NULL) {
     if (sscanf(line, "admit %llu", &value) == 1) {
       printf("%d\n", pump_limit_admit(0, value));
@@ -170,7 +170,7 @@ SCENARIO(a_file_that_may_not_grow_raises_no_signal) {
   puts("alive");
 }
 
-SCENARIO(a_reader_that_does_not_read_blocks_nobody) {
+SCENARIO(a_reader_that_does_not_read_blocks_no_thread) {
   for (int i = 0; i < 5000; i++)
     pump_log(PUMP_LOG_ERROR, "a line that fills the pipe %d", i);
   puts("alive");

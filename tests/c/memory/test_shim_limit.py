@@ -333,7 +333,7 @@ def test_a_file_that_may_not_grow_raises_no_signal_in_the_program(tmp_path: Path
 
 def test_a_reader_that_does_not_read_blocks_no_process() -> None:
     process = subprocess.Popen(
-        [str(build(SAN)), "a_reader_that_does_not_read_blocks_nobody"],
+        [str(build(SAN)), "a_reader_that_does_not_read_blocks_no_thread"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -346,7 +346,7 @@ def test_the_summary_is_one_line_that_names_the_cause() -> None:
     assert line == (
         "pump: peak 1536 MiB on a budget of 1024 MiB (1.50x); hit rate about 93.4 %, main cause of "
         "misses: the budget left no room to bring blocks in early; prefetched 30.0 GiB in, "
-        "20.0 GiB out"
+        "20.0 GiB out; a hit rate is no time: pump compare -- COMMAND measures what memory cost"
     )
 
 
@@ -359,6 +359,7 @@ def test_a_forked_child_prints_no_summary() -> None:
     assert run(SAN, "the_summary_of_an_active_job_that_forks").stderr.count("pump:") == 1
 
 
-def test_a_job_that_stayed_dormant_ends_in_silence() -> None:
+def test_a_job_that_stayed_dormant_is_told_so_by_its_first_process() -> None:
+    """Another one leaves a note, where there is a folder for it."""
     done = run(SAN, "the_summary_of_a_dormant_job")
     assert done.stderr == "" and done.stdout == ""

@@ -2,10 +2,10 @@
  *
  * The driver here executes nothing: a stream is a number of operations issued and a
  * number of operations executed, and the test decides when it moves. So it knows, for
- * each 512 bytes, who holds them and behind which operation of which stream they were
- * freed, without asking the pool. Handing memory out twice, or to a stream that is not
- * ordered behind the free, is an error; so is anything done to a stream that is captured
- * or gone.
+ * each 512 bytes, which holder has them, and behind which operation of which stream they
+ * were freed, without asking the pool. Handing memory out twice, or to a stream that is not
+ * ordered behind the free, is an error; so is anything done to a stream that is captured or
+ * gone.
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
  *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "mapped_absent.h"
 #include "noise.h"
 #include "shim/memory/rules.h"
 #include "shim/pool/convert.h"
@@ -39,7 +40,7 @@
 /* ---- the program's side of it ---------------------------------------------------------
  */
 
-/* Whatever the stream does next comes behind an operation that woke the block. */
+/* Whatever the stream does next comes behind an operation that repopulated the block. */
 static bool is_populated(uint64_t unit, const struct stream *s) {
   const uint64_t *by = repopulated[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
   for (uint32_t w = 1; w <= LAST; w++) {
@@ -100,8 +101,7 @@ static void execute_all(void) {
   pthread_mutex_unlock(&driver_lock);
 }
 
-/* ---- the rest of the shim
- * ---------------------------------------------------------------- */
+/* ---- the rest of the shim -------------------------------------------------------- */
 
 struct pump_real pump_real;
 struct pump_present pump_present;
@@ -196,7 +196,7 @@ void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
   CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
         length_bytes != 0);
 }
-/* Now and then an executor is at work there. */
+/* Sometimes an executor is at work there. */
 bool pump_slot_close(uint32_t slot) {
   static uint32_t calls;
   __atomic_fetch_add(&closed[slot], 1, __ATOMIC_SEQ_CST);
@@ -246,8 +246,7 @@ static void set_up(void) {
   for (uint32_t i = 1; i <= STREAMS; i++) streams[i].alive = true;
 }
 
-/* ---- one thread of the program
- * ------------------------------------------------------------ */
+/* ---- one thread of the program --------------------------------------------------- */
 
 struct program {
   uint64_t state;
@@ -313,7 +312,7 @@ static void give_back(struct program *p) {
   CHECK(ours && result == CUDA_SUCCESS);
 }
 
-/* Allocated and, unused, freed with cuMemFree: that ends no wait for who had it before. */
+/* Allocated and, unused, freed with cuMemFree: that ends no wait for the holder before. */
 static void allocate_in_vain(struct program *p) {
   struct pump_at at = pump_at(stream_of(random_stream(p)), false);
   CUdeviceptr address = 0;
@@ -345,7 +344,7 @@ static void step(struct program *p) {
       execute(w, noise_below(&p->state, 3));
   }
   uint64_t what = noise_below(&p->state, 100);
-  /* Tides: it fills up, and runs nearly empty. */
+  /* The load rises and falls: the pool fills up, and runs nearly empty. */
   uint64_t share = (p->steps / 512) % 2 ? 35 : 60;
   if (what < share)
     allocate(p);

@@ -68,8 +68,8 @@ static void check_gone(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
 }
 
-/* One wake-up fails: its memory has no owner. What lies beside it shares a block with it,
- * and is repopulated for itself; and nothing more is discarded. */
+/* One repopulation fails: its memory has no owner. What lies beside it shares a block with
+ * it, and is repopulated for itself; and nothing more is discarded. */
 static void check_discarded(void) {
   CHECK(come_and_go(NULL, 30 * MIB));
   execute_all();
@@ -221,7 +221,7 @@ static void check_pools(void) {
   CHECK(most_bytes <= 8 * MIB);
 }
 
-/* A pool that the driver does not destroy is served as before, with what it holds. */
+/* A pool that the driver does not destroy is served on, with what it holds. */
 static void check_stays(void) {
   const CUmemPoolProps wishes = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
@@ -257,7 +257,7 @@ static void check_late(void) {
   for (uint32_t i = 0; i < 4; i++) {
     CUdeviceptr block = hold(stream, 20 * MIB, 1);
     let_go(stream, block, 20 * MIB, 1);
-    hold(stream, 4096, 2); /* so the block was not just freed any more */
+    hold(stream, 4096, 2); /* so the block no longer counts as just freed */
   }
   CHECK(mapped_bytes == (2 + 2 * 32) * MIB);
   pthread_t gpu;

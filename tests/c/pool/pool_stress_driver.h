@@ -18,7 +18,8 @@ struct event {
   uint32_t stream;
   bool lost; /* a capture began between question and record */
   uint64_t position;
-  uint64_t behind[LAST + 1]; /* what its stream had waited for: who waits for it has, too */
+  uint64_t
+      behind[LAST + 1]; /* what its stream had waited for: what waits for it has, too */
 };
 static uint64_t events_made, events_gone, events_to_lose;
 
@@ -141,7 +142,7 @@ static CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
   *pool = (CUmemoryPool)++last;
   return CUDA_SUCCESS;
 }
-/* Another thread may be given the handle at once: nothing may be known of it any more. */
+/* Another thread may be given the handle at once: the pool must have forgotten it. */
 static CUresult pool_destroy(CUmemoryPool pool) {
   CUmemoryPool same = pool;
   CHECK(pool != DEFAULT_POOL && !pump_pool_serves(&same, 0));

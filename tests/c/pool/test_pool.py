@@ -40,7 +40,7 @@ BUGS = {
         "uint64_t order = stream->frees;",
         "uint64_t order = stream->frees + 1;",
     ),
-    "what is freed is everybody's at once": (
+    "what is freed is every stream's at once": (
         "pool_blocks.c",
         "  piece->stream = stream;\n  piece->order = order;",
         "  piece->stream = stream * 0;\n  piece->order = order;",

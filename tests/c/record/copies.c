@@ -101,6 +101,50 @@ static void a_batch_is_so_many_copies(void) {
   CHECK(!next_event());
 }
 
+static struct pump_range_info short_of_its_last_block(uint64_t base) {
+  struct pump_range_info info = {.base = base,
+                                 .length_bytes = 2 * BLOCK,
+                                 .requested_bytes = BLOCK + 100,
+                                 .kind = PUMP_RANGE_CONVERTED};
+  CHECK(pump_range_add(&info) >= 0);
+  return info;
+}
+
+static void a_batch_that_leaves_requested_memory_is_refused_by_number(void) {
+  short_of_its_last_block(A);
+  CUdeviceptr to[] = {0x5000, A + BLOCK, A + BLOCK}, from[] = {A, 0x6000, 0x7000};
+  size_t bytes[] = {BLOCK + 100, 100, 101}, failed = SIZE_MAX;
+  CUstream stream = (CUstream)9;
+  CHECK(cuMemcpyBatchAsync(to, from, bytes, 3, NULL, NULL, 0, &failed, stream) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(failed == 2 && !next_event());
+  CHECK(cuMemcpyBatchAsync_v2(to, from, bytes, 3, NULL, NULL, 0, stream) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemcpyBatchAsync(to, from, bytes, 2, NULL, NULL, 0, &failed, stream) ==
+        CUDA_SUCCESS);
+  CHECK(next_event() && next_event() && !next_event());
+}
+
+/* The driver knows the size of an array's elements; here it is only bounded. */
+static void what_an_array_may_reach_is_not_refused(void) {
+  short_of_its_last_block(A);
+  CUDA_MEMCPY3D_BATCH_OP copy = {
+      .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = A},
+      .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY},
+      .extent = {(BLOCK + 100) / 4, 1, 1}};
+  CHECK(cuMemcpy3DBatchAsync_v2(1, &copy, 0, NULL) == CUDA_SUCCESS && next_event());
+}
+
+static void lengths_beyond_any_memory_are_left_to_the_driver(void) {
+  short_of_its_last_block(A);
+  driver.answer = CUDA_ERROR_INVALID_CONTEXT;
+  CHECK(cuMemcpyDtoDAsync_v2(A, 0x5000, SIZE_MAX, NULL) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuMemsetD2D8Async(A, SIZE_MAX, 0, 64, 3, NULL) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuMemsetD8Async(A + BLOCK + 100, 0, 0, NULL) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuMemsetD8Async(A + BLOCK + 100, 0, 1, NULL) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(!next_event());
+}
+
 static void boxes_beside_an_array_reach_as_far_as_its_largest_element(void) {
   struct pump_range_info b = range(B, 4);
   CUDA_MEMCPY3D_BATCH_OP copies[2] = {
@@ -158,6 +202,9 @@ int main(int argc, char **argv) {
       SCENARIO(a_blocking_copy_of_rows_is_announced_before_it_waits),
       SCENARIO(a_box_reaches_from_its_first_byte_to_its_last),
       SCENARIO(a_batch_is_so_many_copies),
+      SCENARIO(a_batch_that_leaves_requested_memory_is_refused_by_number),
+      SCENARIO(what_an_array_may_reach_is_not_refused),
+      SCENARIO(lengths_beyond_any_memory_are_left_to_the_driver),
       SCENARIO(boxes_beside_an_array_reach_as_far_as_its_largest_element),
       SCENARIO(of_an_array_copy_the_other_side_is_told),
       SCENARIO(a_batch_of_decompressions_reads_writes_and_tells_its_lengths),

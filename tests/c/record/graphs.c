@@ -1,4 +1,4 @@
-/* graphs.c - launches of graphs: operations of their nodes, as those are now.
+/* graphs.c - launches of graphs: operations of their nodes, as those are at the launch.
  *
  * As operations.c, with graphs that the driver tells of. Usage: graphs
  * SCENARIO
@@ -163,7 +163,7 @@ static void an_event_that_a_graph_records_is_believed_no_more(void) {
   range(A, 1);
   struct node *node = other(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
   node->words[0] = 5 * 64;
-  pump_active = 0; /* dormant now, but not for ever */
+  pump_active = 0; /* dormant for a while */
   instantiate(EXEC, GRAPH(kernel(A, 0), child(GRAPH(node))));
   CHECK(told.event_distrusted == (CUevent)(5 * 64));
   CUevent second = (CUevent)(6 * 64), third = (CUevent)(7 * 64);

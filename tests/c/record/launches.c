@@ -30,7 +30,7 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(pump_shm->shim_counters.operations == 1 && pump_reentry_depth == 0);
 }
 
-static void an_operation_is_compared_with_what_was_foreseen_where_plans_are_armed(void) {
+static void an_operation_is_compared_with_the_prediction_while_a_schedule_is_armed(void) {
   struct pump_range_info a = range(0x7f0010000000, 4);
   uint64_t pointer = a.base;
   void *params[] = {&pointer};
@@ -40,7 +40,9 @@ static void an_operation_is_compared_with_what_was_foreseen_where_plans_are_arme
   CHECK(launch(params, NULL) == CUDA_SUCCESS && told.compared == 1);
   CHECK(told.issued.seq == 2 && told.issued.stream == 0x42);
   CHECK(told.issued.kind == PUMP_EVENT_KERNEL && told.issued.grid != NULL);
-  CHECK(told.issued.function == (uint64_t)(uintptr_t)KERNEL);
+  CHECK(next_of_any_kind() && head.kind == PUMP_EVENT_PARAMS);
+  CHECK(told.issued.identity ==
+        ((const struct pump_params *)(const void *)payload)->identity);
   CHECK(next_event() && next_event() && told.issued.signature == head.signature);
 }
 
@@ -317,7 +319,7 @@ static void a_dormant_or_guarded_thread_reports_nothing(void) {
 int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(a_launch_reports_the_ranges_that_its_pointers_reach),
-      SCENARIO(an_operation_is_compared_with_what_was_foreseen_where_plans_are_armed),
+      SCENARIO(an_operation_is_compared_with_the_prediction_while_a_schedule_is_armed),
       SCENARIO(a_pointer_into_the_pool_reaches_to_the_end_of_its_block),
       SCENARIO(every_distinct_pointer_arrives_once_and_tells_where_it_stands),
       SCENARIO(a_buffer_of_parameters_is_read_like_any_other),

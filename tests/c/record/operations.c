@@ -117,7 +117,7 @@ static void beside_a_capture_for_graphics_no_stream_is_touched(void) {
   CHECK(next_event() && told.issues == 1);
 }
 
-static void a_full_ring_loses_events_but_not_uses_and_nobody_waits(void) {
+static void a_full_ring_loses_events_but_not_uses_and_no_thread_waits(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   void *params[] = {&a.base};
   driver.sizes[0] = 8, driver.parameters = 1;
@@ -252,7 +252,7 @@ static void each_part_of_a_batch_is_a_hint(void) {
   CHECK(cuMemDiscardBatchAsync(NULL, NULL, 3, 0, stream) == driver.answer);
 }
 
-static void progress_is_told_to_a_recorder_and_to_nobody_else(void) {
+static void progress_is_reported_to_a_recorder_alone(void) {
   pump_shm->progress[7].device = 2;
   pump_event_progress(7, 33, 99, 98);
   CHECK(!next_event());
@@ -308,14 +308,14 @@ int main(int argc, char **argv) {
       SCENARIO(a_capturing_stream_is_left_alone),
       SCENARIO(a_recaptured_stream_is_left_alone),
       SCENARIO(beside_a_capture_for_graphics_no_stream_is_touched),
-      SCENARIO(a_full_ring_loses_events_but_not_uses_and_nobody_waits),
+      SCENARIO(a_full_ring_loses_events_but_not_uses_and_no_thread_waits),
       SCENARIO(synchronisation_is_progress_up_to_what_was_issued_before),
       SCENARIO(what_records_an_event_in_other_ways_makes_it_tell_nothing),
       SCENARIO(what_was_asked_about_an_event_is_what_was_known_before),
       SCENARIO(an_event_of_two_processes_is_known_as_such_until_it_is_destroyed),
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),
       SCENARIO(each_part_of_a_batch_is_a_hint),
-      SCENARIO(progress_is_told_to_a_recorder_and_to_nobody_else),
+      SCENARIO(progress_is_reported_to_a_recorder_alone),
       SCENARIO(a_stream_is_looked_up_again_after_one_has_gone),
       SCENARIO(default_streams_are_told_apart_by_context),
       SCENARIO(errno_is_left_alone),

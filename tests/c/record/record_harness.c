@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "mapped_absent.h"
 #include "shim/base/upcalls.h"
 #include "shim/driver/resolve.h"
 #include "shim/memory/rules.h"
@@ -61,6 +62,13 @@ void pump_stream_gone(CUstream stream) {
 }
 void pump_pool_stream_ends(CUstream stream) {
   (void)stream;
+}
+bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
+  (void)address, (void)block;
+  return false; /* the pool has no memory here */
+}
+bool pump_rule_sees_managed(void) {
+  return false;
 }
 void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_t now_ns,
                           uint64_t touched) {

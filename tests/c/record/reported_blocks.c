@@ -61,7 +61,7 @@ static void a_launch_reaches_to_the_end_of_its_block_and_nothing_that_was_freed(
   CHECK(reach(&other, 0) == 0); /* whose blocks were not reported */
   take_back(&a, 0, 3 * MIB);
   CHECK(reach(&a, 0) == -1 && reach(&a, 3 * MIB) == 17 * MIB);
-  CHECK(events() == 3 && pump_blocks_told);
+  CHECK(events() == 3 && pump_blocks_reported);
 }
 
 static void blocks_are_cut_and_joined_as_the_allocator_likes(void) {
@@ -72,7 +72,7 @@ static void blocks_are_cut_and_joined_as_the_allocator_likes(void) {
   hand_out(&a, 11 * MIB, 512);
   CHECK(reach(&a, 5 * MIB) == 6 * MIB && reach(&a, 11 * MIB) == 512);
   CHECK(reach(&a, MIB) == -1 && reach(&a, 11 * MIB + 512) == -1);
-  CHECK(events() == 34 && pump_blocks_told);
+  CHECK(events() == 34 && pump_blocks_reported);
 }
 
 /* Against one byte for each 512: 0 free, else the number of its block. */
@@ -101,7 +101,7 @@ static void random_traffic_agrees_with_a_plain_record(void) {
     uint64_t at = (state >> 7) % UNITS, end = at;
     while (end < UNITS && units[end] == units[at]) end++;
     struct pump_hit hit;
-    CHECK(pump_blocks_told && pump_range_lookup(a.base + at * 512, &hit));
+    CHECK(pump_blocks_reported && pump_range_lookup(a.base + at * 512, &hit));
     struct pool_piece piece = pool_map_piece(pump_blocks_of(&hit), at * 512);
     CHECK(piece.live == (units[at] != 0));
     if (piece.live) CHECK(piece.offset_bytes + piece.length_bytes == end * 512);
@@ -161,10 +161,10 @@ static void the_first_report_that_does_not_fit_ends_it_for_good(void) {
     hand_out(&a, 4 * MIB, MIB);
     CHECK(reach(&a, 4 * MIB) == MIB);
     pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
-    CHECK(!pump_blocks_told && events() == 1);
-    CHECK(reach(&a, 4 * MIB) == 0 && reach(&a, 0) == 0); /* learned, as before */
+    CHECK(!pump_blocks_reported && events() == 1);
+    CHECK(reach(&a, 4 * MIB) == 0 && reach(&a, 0) == 0); /* extents are learned */
     hand_out(&a, 8 * MIB, MIB);
-    CHECK(!pump_blocks_told && events() == 1 && reach(&a, 8 * MIB) == 0);
+    CHECK(!pump_blocks_reported && events() == 1 && reach(&a, 8 * MIB) == 0);
   }
 }
 
@@ -184,9 +184,9 @@ static void memory_that_we_have_not_converted_is_none_of_our_business(void) {
   hand_out(&pool, 0, 512);
   take_back(&a, 0, 512); /* handed out before reports began: the range has no map */
   hand_out(&a, 0, 0);
-  CHECK(events() == 0 && !pump_blocks_told);
+  CHECK(events() == 0 && !pump_blocks_reported);
   hand_out(&a, 0, 512);
-  CHECK(events() == 1 && pump_blocks_told);
+  CHECK(events() == 1 && pump_blocks_reported);
 }
 
 static void another_segment_in_the_place_of_one_begins_empty(void) {
@@ -227,12 +227,12 @@ static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
   for (uint64_t i = 1; i < 16; i++) take_back(&a, i * MIB, MIB);
   hand_out(&a, MIB, 5 * MIB);
   hand_out(&b, 2 * MIB, 512);
-  take_back(&b, 4 * MIB, 512); /* of before we listened */
-  CHECK(events() == 33 && !pump_blocks_told);
+  take_back(&b, 4 * MIB, 512); /* handed out before reports were followed */
+  CHECK(events() == 33 && !pump_blocks_reported);
   pump_active = 1;
   pump_blocks_settle();
   pump_blocks_settle();
-  CHECK(events() == 33 && pump_blocks_told);
+  CHECK(events() == 33 && pump_blocks_reported);
   CHECK(reach(&a, 0) == MIB && reach(&a, 2 * MIB) == 4 * MIB && reach(&a, 6 * MIB) == -1);
   CHECK(reach(&b, 2 * MIB) == 512 && reach(&b, 0) == -1);
   take_back(&a, MIB, 5 * MIB);
@@ -251,7 +251,7 @@ static void the_first_report_after_that_or_too_many_blocks_do_the_same(void) {
   pump_blocks_reset();
   pump_active = 0;
   for (uint64_t i = 0; i < 16000; i++) hand_out(&b, i * 512, 512);
-  CHECK(pump_blocks_told && events() == 16002);
+  CHECK(pump_blocks_reported && events() == 16002);
   pump_active = 1;
   for (uint64_t i = 0; i < 16000; i += 1000) CHECK(reach(&b, i * 512) == 512);
 }
@@ -276,11 +276,46 @@ static void what_does_not_fit_ends_it_in_a_dormant_program_too(void) {
     hand_out(&a, 4 * MIB, MIB);
     pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
     pump_active = 1;
-    pump_blocks_settle(); /* by now, if not before */
-    CHECK(!pump_blocks_told && reach(&a, 4 * MIB) == 0);
+    pump_blocks_settle(); /* here, if not before */
+    CHECK(!pump_blocks_reported && reach(&a, 4 * MIB) == 0);
     hand_out(&a, 8 * MIB, MIB);
-    CHECK(!pump_blocks_told && reach(&a, 8 * MIB) == 0);
+    CHECK(!pump_blocks_reported && reach(&a, 8 * MIB) == 0);
   }
+}
+
+/* Three ranges side by side, as the program has mapped them. */
+static void mapped(struct pump_range_info parts[3]) {
+  for (uint64_t i = 0; i < 3; i++) {
+    parts[i] = (struct pump_range_info){.base = BASE + i * 4 * MIB,
+                                        .length_bytes = 4 * MIB,
+                                        .requested_bytes = 4 * MIB,
+                                        .kind = PUMP_RANGE_CONVERTED,
+                                        .device = 3,
+                                        .by_handle = true};
+    CHECK(pump_range_add(&parts[i]) >= 0);
+  }
+}
+
+static void a_block_may_lie_in_ranges_that_were_mapped_side_by_side(void) {
+  struct pump_range_info r[3];
+  mapped(r);
+  hand_out(&r[0], 3 * MIB, 6 * MIB);
+  hand_out(&r[2], MIB, 3 * MIB);
+  CHECK(launch_at(BASE + 3 * MIB + 512) == 3);
+  const uint64_t units[] = {2047, 8192, 2048};
+  for (int i = 0; i < 3; i++) {
+    CHECK(extents[i].slot == r[i].slot && extents[i].generation == r[i].generation);
+    CHECK(extents[i].offset_bytes == (i == 0 ? 3 * MIB + 512 : 0));
+    CHECK(extents[i].length_access >> (2 + PUMP_ARGUMENT_BITS) == units[i]);
+  }
+  CHECK(launch_at(BASE + 10 * MIB) == 1 && pump_blocks_reported);
+  take_back(&r[0], 3 * MIB, 6 * MIB);
+  CHECK(launch_at(BASE + 3 * MIB) == 0 && launch_at(BASE + 10 * MIB) == 1);
+  /* A block that begins where a range does is its own. */
+  hand_out(&r[0], 0, 4 * MIB);
+  hand_out(&r[1], 0, 4 * MIB);
+  CHECK(launch_at(BASE) == 1 && launch_at(BASE + 4 * MIB) == 1);
+  CHECK(pump_blocks_reported);
 }
 
 static void the_environment_can_turn_it_off(void) {
@@ -330,6 +365,7 @@ static const struct scenario scenarios[] = {
     SCENARIO(a_program_that_becomes_active_knows_the_blocks_that_live),
     SCENARIO(the_first_report_after_that_or_too_many_blocks_do_the_same),
     SCENARIO(what_does_not_fit_ends_it_in_a_dormant_program_too),
+    SCENARIO(a_block_may_lie_in_ranges_that_were_mapped_side_by_side),
     SCENARIO(the_environment_can_turn_it_off),
     SCENARIO(pytorch_reports_by_its_own_function),
 };

@@ -104,7 +104,8 @@ int main(int argc, char **argv) {
     bool last_look = __atomic_load_n(&running, __ATOMIC_ACQUIRE) == 0;
     const struct pump_event *event = pump_event_peek(shm, position);
     uint64_t producer = event == NULL ? 0 : PUMP_LOAD(&event->function);
-    /* One that arrives only now is taken in the next round: whose it is was not read. */
+    /* One that arrives after that look is taken in the next round: its producer was not
+     * read. */
     uint64_t records = event == NULL ? 0 : take(position, newest);
     if (records != 0) taken[producer]++;
     position += records;

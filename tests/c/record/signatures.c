@@ -2,8 +2,13 @@
  * names and parameters once. Usage: signatures SCENARIO
  */
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "record_harness.h"
+
+#define FUNCTIONS 5
 
 /* One kernel with every kind of parameter, and the signature of its launch. */
 static struct {
@@ -85,6 +90,35 @@ static void anything_else_makes_another_signature(void) {
   CHECK(signature_of(1, KERNEL) == first);
 }
 
+/* Names and layouts tell functions apart, and where those do not, the order in which
+ * functions are launched first. */
+static void launch_functions(uint64_t *signatures, uintptr_t handles) {
+  static const char *const names[FUNCTIONS] = {"one", "two", "one", NULL, NULL};
+  for (uintptr_t i = 0; i < FUNCTIONS; i++) {
+    driver.name = names[i];
+    signatures[i] = signature_of(1, (CUfunction)(handles + 0x40 * i));
+    for (uintptr_t k = 0; k < i; k++) CHECK(signatures[k] != signatures[i]);
+  }
+}
+
+static void signatures_are_the_same_in_a_run_with_other_handles(void) {
+  uint64_t here[FUNCTIONS], *there = mmap(NULL, sizeof here, PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(there != MAP_FAILED);
+  struct pump_range_info a = range(0x7f0010000000, 4), b = range(0x7f0020000000, 2);
+  give(a.base, b.base);
+  pid_t other = fork();
+  if (other == 0) {
+    launch_functions(there, 0x77790000);
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(other > 0 && waitpid(other, &status, 0) == other && status == 0);
+  launch_functions(here, 0x77780000);
+  CHECK(memcmp(here, there, sizeof here) == 0);
+  munmap(there, sizeof here);
+}
+
 static void a_buffer_has_a_signature_too(void) {
   struct pump_range_info a = range(0x7f0010000000, 2);
   uint64_t buffer[3] = {1, a.base, 2}, seen[3];
@@ -144,6 +178,8 @@ static void names_and_parameters_are_told_before_the_first_launch_and_once(void)
     uint64_t pointer;
   } expected = {{{7, 8, 9}, {10, 11, 12}, 16, 0}, 5, 0, a.base};
   CHECK(head.payload_bytes == sizeof expected);
+  expected.params.identity = ((const struct pump_params *)(const void *)payload)->identity;
+  CHECK(expected.params.identity != 0);
   CHECK(memcmp(payload, &expected, sizeof expected) == 0);
   uint64_t signature = head.signature;
   CHECK(next_of_any_kind() && head.kind == PUMP_EVENT_KERNEL);
@@ -153,7 +189,8 @@ static void names_and_parameters_are_told_before_the_first_launch_and_once(void)
   TOLD("PK"); /* another grid */
   tell(params);
   TOLD("K");
-  CHECK(pump_shm->shim_counters.signatures == 2 && driver.names == 1);
+  CHECK(pump_shm->shim_counters.signatures == 2 &&
+        driver.names == 2); /* for the identity, and for the worker */
   number = 6;
   tell(params);
   TOLD("PK");
@@ -176,7 +213,7 @@ static void everything_is_told_again_when_it_may_have_been_missed(void) {
   pump_metadata_void(); /* another mapping */
   tell(NULL);
   TOLD("NPK");
-  cuModuleUnload(NULL); /* the handle may be another kernel's now */
+  cuModuleUnload(NULL); /* the handle may become another kernel's */
   tell(NULL);
   TOLD("NPK");
   tell(NULL);
@@ -269,6 +306,7 @@ int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(launches_that_differ_in_addresses_alone_have_one_signature),
       SCENARIO(anything_else_makes_another_signature),
+      SCENARIO(signatures_are_the_same_in_a_run_with_other_handles),
       SCENARIO(a_buffer_has_a_signature_too),
       SCENARIO(names_and_parameters_are_told_before_the_first_launch_and_once),
       SCENARIO(everything_is_told_again_when_it_may_have_been_missed),

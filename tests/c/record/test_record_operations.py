@@ -10,7 +10,7 @@ SOURCES = ["event", "launch_params", "place", "range_table", "launch", "copy", "
 SOURCES += ["globals", "stream", "graph", "graph_memory", "graph_read", "block_map"]
 SOURCES += ["allocator_blocks", "function", "tensor", "tensor_map", "vmm", "array", "plain"]
 SOURCES += ["array_bytes", "physical", "graph_execs", "copy_extents", "managed_variables"]
-SOURCES += ["capture", "pointer_scan", "ranges", "send_metadata"]
+SOURCES += ["capture", "pointer_scan", "ranges", "send_metadata", "pointer_answers"]
 PROGRAMS = ["launches", "operations", "signatures", "copies", "graphs"]
 PROGRAMS += ["arrays", "reported_blocks", "tensor_maps", "vmm_handles"]
 

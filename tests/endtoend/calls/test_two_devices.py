@@ -1,4 +1,4 @@
-"""A program on two devices, each of which is too small: the same bits, and a plan for each."""
+"""A program on two devices, each of which is too small: the same bits, and a schedule for each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from places import PROGRAMS
 from pump.paths import library
 
 ROUNDS = 48
-"""Enough for each device to be seen at work by its plan alone, in some of many short looks."""
+"""Enough for each device to be seen at work by its schedule alone, in some of many short looks."""
 OTHER = 5
 HOWS = pytest.mark.parametrize("how", ["alternating", "threads"])
 
@@ -103,20 +103,20 @@ def worker_of(process: subprocess.Popen[str]) -> int:
 
 
 def moved_alone(process: subprocess.Popen[str]) -> set[int]:
-    """The devices of which something moves by plans while the worker is stopped again and again,
+    """The devices of which schedules move something while the worker is stopped again and again,
     until each has or the program ends."""
     worker = worker_of(process)
     found: set[int] = set()
     with pumpds.mapping_of(worker) as mapping:
-        plans = mapping.shm.schedules
+        schedules = mapping.shm.schedules
         with suppress(ProcessLookupError):  # it ends with the job
             while process.poll() is None and len(found) < DEVICES:
                 time.sleep(0.03)
                 os.kill(worker, signal.SIGSTOP)
                 time.sleep(0.005)
-                before = [plans[device].turn for device in range(DEVICES)]
+                before = [schedules[device].turn for device in range(DEVICES)]
                 time.sleep(0.03)
-                found |= {d for d in range(DEVICES) if plans[d].turn != before[d]}
+                found |= {d for d in range(DEVICES) if schedules[d].turn != before[d]}
                 os.kill(worker, signal.SIGCONT)
     return found
 
@@ -130,7 +130,7 @@ def test_two_small_devices_compute_the_same_bits(cards: Cards, how: str, policy:
 
 
 @HOWS
-def test_each_device_gets_what_is_planned_for_it(cards: Cards, how: str) -> None:
+def test_each_device_gets_what_is_scheduled_for_it(cards: Cards, how: str) -> None:
     process = cards.start("planned", how, str(ROUNDS))
     assert moved_alone(process) == set(range(DEVICES))
     digests, summary = cards.finish(process)
@@ -139,7 +139,9 @@ def test_each_device_gets_what_is_planned_for_it(cards: Cards, how: str) -> None
     assert summary["worker"]["predicted"] > 0
 
 
-def test_a_deviation_on_one_device_voids_plans_until_both_are_predicted_again(cards: Cards) -> None:
+def test_a_deviation_on_one_device_voids_schedules_until_both_are_predicted_again(
+    cards: Cards,
+) -> None:
     words = "alternating", str(ROUNDS), f"--other-round={OTHER}"
     process = cards.start("planned", *words)
     assert line(process) == "other"

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import harness
 import pytest
-from places import ROOT
+from bench_rows import bench
 from suites import policy as suite_policy
 from suites import virtual as suite_virtual
 
 from pump.sim import wakeups
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-
-
-def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows by name of `scripts/bench WORDS --quick --pairs 1` in this Python."""
-    file = folder / "rows.jsonl"
-    script = str(ROOT / "benchmarks" / "bench_run.py")
-    done = subprocess.run(
-        [sys.executable, script, *words[:1], "--quick", "--pairs=1", "--json", file, *words[1:]],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for line in file.read_text().splitlines():
-        row = json.loads(line)
-        rows.setdefault(row["name"], []).append(row)
-    return rows
 
 
 def test_the_virtual_suite_gives_every_row_with_what_it_must_carry(tmp_path: Path) -> None:
@@ -67,7 +44,7 @@ def test_the_shared_suite_gives_every_row_of_two_jobs_on_one_card(tmp_path: Path
     assert set(rows) == {"bench.machine", *names}
     (row,) = rows["shared.sweep.together"]
     assert (row["mode"], row["share"], row["pairs"]) == ("timing", 0.8, 1)
-    assert row["h2d_bytes"] > 0, "budgets bind also who is alone"
+    assert row["h2d_bytes"] > 0, "a budget also binds a job that is alone"
     assert row["overlap"] <= 1
 
 

@@ -214,7 +214,7 @@ def test_a_file_that_is_taken_after_pump_run_has_looked_is_left_alone_and_told(j
     place = command.index("--") + 1
     take = (
         "import fcntl, os, sys\n"
-        "fd = os.open(sys.argv[1], os.O_WRONLY)\n"
+        "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
         "fcntl.flock(fd, fcntl.LOCK_EX)\n"
         "os.set_inheritable(fd, True)\n"
         "os.execv(sys.argv[2], sys.argv[2:])"

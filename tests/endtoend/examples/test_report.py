@@ -156,3 +156,19 @@ def test_what_is_no_recording_and_no_job_is_told_in_one_line(
     done = run.pump("report", *words, other)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"pump: {other}: not a recording of pump\n"
+
+
+def test_a_run_against_itself_has_lost_nothing_and_its_json_carries_the_advice(run: Run) -> None:
+    done = run.pump("report", "--json", run.recording, "--with", run.recording)
+    found = json.loads(done.stdout)
+    assert found["compared"]["lost_seconds"] == 0.0
+    assert found["compared"]["operations"] == max(found["pace"]["operations"]) > 0
+    first = found["advice"][0]
+    assert first["key"] == "time-lost" and "no time that can be measured" in first["found"]
+    assert found["compared"]["other_fits"] is False
+
+
+def test_what_cannot_be_compared_is_refused_in_one_line(run: Run) -> None:
+    done = run.pump("report", run.recording, "--with", "nowhere.pump")
+    assert done.returncode == 2 and "cannot read nowhere.pump" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

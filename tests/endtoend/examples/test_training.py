@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import BIN
+from jobs import BIN, learned
 from places import ROOT
 
 SHAPE = ["--width=1024", "--layers=12", "--batch=16", "--rate=2e-4", "--iterations=12"]
@@ -97,3 +97,21 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     assert isinstance(launches, int)
     assert worker["predicted"] >= 0.35 * launches
     assert worker["predictions_lost"] <= 10, "once for each change, and for the layers of each size"
+
+
+def test_a_second_run_is_predicted_from_its_first_iteration_on(
+    kernels: Path, tmp_path: Path
+) -> None:
+    """In one iteration nothing repeats but its layers: what is predicted is the first run's."""
+    summary, cache = tmp_path / "summary.json", tmp_path / "cache"
+    words = ["--policy=planned", "--iterations=1", "--warm-up=0", "--sync-every-step=launch"]
+    env = {"PUMP_SUMMARY": str(summary), "PUMP_KEEP_LEARNED": "yes", "XDG_CACHE_HOME": str(cache)}
+    first = train(kernels, tmp_path, MEMORY_MIB[1.5], *words, "--layers=24", **env)
+    alone = json.loads(summary.read_text())["worker"]
+    assert learned(cache).stat().st_mode & 0o777 == 0o600
+    second = train(kernels, tmp_path, MEMORY_MIB[1.5], *words, "--layers=24", **env)
+    assert second["weights_sha256"] == first["weights_sha256"]
+    launches = second["launches"]
+    assert isinstance(launches, int)
+    again = json.loads(summary.read_text())["worker"]
+    assert again["predicted"] >= 0.9 * launches > alone["predicted"]

@@ -1,4 +1,4 @@
-"""A small CUDA program whose result a test can compute: the guinea pig of the end-to-end tests.
+"""A small CUDA program whose result a test can compute, for the end-to-end tests.
 
 Plain cuda-python, driver API. It fills buffers, runs a random sequence of `mix` kernels
 (a = a * K + b + seed, on two of the buffers) over several streams, and prints the
@@ -235,7 +235,7 @@ def main() -> None:
     files: list[int] = []
     if options.close_descriptors:
         os.closerange(3, 4096)
-        # What used to be a connection to pumpd is now a file of the program's.
+        # The program gets the descriptors that pump had, its connection to pumpd among them.
         files = [os.open("/dev/null", os.O_WRONLY) for _ in range(20)]
     print("running", flush=True)
     (replay_steps if options.replays else run_steps)(program, options)

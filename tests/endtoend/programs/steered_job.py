@@ -1,4 +1,4 @@
-"""job.py that steers itself: policy and budget change between its thirds, by its own hand.
+"""job.py that changes its own policy and budget between its thirds.
 
 Prints what its pumpd says after each third, one JSON object a line, and then the digest.
 """

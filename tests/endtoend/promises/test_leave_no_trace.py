@@ -29,10 +29,13 @@ def test_one_line_tells_what_pump_did_and_stdout_stays_the_programs(job: Job, ri
     assert lines[0].startswith("pump: ")
 
 
-def test_a_job_that_fits_ends_without_a_word(job: Job, right: str) -> None:
+def test_a_job_that_fits_is_told_that_pump_did_nothing(job: Job, right: str) -> None:
     done = job.run(*WORDS, memory_mib=512)
     assert done.stdout.split() == ["running", right]
-    assert done.stderr == ""
+    assert done.stderr == (
+        "pump: peak 96 MiB of a budget of 496 MiB: all of it fitted on the GPU, so pump did "
+        "nothing\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Plans that run in the client: the same bits, void at once, and no worker needed meanwhile."""
+"""Schedules carried out without the worker: the same bits, and void once a prediction fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
     return out.split()
 
 
-def test_what_is_planned_moves_without_being_sent_for(job: Job, right: str, tmp_path: Path) -> None:
+def test_planned_moves_blocks_by_its_schedule(job: Job, right: str, tmp_path: Path) -> None:
     done = job.run(*EACH, run=PLANNED, env=summary(tmp_path))
     assert done.stdout.split() == ["running", right], done.stderr
     assert counted(tmp_path)["scheduled_bytes"] > 0
@@ -69,7 +69,7 @@ def test_a_window_moves_what_is_issued_and_compares_nothing(
     assert counters["scheduled_bytes"] > 0 == counters["schedules_dropped"]
 
 
-def test_demand_plans_nothing(job: Job, right: str, tmp_path: Path) -> None:
+def test_demand_schedules_nothing(job: Job, right: str, tmp_path: Path) -> None:
     done = job.run(*EACH, run=("--policy", "demand"), env=summary(tmp_path))
     assert done.stdout.split() == ["running", right], done.stderr
     counters = counted(tmp_path)
@@ -86,7 +86,7 @@ def test_a_job_that_fits_is_never_compared_with_anything(
 
 
 @pytest.mark.parametrize("words", [("--fork-every=40",), ("--churn",), ("--managed",)])
-def test_plans_go_with_forks_frees_and_managed_memory(
+def test_schedules_go_with_forks_frees_and_managed_memory(
     job: Job, right: str, words: tuple[str, ...]
 ) -> None:
     done = job.run(*EACH, *words, run=PLANNED)
@@ -115,7 +115,7 @@ def test_a_worker_stopped_again_and_again_is_not_missed_meanwhile(job: Job, righ
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_workers_killed_in_the_middle_of_plans_leave_the_job_right(
+def test_workers_killed_in_the_middle_of_schedules_leave_the_job_right(
     job: Job, right: str, seed: int
 ) -> None:
     random_ = random.Random(seed)
@@ -136,7 +136,7 @@ def test_workers_killed_in_the_middle_of_plans_leave_the_job_right(
     ],
     ids=lambda text: text.partition(":")[0],
 )
-def test_a_driver_that_refuses_what_is_planned_costs_time_only(
+def test_a_driver_that_refuses_what_is_scheduled_costs_time_only(
     job: Job, right: str, failures: str
 ) -> None:
     done = job.run(*EACH, run=PLANNED, env={"PUMP_VIRTUAL_FAIL": failures})

@@ -52,7 +52,9 @@ def test_a_program_is_told_what_its_file_asks_for(
     text: str, expected: list[int], tmp_path: Path
 ) -> None:
     (tmp_path / "pump.toml").write_text(f"[job]\n{text}\n")
-    assert told(tmp_path) == (expected, "")
+    answers, said = told(tmp_path)
+    assert answers == expected
+    assert said.startswith("pump: peak 64 MiB of a budget of ") and said.count("\n") == 1
 
 
 def test_an_option_counts_before_the_file(tmp_path: Path) -> None:

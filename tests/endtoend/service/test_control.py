@@ -1,4 +1,5 @@
-"""A live job is steered: by its own program, by others, while things break. Same bits always."""
+"""Policy and budget of a running job are changed, by its own program and by others, also while
+processes of pump are killed: the bits stay the same."""
 
 from __future__ import annotations
 

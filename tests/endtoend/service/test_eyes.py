@@ -130,7 +130,7 @@ def eventually(look: Callable[[], Any], what: str) -> Any:
 
 
 def settled(jobs: Jobs) -> dict[str, Any]:
-    """What top tells once nothing moves any more."""
+    """What top shows once no transfer is under way."""
 
     def still() -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(jobs.pump("top", "--once", "--json"))
@@ -338,8 +338,11 @@ def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
 
 def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
     path = jobs.folder / "metrics"
-    server = subprocess.Popen([BIN / "pump", "metrics", "--socket", path], env=jobs.environ)
+    command = [BIN / "pump", "metrics", "--socket", path]
+    server = subprocess.Popen(command, env=jobs.environ, stderr=subprocess.PIPE, text=True)
     try:
+        assert server.stderr
+        assert server.stderr.readline() == f"pump: answers at {path}, until Ctrl-C\n"
         eventually(path.exists, "the socket")
         assert path.stat().st_mode & 0o777 == 0o600
         for request, status in (("/metrics", b"200"), ("/other", b"404")):
@@ -358,9 +361,11 @@ def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
 
 def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) -> None:
     path = jobs.folder / "pump.prom"
-    writer = subprocess.Popen([BIN / "pump", "metrics", "--textfile", path], env=jobs.environ)
+    command = [BIN / "pump", "metrics", "--textfile", path]
+    writer = subprocess.Popen(command, env=jobs.environ, stderr=subprocess.PIPE, text=True)
     try:
-        eventually(path.exists, "the textfile")
+        assert writer.stderr
+        assert writer.stderr.readline() == f"pump: writes {path} every 15 s, until Ctrl-C\n"
         assert parsed(path.read_text()) == NONE
     finally:
         writer.terminate()

@@ -26,7 +26,7 @@ def target(data: bytes) -> None:
             number, frame = control.split(rest)
             assert control.numbered(number, frame) == rest
         elif which == 4:
-            control.judge_hello(rest)
+            control.check_hello(rest)
         else:
             control.check_welcome(rest)
     except FrameError as error:

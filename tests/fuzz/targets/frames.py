@@ -20,7 +20,7 @@ def target(data: bytes) -> None:
             message = wire.decode(rest, kinds)
             assert wire.decode(wire.encode(message), kinds) == message
         elif which == 2:
-            status, version = wire.judge_hello(rest)
+            status, version = wire.check_hello(rest)
             assert (status == wire.OK) == (version > 0)
         else:
             assert wire.OLDEST <= wire.check_welcome(rest) <= wire.VERSION

@@ -1,9 +1,9 @@
 """Whole sequences of frames, from several peers in turn: the service, and control connections.
 
-An input's first byte chooses who hears them; then come steps of {what and who: 1 byte, length:
-2 bytes, that many bytes}. The service is the simulated one of tests/service, with an honest job
-and an asker beside the peers, who must not notice. Of control connections the supervisor's end
-is the real one, over real sockets, with workers that answer what the input says.
+An input's first byte chooses the receiver; then come steps of {what and which peer: 1 byte,
+length: 2 bytes, that many bytes}. The service is the simulated one of tests/service. Beside the
+peers are an honest job and an asker, which must not be affected. Of control connections the
+supervisor's end is the real one, over real sockets, with workers that answer what the input says.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ def seeds() -> list[bytes]:
         [(CONNECT, b""), (SAY, wire.encode(wire.AskService())), (CONNECT, b""), (SAY, b"")],
     ]
     service = [
-        b"\0" + b"".join(_step(what, which, data) for what, data in talk for which in whom)
+        b"\0" + b"".join(_step(what, which, data) for what, data in talk for which in peers)
         for talk in talks
-        for whom in ((0,), (0, 1, 2, 3))
+        for peers in ((0,), (0, 1, 2, 3))
     ]
     greets = control.pack_hello()
     ask = control.encode_request(control.Request("state"))

@@ -19,6 +19,7 @@ from quickstart import run as quickstart
 from quickstart.report import Run, Setting
 
 from pump import outputs
+from pump.measure.runs import Stop
 
 
 def blocks_to_gpu(operations: list[Touch], repeats: int, capacity: int) -> int:
@@ -224,10 +225,10 @@ def test_a_run_in_which_the_driver_saw_a_rule_broken_is_a_failure():
 
 def test_a_run_that_fails_is_named_with_the_end_of_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "LOGS", tmp_path)
-    run = quickstart.Runner(total=1)
+    run = quickstart.Runner(1, Stop())
     with pytest.raises(quickstart.RunError, match=r"(?s)window at 1.5x: exit status 3.*no memory"):
         run("window at 1.5x", ["sh", "-c", "echo no memory >&2; exit 3"], {})
-    assert "[ 1/1] window at 1.5x ... failed" in capsys.readouterr().out
+    assert "[1/1] window at 1.5x ... failed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

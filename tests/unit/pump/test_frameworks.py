@@ -66,20 +66,18 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("environ", "named"), CONFLICTS)
-def test_what_stands_against_it_is_named_with_the_remedy(
-    environ: dict[str, str], named: str
-) -> None:
+def test_each_conflict_is_named_with_the_remedy(environ: dict[str, str], named: str) -> None:
     with pytest.raises(BadInputError, match=named) as error:
         made(environ)
     assert "--granularity native" in str(error.value)
     assert "\n" not in str(error.value)
-    made(environ, JOB)  # nothing is asked for: nothing stands against it
+    made(environ, JOB)  # with native there is no conflict
 
 
 AUTO = JOB._replace(granularity="auto")
 
 
-def test_auto_sets_the_switches_of_frameworks_that_nothing_stands_against() -> None:
+def test_auto_sets_the_switches_of_frameworks_without_a_conflict() -> None:
     job = made({JAX: "platform", TORCH: "max_split_size_mb:64"}, AUTO)
     assert job[JAX] == "platform" and "XLA_PYTHON_CLIENT_PREALLOCATE" not in job
     assert job[TORCH] == job[TORCH_OLD] == "backend:cudaMallocAsync"
@@ -87,8 +85,7 @@ def test_auto_sets_the_switches_of_frameworks_that_nothing_stands_against() -> N
     assert choices(JOB, {}) == choices(TENSOR, {}) == []
     torch, jax, rmm = choices(AUTO, {JAX: "platform"})
     assert torch == (
-        f"PyTorch: tensor ({TORCH_OLD}=backend:cudaMallocAsync), because nothing known stands "
-        "against it"
+        f"PyTorch: tensor ({TORCH_OLD}=backend:cudaMallocAsync), because there is no known conflict"
     )
     assert jax.startswith(f"JAX: native, because {JAX}=platform chooses another allocator")
     assert rmm.startswith("RMM: tensor")
@@ -104,14 +101,13 @@ def test_auto_leaves_alone_what_something_stands_against_and_says_what(
     assert named in left
 
 
-@pytest.mark.parametrize("granularity", ["native", "auto", "tensor"])
-def test_expandable_segments_are_turned_off_and_that_is_said(granularity: str) -> None:
-    config = JOB._replace(granularity=granularity)
+def test_expandable_segments_stay_as_they_are_unless_tensors_are_units() -> None:
     environ = {TORCH_OLD: "expandable_segments:True"}
-    assert "expandable_segments:False" in made(environ, config)[TORCH_OLD]
-    assert any("expandable_segments is turned off" in note for note in notes(config, environ))
-    off = {TORCH_OLD: "expandable_segments:False"}
-    assert notes(config, off) == []
+    native = JOB._replace(granularity="native")
+    assert made(environ, native)[TORCH_OLD] == environ[TORCH_OLD] and notes(native, environ) == []
+    tensor = JOB._replace(granularity="tensor")
+    assert made(environ, tensor)[TORCH_OLD] == "backend:cudaMallocAsync"
+    assert any("expandable_segments" in note for note in notes(tensor, environ))
 
 
 def test_the_option_knows_its_names() -> None:

@@ -52,5 +52,10 @@ int main(int count, char **arguments) {
   char id[16] = {0};
   result = table(&out, id);
   printf("export_table %d %d\n", result, out == NULL);
+  int (*init)(unsigned), (*lacking)(void *);
+  *(void **)&init = dlsym(library, "cuInit");
+  *(void **)&lacking = dlsym(library, "cuLinkDestroy");
+  result = lacking(NULL);
+  printf("lacking %d %d\n", result, init(0) == 0 ? lacking(NULL) : -1);
   return 0;
 }

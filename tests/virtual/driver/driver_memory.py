@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import resource
 import time
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cu
-from driver_base import MIB, SCALE, Gpu, ask, code_of
+from driver_base import ADD, MIB, SCALE, Gpu, ask, code_of
 from driver_kernels import vector_add
 
 
@@ -27,6 +28,28 @@ def oversubscribed(blocks: str, rounds: str) -> Any:
     ask(cu.cuEventSynchronize(last))
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "event_ms": ask(cu.cuEventElapsedTime(first, last))}
+
+
+def profiled(stretches: str) -> Any:
+    """A sweep before the first stretch that is profiled, in each, and behind each. One stretch
+    more is not stopped before the program ends."""
+    gpu = Gpu()
+    arrays = [int(ask(cu.cuMemAllocManaged(8 * MIB, 1))) for _ in range(48)]
+
+    def sweep() -> None:
+        for address in arrays:
+            gpu.launch("scale", (address, 1.0, 1), SCALE)
+        gpu.sync()
+
+    sweep()
+    for _ in range(int(stretches)):
+        ask(cu.cuProfilerStart())
+        sweep()
+        ask(cu.cuProfilerStop())
+        ask(cu.cuProfilerStop())
+        sweep()
+    ask(cu.cuProfilerStart())
+    sweep()
 
 
 def memory_limit() -> Any:
@@ -117,8 +140,45 @@ def read_mostly(advice: str) -> Any:
         ask(cu.cuMemAdvise(data, 8 * MIB, cu.CUmem_advise(int(number)), device))
     ask(cu.cuMemPrefetchAsync(data, 8 * MIB, host, 0, gpu.stream))
     gpu.sync()
-    last = cu.CUmem_range_attribute.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION
-    return int(ask(cu.cuMemRangeGetAttribute(4, last, data, 8 * MIB)))
+    names = cu.CUmem_range_attribute
+    last = names.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION
+    mostly = names.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY
+    return {
+        "last": int(ask(cu.cuMemRangeGetAttribute(4, last, data, 8 * MIB))),
+        "read_mostly": bool(ask(cu.cuMemRangeGetAttribute(4, mostly, data, 8 * MIB))),
+    }
+
+
+def duplicates() -> Any:
+    """Sums of buffers that do not fit, each under READ_MOSTLY; of the last a part is written in
+    each round. How many values are wrong at the end."""
+    gpu = Gpu()
+    size, count = 16 * MIB, 6
+    n = size // 4
+    device, host = cu.CUmemLocation(), cu.CUmemLocation()
+    device.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    host.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+    buffers = [gpu.array(np.full(n, i + 1, np.float32), managed=True) for i in range(count)]
+    expected = [np.full(n, i + 1, np.float32) for i in range(count)]
+    mostly, ends = cu.CUmem_advise(1), cu.CUmem_advise(2)
+    for address in buffers:
+        ask(cu.cuMemPrefetchAsync(address, size, host, 0, gpu.stream))
+        ask(cu.cuMemAdvise(address, size, mostly, device))
+    for i in range(4):
+        for first, second in itertools.pairwise(buffers[:-1]):
+            for address in (first, second, buffers[-1]):
+                ask(cu.cuMemPrefetchAsync(address, size, device, 0, gpu.stream))
+                part = (1 << 20) // (i + 1)  # a launch has so many threads
+            gpu.launch("add", (first, second, buffers[-1], part), ADD)
+        expected[-1][:part] = expected[count - 3][0] + expected[count - 2][0]
+        gpu.sync()
+    for address in buffers[::2]:
+        ask(cu.cuMemAdvise(address, size, ends, device))
+        ask(cu.cuMemPrefetchAsync(address, size, host, 0, gpu.stream))
+    gpu.sync()
+    read = [gpu.read(address, n) for address in buffers]
+    pairs = zip(read, expected, strict=True)
+    return {"wrong": sum(int((found != right).sum()) for found, right in pairs)}
 
 
 def prefetch(to_host: str) -> Any:

@@ -12,12 +12,20 @@ import sys
 import driver_clock
 import driver_kernels
 import driver_memory
+import driver_newer
 import driver_processes
 import driver_streams
 
 PROGRAMS = {
     name: value
-    for module in (driver_clock, driver_kernels, driver_memory, driver_processes, driver_streams)
+    for module in (
+        driver_clock,
+        driver_kernels,
+        driver_memory,
+        driver_newer,
+        driver_processes,
+        driver_streams,
+    )
     for name, value in vars(module).items()
     if callable(value) and getattr(value, "__module__", "") == module.__name__
 }

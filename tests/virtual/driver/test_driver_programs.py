@@ -129,6 +129,16 @@ def test_model_time_is_the_same_in_every_run_that_the_host_does_not_delay() -> N
     raise AssertionError(f"no two of them agree: {times} ms")
 
 
+def test_what_is_profiled_is_counted_apart() -> None:
+    """Of sweeps through more than the memory, each of which brings all of it."""
+    outcome = run("profiled", "2", memory_bytes=256 * MIB)
+    whole, part = outcome.report["counters"], outcome.report["profiled"]
+    assert (whole["kernels"], part["kernels"]) == (6 * 48, 3 * 48)
+    assert part["h2d_demand_bytes"] == 3 * 48 * 8 * MIB == whole["h2d_demand_bytes"] * 3 // 5
+    assert part["d2h_evict_bytes"] > 0
+    assert part["populated_bytes"] == 0 < whole["populated_bytes"]
+
+
 @needs_bindings_of_13
 @pytest.mark.parametrize(("where", "last"), [("host", -1), ("device", 0)])
 def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) -> None:
@@ -144,8 +154,22 @@ def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) ->
 def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, left: int) -> None:
     """Until the advice is taken back. The place that was asked for last is told either way."""
     outcome = run("read_mostly", advice)
-    assert outcome.found == -1
-    assert outcome.report["counters"]["prefetch_out_blocks"] == left
+    assert outcome.found == {"last": -1, "read_mostly": left == 0}
+    counters = outcome.report["counters"]
+    assert counters["d2h_prefetch_bytes"] == left * 2 * MIB
+    assert counters["d2h_ahead_bytes"] == (4 - left) * 2 * MIB, "a copy that frees nothing"
+
+
+@needs_bindings_of_13
+def test_duplicates_change_no_bit_of_what_a_program_computes() -> None:
+    """Read, written in part and evicted under READ_MOSTLY in a memory that is too small, and
+    after it."""
+    outcome = run("duplicates", mode="compute", memory_bytes=64 * MIB)
+    assert outcome.found == {"wrong": 0}
+    counters = outcome.report["counters"]
+    assert counters["clean_bytes"] > 0, "some left without a copy"
+    assert counters["collapsed_pages"] > 0, "and some were written"
+    assert outcome.report["violations"] == 0
 
 
 @needs_bindings_of_13
@@ -301,7 +325,7 @@ def test_visible_devices_can_hide_the_device(visible: str, code: int) -> None:
 
 def test_a_process_that_never_initialised_writes_no_report() -> None:
     outcome = run("version_only")
-    assert outcome.found == 13000
+    assert outcome.found == 13050
     assert outcome.report == {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ import virtual_driver as virtual
 
 HERE = Path(__file__).resolve().parent
 NOT_FOUND = 500
+# cuda-bindings asks for CUDA 12.8's, while cuda.h has them since 12.9.
+ASKED_TOO_EARLY = {
+    "cuLogsCurrent",
+    "cuLogsDumpToFile",
+    "cuLogsDumpToMemory",
+    "cuLogsRegisterCallback",
+    "cuLogsUnregisterCallback",
+}
 
 
 @functools.cache
@@ -71,6 +80,10 @@ def exported() -> set[str]:
         ("cuCtxSynchronize", 12000, 0, "cuCtxSynchronize"),
         ("cuCtxSynchronize", 13000, 0, "cuCtxSynchronize_v2"),
         ("cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"),
+        ("cuLinkCreate", 6000, 0, "cuLinkCreate"),
+        ("cuLinkCreate", 13000, 0, "cuLinkCreate_v2"),
+        ("cuGraphicsMapResources", 13000, 2, "cuGraphicsMapResources_ptsz"),
+        ("cuCtxEnablePeerAccess", 13000, 0, "cuCtxEnablePeerAccess"),
     ],
 )
 def test_the_newest_abi_that_is_not_newer_than_asked_is_answered(
@@ -88,14 +101,44 @@ def test_an_empty_name_with_version_0_is_an_error_and_no_crash() -> None:
 
 def test_unknown_names_are_not_found_and_logged(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    found = asked(("cuNoSuchCall", 13000, 0), ("cuMemAlloc", 2000, 0), PUMP_VIRTUAL_LOG=str(log))
+    found = asked(("cuNoSuchCall", 13000, 0), ("cuMemAlloc", 1000, 0), PUMP_VIRTUAL_LOG=str(log))
     assert found["cuNoSuchCall/13000/0"][:2] == [str(NOT_FOUND), "1"]
-    assert found["cuMemAlloc/2000/0"][:2] == [str(NOT_FOUND), "2"], "version too old"
+    assert found["cuMemAlloc/1000/0"][:2] == [str(NOT_FOUND), "2"], "version too old"
     assert '"cuNoSuchCall"' in log.read_text()
 
 
 def test_the_first_version_of_the_query_and_dlsym_give_the_same_address() -> None:
     assert asked()["v1"] == ["0", "1"]
+
+
+def test_every_name_that_cuda_bindings_asks_for_is_found() -> None:
+    program = (
+        "from cuda.bindings._internal.driver import _inspect_function_pointers as asked\n"
+        "found = asked()\n"
+        "print(len(found), *(name.strip('_') for name in found if not found[name]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=virtual.environment("timing", virtual.GIB),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    count, *missing = done.stdout.split()
+    assert int(count) > 400
+    assert set(missing) <= ASKED_TOO_EARLY
+
+
+def test_a_function_that_is_lacking_says_so_once_the_driver_is_initialised() -> None:
+    found = asked()["lacking"]
+    assert found == ["3", "801"], "not initialised, then not supported"
+
+
+def test_an_older_driver_has_no_newer_function_that_is_lacking() -> None:
+    name = "cuGraphGetId"
+    found = asked((name, 13050, 0), PUMP_VIRTUAL_VERSION="12020")[f"{name}/13050/0"]
+    assert found[:2] == [str(NOT_FOUND), "2"]
 
 
 def test_there_is_no_private_table() -> None:

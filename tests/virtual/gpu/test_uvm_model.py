@@ -174,7 +174,7 @@ def test_victims_are_unused_then_discarded_then_used_and_of_each_the_first_that_
     gpu = gpu_with(6)
     gpu.on_host(0, 6)
     gpu.prefetch(0, 6)
-    gpu.prefetch(1, 1)  # there already: behind 0 and 5 from now on
+    gpu.prefetch(1, 1)  # there already: it moves behind 0 and 5
     gpu.run()
     gpu.discard(2, 1, gpu.lib.GPU_DISCARD_KEEP)
     gpu.evict(4, 1)

@@ -380,15 +380,15 @@ def streamed(number: int) -> bool:
     return number % 5 in (1, 3)
 
 
-def training(blocks: int, planned: bool) -> int:
-    """Time of the last of four cyclic sweeps, naive or by a plan that knows them."""
+def training(blocks: int, prefetched: bool) -> int:
+    """Time of the last of four cyclic sweeps, by faults alone or with prefetches ahead of use."""
     gpu = gpu_with(blocks)
     gpu.on_host(0, 480)
     present: list[tuple[int, int]] = []  # (streamed tensor, its last kernel)
     for _ in range(4):
         began = gpu.run()
         kernels = [gpu.kernel([use], us=KERNEL_US) for use in TENSORS]
-        for number in filter(streamed, range(len(TENSORS) if planned else 0)):
+        for number in filter(streamed, range(len(TENSORS) if prefetched else 0)):
             if len(present) == 2:
                 old, last_use = present.pop(0)
                 while last_use not in gpu.finished:
@@ -402,10 +402,10 @@ def training(blocks: int, planned: bool) -> int:
 
 
 def test_naive_cyclic_training_is_3_to_5_times_slower_than_unlimited_memory() -> None:
-    assert 3 < training(320, planned=False) / training(600, planned=False) < 5
+    assert 3 < training(320, prefetched=False) / training(600, prefetched=False) < 5
 
 
 def test_with_a_perfect_order_of_prefetches_training_is_close_to_the_floor() -> None:
     link_ns = (480 - 320) * BLOCK / Gpu(1).profile.prefetch_h2d_gbps
-    floor = max(training(600, planned=False), link_ns)
-    assert training(320, planned=True) < 1.1 * floor
+    floor = max(training(600, prefetched=False), link_ns)
+    assert training(320, prefetched=True) < 1.1 * floor

@@ -245,5 +245,51 @@ def start() -> dict[str, int]:
     }
 
 
+def vectors() -> Any:
+    """To the card by every second element and back by every third; runs without gaps, in a
+    stream; a part of a matrix; strides that make no sense; nothing at all."""
+    there, back = Buffer(np.zeros(6, np.float32)), np.full(7, -1, np.float32)
+    given = np.arange(10, 13, dtype=np.float32)
+    pointer = given.ctypes.data_as(c_void_p)
+    check(CUDA.cublasSetVector(3, 4, pointer, 1, there.address, 2))
+    check(CUDA.cublasGetVector(3, 4, there.address, 2, back.ctypes.data_as(c_void_p), 3))
+    dense = Buffer(np.zeros(4, np.float32))
+    four = np.arange(1, 5, dtype=np.float32)
+    one, count = c_longlong(1), c_longlong(4)
+    at = four.ctypes.data_as(c_void_p)
+    check(CUDA.cublasSetVectorAsync_64(count, count, at, one, dense.address, one, None))
+    rows = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    part = Buffer(np.zeros((3, 2), np.float32))
+    check(CUDA.cublasSetMatrix(2, 3, 4, rows.ctypes.data_as(c_void_p), 3, part.address, 2))
+    return {
+        "there": there.read().tolist(),
+        "back": back.tolist(),
+        "dense": dense.read().tolist(),
+        "matrix": part.read().tolist(),
+        "refused": [
+            CUDA.cublasSetVector(3, 4, pointer, 0, there.address, 1),
+            CUDA.cublasSetMatrix(2, 3, 4, pointer, 1, part.address, 2),
+        ],
+        "nothing": CUDA.cublasSetVector(0, 4, pointer, 1, there.address, 1),
+    }
+
+
+def pools() -> Any:
+    usual, current, other = c_void_p(), c_void_p(), c_void_p()
+    device, host = (c_int * 2)(1, 0), (c_int * 2)(2, 0)
+    pinned, flags = 1, c_int()
+    check(CUDA.cudaDeviceGetDefaultMemPool(byref(usual), 0))
+    check(CUDA.cudaMemGetDefaultMemPool(byref(other), device, pinned))
+    same = [other.value == usual.value]
+    check(CUDA.cudaMemGetMemPool(byref(current), device, pinned))
+    same.append(current.value == usual.value)
+    check(CUDA.cudaMemSetMemPool(device, pinned, usual))
+    check(CUDA.cudaDeviceGetMemPool(byref(current), 0))
+    same.append(current.value == usual.value)
+    check(CUDA.cudaMemPoolGetAccess(byref(flags), usual, device))
+    refused = CUDA.cudaMemGetDefaultMemPool(byref(other), host, pinned)
+    return {"same": same, "access": flags.value, "host": refused}
+
+
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))

@@ -56,6 +56,21 @@ def test_products_of_every_type_are_those_of_numpy(name: str) -> None:
         assert worst < 1, f"{case}: {worst} of what rounding explains"
 
 
+def test_vectors_and_matrices_go_to_the_card_and_back_by_their_strides() -> None:
+    assert found(run("vectors")) == {
+        "there": [10.0, 0.0, 11.0, 0.0, 12.0, 0.0],
+        "back": [10.0, -1.0, -1.0, 11.0, -1.0, -1.0, 12.0],
+        "dense": [1.0, 2.0, 3.0, 4.0],
+        "matrix": [[1.0, 2.0], [4.0, 5.0], [7.0, 8.0]],
+        "refused": [7, 7],
+        "nothing": 0,
+    }
+
+
+def test_the_cards_pools_are_found_by_device_and_by_location() -> None:
+    assert found(run("pools")) == {"same": [True, True, True], "access": 3, "host": 801}
+
+
 def test_a_product_is_one_launch_that_touches_its_matrices_alone(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     log = found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))

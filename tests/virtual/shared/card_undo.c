@@ -2,8 +2,8 @@
  *
  *   card_undo PROFILE SEED ROUNDS
  *
- * Two owners do random calls. Now and then one dies at a random change of the state, in
- * the middle of a step: then the other has to find the state exactly as it was at the last
+ * Two owners do random calls. Sometimes one dies at a random change of the state, in the
+ * middle of a step: then the other has to find the state exactly as it was at the last
  * commit, byte by byte. The dead one's things are dropped, and that is broken off too.
  * Prints how many steps were broken off. Built with UVM_JOURNAL_PROBE.
  */
@@ -43,7 +43,7 @@ static struct gpu_engine *engine;
 static uint8_t *snapshot, *copy;
 static size_t before_journal, after_journal, all_bytes;
 static long until_death, deaths, round_number;
-static jmp_buf grave;
+static jmp_buf at_death;
 static uint64_t now_ns = 1000;
 static unsigned seed;
 static struct owner owners[2];
@@ -56,7 +56,7 @@ void uvm_journal_probe(const struct uvm *uvm, bool committed) {
     memcpy(snapshot + after_journal, (uint8_t *)engine + after_journal,
            all_bytes - after_journal);
   } else if (until_death > 0 && --until_death == 0) {
-    longjmp(grave, 1);
+    longjmp(at_death, 1);
   }
 }
 
@@ -182,17 +182,18 @@ static void join(struct owner *o) {
 }
 
 /* The other owner finds the lock of a dead one. */
-static void bury(struct owner *dead, struct owner *heir) {
+static void clean_up_after(struct owner *dead, struct owner *survivor) {
   deaths++;
   MUST(uvm_journal_undo(&engine->uvm));
   MUST(as_committed());
   MUST(gpu_check(engine) == 0);
-  until_death = 1 + pick(60); /* the heir dies while it clears up: the next one goes on */
-  if (setjmp(grave) == 0) {
-    gpu_lock_taken(engine, heir->number);
+  until_death = 1 + pick(60); /* the other owner may die while it cleans up: the work is
+                                 then begun again */
+  if (setjmp(at_death) == 0) {
+    gpu_lock_taken(engine, survivor->number);
     gpu_owner_leave(engine, now_ns, NULL, dead->number);
   } else {
-    MUST(gpu_lock_taken(engine, heir->number));
+    MUST(gpu_lock_taken(engine, survivor->number));
     gpu_owner_leave(engine, now_ns, NULL, dead->number);
   }
   until_death = 0;
@@ -224,15 +225,15 @@ int main(int argc, char **argv) {
   join(&owners[0]);
   join(&owners[1]);
   for (long rounds = atol(argv[3]); round_number < rounds; round_number++) {
-    uint32_t who = pick(2);
+    uint32_t actor = pick(2);
     until_death = pick(20) == 0 ? 1 + pick(pick(2) ? 20 : 300) : 0;
-    if (setjmp(grave) == 0) {
-      gpu_lock_taken(engine, owners[who].number);
-      for (uint32_t calls = 1 + pick(3); calls > 0; calls--) act(&owners[who]);
+    if (setjmp(at_death) == 0) {
+      gpu_lock_taken(engine, owners[actor].number);
+      for (uint32_t calls = 1 + pick(3); calls > 0; calls--) act(&owners[actor]);
       until_death = 0;
       gpu_lock_given(engine);
     } else {
-      bury(&owners[who], &owners[1 - who]);
+      clean_up_after(&owners[actor], &owners[1 - actor]);
     }
   }
   MUST(gpu_check(engine) == 0);

@@ -163,7 +163,7 @@ def test_another_profile_under_the_same_name_is_refused(card: Clients) -> None:
     fresh = card(memory_mib=512, name="another")
     assert fresh.code == 0
     first.leave()
-    assert card(memory_mib=512).code == 0, "no process uses the old one any more"
+    assert card(memory_mib=512).code == 0, "no process uses the first card: another is made"
 
 
 def test_a_card_that_no_process_could_remove_is_removed_by_the_next(card: Clients) -> None:
@@ -229,7 +229,7 @@ def test_an_event_of_two_processes_is_one_event(card: Clients) -> None:
     opener.must("sync")
     assert opener.ask("query", 4) == [0]
     opener.must("drop", 3)
-    assert maker.ask("query", 0) == [0], "who opened it destroys no more than his own"
+    assert maker.ask("query", 0) == [0], "a process that opened it destroys its own handle alone"
     assert maker.leave()["card"]["check"] == opener.leave()["card"]["check"] == 0
 
 

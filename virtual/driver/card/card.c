@@ -220,18 +220,18 @@ static int32_t living_process(const struct card *card) {
   return 0;
 }
 
-enum found { FOUND_USABLE, FOUND_NOBODY, FOUND_OTHER };
+enum found { FOUND_USABLE, FOUND_UNUSED, FOUND_OTHER };
 
-static enum found judge(int file, uint64_t engine_bytes) {
+static enum found find_state(int file, uint64_t engine_bytes) {
   const struct card *card = look(file);
-  if (card == NULL) return FOUND_NOBODY;
+  if (card == NULL) return FOUND_UNUSED;
   enum found found = FOUND_OTHER;
   if (card->version != CARD_VERSION || card->pid_namespace != card_pid_namespace()) {
     vd_error("shared card \"%s\": %s was made by another version of pump or in another "
              "container; use another name, or remove it when no process uses it",
              own.name, own.path);
   } else if (living_process(card) == 0) {
-    found = FOUND_NOBODY;
+    found = FOUND_UNUSED;
   } else if (strcmp(card->profile_hash, vd.profile_hash) != 0) {
     vd_error(
         "shared card \"%s\": process %d uses it with profile \"%s\" (%s), this one asks "
@@ -248,7 +248,7 @@ static enum found judge(int file, uint64_t engine_bytes) {
   return found;
 }
 
-/* The file is locked; *retry: no process used it any more, and it is removed. */
+/* The file is locked; *retry: no process used it, so it has been removed. */
 static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
   off_t bytes = lseek(file, 0, SEEK_END);
   *retry = false;
@@ -256,7 +256,7 @@ static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
     card_remove_stale(own.path);
     return make(file, engine_bytes);
   }
-  enum found found = judge(file, engine_bytes);
+  enum found found = find_state(file, engine_bytes);
   if (found == FOUND_USABLE) return map(file, CARD_STATE_OFFSET + engine_bytes);
   if (found == FOUND_OTHER) return NULL;
   *retry = unlink(own.path) == 0;
@@ -318,26 +318,26 @@ CUresult vd_card_join(const struct gpu_capacity *capacity) {
 
 /* -- leaving -- */
 
-static bool nobody_there(void) {
+static bool no_owner_left(void) {
   struct gpu_owner_info info;
   for (uint32_t i = 0; i < own.capacity.owners; i++)
     if (gpu_owner_get(vd.engine, i, &info) == GPU_OK) return false;
   return true;
 }
 
-/* Both locks are held, and the process's own stays so: a thread that is still in here has
- * nothing to work on any more. */
+/* Both locks are held, and the process's own stays so: a thread that is still in the driver
+ * waits for that lock for ever. */
 void vd_card_leave_locked(void) {
   own.card->processes[own.owner].pid = 0;
   gpu_owner_leave(vd.engine, vd_now_ns(), NULL, own.owner);
   vd_card_reclaim_locked();
-  bool last = nobody_there();
+  bool last = no_owner_left();
   vd_card_give();
   if (!last) return;
   int file = card_open_existing(own.path);
   if (file < 0) return;
   const struct card *card = look(file);
-  /* Another process may have come in between, or it is another card by now. */
+  /* Another process may have come in between, or another card may have taken the name. */
   if (card != NULL && living_process(card) == 0) unlink(own.path);
   if (card != NULL) munmap((void *)(uintptr_t)card, sizeof *card);
   card_close(file);

@@ -97,11 +97,12 @@ int card_open_existing(const char *path) {
   return open_file(path, 0);
 }
 
-/* With the file locked: can no process use it any more? */
+/* With the file locked: whether no process uses it, or ever will. */
 static bool is_stale(int file) {
   struct stat status;
   if (fstat(file, &status) != 0) return false;
-  if (status.st_size < (off_t)sizeof(struct card)) return true; /* its maker was killed */
+  if (status.st_size < (off_t)sizeof(struct card))
+    return true; /* the process that made it was killed */
   const struct card *card = mmap(NULL, sizeof *card, PROT_READ, MAP_SHARED, file, 0);
   if (card == MAP_FAILED) return false;
   bool stale = true;

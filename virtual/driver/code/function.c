@@ -167,6 +167,18 @@ CUresult vd_cuFuncSetCacheConfig(CUfunction f, int config) {
 CUresult vd_cuFuncSetSharedMemConfig(CUfunction f, int config) {
   return accept(f, config);
 }
+/* Shapes for launches of the old kind, which there are none of. */
+CUresult vd_cuFuncSetBlockShape(CUfunction f, int x, int y, int z) {
+  if (function_of(f) == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  bool fits = x > 0 && y > 0 && z > 0 && x <= 1024 && y <= 1024 && z <= 64 &&
+              (int64_t)x * y * z <= 1024;
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult vd_cuFuncSetSharedSize(CUfunction f, unsigned int bytes) {
+  if (function_of(f) == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  return bytes <= vd.profile.shared_bytes_per_block_optin ? CUDA_SUCCESS
+                                                          : CUDA_ERROR_INVALID_VALUE;
+}
 CUresult vd_cuKernelSetCacheConfig(CUkernel k, int config, CUdevice device) {
   return device != 0 ? CUDA_ERROR_INVALID_DEVICE : accept(k, config);
 }
@@ -188,6 +200,20 @@ CUresult vd_cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_
 }
 CUresult vd_cuKernelGetParamInfo(CUkernel k, size_t index, size_t *offset, size_t *length) {
   return parameter(function_of(k), index, offset, length);
+}
+
+static CUresult parameter_count(const struct vd_function *f, size_t *count) {
+  if (f == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *count = f->kernel->parameter_count;
+  return CUDA_SUCCESS;
+}
+
+CUresult vd_cuFuncGetParamCount(CUfunction f, size_t *count) {
+  return parameter_count(function_of(f), count);
+}
+CUresult vd_cuKernelGetParamCount(CUkernel k, size_t *count) {
+  return parameter_count(function_of(k), count);
 }
 
 static CUresult name_of(const char **name, const struct vd_function *f) {

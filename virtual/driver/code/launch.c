@@ -121,7 +121,8 @@ static CUresult check_shape(const struct vd_function *function, const unsigned g
   return CUDA_SUCCESS;
 }
 
-/* Once a process: a program prints results that nothing has computed as if they were. */
+/* Says once a process that nothing is computed: the program may print results all the same.
+ */
 static void say_that_nothing_is_computed(void) {
   static bool said;
   if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
@@ -254,7 +255,7 @@ CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
                            shared_bytes, stream, parameters, NULL);
 }
 
-/* Each launch on another device, and there is one; never on its default stream. */
+/* Each launch is to be on another device, and there is one; never on its default stream. */
 CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
                                                  unsigned int count, unsigned int flags) {
   if (launches == NULL || count != 1 || flags > 3 || launches->hStream == NULL)

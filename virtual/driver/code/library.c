@@ -1,7 +1,4 @@
 /* library.c - libraries: images loaded without a context, and their kernels. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "virtual/driver/driver.h"
 
 static struct vd_library *library_of(CUlibrary handle) {
@@ -9,33 +6,29 @@ static struct vd_library *library_of(CUlibrary handle) {
   return vd_is(library, VD_LIBRARY) ? library : NULL;
 }
 
+static const struct vd_code *code_of(CUlibrary handle) {
+  const struct vd_library *library = library_of(handle);
+  return library != NULL ? &library->code : NULL;
+}
+
+static void free_locked(struct vd_library *library, struct image *image) {
+  if (library != NULL) {
+    vd_code_close(&library->code);
+    vd_object_free(library);
+  }
+  image_free(image);
+}
+
 static CUresult load(CUlibrary *out, struct image *image) {
   vd_lock();
   struct vd_library *library = vd_object_new(VD_LIBRARY);
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (library != NULL) {
-    library->image = image;
-    library->kernels = calloc(image->kernel_count + 1, sizeof *library->kernels);
-    bool complete = library->kernels != NULL;
-    for (size_t i = 0; complete && i < image->kernel_count; i++) {
-      library->kernels[i] = vd_function_new(&image->kernels[i], NULL, library);
-      complete = library->kernels[i] != NULL;
-    }
-    if (complete) result = CUDA_SUCCESS;
-  }
-  if (result == CUDA_SUCCESS) {
+  bool complete = library != NULL && vd_code_open(&library->code, image, NULL, library);
+  if (complete)
     *out = (CUlibrary)(void *)library;
-  } else {
-    for (size_t i = 0; library && library->kernels && i < image->kernel_count; i++)
-      if (library->kernels[i] != NULL) vd_object_free(library->kernels[i]);
-    if (library != NULL) {
-      free(library->kernels);
-      vd_object_free(library);
-    }
-    image_free(image);
-  }
+  else
+    free_locked(library, image);
   vd_unlock();
-  return result;
+  return complete ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult vd_cuLibraryLoadData(CUlibrary *out, const void *code, int *jit_options,
@@ -69,51 +62,30 @@ CUresult vd_cuLibraryUnload(CUlibrary handle) {
   library = library_of(handle); /* another thread may have unloaded it meanwhile */
   if (library != NULL) {
     if (library->module != NULL) vd_module_free_locked(library->module);
-    for (size_t i = 0; i < library->image->kernel_count; i++)
-      vd_object_free(library->kernels[i]);
-    free(library->kernels);
-    image_free(library->image);
-    vd_object_free(library);
+    free_locked(library, library->code.image);
   }
   vd_unlock();
   return library != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult vd_cuLibraryGetKernel(CUkernel *out, CUlibrary handle, const char *name) {
-  const struct vd_library *library = library_of(handle);
-  if (out == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (library == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  for (size_t i = 0; i < library->image->kernel_count; i++) {
-    if (strcmp(library->image->kernels[i].name, name) != 0) continue;
-    *out = (CUkernel)(void *)library->kernels[i];
-    return CUDA_SUCCESS;
-  }
-  vd_log("cuLibraryGetKernel: no kernel \"%s\"", name);
-  return CUDA_ERROR_NOT_FOUND;
+CUresult vd_cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name) {
+  return vd_code_find(code_of(library), name, out);
 }
 
-CUresult vd_cuLibraryGetKernelCount(unsigned int *count, CUlibrary handle) {
-  const struct vd_library *library = library_of(handle);
-  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (library == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  *count = (unsigned int)library->image->kernel_count;
-  return CUDA_SUCCESS;
+CUresult vd_cuLibraryGetKernelCount(unsigned int *count, CUlibrary library) {
+  return vd_code_count(code_of(library), count);
 }
 
-CUresult vd_cuLibraryEnumerateKernels(CUkernel *out, unsigned int count, CUlibrary handle) {
-  const struct vd_library *library = library_of(handle);
-  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (library == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  for (unsigned int i = 0; i < count && i < library->image->kernel_count; i++)
-    out[i] = (CUkernel)(void *)library->kernels[i];
-  return CUDA_SUCCESS;
+CUresult vd_cuLibraryEnumerateKernels(CUkernel *out, unsigned int count,
+                                      CUlibrary library) {
+  return vd_code_enumerate(code_of(library), out, count);
 }
 
 static CUresult module_locked(struct vd_library *library, struct vd_module **out) {
   CUresult result = CUDA_SUCCESS;
   if (library == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (library->module == NULL)
-    result = vd_module_from(library->image, library, &library->module);
+    result = vd_module_from(library->code.image, library, &library->module);
   *out = library->module;
   return result;
 }
@@ -168,8 +140,9 @@ CUresult vd_cuKernelGetFunction(CUfunction *out, CUkernel handle) {
   vd_lock();
   CUresult result = module_locked(kernel->library, &module);
   if (result == CUDA_SUCCESS)
-    *out = (CUfunction)(void *)
-               module->functions[kernel->kernel - kernel->library->image->kernels];
+    *out =
+        (CUfunction)(void *)
+            module->code.functions[kernel->kernel - kernel->library->code.image->kernels];
   vd_unlock();
   return result;
 }

@@ -1,7 +1,6 @@
 /* module.c - modules: images loaded into the context, their functions and globals.
  *
- * All kernels of an image get their handles at once. A global gets device memory on
- * first use; its initial value is copied then.
+ * A global gets device memory on first use; its initial value is copied then.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,16 +62,9 @@ CUresult vd_module_from(struct image *image, struct vd_library *library,
                         struct vd_module **out) {
   struct vd_module *module = vd_object_new(VD_MODULE);
   if (module == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  module->image = image;
   module->library = library;
-  module->functions = calloc(image->kernel_count + 1, sizeof *module->functions);
   module->globals = calloc(image->global_count + 1, sizeof *module->globals);
-  bool complete = module->functions != NULL && module->globals != NULL;
-  for (size_t i = 0; complete && i < image->kernel_count; i++) {
-    module->functions[i] = vd_function_new(&image->kernels[i], module, NULL);
-    complete = module->functions[i] != NULL;
-  }
-  if (!complete) {
+  if (!vd_code_open(&module->code, image, module, NULL) || module->globals == NULL) {
     module->library = module->library ? module->library : (void *)module; /* keep image */
     vd_module_free_locked(module);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -89,15 +81,14 @@ CUresult vd_module_from(struct image *image, struct vd_library *library,
 }
 
 void vd_module_free_locked(struct vd_module *module) {
-  for (size_t i = 0; module->functions && i < module->image->kernel_count; i++)
-    if (module->functions[i] != NULL) vd_object_free(module->functions[i]);
-  for (size_t i = 0; module->globals && i < module->image->global_count; i++)
+  struct image *image = module->code.image;
+  vd_code_close(&module->code);
+  for (size_t i = 0; module->globals && i < image->global_count; i++)
     if (module->globals[i] != NULL) vd_memory_release(module->globals[i]);
   if (module->link != NULL) *module->link = module->next;
   if (module->next != NULL) module->next->link = module->link;
-  free(module->functions);
   free(module->globals);
-  if (module->library == NULL) image_free(module->image);
+  if (module->library == NULL) image_free(image);
   vd_object_free(module);
 }
 
@@ -174,41 +165,28 @@ CUresult vd_cuModuleGetLoadingMode(int *mode) {
   return CUDA_SUCCESS;
 }
 
-CUresult vd_cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name) {
+static const struct vd_code *code_of(CUmodule handle) {
   const struct vd_module *module = module_of(handle);
-  if (out == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  for (size_t i = 0; i < module->image->kernel_count; i++) {
-    if (strcmp(module->image->kernels[i].name, name) != 0) continue;
-    *out = (CUfunction)(void *)module->functions[i];
-    return CUDA_SUCCESS;
-  }
-  vd_log("cuModuleGetFunction: no kernel \"%s\"", name);
-  return CUDA_ERROR_NOT_FOUND;
+  return module != NULL ? &module->code : NULL;
 }
 
-CUresult vd_cuModuleGetFunctionCount(unsigned int *count, CUmodule handle) {
-  const struct vd_module *module = module_of(handle);
-  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  *count = (unsigned int)module->image->kernel_count;
-  return CUDA_SUCCESS;
+CUresult vd_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
+  return vd_code_find(code_of(module), name, out);
+}
+
+CUresult vd_cuModuleGetFunctionCount(unsigned int *count, CUmodule module) {
+  return vd_code_count(code_of(module), count);
 }
 
 CUresult vd_cuModuleEnumerateFunctions(CUfunction *out, unsigned int count,
-                                       CUmodule handle) {
-  const struct vd_module *module = module_of(handle);
-  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (module == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  for (unsigned int i = 0; i < count && i < module->image->kernel_count; i++)
-    out[i] = (CUfunction)(void *)module->functions[i];
-  return CUDA_SUCCESS;
+                                       CUmodule module) {
+  return vd_code_enumerate(code_of(module), out, count);
 }
 
 CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
                                  CUdeviceptr *address, size_t *length_bytes) {
-  for (size_t i = 0; i < module->image->global_count; i++) {
-    const struct image_global *global = &module->image->globals[i];
+  for (size_t i = 0; i < module->code.image->global_count; i++) {
+    const struct image_global *global = &module->code.image->globals[i];
     if (strcmp(global->name, name) != 0) continue;
     if (managed && !global->managed) return CUDA_ERROR_NOT_FOUND;
     if (module->globals[i] == NULL) {

@@ -40,7 +40,7 @@
 #define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)
 #define ALL_PAGES 0xffffffffu
 
-/* Of that many cycles, spread over all multiprocessors. */
+/* The time of that many cycles, spread over all multiprocessors. */
 static uint64_t least_ns(double cycles) {
   double multiprocessors = vd.profile.multiprocessors;
   double time_ns = cycles / multiprocessors / (vd.profile.clock_khz / 1e6);

@@ -43,7 +43,7 @@ CUresult vd_capture_unsafe_locked(const char *what) {
   return result;
 }
 
-/* A call that cannot become part of a graph, on this stream. */
+/* Refuses a call on this stream that cannot become part of a graph. */
 CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what) {
   if (stream->capture == NULL) return CUDA_SUCCESS;
   invalidate(stream->capture, what);
@@ -90,7 +90,7 @@ static bool add(struct vd_nodes *set, const struct vd_graph *graph,
   return true;
 }
 
-/* The node behind all of the tail, which it becomes. Consumes `work`. */
+/* Appends a node behind all of the tail, and makes it the tail. Consumes `work`. */
 static CUresult append(struct vd_stream *stream, struct vd_work *work) {
   struct vd_graph *graph = stream->capture->graph;
   struct vd_node *node;
@@ -260,6 +260,12 @@ static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
   }
 }
 
+static bool outside(const struct vd_nodes *tail) {
+  bool any = false;
+  for (size_t i = 0; i < tail->count; i++) any |= tail->nodes[i]->colour == 0;
+  return any;
+}
+
 /* Takes the capture off all its streams; true if one had work that was not joined. */
 static bool detach(struct vd_capture *capture) {
   bool unjoined = false;
@@ -268,10 +274,11 @@ static bool detach(struct vd_capture *capture) {
   mark(&capture->origin->tail, capture->graph);
   for (struct vd_stream *s = vd.streams; s != NULL; s = s->next) {
     if (s->capture != capture) continue;
-    for (size_t i = 0; i < s->tail.count; i++) unjoined |= s->tail.nodes[i]->colour == 0;
+    unjoined |= outside(&s->tail);
     s->capture = NULL;
     vd_capture_tail_empty(&s->tail);
   }
+  unjoined |= outside(&capture->left);
   struct vd_capture **link = &captures;
   while (*link != capture) link = &(*link)->next;
   *link = capture->next;
@@ -280,6 +287,7 @@ static bool detach(struct vd_capture *capture) {
 
 static void free_capture(struct vd_capture *capture, bool with_graph) {
   if (with_graph && !capture->borrowed) vd_graph_free_locked(capture->graph);
+  vd_capture_tail_empty(&capture->left);
   free(capture);
 }
 
@@ -312,14 +320,17 @@ CUresult vd_cuStreamEndCapture(CUstream handle, CUgraph *out) {
   return result;
 }
 
-/* A stream that captures is destroyed: the capture dies with its origin. */
+/* A stream that captures is destroyed: with its origin the capture ends. Of another one the
+ * work must be joined when the capture ends, as if the stream were there. */
 void vd_capture_forget_stream_locked(struct vd_stream *stream) {
   struct vd_capture *capture = stream->capture;
   if (capture == NULL) return;
-  invalidate(capture, "the end of a stream of it");
   if (capture->origin == stream) {
+    invalidate(capture, "the end of its first stream");
     detach(capture);
     free_capture(capture, true);
+  } else if (!add(&capture->left, capture->graph, stream->tail.nodes, stream->tail.count)) {
+    invalidate(capture, "a lack of memory");
   }
   stream->capture = NULL;
   vd_capture_tail_empty(&stream->tail);

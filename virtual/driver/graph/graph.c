@@ -1,7 +1,6 @@
 /* graph.c - graphs as sets of nodes with edges: made, copied, walked, destroyed.
  *
- * What a node does is graph_params.c's business, what an executable graph does
- * graph_exec.c's.
+ * graph_params.c has what a node does, graph_exec.c what an executable graph does.
  */
 #include "graph.h"
 
@@ -24,6 +23,7 @@ void vd_graph_free_locked(struct vd_graph *graph) {
   for (size_t i = 0; i < graph->count; i++) free_node(graph->nodes[i]);
   free(graph->nodes);
   free(graph->order);
+  vd_user_objects_let_go_locked(graph);
   vd_object_free(graph);
 }
 
@@ -114,7 +114,9 @@ static CUresult copy_into(const struct vd_graph *graph, struct vd_graph *copy) {
 struct vd_graph *vd_graph_copy_locked(const struct vd_graph *graph, enum vd_magic magic) {
   struct vd_graph *copy = vd_graph_new(magic);
   if (copy == NULL) return NULL;
-  if (copy_into(graph, copy) == CUDA_SUCCESS) return copy;
+  if (copy_into(graph, copy) == CUDA_SUCCESS &&
+      vd_user_objects_copy_locked(graph, copy) == CUDA_SUCCESS)
+    return copy;
   vd_graph_free_locked(copy);
   return NULL;
 }

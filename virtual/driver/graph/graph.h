@@ -33,6 +33,7 @@ struct vd_graph {
   struct vd_node **nodes;
   struct vd_node **order; /* executable graph: as it runs */
   size_t count, room;
+  struct vd_user_reference *references; /* user_object.c */
 };
 
 struct vd_capture {
@@ -42,7 +43,8 @@ struct vd_capture {
   uint64_t id;
   int mode;
   bool invalid;
-  bool borrowed; /* the graph is the program's own */
+  bool borrowed;        /* the graph is the program's own */
+  struct vd_nodes left; /* the tails of streams that were destroyed */
   struct vd_capture *next;
 };
 
@@ -66,6 +68,10 @@ CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
                             struct vd_node *const *dependencies,
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_node **out);
+
+/* user_object.c: the references of a copy; those of a graph that ends */
+CUresult vd_user_objects_copy_locked(const struct vd_graph *graph, struct vd_graph *copy);
+void vd_user_objects_let_go_locked(struct vd_graph *graph);
 
 /* graph_params.c */
 CUresult vd_work_copy_locked(const struct vd_work *work, struct vd_work *out);

@@ -141,7 +141,8 @@ CUresult vd_cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags) {
 CUresult vd_cuGraphExecDestroy(CUgraphExec handle) {
   vd_lock();
   struct vd_graph *exec = vd_graph_of(handle, VD_GRAPH_EXEC);
-  if (exec != NULL && exec->memory) { /* which a launch of it may still use */
+  /* A launch of it may still use its memory, and objects of the program. */
+  if (exec != NULL && (exec->memory || exec->references != NULL)) {
     vd_wait_device_locked();
     exec = vd_graph_of(handle, VD_GRAPH_EXEC);
   }

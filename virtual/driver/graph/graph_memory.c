@@ -53,7 +53,7 @@ CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out) {
   return CUDA_SUCCESS;
 }
 
-/* What an allocation node of any graph has made. */
+/* The work of freeing what an allocation node of any graph has made. */
 static CUresult work_of_free(CUdeviceptr address, struct vd_work *out) {
   const struct vd_memory *memory = at(address, 0);
   if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -242,7 +242,7 @@ CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *v
   return CUDA_SUCCESS;
 }
 
-/* The two highest can be set back, to what is now. */
+/* The two high-water marks can be reset, to the present values. */
 CUresult vd_cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *value) {
   if (value == NULL || (attribute != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH &&
                         attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))

@@ -203,8 +203,8 @@ CUresult vd_cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph graph, const CUgra
   ADD_NODE(NULL, vd_work_of_event_locked(event, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &work));
 }
 
-/* A child is told as the node's own graph. */
-static void tell_child(const CUgraphNode *node, CUgraphNodeParams *params) {
+/* Reports a child as the node's own graph. */
+static void report_child(const CUgraphNode *node, CUgraphNodeParams *params) {
   if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
     params->graph =
         (CUgraph)(void *)((const struct vd_node *)(const void *)*node)->work.child;
@@ -230,9 +230,16 @@ CUresult vd_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode
   CUresult result = vd_work_of_any_locked(params, &work);
   if (result == CUDA_SUCCESS)
     result = vd_node_add_locked(out, graph, on, edges, count, &work);
-  if (result == CUDA_SUCCESS) tell_child(out, params);
+  if (result == CUDA_SUCCESS) report_child(out, params);
   vd_unlock();
   return result;
+}
+
+/* The newest node parameters begin as the older ones do, and add nodes of new kinds. */
+CUresult vd_cuGraphAddNode_v3(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
+                              const CUgraphEdgeData *edges, size_t count,
+                              CUgraphNodeParams *params) {
+  return vd_cuGraphAddNode_v2(out, graph, on, edges, count, params);
 }
 
 CUresult vd_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
@@ -247,7 +254,7 @@ static const struct vd_node *node_of(CUgraphNode handle, int type) {
   return node != NULL && node->work.type == type ? node : NULL;
 }
 
-static CUresult tell_kernel(struct vd_node *node, CUDA_KERNEL_NODE_PARAMS_v1 *out) {
+static CUresult report_kernel(struct vd_node *node, CUDA_KERNEL_NODE_PARAMS_v1 *out) {
   const struct vd_kernel_call *call = &node->work.kernel;
   if (!vd_is(call->function, VD_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
   const struct image_kernel *kernel = call->function->kernel;
@@ -277,7 +284,7 @@ CUresult vd_cuGraphKernelNodeGetParams(CUgraphNode handle,
   vd_lock();
   const struct vd_node *node = node_of(handle, CU_GRAPH_NODE_TYPE_KERNEL);
   CUresult result = node == NULL ? CUDA_ERROR_INVALID_VALUE
-                                 : tell_kernel((struct vd_node *)(uintptr_t)node, out);
+                                 : report_kernel((struct vd_node *)(uintptr_t)node, out);
   vd_unlock();
   return result;
 }
@@ -290,7 +297,7 @@ CUresult vd_cuGraphKernelNodeGetParams_v2(CUgraphNode node,
   if (result != CUDA_SUCCESS) return result;
   *out = (CUDA_KERNEL_NODE_PARAMS_v2){0};
   memcpy(out, &params, sizeof params);
-  /* A kernel of a library is told as what it was given as. */
+  /* A kernel of a library is reported by the handle that it was given by. */
   const struct vd_function *function = (const void *)params.func;
   if (function->is_kernel) {
     out->kern = (CUkernel)(void *)out->func;
@@ -308,7 +315,7 @@ static size_t rows_of(size_t slice, size_t pitch, size_t height) {
   return pitch != 0 && slice != 0 ? slice / pitch : height;
 }
 
-static void tell_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
+static void report_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
   *out = (CUDA_MEMCPY3D){
       .WidthInBytes = copy->width_bytes, .Height = copy->height, .Depth = copy->depth};
   out->srcMemoryType = on_device(copy->source) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
@@ -341,7 +348,7 @@ static void tell_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
   }
 
 GET(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY,
-    tell_copy(&node->work.copy, out))
+    report_copy(&node->work.copy, out))
 GET(cuGraphMemsetNodeGetParams, CUDA_MEMSET_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_MEMSET,
     TELL_SET)
 GET(cuGraphHostNodeGetParams, CUDA_HOST_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_HOST,
@@ -392,4 +399,7 @@ CUresult vd_cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
 CUresult vd_cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
   SET(vd_work_of_any_locked(params, &work));
+}
+CUresult vd_cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params) {
+  return vd_cuGraphNodeSetParams(node, params);
 }

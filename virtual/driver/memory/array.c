@@ -1,7 +1,7 @@
 /* array.c - arrays and mipmapped arrays: memory that is taken from the card, by a handle.
  *
- * They hold nothing: no copy reaches them (CUDA_ERROR_INVALID_VALUE, as before there were
- * any), no texture reads them. Rows take whole sectors of 64 bytes, an array whole pages.
+ * They hold nothing: no copy reaches them (CUDA_ERROR_INVALID_VALUE), no texture reads
+ * them. Rows take whole sectors of 64 bytes, an array whole pages.
  */
 #include "virtual/driver/driver.h"
 

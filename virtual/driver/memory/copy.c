@@ -189,29 +189,40 @@ CUresult vd_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
   return linear(stream, to, from, bytes, false, "cuMemcpyDtoDAsync");
 }
 
-CUresult vd_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                  size_t count, CUmemcpyAttributes *attributes,
-                                  size_t *attribute_indices, size_t attribute_count,
-                                  CUstream stream) {
+CUresult vd_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                        CUmemcpyAttributes *attributes, CUstream stream) {
+  if (attributes == NULL) return CUDA_ERROR_INVALID_VALUE;
+  return linear(stream, to, from, bytes, false, "cuMemcpyWithAttributesAsync");
+}
+
+/* `*failed`: the copy that was refused; SIZE_MAX: the call itself was. */
+CUresult vd_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                               size_t count, CUmemcpyAttributes *attributes,
+                               size_t *attribute_indices, size_t attribute_count,
+                               size_t *failed, CUstream stream) {
   (void)attributes, (void)attribute_indices, (void)attribute_count;
+  size_t unused;
+  if (failed == NULL) failed = &unused;
+  *failed = SIZE_MAX;
   if (count == 0 || to == NULL || from == NULL || bytes == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream == NULL || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_HANDLE;
   for (size_t i = 0; i < count; i++) {
     CUresult result = linear(stream, to[i], from[i], bytes[i], false, "cuMemcpyBatchAsync");
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS) {
+      *failed = i;
+      return result;
+    }
   }
   return CUDA_SUCCESS;
 }
 
-CUresult vd_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                               size_t count, CUmemcpyAttributes *attributes,
-                               size_t *attribute_indices, size_t attribute_count,
-                               size_t *failed, CUstream stream) {
-  CUresult result = vd_cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes,
-                                             attribute_indices, attribute_count, stream);
-  if (result != CUDA_SUCCESS && failed != NULL) *failed = SIZE_MAX;
-  return result;
+CUresult vd_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
+                                  size_t count, CUmemcpyAttributes *attributes,
+                                  size_t *attribute_indices, size_t attribute_count,
+                                  CUstream stream) {
+  return vd_cuMemcpyBatchAsync(to, from, bytes, count, attributes, attribute_indices,
+                               attribute_count, NULL, stream);
 }
 
 /* -- memset -- */
@@ -223,6 +234,12 @@ static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
          (what->height <= 1 || what->pitch >= row) &&
          !__builtin_mul_overflow(what->height - 1, what->pitch, &gaps) &&
          !__builtin_add_overflow(gaps, row, length_bytes);
+}
+
+/* The host's memory and managed memory; the device's own is set while the caller goes on.
+ */
+static bool waits_for_set(const struct vd_memory *memory) {
+  return memory->kind < VD_PLAIN || memory->kind == VD_MANAGED;
 }
 
 CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *what) {
@@ -259,10 +276,12 @@ static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous
   if (result == CUDA_SUCCESS &&
       (!end_of(what->destination, total, &end) || end.memory == NULL))
     result = CUDA_ERROR_INVALID_VALUE;
-  bool captured = false;
+  bool captured = false, waits = result == CUDA_SUCCESS && waits_for_set(end.memory);
   struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *what};
   if (result == CUDA_SUCCESS) result = vd_capture_take_locked(stream, &work, &captured);
   if (result == CUDA_SUCCESS && !captured) result = vd_set_submit_locked(stream, what);
+  if (result == CUDA_SUCCESS && synchronous && waits)
+    result = vd_wait_stream_locked(stream);
   vd_unlock();
   return result;
 }

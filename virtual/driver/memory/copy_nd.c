@@ -111,6 +111,11 @@ CUresult vd_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies
   }
   return CUDA_SUCCESS;
 }
+CUresult vd_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *copy,
+                                          unsigned long long flags, CUstream stream) {
+  if (copy == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_operands(stream, copy);
+}
 CUresult vd_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
                                  size_t *failed, unsigned long long flags,
                                  CUstream stream) {

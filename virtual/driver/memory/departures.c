@@ -1,14 +1,14 @@
 /* departures.c - PUMP_VIRTUAL_DEPARTURES: a line for each block that leaves the GPU by a
  * copy.
  *
- *   ISSUED_NS ADDRESS PAGES
+ *   ISSUED_NS ADDRESS PAGES LEFT_NS
  *
  * ADDRESS: of the block. PAGES: hexadecimal, a bit for each 64 KiB page that is copied out.
  * ISSUED_NS (CLOCK_MONOTONIC): when the program issued the newest kernel that the GPU has
  * begun. Programs run ahead of the GPU; what had been allocated and freed by then is what
- * is allocated in the order of the stream, when one stream has all the work. Written from
- * the model's order, under the lock; kernels carry their time in timing mode alone. What
- * leaves after the report is not in here.
+ * is allocated in the order of the stream, when one stream has all the work. LEFT_NS: the
+ * same clock when it left. Written from the model's order, under the lock; kernels carry
+ * their time in timing mode alone. What leaves after the report is not in here.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,8 +37,8 @@ void vd_departures_kernel(uint64_t issued_ns) {
 
 void vd_departures_note(uint64_t address, uint32_t pages) {
   if (!vd_departures_wanted()) return;
-  fprintf(file, "%llu %llu %x\n", (unsigned long long)begun_ns, (unsigned long long)address,
-          pages);
+  fprintf(file, "%llu %llu %x %llu\n", (unsigned long long)begun_ns,
+          (unsigned long long)address, pages, (unsigned long long)vd_now_ns());
 }
 
 void vd_departures_end(void) {

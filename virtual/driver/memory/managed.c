@@ -1,9 +1,9 @@
 /* managed.c - the program's hints on managed memory: prefetch, discard, advice.
  *
- * Prefetches and discards go through the model's call of the same shape, whose caller is
- * busy as long as a real one would be. Advice is stored and given back, and ignored but
- * for one thing: under READ_MOSTLY a prefetch to the host frees nothing. The copy that it
- * makes is not modelled.
+ * All of these go through the model's calls of the same shape, whose caller is busy as long
+ * as a real one would be. Of advice the model knows READ_MOSTLY, by block, and whether the
+ * GPU is preferred; the rest is stored, given back, and ignored. Duplicates are where the
+ * model says that a block is, never a second copy of its bytes.
  */
 #include <string.h>
 
@@ -27,8 +27,8 @@ static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool w
   return memory;
 }
 
-/* One range of a prefetch or discard: by the caller, or by the driver's worker if the
- * stream is busy. */
+/* Carries out one range of a prefetch or discard: the caller does the work, or, if the
+ * stream is busy, the driver's worker. */
 static CUresult carry_out_locked(struct vd_stream *stream, struct gpu_prefetch_call *call) {
   call->stream = stream->number;
   call->context = vd_lock_number(stream);
@@ -68,13 +68,12 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   if (result != CUDA_SUCCESS) return result;
   memory->last_prefetch = location;
   memory->prefetched = true;
-  if (to_host && memory->read_mostly) return CUDA_SUCCESS;
   call.to_host = to_host;
   return carry_out_locked(stream, &call);
 }
 
 /* Memory of pump's pool: nothing live may lie in it, and whatever was issued on it must
- * have executed. A program's own discards are its own business. */
+ * have executed. Discards of other memory are not checked. */
 static void check_dead(const struct gpu_prefetch_call *call, uint64_t address,
                        size_t length_bytes) {
   uint64_t base = address, piece_bytes = 0, end = address + length_bytes;
@@ -186,7 +185,14 @@ CUresult vd_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *le
                location_count, flags, true, true);
 }
 
-/* -- advice and attributes: per allocation, not per byte -- */
+/* -- advice and attributes: READ_MOSTLY per block, the rest per allocation -- */
+
+static void advise_locked(uint32_t first, uint32_t count, uint32_t advice) {
+  struct gpu_cost cost;
+  struct vd_begun begun = vd_begin();
+  if (gpu_advise(vd.engine, begun.now_ns, &vd_hooks, first, count, advice, &cost) == GPU_OK)
+    vd_pay_locked(begun, &cost);
+}
 
 CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
                            CUmemLocation location) {
@@ -199,16 +205,20 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
     const CUmemLocation nowhere = {0, 0};
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
-      memory->read_mostly = true;
+      advise_locked(first, count, GPU_ADVICE_READ_MOSTLY);
       break;
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      memory->read_mostly = false;
+      advise_locked(first, count, GPU_ADVICE_READ_MOSTLY_ENDS);
       break;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       memory->preferred = location;
+      advise_locked(first, count,
+                    location.type == CU_MEM_LOCATION_TYPE_DEVICE ? GPU_ADVICE_PREFER_GPU
+                                                                 : GPU_ADVICE_PREFER_NONE);
       break;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
       memory->preferred = nowhere;
+      advise_locked(first, count, GPU_ADVICE_PREFER_NONE);
       break;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
       memory->accessed_by = location;
@@ -234,7 +244,7 @@ static int device_of(CUmemLocation location) {
 
 CUresult vd_cuMemRangeGetAttribute(void *data, size_t data_bytes, int attribute,
                                    CUdeviceptr address, size_t length_bytes) {
-  uint32_t first, count;
+  uint32_t first, count, kept;
   if (data == NULL || data_bytes < 4 || data_bytes % 4 != 0)
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
@@ -245,7 +255,7 @@ CUresult vd_cuMemRangeGetAttribute(void *data, size_t data_bytes, int attribute,
     const CUmemLocation last = memory->last_prefetch;
     switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      value = memory->read_mostly;
+      value = gpu_read_mostly(vd.engine, first, count, &kept) == count;
       break;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
       value = device_of(memory->preferred);

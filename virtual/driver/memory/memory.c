@@ -171,7 +171,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
   CUresult result = vd_capture_unsafe_locked("cuMemFree");
   if (result == CUDA_SUCCESS) {
     struct vd_memory *memory = vd_memory_at(address);
-    if (memory == NULL || memory->base != address || memory->is_array ||
+    if (memory == NULL || memory->base != address || memory->is_array || memory->freed ||
         (memory->kind != VD_PLAIN && memory->kind != VD_MANAGED)) {
       vd.checks.free_unknown++;
       vd_log("cuMemFree: 0x%llx is no live allocation", address);

@@ -37,7 +37,7 @@ static CUresult attribute_of(void *data, int attribute, const struct vd_memory *
     if (memory == NULL || (!host && !managed)) return CUDA_ERROR_INVALID_VALUE;
     return put_word(data, address);
   case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    return put_int(data, 0);
+    return put_int(data, memory != NULL && memory->sync_memops);
   case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
     return put_word(data, memory->id);
@@ -97,7 +97,10 @@ CUresult vd_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr 
   if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  bool known = vd_memory_at(address) != NULL;
+  struct vd_memory *memory = vd_memory_at(address);
+  int wanted;
+  memcpy(&wanted, value, sizeof wanted);
+  if (memory != NULL) memory->sync_memops = wanted != 0;
   vd_unlock();
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return memory != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -37,6 +37,14 @@ static CUresult capture_free(CUdeviceptr address, struct vd_stream *stream) {
   return result == CUDA_SUCCESS ? capture(stream, &work) : result;
 }
 
+static CUresult from_pool(const struct vd_pool *pool, size_t length_bytes,
+                          struct vd_memory **out) {
+  if (pool->most_bytes != 0 && (length_bytes > pool->most_bytes ||
+                                pool->used_bytes > pool->most_bytes - length_bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  return vd_memory_new(VD_PLAIN, length_bytes, out);
+}
+
 static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *pool,
                          CUstream handle) {
   if (out == NULL || pool == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -50,11 +58,11 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
   }
   struct vd_memory *memory = NULL;
   if (result == CUDA_SUCCESS) {
-    result = vd_memory_new(VD_PLAIN, length_bytes, &memory);
+    result = from_pool(pool, length_bytes, &memory);
     /* what is freed in stream order may be on its way: wait for it once */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && length_bytes > 0) {
       vd_wait_device_locked();
-      result = vd_memory_new(VD_PLAIN, length_bytes, &memory);
+      result = from_pool(pool, length_bytes, &memory);
     }
   }
   if (result == CUDA_SUCCESS) {
@@ -85,7 +93,7 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   bool known = memory != NULL && memory->base == address;
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
     result = capture_free(address, stream);
-  } else if (result == CUDA_SUCCESS && !known) {
+  } else if (result == CUDA_SUCCESS && (!known || memory->freed)) {
     vd.checks.free_unknown++;
     result = CUDA_ERROR_INVALID_VALUE;
   } else if (result == CUDA_SUCCESS && memory->of_graph) {
@@ -97,7 +105,9 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
       action->address = address;
+      memory->freed = true;
       result = vd_submit_locked(stream, &operation, action);
+      if (result != CUDA_SUCCESS) memory->freed = false;
     }
   }
   vd_unlock();
@@ -127,6 +137,29 @@ CUresult vd_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
+/* Pools of a location and a kind: the card's device memory alone has some. */
+static CUresult pool_kind(const CUmemLocation *location, int type) {
+  if (location == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != 1 /* pinned */)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult vd_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
+  CUresult result = pool_kind(location, type);
+  return result == CUDA_SUCCESS ? give_pool(out, 0, &vd.pool) : result;
+}
+
+CUresult vd_cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
+  CUresult result = pool_kind(location, type);
+  return result == CUDA_SUCCESS ? give_pool(out, 0, vd.current_pool) : result;
+}
+
+CUresult vd_cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool) {
+  CUresult result = pool_kind(location, type);
+  return result == CUDA_SUCCESS ? vd_cuDeviceSetMemPool(0, pool) : result;
+}
+
 CUresult vd_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
   if (out == NULL || properties == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
@@ -134,6 +167,7 @@ CUresult vd_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
     return CUDA_ERROR_NOT_SUPPORTED;
   vd_lock();
   struct vd_pool *pool = vd_object_new(VD_POOL);
+  if (pool != NULL) pool->most_bytes = properties->maxSize;
   vd_unlock();
   if (pool == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = (CUmemoryPool)(void *)pool;

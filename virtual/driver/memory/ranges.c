@@ -86,35 +86,35 @@ struct vd_memory *vd_memory_at(uint64_t address) {
 /* A library that tells of pieces is loaded before this driver or not at all: one look-up is
  * enough. It is made at the first launch, long after a stand-in for dlsym has found
  * us. */
-struct teller {
+struct piece_source {
   int (*piece)(uint64_t, uint64_t *, uint64_t *);
   bool looked;
 };
 
-static int ask(struct teller *teller, const char *name, uint64_t address, uint64_t *base,
-               uint64_t *length_bytes) {
-  if (!teller->looked) {
+static int ask(struct piece_source *source, const char *name, uint64_t address,
+               uint64_t *base, uint64_t *length_bytes) {
+  if (!source->looked) {
     void *found = dlsym(RTLD_DEFAULT, name);
-    memcpy(&teller->piece, &found, sizeof found);
-    teller->looked = true;
+    memcpy(&source->piece, &found, sizeof found);
+    source->looked = true;
   }
-  return teller->piece == NULL ? VD_PIECE_NONE : teller->piece(address, base, length_bytes);
+  return source->piece == NULL ? VD_PIECE_NONE : source->piece(address, base, length_bytes);
 }
 
 int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
-  static struct teller pool; /* under the driver's lock */
+  static struct piece_source pool; /* under the driver's lock */
   return ask(&pool, "pump_pool_piece", address, base, length_bytes);
 }
 
 static int witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
-  static struct teller witness; /* under the driver's lock */
+  static struct piece_source witness; /* under the driver's lock */
   return ask(&witness, "pump_witness_piece", address, base, length_bytes);
 }
 
 /* Memory that pump's pool has cut out of an allocation is an allocation to the program,
  * and only pump knows where it ends. The pool answers through pump_pool_piece (pool.h),
- * where it is loaded. So it is with an allocator of the program's own, where a preloaded
- * library watches it (pump_witness_piece, the same interface). */
+ * where it is loaded. The same holds for an allocator of the program's own, where a
+ * preloaded library watches it (pump_witness_piece, the same interface). */
 bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
                      uint64_t *end) {
   uint64_t length_bytes;

@@ -18,7 +18,7 @@
 
 #define GRANULARITY GPU_BLOCK_BYTES
 
-/* Behind a handle. */
+/* What a handle stands for. */
 struct physical {
   uint32_t magic;
   uint32_t references, mappings;

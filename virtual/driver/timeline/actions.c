@@ -175,7 +175,7 @@ static void carry_out(const struct vd_action *action) {
   }
 }
 
-/* Effects on the driver's own state; false: the action lives on. */
+/* Carries out effects on the driver's own state; false: the action lives on. */
 static bool carry_out_locked(struct vd_action *action) {
   if (action->kind == VD_ACTION_WAIT_VALUE) {
     action->next = polled;

@@ -27,7 +27,9 @@
 #define LEAD_FIRST_NS 30000
 #define LEAD_MOST_NS 70000
 #define LOST_NS 5000 /* between two looks at the clock: most interrupts take less */
-#define NAP_NS 10000 /* a shorter sleep costs as much processor time as it saves */
+#define SLEEP_LEAST_NS                                                                     \
+  10000 /* a shorter sleep costs as much processor time as it saves                        \
+         */
 
 static uint64_t lead_ns = LEAD_FIRST_NS; /* relaxed: any of the last values will do */
 
@@ -53,7 +55,7 @@ static bool spin_until(uint64_t end_ns) {
 
 uint64_t vd_wake_ns(uint64_t end_ns) {
   uint64_t early_ns = __atomic_load_n(&lead_ns, __ATOMIC_RELAXED);
-  return end_ns > vd_now_ns() + early_ns + NAP_NS ? end_ns - early_ns : 0;
+  return end_ns > vd_now_ns() + early_ns + SLEEP_LEAST_NS ? end_ns - early_ns : 0;
 }
 
 /* A thread that had asked for `wake_ns` runs again. The lead comes to lie above three

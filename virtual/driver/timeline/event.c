@@ -45,7 +45,7 @@ CUresult vd_cuEventDestroy_v2(CUevent handle) {
   return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Of one that others may have as well the model alone knows. */
+/* For an event that other processes may have as well, the model's answer counts. */
 static bool is_recorded(const struct vd_event *event) {
   return event->recorded || (event->flags & CU_EVENT_INTERPROCESS) != 0;
 }

@@ -143,11 +143,120 @@ CUresult vd_cuStreamGetCtx(CUstream handle, CUcontext *out) {
   return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* There are no green contexts: no stream belongs to one. */
+CUresult vd_cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green) {
+  CUresult result = vd_cuStreamGetCtx(handle, out);
+  if (result == CUDA_SUCCESS && green != NULL) *green = NULL;
+  return result;
+}
+
 CUresult vd_cuStreamGetDevice(CUstream handle, CUdevice *out) {
   CUcontext context;
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
   *out = 0;
   return vd_cuStreamGetCtx(handle, &context);
+}
+
+/* -- attributes -- */
+
+static int priority_of(int priority) {
+  if (priority > 0) return 0;
+  return priority < -5 ? -5 : priority;
+}
+
+static CUresult get_attribute(const struct vd_stream *stream, int attribute,
+                              CUstreamAttrValue *out) {
+  const struct vd_stream_settings *settings = &stream->settings;
+  memset(out, 0, sizeof *out);
+  switch (attribute) {
+  case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    out->accessPolicyWindow = settings->window;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    out->syncPolicy =
+        settings->synchronization ? settings->synchronization : CU_SYNC_POLICY_AUTO;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    out->priority = stream->priority;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    out->memSyncDomainMap.default_ = settings->domain_map[0];
+    out->memSyncDomainMap.remote = settings->domain_map_set ? settings->domain_map[1] : 1;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    out->memSyncDomain = settings->memory_domain;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static CUresult set_attribute(struct vd_stream *stream, int attribute,
+                              const CUstreamAttrValue *value) {
+  struct vd_stream_settings *settings = &stream->settings;
+  switch (attribute) {
+  case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    if (!(value->accessPolicyWindow.hitRatio >= 0 &&
+          value->accessPolicyWindow.hitRatio <= 1))
+      return CUDA_ERROR_INVALID_VALUE;
+    settings->window = value->accessPolicyWindow;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+        value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+      return CUDA_ERROR_INVALID_VALUE;
+    settings->synchronization = value->syncPolicy;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* its work queue stays */
+    stream->priority = priority_of(value->priority);
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    settings->domain_map[0] = value->memSyncDomainMap.default_;
+    settings->domain_map[1] = value->memSyncDomainMap.remote;
+    settings->domain_map_set = true;
+    return CUDA_SUCCESS;
+  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    if (value->memSyncDomain < 0 || value->memSyncDomain > 1)
+      return CUDA_ERROR_INVALID_VALUE;
+    settings->memory_domain = value->memSyncDomain;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult vd_cuStreamGetAttribute(CUstream handle, int attribute, CUstreamAttrValue *out) {
+  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  const struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result =
+      stream == NULL ? CUDA_ERROR_INVALID_HANDLE : get_attribute(stream, attribute, out);
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuStreamSetAttribute(CUstream handle, int attribute,
+                                 const CUstreamAttrValue *value) {
+  if (value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  CUresult result =
+      stream == NULL ? CUDA_ERROR_INVALID_HANDLE : set_attribute(stream, attribute, value);
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
+  vd_lock();
+  struct vd_stream *to = vd_stream_of_locked(to_handle);
+  const struct vd_stream *from = vd_stream_of_locked(from_handle);
+  bool known = to != NULL && from != NULL;
+  if (known) {
+    to->settings = from->settings;
+    to->priority = from->priority;
+  }
+  vd_unlock();
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult vd_cuStreamQuery(CUstream handle) {
@@ -215,6 +324,13 @@ CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data
     result = vd_host_submit_locked(stream, &work.host);
   vd_unlock();
   return result;
+}
+
+/* Modes say how the GPU waits for the host: the same time here. */
+CUresult vd_cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void *user_data,
+                                unsigned int sync_mode) {
+  if (sync_mode > 1) return CUDA_ERROR_INVALID_VALUE;
+  return vd_cuLaunchHostFunc(handle, function, user_data);
 }
 
 CUresult vd_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *user_data,

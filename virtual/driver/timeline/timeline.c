@@ -36,14 +36,14 @@
 
 static const struct gpu_capacity capacity_limits = {
     .streams = GPU_MAX_STREAMS, .events = 65536, .operations = 65536, .uses = 262144};
-/* Of all processes that share a card together. */
+/* What all processes that share a card have together. */
 static const struct gpu_capacity shared_limits = {.streams = GPU_MAX_STREAMS,
                                                   .events = 32768,
                                                   .operations = 32768,
                                                   .uses = 131072,
                                                   .notes = 4096};
 
-static pthread_cond_t worker_bell;
+static pthread_cond_t worker_condition;
 static bool worker_started, worker_idle;
 static uint64_t worker_until_ns; /* it sleeps until then, if not idle */
 static uint64_t peak_resident_bytes;
@@ -135,20 +135,20 @@ const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop, .leave = 
 
 /* -- the driver's own thread -- */
 
-static void ring_worker_locked(void) {
-  pthread_cond_signal(&worker_bell);
+static void signal_worker_locked(void) {
+  pthread_cond_signal(&worker_condition);
 }
 
-/* What the thread sleeps for may come earlier now. */
-static void stir_worker_locked(void) {
+/* Wakes the thread where what it sleeps for may come before its wake-up time. */
+static void wake_worker_earlier_locked(void) {
   if (!worker_started || (!vd_actions_wanted() && !vd_actions_polling())) return;
   if (worker_idle || worker_until_ns > gpu_now_ns(vd.engine) + STEP_NS)
-    ring_worker_locked();
+    signal_worker_locked();
 }
 
 void vd_changed_locked(void) {
   pthread_cond_broadcast(&vd.changed);
-  stir_worker_locked();
+  wake_worker_earlier_locked();
 }
 
 static void *work(void *unused) {
@@ -158,7 +158,7 @@ static void *work(void *unused) {
   for (;;) {
     while (!vd_actions_wanted() && !vd_actions_polling()) {
       worker_idle = true;
-      vd_wait_locked(&worker_bell, NULL);
+      vd_wait_locked(&worker_condition, NULL);
       worker_idle = false;
     }
     uint64_t now_ns = vd_now_ns();
@@ -173,7 +173,7 @@ static void *work(void *unused) {
     if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
     struct timespec time = vd_timespec(until_ns);
     worker_until_ns = until_ns;
-    vd_wait_locked(&worker_bell, &time);
+    vd_wait_locked(&worker_condition, &time);
     worker_until_ns = 0;
   }
   return NULL;
@@ -205,7 +205,7 @@ static int start_worker_locked(void) {
  * something has changed. */
 static void pause_locked(uint64_t earliest_ns) {
   uint64_t now_ns = vd_now_ns(), wake_ns;
-  if (vd_actions_wanted()) ring_worker_locked();
+  if (vd_actions_wanted()) signal_worker_locked();
   /* What waits for other streams knows no time of its own; before anything happens it
    * cannot end. */
   if (earliest_ns <= now_ns) earliest_ns = gpu_next_event_ns(vd.engine);
@@ -223,9 +223,9 @@ static void pause_locked(uint64_t earliest_ns) {
 }
 
 /* A full launch queue has work for long: block, at whatever time it ends. */
-static void doze_locked(uint64_t until_ns) {
+static void sleep_locked(uint64_t until_ns) {
   uint64_t now_ns = vd_now_ns();
-  if (vd_actions_wanted()) ring_worker_locked();
+  if (vd_actions_wanted()) signal_worker_locked();
   if (until_ns < now_ns + DOZE_NS) until_ns = now_ns + DOZE_NS;
   if (until_ns > now_ns + PATIENCE_NS) until_ns = now_ns + PATIENCE_NS;
   struct timespec time = vd_timespec(until_ns);
@@ -274,7 +274,7 @@ bool vd_stream_idle_locked(struct vd_stream *stream) {
       gpu_stream_query(vd.engine, vd_now_ns(), &vd_hooks, stream->number, &earliest_ns);
   if (idle != 1) return false;
   if (vd_actions_done(vd_actions_emitted())) return true;
-  ring_worker_locked();
+  signal_worker_locked();
   return false;
 }
 
@@ -282,7 +282,7 @@ bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns) {
   int done = gpu_event_query(vd.engine, vd_now_ns(), &vd_hooks, event->number, time_ns);
   if (done == 0) return false; /* one that has gone with its process ends every wait */
   if (vd_actions_done(event->actions)) return true;
-  ring_worker_locked();
+  signal_worker_locked();
   *time_ns = GPU_NEVER;
   return false;
 }
@@ -307,7 +307,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
     }
     while (vd_actions_emitted() > MOST_ACTIONS &&
            !vd_actions_done(vd_actions_emitted() - MOST_ACTIONS))
-      if (!vd_actions_run_locked(true)) doze_locked(GPU_NEVER);
+      if (!vd_actions_run_locked(true)) sleep_locked(GPU_NEVER);
     operation->cookie = (uint64_t)action;
     vd_action_pending(1);
   } else if (operation->kind == GPU_KERNEL && vd_departures_wanted()) {
@@ -320,7 +320,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
                         &submitted);
     if (result != GPU_WAIT && result != GPU_FULL) break;
     if (result == GPU_FULL) submitted.retry_ns = gpu_next_event_ns(vd.engine);
-    if (!vd_actions_run_locked(true)) doze_locked(submitted.retry_ns);
+    if (!vd_actions_run_locked(true)) sleep_locked(submitted.retry_ns);
   }
   if (result != GPU_OK) {
     if (action != NULL) {
@@ -331,7 +331,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
   }
   stream->last_ticket = submitted.ticket;
   sample_locked();
-  stir_worker_locked();
+  wake_worker_earlier_locked();
   return CUDA_SUCCESS;
 }
 
@@ -364,7 +364,7 @@ CUresult vd_timeline_start(void) {
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&vd.changed, &attributes);
-  pthread_cond_init(&worker_bell, &attributes);
+  pthread_cond_init(&worker_condition, &attributes);
   pthread_condattr_destroy(&attributes);
 
   bool shared = vd_card_wanted(); /* then all owners count on the same */

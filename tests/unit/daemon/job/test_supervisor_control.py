@@ -81,7 +81,7 @@ def test_clients_are_served_while_a_question_waits(scene: Scene) -> None:
         with served(scene) as client:
             assert alive(client.worker_pid())
         assert time.monotonic() - start < 2
-        asker.close()  # and the answer is not waited for any more
+        asker.close()  # so pumpd stops waiting for the answer
     with Control.of_job(str(scene.socket)) as other:
         eventually(lambda: other.state() == [], "the workers to end")
 

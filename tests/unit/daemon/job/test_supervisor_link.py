@@ -42,7 +42,7 @@ def test_the_layouts_are_those_of_the_c_header() -> None:
 
 
 def test_a_right_hello_is_taken() -> None:
-    assert link.judge_hello(link.pack_hello(77)) == (link.WELCOME_OK, "ok")
+    assert link.check_hello(link.pack_hello(77)) == (link.WELCOME_OK, "ok")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_right_hello_is_taken() -> None:
 def test_each_wrong_field_of_a_hello_has_its_answer(field: int, value: int, status: int) -> None:
     fields = list(link.HELLO.unpack(link.pack_hello(77)))
     fields[field] = value
-    answer, reason = link.judge_hello(link.HELLO.pack(*fields))
+    answer, reason = link.check_hello(link.HELLO.pack(*fields))
     assert answer == status
     assert reason != "ok"
 
@@ -72,7 +72,7 @@ def test_no_bytes_whatever_confuse_the_hello_parser() -> None:
             data[source.randrange(len(data))] = source.randrange(256)
         if source.random() < 0.2:
             data = bytearray(source.randbytes(source.randrange(0, 200)))
-        status, _ = link.judge_hello(bytes(data))
+        status, _ = link.check_hello(bytes(data))
         pid_only = data[:12] == good[:12] and data[16:] == good[16:]
         assert (status == link.WELCOME_OK) == (len(data) == 64 and pid_only)
 

@@ -135,7 +135,7 @@ def test_when_the_supervisor_dies_workers_serve_on_and_end_with_their_clients(sc
     eventually(lambda: not alive(warm), "the warm process to end with its supervisor")
     assert alive(worker)
     assert not client.closed()
-    scene.start()  # in the old one's place: the stale socket is replaced
+    scene.start()  # another one replaces the stale socket
     with scene.client() as new:
         assert new.worker_pid() != worker
     client.close()

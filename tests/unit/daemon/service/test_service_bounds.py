@@ -44,7 +44,7 @@ def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None
     registry = Registry()
     job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     for turn in range(300):
-        registry.hear(job, wire.Report(turn, 1, 0, 0, (entry(f"{turn:032x}"),)), turn)
+        registry.take_report(job, wire.Report(turn, 1, 0, 0, (entry(f"{turn:032x}"),)), turn)
         registry.rearrange(turn)
     assert len(registry.memory_bytes()) == 1
     assert len(job.granted) == 1 and len(registry.patience) == 0
@@ -55,10 +55,10 @@ def test_a_user_names_so_many_gpus_first_and_keeps_no_other_from_theirs() -> Non
     for number in range(20):
         job = registry.add(Identity(0, 7000 + number % 3, 7000), wire.Join(), 10, 0.0)
         gpus = tuple(entry(f"{number * 100 + k:032x}") for k in range(wire.GPUS))
-        registry.hear(job, wire.Report(0, 1, 0, 0, gpus), 0.0)
+        registry.take_report(job, wire.Report(0, 1, 0, 0, gpus), 0.0)
     assert len(registry.memory_bytes()) == registries.GPUS_MOST
     other = registry.add(Identity(0, 1, 1), wire.Join(), 10, 0.0)
-    registry.hear(other, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
+    registry.take_report(other, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
     registry.rearrange(0.0)
     assert other.granted
 
@@ -67,8 +67,8 @@ def test_a_gpu_that_another_job_uses_is_not_forgotten() -> None:
     registry = Registry()
     first, second = (registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(2))
     for job in (first, second):
-        registry.hear(job, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
-    registry.hear(first, wire.Report(0, 1, 0, 0, ()), 1.0)
+        registry.take_report(job, wire.Report(0, 1, 0, 0, (entry("aa" * 16),)), 0.0)
+    registry.take_report(first, wire.Report(0, 1, 0, 0, ()), 1.0)
     assert len(registry.memory_bytes()) == 1
 
 
@@ -78,9 +78,9 @@ def test_unacknowledged_grants_are_bounded_and_the_greatest_counts() -> None:
     job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     greatest = 0
     for turn in range(300):  # another comes and goes: half the memory, then all of it
-        registry.hear(job, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
+        registry.take_report(job, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
         other = registry.add(Identity(0, 0, 0), wire.Join(), 10, turn)
-        registry.hear(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
+        registry.take_report(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
         for _ in range(2):
             registry.rearrange(turn)
             greatest = max(greatest, job.granted[name])
@@ -89,7 +89,7 @@ def test_unacknowledged_grants_are_bounded_and_the_greatest_counts() -> None:
             assert held == greatest, "it may still act upon any of them"
             registry.remove(other)
     assert job.grant_number > registries.SENT_MOST, "there were too many to keep"
-    registry.hear(job, wire.Report(job.grant_number, 1, 0, 0, (entry(gpu),)), 300.0)
+    registry.take_report(job, wire.Report(job.grant_number, 1, 0, 0, (entry(gpu),)), 300.0)
     assert job.sent == []
 
 
@@ -99,10 +99,10 @@ def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
     jobs = [registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(3)]
     for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's figure is less
         report = replace(entry(gpu), total_bytes=total_mib * MIB, usable_bytes=2000 * MIB)
-        registry.hear(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
+        registry.take_report(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
     assert [bool(job.gpus) for job in jobs] == [True, True, False], "the last one lies"
     assert registry.memory_bytes()[gpu] == 970 * MIB
-    registry.hear(jobs[0], wire.Report(0, 1, 0, 0, (entry("bb" * 16),)), 0.0)
+    registry.take_report(jobs[0], wire.Report(0, 1, 0, 0, (entry("bb" * 16),)), 0.0)
     assert not jobs[0].gpus, "NVML knows no such GPU"
 
 

@@ -356,7 +356,7 @@ def test_reports_that_cannot_be_leave_the_registry_sound() -> None:
                 )
                 for _ in range(source.randrange(4))
             )
-            registry.hear(job, wire.Report(source.randrange(9), 1, 0, 0, entries), turn)
+            registry.take_report(job, wire.Report(source.randrange(9), 1, 0, 0, entries), turn)
             registry.settling = turn <= 5
             for told in registry.rearrange(turn):
                 wire.encode(registry.grant_of(told, 1000))

@@ -111,7 +111,7 @@ def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> 
                 second.report()
                 return second.granted is not None and second.granted > SHARED // 2 - GRAIN
 
-            until(grown, "it is not waited for any more", first, second)
+            until(grown, "the wait for the first job to end", first, second)
     finally:
         service.kill()
 
@@ -345,7 +345,7 @@ def test_an_idle_service_sleeps_and_is_small(service: Service) -> None:
         (["--socket", "/nonexistent/folder/socket"], "No such file or directory"),
         (["--beat", "soon"], "'soon' is no time; write 0.05 to 60 seconds"),
         (["--log-level", "inf"], "did you mean 'info'"),
-        (["--sockte", "x"], "unrecognized arguments"),
+        (["--sockte", "x"], "did you mean '--socket'"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(words: list[str], reason: str) -> None:

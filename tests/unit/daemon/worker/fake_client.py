@@ -137,20 +137,22 @@ class FakeClient:
             self._taken[command.ticket] = device, direction, command
         return taken
 
-    def planned(self, direction: int, device: int = 0) -> list[Any]:
+    def scheduled(self, direction: int, device: int = 0) -> list[Any]:
         """Take what may go now of the schedule in force; returns copies of its commands."""
-        plan, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
-        while plan.turn >> 32:
-            at = plan.turn >> 16 * direction & 0xFFFF
-            if at >= plan.count[direction]:
+        schedule, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
+        while schedule.turn >> 32:
+            at = schedule.turn >> 16 * direction & 0xFFFF
+            if at >= schedule.count[direction]:
                 break
-            entry = plan.entries[direction][at]
+            entry = schedule.entries[direction][at]
             executed = self.shm.progress[entry.after_stream].executed_seq
-            if executed < entry.after_seq or plan.left_bytes < entry.left_bytes:
+            if executed < entry.after_seq or schedule.left_bytes < entry.left_bytes:
+                break
+            if schedule.ended_bytes < entry.ended_bytes:
                 break
             if direction == lib.PUMP_TO_GPU and entry.command.needed_by_seq > valid_seq:
                 break
-            plan.turn += 1 << 16 * direction
+            schedule.turn += 1 << 16 * direction
             command = _copy(entry.command)
             command.observed_seq = min(command.observed_seq, valid_seq)
             taken.append(command)
@@ -159,7 +161,7 @@ class FakeClient:
 
     def commands(self, direction: int, device: int = 0) -> list[Any]:
         """Take all that executors would take now, as copies."""
-        return self.sent(direction, device) + self.planned(direction, device)
+        return self.sent(direction, device) + self.scheduled(direction, device)
 
     def result_of(self, command: Any) -> int:
         """Return PUMP_RESULT_STALE for what may not leave, or PUMP_RESULT_MOVED."""
@@ -173,6 +175,10 @@ class FakeClient:
         device, direction, place = self._taken.pop(command.ticket)
         if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
             self.shm.schedules[device].left_bytes += command.length_bytes
+        if place is None and direction == lib.PUMP_TO_GPU:
+            self.shm.schedules[device].ended_bytes += command.length_bytes
+        elif place is None and result != lib.PUMP_RESULT_MOVED:
+            self.shm.schedules[device].ended_bytes += lib.PUMP_UNPACED_BYTES
         if place is None:
             end = self.shm.entry_ends[command.ticket % lib.PUMP_SCHEDULE_TICKETS]
             end.result, end.duration_us, end.ticket = result, 100, command.ticket

@@ -1,4 +1,4 @@
-"""The worker's recorder: what a client did is in the file, and trouble stays in the file."""
+"""The worker's recorder: what a client did is in the file, and errors end the recording alone."""
 
 from __future__ import annotations
 

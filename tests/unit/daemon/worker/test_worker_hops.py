@@ -34,12 +34,12 @@ def client() -> Iterator[FakeClient]:
 
 def taken(client: FakeClient, direction: int) -> list[Any]:
     """Take all that is scheduled in a direction, whatever it waits for."""
-    plan = client.shm.schedules[0]
-    if not plan.turn >> 32:
+    schedule = client.shm.schedules[0]
+    if not schedule.turn >> 32:
         return []
-    at = plan.turn >> 16 * direction & 0xFFFF
-    entries = [plan.entries[direction][i].command for i in range(at, plan.count[direction])]
-    plan.turn += len(entries) << 16 * direction
+    at = schedule.turn >> 16 * direction & 0xFFFF
+    entries = [schedule.entries[direction][i].command for i in range(at, schedule.count[direction])]
+    schedule.turn += len(entries) << 16 * direction
     return entries
 
 
@@ -92,7 +92,7 @@ def test_each_slice_that_has_ended_is_a_row(client: FakeClient, tmp_path: Path) 
         assert (row.device, row.result, row.generation) == (0, lib.PUMP_RESULT_MOVED, 1)
         assert before_ns <= row.time_ns <= row.time_ns + 1000 * row.seen_us
         assert row.time_ns + 1000 * row.seen_us <= lib.pump_core_now_ns()
-    assert all(plan.made_ns >= before_ns for plan in client.shm.schedules[0:1])
+    assert all(schedule.made_ns >= before_ns for schedule in client.shm.schedules[0:1])
 
 
 def test_without_a_recording_no_schedule_says_when_it_was_made(client: FakeClient) -> None:

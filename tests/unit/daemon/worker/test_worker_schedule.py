@@ -107,11 +107,11 @@ def version(client: FakeClient) -> int:
 
 def entries(client: FakeClient, direction: int, device: int = 0) -> list[Any]:
     """What is left of the schedule in force: references."""
-    plan = client.shm.schedules[device]
+    schedule = client.shm.schedules[device]
     if not in_force(client, device):
         return []
-    taken = plan.turn >> 16 * direction & 0xFFFF
-    return [plan.entries[direction][i].command for i in range(taken, plan.count[direction])]
+    taken = schedule.turn >> 16 * direction & 0xFFFF
+    return [schedule.entries[direction][i].command for i in range(taken, schedule.count[direction])]
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_client_alone_follows_the_schedule_and_faults_for_nothing(learned: Tra
     assert learned.moved > moved
     assert learned.faults == before
     learned.worker.tick()
-    assert learned.believed() == learned.there, "who was away knows what was done"
+    assert learned.believed() == learned.there, "after a pause the worker knows what moved"
     for _ in range(2 * len(ORDER)):
         learned.step(4)
     assert learned.faults == before
@@ -226,7 +226,7 @@ def test_a_departure_goes_on_behind_a_deviation_unless_that_uses_its_block(
     seq = learned.issue(learned.layers.index(wanted))
     assert client.shm.header.valid_seq == seq - 1
     client.execute(seq + 100)  # nothing waits
-    taken = client.planned(lib.PUMP_TO_HOST)
+    taken = client.scheduled(lib.PUMP_TO_HOST)
     stale = {c.slot for c in taken if client.result_of(c) == lib.PUMP_RESULT_STALE}
     assert stale == {wanted} < set(slots)
 
@@ -272,7 +272,7 @@ def test_a_refusal_is_not_repeated_before_more_is_read_and_stops_nothing_behind_
     client.launch([wanted])
     worker.tick()
     before = version(client)
-    first, *behind = client.planned(lib.PUMP_TO_HOST)
+    first, *behind = client.scheduled(lib.PUMP_TO_HOST)
     assert behind
     client.finish(first, result)
     for _ in range(5):
@@ -284,11 +284,11 @@ def test_a_refusal_is_not_repeated_before_more_is_read_and_stops_nothing_behind_
     for _ in range(5):
         worker.tick()
     assert version(client) == before
-    assert client.planned(lib.PUMP_TO_GPU), "there is room for it"
+    assert client.scheduled(lib.PUMP_TO_GPU), "there is room for it"
     client.launch([wanted])
     worker.tick()
     assert version(client) != before
-    assert blocks_of(first) == {b for c in client.planned(lib.PUMP_TO_HOST) for b in blocks_of(c)}
+    assert blocks_of(first) == {b for c in client.scheduled(lib.PUMP_TO_HOST) for b in blocks_of(c)}
 
 
 def test_an_entry_that_was_refused_leaves_everything_where_it_is(learned: Training) -> None:
@@ -297,7 +297,7 @@ def test_an_entry_that_was_refused_leaves_everything_where_it_is(learned: Traini
         learned.issue_next()
     while len(learned.waiting) > 2:
         learned.execute()
-    refused = client.planned(lib.PUMP_TO_HOST)
+    refused = client.scheduled(lib.PUMP_TO_HOST)
     for command in refused:
         client.finish(command, lib.PUMP_RESULT_STALE)
     assert refused
@@ -365,7 +365,7 @@ def test_a_new_budget_renews_the_schedule(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_client_that_scribbles_over_its_plans_harms_only_itself(seed: int) -> None:
+def test_a_client_that_scribbles_over_its_schedules_harms_only_itself(seed: int) -> None:
     training, dice = Training(), random.Random(seed)
     client = training.client
     for step in range(8 * len(ORDER)):
@@ -376,15 +376,15 @@ def test_a_client_that_scribbles_over_its_plans_harms_only_itself(seed: int) -> 
         for direction in WAYS:
             for command in client.sent(direction):
                 client.finish(command)
-        plan = client.shm.schedules[0]
+        schedule = client.shm.schedules[0]
         if dice.random() < 0.5:
-            plan.turn ^= dice.choice((1, 1 << 16, dice.getrandbits(32), dice.getrandbits(64)))
+            schedule.turn ^= dice.choice((1, 1 << 16, dice.getrandbits(32), dice.getrandbits(64)))
         if dice.random() < 0.3:
-            plan.count[dice.randrange(2)] = dice.getrandbits(32)
-            plan.left_bytes = dice.getrandbits(64)
+            schedule.count[dice.randrange(2)] = dice.getrandbits(32)
+            schedule.left_bytes, schedule.ended_bytes = dice.getrandbits(64), dice.getrandbits(64)
         for _ in range(20):
             end = client.shm.entry_ends[dice.randrange(lib.PUMP_SCHEDULE_TICKETS)]
-            entry = plan.entries[dice.randrange(2)][dice.randrange(20)]
+            entry = schedule.entries[dice.randrange(2)][dice.randrange(20)]
             end.ticket = dice.choice((entry.command.ticket, dice.getrandbits(64)))
             end.result, end.duration_us = dice.getrandbits(32), dice.getrandbits(32)
         client.shm.header.armed = dice.choice((0, 1, dice.getrandbits(32)))
@@ -395,7 +395,7 @@ def test_a_client_that_scribbles_over_its_plans_harms_only_itself(seed: int) -> 
     client.close()
 
 
-def test_a_command_that_ends_under_the_ticket_of_a_plan_ends_nothing(learned: Training) -> None:
+def test_a_command_that_ends_under_the_ticket_of_an_entry_ends_nothing(learned: Training) -> None:
     client, model = learned.client, learned.worker.model
     before = model.totals().under_way
     tickets = [

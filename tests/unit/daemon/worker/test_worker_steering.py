@@ -1,4 +1,4 @@
-"""A worker that is steered, over a mapping of Python's making: switches, bounds, answers."""
+"""Control requests to a worker, over a mapping made in Python: switches, bounds, answers."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_an_unknown_profile_is_a_finding_like_any_other() -> None:
     ("environ", "statuses"),
     [
         ({}, {"switches": OK}),
-        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1, expandable_segments : true"}, None),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1, expandable_segments : true"}, {"switches": OK}),
         ({"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, {"switches": OK}),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, {"CUDA_LAUNCH_BLOCKING": WARNING}),
         ({"CUDA_LAUNCH_BLOCKING": "0"}, {"switches": OK}),
@@ -97,20 +97,21 @@ def test_an_unknown_profile_is_a_finding_like_any_other() -> None:
         ({"LD_PRELOAD": "/y/libpump.so"}, {"switches": OK}),
         ({"PUMP_DISABLE": "1"}, {"PUMP_DISABLE": WARNING}),
         ({"TF_FORCE_UNIFIED_MEMORY": "1"}, {"TF_FORCE_UNIFIED_MEMORY": WARNING}),
-        ({"CUDA_MPS_PIPE_DIRECTORY": "/m"}, {"CUDA_MPS_PIPE_DIRECTORY": WARNING}),
     ],
 )
 def test_switches_that_are_in_the_way_are_named(
-    environ: dict[str, str], statuses: dict[str, str] | None
+    environ: dict[str, str], statuses: dict[str, str]
 ) -> None:
-    wanted = statuses or {"PYTORCH_CUDA_ALLOC_CONF": WARNING}
     found = switches.findings(environ)
-    assert {finding.name: finding.status for finding in found} == wanted
+    assert {finding.name: finding.status for finding in found} == statuses
     assert all(finding.remedy for finding in found if finding.status != OK)
 
 
+FACTS = {"bytes": GIB, "major": 8, "minor": 0, "managed": 1, "concurrent": 1, "integrated": 0}
+
+
 def answer(version: int = 13000, **device: int) -> dict[str, object]:
-    facts = {"name": "card", "bytes": GIB, "managed": 1, "concurrent": 1, "major": 8, "minor": 0}
+    facts = {**FACTS, "name": "card"}
     return {
         "version": version,
         "init": 0,
@@ -199,6 +200,63 @@ def test_under_wsl_the_gpu_has_another_file(
     assert host.device_files() == Finding("device files", OK, str(there))
     there.unlink()
     assert host.device_files().status == PROBLEM
+
+
+def test_wsl2_and_a_jetson_are_called_unsupported(tmp_path: Path) -> None:
+    none, there = str(tmp_path / "none"), tmp_path / "there"
+    there.write_text("NVIDIA Jetson AGX Orin\0")
+    assert host.platform(none, none, none) == []
+    (wsl,) = host.platform(str(there), none, none)
+    assert wsl.status == PROBLEM and wsl.text.startswith("WSL2: ")
+    for found in (host.platform(none, str(there), none), host.platform(none, none, str(there))):
+        assert [one.status for one in found] == [PROBLEM]
+        assert found[0].text.startswith("Jetson: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "integrated", "status"),
+    [
+        ("NVIDIA A100-PCIE-40GB", 0, OK),
+        ("NVIDIA H100 80GB HBM3", 0, OK),
+        ("NVIDIA A40-48Q", 0, PROBLEM),
+        ("NVIDIA A100-4-20C", 0, PROBLEM),
+        ("GRID V100D-8Q", 0, PROBLEM),
+        ("Orin", 1, PROBLEM),
+    ],
+)
+def test_a_vgpu_and_a_gpu_without_memory_of_its_own_are_unsupported(
+    name: str, integrated: int, status: str
+) -> None:
+    device = {**FACTS, "name": name, "integrated": integrated}
+    found = probe.findings({"version": 12080, "init": 0, "devices": [device]}, None)
+    assert by_name(found)["device 0"].status == status
+    assert ("does not support" in by_name(found)["device 0"].text + by_name(found)[
+        "device 0"].remedy) is (status == PROBLEM)  # fmt: skip
+
+
+def test_a_server_of_mps_gets_a_warning_where_it_runs_or_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switches, "MPS_FOLDER", str(tmp_path))
+    assert switches.mps({}) == []
+    (named,) = switches.mps({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "other")})
+    (tmp_path / "control").touch()
+    (runs,) = switches.mps({})
+    assert (named.status, runs.status) == (WARNING, WARNING)
+    assert "is named by" in named.text and "runs here" in runs.text
+
+
+def test_the_last_line_says_ready_or_what_is_in_the_way() -> None:
+    ready = doctor("--virtual", "a100-pcie4", PUMP_DISABLE="")
+    assert ready.stdout.splitlines()[-1].startswith("ready")
+    warned = doctor("--virtual", "a100-pcie4", CUDA_LAUNCH_BLOCKING="1")
+    last = warned.stdout.splitlines()[-1]
+    assert last.startswith("ready; may cost speed or memory: ")
+    assert "CUDA_LAUNCH_BLOCKING" in last
+    broken = doctor("--virtual", "a100-pcie4", CUDA_VISIBLE_DEVICES="-1")
+    last = broken.stdout.splitlines()[-1]
+    assert broken.returncode == 1
+    assert last.startswith("not ready: ") and "CUDA_VISIBLE_DEVICES" in last
 
 
 def test_device_files_that_are_missing_or_closed_are_named(tmp_path: Path) -> None:

@@ -12,13 +12,17 @@ SHIM = "/opt/pump/libpump.so"
 
 def test_the_shim_is_told_everything_and_preloaded_first() -> None:
     job = for_job(
-        CONFIG, Parts(SHIM, socket_path="/s"), {"HOME": "/h", "LD_PRELOAD": "/a.so /b.so"}
+        CONFIG,
+        Parts(SHIM, socket_path="/s", job_pid=7),
+        {"HOME": "/h", "LD_PRELOAD": "/a.so /b.so"},
     )
     assert job == {
         "HOME": "/h",
+        "ASAN_OPTIONS": "verify_asan_link_order=0",
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "LD_PRELOAD": f"{SHIM}:/a.so:/b.so",
         "PUMP_SOCKET": "/s",
+        "PUMP_JOB_PID": "7",
         "PUMP_BUDGET": "80%",
         "PUMP_LIMIT": "4096",
         "PUMP_KEEP_DEVICE": "library=libnccl,library=libnvshmem,library=libuct,ipc",
@@ -47,11 +51,27 @@ def test_hardware_queues_are_raised_where_the_user_has_not_chosen() -> None:
     assert notes(CONFIG, {name: "2"}) == []
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ("", "verify_asan_link_order=0"),
+        ("detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0"),
+        ("verify_asan_link_order=1:quiet=1", "verify_asan_link_order=1:quiet=1"),
+    ],
+)
+def test_a_sanitizer_need_not_be_the_first_library(chosen: str, found: str) -> None:
+    job = for_job(CONFIG, Parts(SHIM), {"ASAN_OPTIONS": chosen})
+    assert job["ASAN_OPTIONS"] == found
+    assert for_job(CONFIG, Parts(SHIM), job)["ASAN_OPTIONS"] == found
+    assert "ASAN_OPTIONS" not in for_job(CONFIG, Parts(None), {})
+
+
 def test_the_kill_switch_removes_an_outer_shim_as_well() -> None:
     outer = for_job(CONFIG, Parts(SHIM, socket_path="/outer"), {"PUMP_DISABLE": "1"})
     inner = for_job(CONFIG, Parts(None), outer)
     assert inner == {
         "PUMP_DISABLE": "1",
+        "ASAN_OPTIONS": "verify_asan_link_order=0",
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # as if the user had set it
     }
 
@@ -130,6 +150,7 @@ def test_pumpd_sees_nothing_of_the_job_that_could_reach_into_it() -> None:
         "LD_LIBRARY_PATH": "/python/lib",
         "PUMP_VIRTUAL_PROFILE": "x",
         "PUMP_SOCKET": "/s",
+        "PUMP_JOB_PID": "7",
         "PYTHONSTARTUP": "/x.py",
         "PYTHONHOME": "/python",
         "PYTHONPATH": "/theirs:/ours:",

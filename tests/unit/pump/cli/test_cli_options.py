@@ -38,7 +38,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     gpu += " --virtual-runtime"
     rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
     rest += f" --record {trace} --name mine --priority -7 --report limit"
-    rest += " --record-command=no job"
+    rest += " --record-command=no --keep-learned=no job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -53,6 +53,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         log_file=str(log),
         record=str(trace),
         record_command=False,
+        keep_learned=False,
         name="mine",
         priority=-7,
         report="limit",
@@ -91,6 +92,7 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--budget", "lots", "job"], "--budget: 'lots' is not a size"),
         (["--limit", "0", "job"], "--limit: '0' is less than one block"),
         (["--policy", "demnad", "job"], "(did you mean 'demand'?)"),
+        (["--policy", "demand", "--policy", "demand", "job"], "--policy is given twice"),
         (["--device", "gpu0", "job"], "'gpu0' is no device"),
         (["--device", "0,", "job"], "'' is no device"),
         (["--device", "1,1", "job"], "names a device twice"),

@@ -42,6 +42,7 @@ def test_the_job_does_not_wait_for_pumpd_to_start(bench: Bench) -> None:
     path = f"{bench.runtime}:{bench.environ.get('PYTHONPATH', '')}"
     assert bench.run("true", PYTHONPATH=path).returncode == 0
     assert time.monotonic() - start < 20
+    eventually(bench.pumpds, "a pumpd beside the job")  # it may be forked, and not there yet
     for pid in bench.pumpds():
         os.kill(pid, signal.SIGKILL)
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 import pytest
 
 from pump.cli.jobs import Job
-from pump.cli.metrics.figures import GPUS_MOST, OTHER, SERIES_MOST, STRANGERS_MOST, Figures
+from pump.cli.metrics.figures import GPUS_MOST, OTHER, SERIES_MOST, UNNAMED_MOST, Figures
 from pump.cli.support import live
 from pump.control import ClientState, DeviceState
 from pump.service import JobState
@@ -120,9 +120,9 @@ def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
     for _ in range(2):
         found = parsed(tells.text(look(others=[*many, registered(10**6, 0, GPU)])))
         users = {labels for name, labels in found if name == "pump_registered_jobs"}
-        assert len(users) == STRANGERS_MOST + 2 and 'user="0"' in users
+        assert len(users) == UNNAMED_MOST + 2 and 'user="0"' in users
         left = found["pump_registered_job_converted_bytes", f'user="{OTHER}"']
-        assert left == 1000 - STRANGERS_MOST
+        assert left == 1000 - UNNAMED_MOST
 
 
 def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:

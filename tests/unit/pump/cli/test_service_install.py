@@ -263,16 +263,16 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 class Systemd:
     """Starts what a unit's ExecStart says, with the socket that the one beside it asks for, a
-    voice and a watchdog."""
+    notification socket and a watchdog."""
 
     def __init__(self, unit: Path, folder: Path, watchdog_us: int) -> None:
         text = unit.read_text()
         assert "Type=notify" in text and "WatchdogSec=" in text and "Requires=pumpd.socket" in text
         assert "ListenSequentialPacket=" in unit.with_suffix(".socket").read_text()
         self.path = folder / "socket"
-        self.voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.voice.bind(str(folder / "notify"))
-        self.voice.settimeout(15)
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notified.bind(str(folder / "notify"))
+        self.notified.settimeout(15)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(str(self.path))
         self.listener.listen(16)
@@ -296,12 +296,12 @@ class Systemd:
     def hear(self, line: str) -> None:
         """Wait until the service has said `line`."""
         while line not in self.heard:
-            self.heard += self.voice.recv(4096).decode().splitlines()
+            self.heard += self.notified.recv(4096).decode().splitlines()
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.voice.close()
+        self.notified.close()
         self.listener.close()
 
 
@@ -365,12 +365,12 @@ def test_the_watchdog_is_fed_while_the_service_lives_and_not_when_it_hangs(
         systemd.hear("WATCHDOG=1")
     os.kill(systemd.process.pid, 19)
     time.sleep(0.3)
-    systemd.voice.setblocking(False)
-    eventually(lambda: _silent(systemd.voice), "an empty mailbox")
+    systemd.notified.setblocking(False)
+    eventually(lambda: _silent(systemd.notified), "an empty mailbox")
     time.sleep(1.0)
-    assert _silent(systemd.voice), "a stopped service says nothing"
+    assert _silent(systemd.notified), "a stopped service says nothing"
     os.kill(systemd.process.pid, 18)
-    systemd.voice.settimeout(15)
+    systemd.notified.settimeout(15)
     systemd.heard.clear()
     systemd.hear("WATCHDOG=1")
 

@@ -35,16 +35,23 @@ def test_show_tells_each_setting_and_where_it_comes_from(tmp_path: Path) -> None
     assert ["keep_device = []", "pump.toml:3"] in lines
     assert ['policy = "demand"', "PUMP_POLICY"] in lines
     assert ["priority = 0", "default"] in lines
-    assert pump("show", folder=tmp_path).stdout.count("#") == 0
+    assert ["# limit: what the host can give", "default"] in lines
+    assert '""' not in done.stdout
+    assert " # " not in pump("show", folder=tmp_path).stdout
 
 
 def test_what_show_tells_is_a_sound_file_itself(tmp_path: Path) -> None:
     (tmp_path / "pump.toml").write_text('[job]\ndevices = [0]\nname = "x\\"y"\n')
     told = {"PUMP_LOG_FILE": "/l", "PUMP_RECORD": "a\nb"}
     text = pump("show", "--origin", folder=tmp_path, **told).stdout
-    unset = re.compile(r'^\w+ = (""|\[\]) .*\n', re.M)
-    read = files.parse(unset.sub("", text).encode(), "shown", administrators=False)
+    read = files.parse(text.encode(), "shown", administrators=False)
     assert read.tables["job"]["record"] == str(tmp_path / "a\nb")
+
+
+def test_names_are_shown_as_they_were_typed(tmp_path: Path) -> None:
+    done = pump("show", folder=tmp_path, PUMP_NAME="größe-模型", PUMP_RECORD="läuft.pump")
+    assert 'name = "größe-模型"' in done.stdout
+    assert f'record = "{tmp_path}/läuft.pump"' in done.stdout
 
 
 def test_check_tells_all_faults_and_status_1(tmp_path: Path) -> None:

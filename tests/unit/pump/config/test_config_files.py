@@ -39,6 +39,7 @@ keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
 record = "run.pump"
 record_command = false
+keep_learned = false
 log_level = "debug"
 log_file = "~/pump.log"
 """
@@ -55,6 +56,7 @@ log_file = "~/pump.log"
         "devices": ["0", "GPU-1a"],
         "record": str(Path("run.pump").absolute()),
         "record_command": False,
+        "keep_learned": False,
         "log_level": "debug",
         "log_file": str(Path("~/pump.log").expanduser()),
     }

@@ -1,4 +1,4 @@
-"""Rules of what stays device memory: what people may write, and what the shim reads."""
+"""Rules for what stays device memory: what users may write, and what the shim reads."""
 
 import pytest
 
@@ -17,6 +17,7 @@ from pump.config.values import BadValueError
         ("library=libmine", "library=libmine"),
         ("ipc", "ipc"),
         ("stream-ordered", "stream-ordered"),
+        ("vmm", "vmm"),
         ("none", "none"),
         ("below=2MiB", "below=2097152"),
         ("below=1MiB", None),

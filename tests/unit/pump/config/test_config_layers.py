@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-from pump.config import layers
+from pump.config import checks, layers
 from pump.config.job import JobConfig
 
 
@@ -87,6 +89,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "devices": ("0,1", ["0", "1"]),
         "record": ("/r", "/r"),
         "record_command": ("no", False),
+        "keep_learned": ("no", False),
         "log_level": ("info", "info"),
         "log_file": ("/l", "/l"),
     }
@@ -214,3 +217,34 @@ def test_places_follow_the_environment() -> None:
         "/x/pump/config.toml"
     )
     assert layers.places(None, {"XDG_CONFIG_HOME": "relative"}).user is None
+
+
+VARIABLE = re.compile(
+    r"""(?:getenv\(|environ(?:\.get\(|\[)|amount_of\()"PUMP_([A-Z_]+)\""""
+    r"""|"PUMP_([A-Z_]+)" in environ"""
+)
+
+
+def test_each_variable_that_a_part_of_pump_reads_is_known() -> None:
+    sources = [
+        path
+        for room in ("shim", "virtual", "pump", "daemon")
+        for path in (ROOT / room).rglob("*.[chp]*")
+        if path.suffix in (".c", ".h", ".py")
+    ]
+    read = {
+        name for path in sources for pair in VARIABLE.findall(path.read_text()) for name in pair
+    }
+    known = {key.upper() for key in checks.JOB} | set(layers.OTHER_VARIABLES)
+    assert len(read) > 20
+    assert read - {""} <= known
+
+
+def test_a_variable_near_one_of_pumps_gets_a_suggestion_and_others_stay_alone() -> None:
+    told = layers.unknown_variables(
+        {"PUMP_BUGDET": "1", "PUMP_DISABLED": "1", "PUMP_BUDGET": "1", "PUMP_XQ": "", "HOME": "/"}
+    )
+    assert told == [
+        "PUMP_BUGDET is no variable of pump, and is ignored (did you mean PUMP_BUDGET?)",
+        "PUMP_DISABLED is no variable of pump, and is ignored (did you mean PUMP_DISABLE?)",
+    ]

@@ -228,7 +228,7 @@ def test_a_hard_link_to_another_file_counts_only_where_no_other_can_have_made_it
     clone.folder.chmod(0o1777)
     resolved = clone.resolve()
     assert resolved.values == {}
-    assert "has another name too" in resolved.notes[0]
+    assert "has a second hard link" in resolved.notes[0]
 
 
 def test_a_link_that_comes_while_a_file_is_opened_is_not_followed(
@@ -430,3 +430,13 @@ def test_a_recording_that_is_published_between_the_look_and_the_lock_is_not_clai
             place.claim("run.pump", folder_fd)
     finally:
         os.close(folder_fd)
+
+
+def test_a_draft_of_nothing_leaves_no_file_and_one_that_was_there_alone(tmp_path: Path) -> None:
+    where = place.open_folder(str(tmp_path / "t"))
+    place.Draft("t", where).discard()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "t").touch()
+    place.Draft("t", where).discard()
+    os.close(where)
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]

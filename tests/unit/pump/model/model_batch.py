@@ -105,9 +105,9 @@ class Script:
             self._shm = ffi.new("struct pump_shm *")
         self._shm.header.next_seq = self.seq + 1  # all that was issued has been read
         lib.pump_worker_schedule(self._shm, self.model.raw, device)
-        plan = self._shm.schedules[device]
+        made = self._shm.schedules[device]
         out, come = (
-            [Entry.of(self, e) for e in plan.entries[way][0 : plan.count[way] * (plan.turn > 0)]]
+            [Entry.of(self, e) for e in made.entries[way][0 : made.count[way] * (made.turn > 0)]]
             for way in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)
         )
         return out, come

@@ -114,3 +114,28 @@ def test_a_job_that_waited_for_no_block_gets_no_empty_plot_of_stalls() -> None:
     shown = page(made())
     assert "nothing waited" in shown and 'aria-label="misses"' not in shown
     assert 'aria-label="misses"' in page(made({"blocks_hit": 900, "blocks_late": 100}))
+
+
+def test_one_spike_does_not_flatten_a_plot_and_is_named() -> None:
+    values = [*[10.0] * 60, 5000.0, *[12.0] * 60]
+    top = svg.crest(values)
+    assert 12 < top < 30
+    xs = [float(n) for n in range(len(values))]
+    series = [svg.Series("rate", "red", values)]
+    steps = svg.count_steps(top)
+    shown = svg.lines("l", xs, series, words=str, until=xs[-1], y_steps=steps)
+    assert "up to 5000.0" in shown
+    (points,) = shown.split('points="')[1:]
+    heights = [float(pair.split(",")[1]) for pair in points.split('"')[0].split()]
+    assert min(heights) >= svg.TOP - 0.1, "nothing is drawn above the axis"
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [0.0] * 9 + [5.0], [1.0, 2.0, 4.0, 8.0]])
+def test_an_axis_without_spikes_reaches_the_greatest_value(values: list[float]) -> None:
+    assert svg.crest(values) == max(values, default=1.0)
+
+
+def test_a_page_follows_the_readers_scheme_and_scrolls_wide_parts_by_themselves() -> None:
+    shown = page(made())
+    assert "prefers-color-scheme:dark" in shown and "max-width:600px" in shown
+    assert shown.count('<div class="wide"><svg') == shown.count("<svg") > 0

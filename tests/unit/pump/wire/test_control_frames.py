@@ -176,7 +176,7 @@ def test_no_mutated_hello_or_welcome_does_more_than_be_refused(seed: int) -> Non
     source = random.Random(seed)
     for _ in range(5000):
         hello = mutate(wire.pack_hello(), source)
-        status, reason = wire.judge_hello(hello)
+        status, reason = wire.check_hello(hello)
         assert (status == wire.OK) == (hello == wire.pack_hello()), reason
         welcome = mutate(wire.pack_welcome(wire.OK), source)
         if welcome != wire.pack_welcome(wire.OK):

@@ -120,7 +120,7 @@ def test_the_newest_version_that_both_know_is_spoken(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(wire, "OLDEST", max(1, ours - 1))
         for oldest, newest in [(1, 1), (1, 2), (2, 3), (3, 4), (4, 5)]:
             both = set(range(oldest, newest + 1)) & set(range(max(1, ours - 1), ours + 1))
-            status, version = wire.judge_hello(wire.pack_hello(oldest, newest))
+            status, version = wire.check_hello(wire.pack_hello(oldest, newest))
             assert (status, version) == ((wire.OK, max(both)) if both else (wire.OTHER_VERSION, 0))
             if both:
                 assert wire.check_welcome(wire.pack_welcome(status, version)) == version
@@ -165,7 +165,7 @@ def test_a_later_field_is_left_out_for_an_older_peer_and_has_its_default_from_on
 
 @pytest.mark.parametrize("cut", [0, 8, 15, 17, 400])
 def test_a_hello_that_is_none_is_refused(cut: int) -> None:
-    assert wire.judge_hello((wire.pack_hello() + bytes(400))[:cut])[0] == wire.REFUSED
+    assert wire.check_hello((wire.pack_hello() + bytes(400))[:cut])[0] == wire.REFUSED
     with pytest.raises(FrameError, match="no welcome"):
         wire.check_welcome((wire.pack_welcome(0, 1) + bytes(400))[:cut])
 
@@ -197,7 +197,7 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
             refused += 1
         if turn % 16 == 0:
             hello = mutated(source.choice(hellos), source)
-            assert wire.judge_hello(hello)[0] in (wire.OK, wire.OTHER_VERSION, wire.REFUSED)
+            assert wire.check_hello(hello)[0] in (wire.OK, wire.OTHER_VERSION, wire.REFUSED)
     return taken, refused
 
 

@@ -34,7 +34,7 @@ pytestmark = needs_root
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that all users can reach, and only root can change."""
-    with tempfile.TemporaryDirectory(prefix="pump-strange-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pump-untrusted-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         yield Path(made)
 
@@ -52,7 +52,7 @@ def test_a_service_of_another_user_is_not_believed_and_one_line_says_why(folder:
     path = folder / "service"
     with serving(path, ATTACKER):
         told = as_user(VICTIM, lambda: ask(path))
-        assert told.startswith("StrangeServiceError: ") and f"user {ATTACKER} serves it" in told
+        assert told.startswith("UntrustedServiceError: ") and f"user {ATTACKER} serves it" in told
         assert f"{folder} can be written by all users" in told and "\n" not in told
         with pytest.raises(ServiceError, match=f"user {ATTACKER} serves it"):
             ask(path)
@@ -69,7 +69,7 @@ def test_a_service_that_root_gave_a_user_is_believed(folder: Path) -> None:
         folder.chmod(0o755)
         assert as_user(VICTIM, lambda: ask(path)) == "believed"
         os.chown(path, VICTIM, VICTIM)
-        with pytest.raises(ServiceError, match="the socket is another's"):
+        with pytest.raises(ServiceError, match="another user owns the socket"):
             ask(path)
         os.chown(path, ATTACKER, ATTACKER)
         os.chown(folder, ATTACKER, ATTACKER)
@@ -92,21 +92,21 @@ def test_a_socket_replaced_under_a_client_is_noticed_when_it_connects_again(fold
         ask(path)
 
 
-def test_a_job_passes_over_a_strange_service_and_says_so_once(
+def test_a_job_passes_over_an_untrusted_service_and_says_so_once(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strange, own = folder / "strange", folder / "own"
+    untrusted, own = folder / "untrusted", folder / "own"
     folder.chmod(0o1777)
     monkeypatch.setattr(logging.getLogger("pumpd"), "propagate", True)
     with (
-        serving(strange, ATTACKER),
+        serving(untrusted, ATTACKER),
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
         selectors.DefaultSelector() as selector,
     ):
         listener.bind(str(own))
         listener.listen(4)
         listener.settimeout(5)
-        holder = LeaseClient(selector, lambda *_: None, JobFacts(paths=[str(strange), str(own)]))
+        holder = LeaseClient(selector, lambda *_: None, JobFacts(paths=[str(untrusted), str(own)]))
         for _ in range(2):
             holder._retry_due = 0.0
             holder.on_time(time.monotonic())
@@ -115,7 +115,7 @@ def test_a_job_passes_over_a_strange_service_and_says_so_once(
             peer.close()
             holder._lose("the test's end")
         holder.close()
-    told = [one for one in caplog.messages if "is not believed" in one]
+    told = [one for one in caplog.messages if "does not trust the service" in one]
     assert len(told) == 1 and f"user {ATTACKER} serves it" in told[0]
 
 

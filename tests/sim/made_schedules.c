@@ -1,6 +1,6 @@
-/* rehearsals.c - hands what is known, and the schedule made from it, to a test.
+/* made_schedules.c - hands what is known, and the schedule made from it, to a test.
  *
- * Linked over the model's own (-Wl,--wrap=schedule_make). A rehearsal changes nothing, so
+ * Linked over the model's own (-Wl,--wrap=schedule_make). Making one changes nothing, so
  * it is repeated with another budget, with fewer operations known, with ranges that end
  * within a block, or without a stream for discards. All is rows of int64_t: see
  * compare_schedules.py.
@@ -19,10 +19,10 @@ typedef void handed(const int64_t *head, const int64_t *ops, const int64_t *uses
 static handed *hand_over;
 static int64_t every = 1, seen;
 static int64_t ops[OPS][6], uses[ROWS][5], idle[ROWS][3],
-    entries[2 * PUMP_SCHEDULE_ENTRIES][8];
+    entries[2 * PUMP_SCHEDULE_ENTRIES][9];
 
-EXPORT void on_rehearsals(handed *to, int64_t each);
-EXPORT void on_rehearsals(handed *to, int64_t each) {
+EXPORT void on_schedules(handed *to, int64_t each);
+EXPORT void on_schedules(handed *to, int64_t each) {
   hand_over = to;
   every = each;
 }
@@ -68,14 +68,15 @@ static int64_t list_entries(const struct schedule_lists *made) {
   for (int64_t way = 0; way < PUMP_DIRECTIONS; way++)
     for (uint32_t i = 0; i < made->count[way]; i++) {
       const struct schedule_entry *one = &made->entries[way][i];
-      int64_t row[8] = {way,
+      int64_t row[9] = {way,
                         one->first_block,
                         one->blocks,
                         one->slot,
                         one->need,
                         (int64_t)one->after_seq,
                         one->after_seq == 0 ? 0 : one->after_stream,
-                        (int64_t)one->left_bytes};
+                        (int64_t)one->left_bytes,
+                        (int64_t)one->ended_bytes};
       memcpy(entries[found++], row, sizeof row);
     }
   return found;
@@ -117,6 +118,7 @@ static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
                           m->streams.discard_stream,
                           (int64_t)device->left_bytes,
                           (int64_t)device->leaving_bytes,
+                          (int64_t)(device->ended_bytes + device->arriving_bytes),
                           model_slice(m, device, PUMP_TO_GPU),
                           model_slice(m, device, PUMP_TO_HOST),
                           made->short_of_ops};

@@ -1,4 +1,4 @@
-"""Statistics of the benchmarks: percentiles, medians of paired ratios, their intervals. Pure.
+"""Rounds of measurements, medians of paired ratios, their intervals, percentiles. Pure.
 
 DESIGN
   A comparison is a list of pairs: both sides are measured directly one after the other, so that
@@ -8,17 +8,22 @@ DESIGN
   Statistics, 3.2): of n independent ratios the number below the true median is binomial(n, 1/2),
   so the k-th smallest and the k-th largest ratio enclose it with a probability of n and k alone.
   It assumes no distribution, and the same values give the same interval. With fewer than six
-  pairs no interval reaches 95 %, and there is none.
+  pairs no interval reaches 95 %: `interval` has none, `enclosing` the whole range and its
+  confidence.
+
+Standard library only: benchmarks and the acceptance of a GPU use it before pump is installed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
+from typing import NamedTuple
 
-CONFIDENCE = 0.95
+CONFIDENCE = Fraction(95, 100)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,26 @@ class Paired:
     ratio: float
     interval: tuple[float, float] | None
     pairs: int
+
+
+class Enclosed(NamedTuple):
+    """A range that holds the true median of some values with this confidence, 0 to 1."""
+
+    low: float
+    high: float
+    confidence: float
+
+
+def in_rounds(names: Sequence[str], count: int) -> Iterator[tuple[int, str]]:
+    """(round, name) of `count` rounds, each of which has every name once.
+
+    The order rotates by one place from round to round, so that no name always follows the same
+    other one; of two it alternates. Rounds begin with 0.
+    """
+    for turn in range(count):
+        start = turn % len(names)
+        for name in (*names[start:], *names[:start]):
+            yield turn, name
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -52,21 +77,30 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def coverage(count: int, rank: int) -> float:
-    """Probability that the rank-th smallest and the rank-th largest of `count` values enclose the
-    median."""
-    outside = sum(math.comb(count, below) for below in range(rank))
-    return float(1 - outside / (1 << (count - 1)))
-
-
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Narrowest pair of order statistics that holds the true median with 95 %, or None."""
-    count = len(values)
-    ranks = [r for r in range(1, count // 2 + 1) if coverage(count, r) >= CONFIDENCE]
-    if not ranks:
+    if not values:
         return None
+    found = enclosing(values)
+    return (found.low, found.high) if found.confidence >= CONFIDENCE else None
+
+
+def enclosing(values: Sequence[float]) -> Enclosed:
+    """Narrowest pair of order statistics that holds the true median with 95 %; where there are too
+    few values for that, the least and the greatest. Raises ValueError for no values."""
+    if not values:
+        raise ValueError("a range of no values")
+    count = len(values)
+    # Of 2^count equally likely ways to lie above or below the true median, `ways` have exactly
+    # `rank` values below, and `outside` fewer.
+    outside_max = int((1 - CONFIDENCE) / 2 * 2**count)
+    rank, outside, ways = 0, 0, 1
+    while rank == 0 or outside + ways <= outside_max:
+        outside += ways
+        ways = ways * (count - rank) // (rank + 1)
+        rank += 1
     ordered = sorted(values)
-    return ordered[ranks[-1] - 1], ordered[-ranks[-1]]
+    return Enclosed(ordered[rank - 1], ordered[-rank], float(1 - Fraction(2 * outside, 2**count)))
 
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Paired:

@@ -1,0 +1,265 @@
+"""The files in which a user's workers keep what they learned of programs.
+
+DESIGN
+  A file holds one story (daemon/core/predict/learner_story.c): the beginning of what a learner was
+  told in a run. In front of it stands the story's *sketch*, the kinds of operations with which
+  the program begins, by which a later run finds it. The sketch also names the file, so the runs
+  of a program, even those that end at the same time, replace each other's file by a rename.
+
+  Nothing is believed of a file that this user alone could not have written, and nothing of its
+  content that is not within the bounds of the contract. What remains may still be wrong: then
+  predictions fail, as they do where a program changes.
+
+  A file is: HEAD, the sketch (uint64 each), the body. The body is compressed (zlib): steps and
+  accesses, each as the first bytes of all rows, then their second bytes, and so on. Everything is
+  little-endian. Another VERSION, or anything that does not fit, is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump import outputs
+from pump.model.story import ACCESS, STEP, Keys, Story
+from pump.wire.abi import lib
+
+VERSION: Final = 1
+MAGIC: Final = b"\x93PUMPLN\n"
+HEAD: Final = struct.Struct("<8s7I")
+"""Magic; version; CRC-32 of all that follows; keys of the sketch; operations; steps; accesses;
+bytes of the body."""
+SUMMED: Final = 16
+"""Bytes in front of what the checksum is about."""
+
+SKETCH_OPERATIONS: Final = 1024
+"""The first ones of a program, whose kinds are its sketch."""
+FILE_BYTES_MAX: Final = 4 << 20
+FILES_MAX: Final = 64
+FOLDER_BYTES_MAX: Final = 64 << 20
+LOOKED_AT_MAX: Final = 1024
+"""Names of a folder."""
+
+NAME: Final = re.compile(r"[0-9a-f]{16}\.learned(\.part-[0-9a-f]{8})?")
+KIND: Final = outputs.Kind("what pump learned of a program", re.escape(MAGIC))
+
+
+class Entry(NamedTuple):
+    """A file, as far as its head says what it holds."""
+
+    name: str
+    sketch: frozenset[int]
+    operations: int
+
+
+def sketch(keys: Keys) -> frozenset[int]:
+    """The kinds among a program's first operations."""
+    return frozenset(keys[:SKETCH_OPERATIONS].tolist())
+
+
+def name_of(sketched: frozenset[int]) -> str:
+    """The name of the file of programs with this sketch."""
+    return hashlib.blake2b(_packed(sketched), digest_size=8).hexdigest() + ".learned"
+
+
+def _packed(sketched: frozenset[int]) -> bytes:
+    return struct.pack(f"<{len(sketched)}Q", *sorted(sketched))
+
+
+# ---- one file ------------------------------------------------------------------------------
+
+
+def encode(story: Story) -> bytes:
+    """The content of a file."""
+    keys = story.keys()
+    sketched = _packed(sketch(keys))
+    body = zlib.compress(_planes(story.steps) + _planes(story.accesses), 1)
+    counts = len(keys), len(story.steps), len(story.accesses), len(body)
+    rest = struct.pack("<5I", len(sketched) // 8, *counts) + sketched + body
+    return MAGIC + struct.pack("<2I", VERSION, zlib.crc32(rest)) + rest
+
+
+def decode(data: bytes) -> Story:
+    """The story in a file's content. Raises ValueError, one line, for anything that `encode`
+    does not write."""
+    keys, operations, steps, accesses, body_bytes = _head(data)
+    begin = HEAD.size + 8 * keys
+    if len(data) != begin + body_bytes:
+        raise ValueError("it is cut, or something follows it")
+    if zlib.crc32(data[SUMMED:]) != HEAD.unpack_from(data)[2]:
+        raise ValueError("its checksum is wrong")
+    if steps > lib.PUMP_LEARNER_STEPS or accesses > lib.PUMP_LEARNER_STORY_ACCESSES:
+        raise ValueError("it is longer than a story may be")
+    plain_bytes = steps * STEP.itemsize + accesses * ACCESS.itemsize
+    try:
+        inflate = zlib.decompressobj()
+        plain = inflate.decompress(data[begin:], plain_bytes + 1)
+    except zlib.error:
+        raise ValueError("it cannot be decompressed") from None
+    if len(plain) != plain_bytes or not inflate.eof or inflate.unused_data:
+        raise ValueError("it has another length than it says")
+    cut = steps * STEP.itemsize
+    story = Story(_rows(plain[:cut], STEP), _rows(plain[cut:], ACCESS))
+    _check(story, operations)
+    return story
+
+
+def _head(data: bytes) -> tuple[int, int, int, int, int]:
+    if len(data) < HEAD.size:
+        raise ValueError("it is cut")
+    magic, version, _, keys, *rest = HEAD.unpack_from(data)
+    if magic != MAGIC or version != VERSION:
+        raise ValueError("another version of pump wrote it, or another program")
+    if keys > SKETCH_OPERATIONS or len(data) < HEAD.size + 8 * keys:
+        raise ValueError("its sketch is cut, or too long")
+    operations, steps, accesses, body_bytes = rest
+    return keys, operations, steps, accesses, body_bytes
+
+
+def _check(story: Story, operations: int) -> None:
+    steps, accesses = story
+    is_operation = steps["what"] == lib.PUMP_LEARNER_OPERATION
+    sound = (
+        np.count_nonzero(is_operation) == operations <= lib.PUMP_LEARNER_STORY_OPERATIONS
+        and np.all(steps["what"] <= lib.PUMP_LEARNER_LOST)
+        and np.all(steps["stream"] < lib.PUMP_MAX_STREAMS)
+        and np.all(steps["count"] <= np.where(is_operation, lib.PUMP_LEARNER_MAX_ACCESSES, 0))
+        and int(steps["count"].sum(dtype=np.uint64)) == len(accesses)
+        and np.all(steps["slot"] < lib.PUMP_MAX_RANGES)
+        and np.all(accesses["slot"] < lib.PUMP_MAX_RANGES)
+        and not np.any(accesses["missing"])
+    )
+    if not sound:
+        raise ValueError("a number in it is out of bounds")
+
+
+def _planes(rows: NDArray[Any]) -> bytes:
+    whole = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
+    return whole.T.tobytes()
+
+
+def _rows(planes: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    whole = np.frombuffer(planes, np.uint8).reshape(dtype.itemsize, -1)
+    return np.ascontiguousarray(whole.T).view(dtype).reshape(-1)
+
+
+# ---- the folder ----------------------------------------------------------------------------
+
+
+class Folder:
+    """The folder, opened. Every call may raise OSError."""
+
+    def __init__(self, path: str) -> None:
+        """Makes it where it is not there. Raises OSError; EPERM where it is not this user's
+        alone, or would lie in another user's folder."""
+        _make(Path(path))
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        status = os.fstat(self._fd)
+        if not _is_ours(status):
+            self.close()
+            raise OSError(errno.EPERM, "it is not this user's alone")
+
+    def close(self) -> None:
+        """Give its descriptor back."""
+        os.close(self._fd)
+
+    def entries(self) -> list[Entry]:
+        """What the files hold; those that make no sense, or are not this user's alone, are
+        passed over."""
+        found = []
+        for name in self._names():
+            if not name.endswith(".learned"):
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                data = self._content(name, HEAD.size + 8 * SKETCH_OPERATIONS)
+                keys, operations, *_ = _head(data)
+                sketched = struct.unpack_from(f"<{keys}Q", data, HEAD.size)
+                found.append(Entry(name, frozenset(sketched), operations))
+        return found
+
+    def read(self, name: str) -> Story:
+        """The story in a file, which becomes the newest. Raises ValueError where there is
+        none."""
+        story = decode(self._content(name, FILE_BYTES_MAX))
+        self.touch(name)
+        return story
+
+    def touch(self, name: str) -> None:
+        """Make a file the newest, and so the last to leave."""
+        os.utime(name, dir_fd=self._fd, follow_symlinks=False)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file in place, whole. The oldest ones leave, down to the bounds. Raises OSError;
+        EFBIG for more than FILE_BYTES_MAX."""
+        if len(data) > FILE_BYTES_MAX:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        outputs.look(name, KIND, self._fd)
+        fd, part = outputs.draft(name, self._fd, 0o600)
+        try:
+            with os.fdopen(fd, "wb", 0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+            os.rename(part, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(part, dir_fd=self._fd)
+            raise
+        self._bound()
+
+    def _bound(self) -> None:
+        """The oldest files leave; drafts of killed workers count."""
+        files = []
+        for name in self._names():
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                files.append((status.st_mtime_ns, status.st_size, name))
+        total_bytes = 0
+        for count, (_, size, name) in enumerate(sorted(files, reverse=True), 1):
+            total_bytes += size
+            if count > FILES_MAX or total_bytes > FOLDER_BYTES_MAX:
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                    os.unlink(name, dir_fd=self._fd)
+
+    def _names(self) -> Iterator[str]:
+        with os.scandir(self._fd) as found:
+            for entry, _ in zip(found, range(LOOKED_AT_MAX), strict=False):
+                if NAME.fullmatch(entry.name):
+                    yield entry.name
+
+    def _content(self, name: str, most: int) -> bytes:
+        """At most so many bytes of a file. Raises ValueError for one that is not this user's
+        alone, or too large."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=self._fd)
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            regular = stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
+            if not regular or not _is_ours(status) or status.st_size > FILE_BYTES_MAX:
+                raise ValueError("it is not this user's alone, or too large")
+            return file.read(most)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, unless the first one above it that is there is another user's, as where sudo
+    keeps HOME: that user could then not write there."""
+    above = next(each for each in (folder, *folder.parents) if each.exists())
+    if above.stat().st_uid not in (0, os.geteuid()):
+        raise OSError(errno.EPERM, "it would lie in another user's folder")
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077

@@ -1,0 +1,256 @@
+"""pump fit: searches the largest number in a command line, such as a batch, at an asked speed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from pump import outputs
+from pump.cli.support import repeated
+from pump.cli.support.lines import BadInputError, checked, save, say
+from pump.config.values import BadValueError, shown, whole_number
+from pump.measure.progress import Progress
+from pump.measure.runs import Ran, Stop
+from pump.measure.search import Search
+from pump.names import one_line, quoted
+from pump.report.words import many
+
+HELP = "search the largest batch, or other number in a command, that runs at an asked speed"
+
+MARK = "{}"
+NUMBER_MOST = 1 << 40
+RUNS, RUNS_MOST = 12, 1000
+TIMES_LEAST = 1024
+"""Default of --to: so many times --from."""
+SPEED = "80%"
+
+
+class Speed(NamedTuple):
+    """What is asked for: a share of the smallest number's speed, or seconds at most."""
+
+    share: float | None
+    seconds: float | None
+
+    def most_seconds(self, smallest: float) -> float:
+        """The most that a unit may take. smallest: what it takes at the smallest number."""
+        return smallest / self.share if self.share else self.seconds or 0.0
+
+
+class Tried(NamedTuple):
+    """One number. unit_seconds: None where its run failed. problem: why it does not fit, or ""."""
+
+    number: int
+    run_seconds: float | None
+    unit_seconds: float | None
+    problem: str
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.epilog = (
+        f"{MARK} in the command stands for the number. " + repeated.PASSED_ON % "--record"
+    )
+
+    def number(text: str) -> int:
+        return whole_number(text, 1, NUMBER_MOST)
+
+    def value(name: str, check: Callable[[str], object], text: str, usual: object = None) -> None:
+        option, metavar = name.split()
+        parser.add_argument(option, metavar=metavar, type=checked(check), default=usual, help=text)
+
+    value("--number N", number, f"the word N of the command is the number, and the smallest to "
+          f"try; instead of {MARK}")  # fmt: skip
+    value("--from N", number, "the smallest number to try (default: 1)")
+    value("--to N", number, f"the largest number to try (default: {TIMES_LEAST} times the "
+          "smallest)")  # fmt: skip
+    value("--step N", number, "try only the smallest number and multiples of N above it "
+          "(default: 1)", 1)  # fmt: skip
+    value("--speed S", _speed, "the least speed of a unit (a sample of the batch): a share of "
+          "that at the smallest number, or the most seconds that a unit may take, such as 0.05s "
+          f"(default: {SPEED.replace('%', '%%')})", _speed(SPEED))  # fmt: skip
+    parser.add_argument(
+        "--same-work",
+        action="store_true",
+        help="a run does the same work whatever the number is, such as an epoch: compare times "
+        "of runs, not of units",
+    )
+    value("--runs N", lambda text: whole_number(text, 2, RUNS_MOST), "most runs of the command "
+          f"(default: {RUNS})", RUNS)  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+    repeated.add_options(parser, ())
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Status 0; 128 + N after signal N. Raises BadInputError, with status 1 where the smallest
+    number does not do."""
+    if asked.json and asked.json != "-":
+        try:
+            outputs.may_replace(asked.json, outputs.FITTED)
+        except OSError as error:
+            raise BadInputError(
+                f"--json: cannot write to {quoted(asked.json)}: {error.strerror}"
+            ) from None
+    session = repeated.Repeated(asked)
+    least, template = _template(session.command, asked.number, getattr(asked, "from"))
+    most = asked.to or least * TIMES_LEAST
+    if most <= least:
+        raise BadInputError(f"--to is {most}; it must be above the smallest number, {least}")
+    about = {
+        "fitted": template,
+        "gpu": session.gpu(),
+        "times": session.times(),
+        "same_work": asked.same_work,
+    }
+    text = f"This runs the command up to {many(asked.runs, 'time')}, with {least} to {most}."
+    if not repeated.may_begin(text, asked.yes):
+        say("pump", "nothing was run")
+        return 1
+    session.begin()
+    try:
+        search = Search(least, most, asked.step)
+        with Stop() as stop:
+            tried = _search(session, template, search, asked, stop)
+        if stop.number and not tried:
+            return 128 + stop.number
+        found = {
+            **about,
+            "tried": [one._asdict() for one in tried],
+            "largest": search.fits,
+            "too_large": search.fails,
+            "whole": not stop.number and search.next() is None,
+        }
+        _write(asked.json, found)
+        return 128 + stop.number if stop.number else 0
+    finally:
+        session.close()
+
+
+def _template(words: list[str], number: int | None, least: int | None) -> tuple[int, list[str]]:
+    """The smallest number, and the command with MARK in its place."""
+    marked = sum(word.count(MARK) for word in words)
+    if number is None:
+        if not marked:
+            raise BadInputError(
+                f"no number is marked; write {MARK} in its place, or add --number with its value"
+            )
+        return least or 1, words
+    if marked:
+        raise BadInputError(f"the command has {MARK}, so leave --number out; --from says where "
+                            "to begin")  # fmt: skip
+    if least is not None:
+        raise BadInputError("--number is the smallest number, too; leave --from out")
+    there = [at for at, word in enumerate(words) if str(number) in (word, word.partition("=")[2])]
+    if len(there) != 1:
+        raise BadInputError(
+            f"--number: {number} stands in the command {many(len(there), 'time')}; write {MARK} "
+            "in its place instead"
+        )
+    at = there[0]
+    front = words[at].removesuffix(str(number))
+    return number, [*words[:at], front + MARK, *words[at + 1 :]]
+
+
+def _search(
+    session: repeated.Repeated,
+    template: list[str],
+    search: Search,
+    asked: argparse.Namespace,
+    stop: Stop,
+) -> list[Tried]:
+    """Every number that was tried, the smallest first. Raises BadInputError where that fails."""
+    tried: list[Tried] = []
+    progress = Progress(asked.runs)
+    number: int | None = search.fits
+    while number is not None and len(tried) < asked.runs:
+        with progress.step(str(number)) as said:
+            ran = session.once(str(number), _with(template, number), None, False, stop)
+            if stop.number:
+                said.append("ended early")
+                return tried
+            one = _tried(session, ran, number, asked, tried)
+            said.append(one.problem or f"{one.run_seconds:.3f} s")
+        if not tried and one.problem:
+            _refused(session, one, ran)
+        if tried:
+            search.tell(number, not one.problem)
+        tried.append(one)
+        number = search.next()
+    return tried
+
+
+def _refused(session: repeated.Repeated, smallest: Tried, ran: Ran) -> NoReturn:
+    text = f"the smallest number, {smallest.number}, does not do"
+    if smallest.run_seconds is not None:
+        raise BadInputError(f"{text}: {smallest.problem}", 1)
+    session.keep = True
+    session.broken(f"{text}: {ran.failure() or smallest.problem}", str(ran.log))
+
+
+def _tried(
+    session: repeated.Repeated, ran: Ran, number: int, asked: argparse.Namespace, tried: list[Tried]
+) -> Tried:
+    failed = session.failed(ran)
+    if failed:
+        problem = "out of memory" if ran.out_of_memory else f"{failed}; its output: {ran.log}"
+        return Tried(number, None, None, problem)
+    seconds = session.seconds(ran) or 0.0
+    unit = seconds if asked.same_work else seconds / number
+    most = asked.speed.most_seconds(tried[0].unit_seconds or unit if tried else unit)
+    slow = f"{unit:.4g} s a unit, {most:.4g} s are asked for" if unit > most else ""
+    return Tried(number, seconds, unit, slow)
+
+
+def _with(template: list[str], number: int) -> list[str]:
+    return [word.replace(MARK, str(number)) for word in template]
+
+
+def _speed(text: str) -> Speed:
+    number, unit = text.strip(), ""
+    if number.endswith(("%", "s")):
+        number, unit = number[:-1], number[-1]
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if unit == "%" and 1 <= value <= 100:
+        return Speed(value / 100, None)
+    if unit == "s" and 0 < value < float("inf"):
+        return Speed(None, value)
+    raise BadValueError(f"'{shown(text)}' is no speed; write 1% to 100%, or seconds such as 0.05s")
+
+
+def _write(file: str | None, found: dict[str, Any]) -> None:
+    as_json = json.dumps(found, indent=1) + "\n"
+    sys.stdout.write(as_json if file == "-" else _as_text(found))
+    if file and file != "-":
+        save(file, as_json, outputs.FITTED, "--json", 1)
+
+
+def _as_text(found: dict[str, Any]) -> str:
+    unit = "run" if found["same_work"] else "unit"
+    smallest = found["tried"][0]["unit_seconds"]
+    lines = [
+        f"command  {one_line(' '.join(found['fitted']))}",
+        f"GPU      {found['gpu']}",
+        f"times    of {found['times']}; each number ran once",
+        "",
+        f"{'number':>10}  {'run':>10}  {'a ' + unit:>12}  {'speed':>7}",
+    ]
+    for one in sorted(found["tried"], key=lambda one: one["number"]):
+        if one["run_seconds"] is None:
+            lines.append(f"{one['number']:>10}  {one['problem']}")
+            continue
+        slow = "  too slow" if one["problem"] else ""
+        lines.append(
+            f"{one['number']:>10}  {one['run_seconds']:>8.3f} s  {one['unit_seconds']:>10.4g} s"
+            f"  {smallest / one['unit_seconds']:>7.0%}{slow}"
+        )
+    above = found["too_large"]
+    end = f"; {above} does not" if above else ", as large as --to allows" if found["whole"] else ""
+    lines += ["", f"Largest: {found['largest']} runs at the asked speed{end}."]
+    if not found["whole"]:
+        lines.append("Not all was tried: what lies between is open; --runs more narrows it down.")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,236 @@
+"""Ways of running one command, compared: ratios by round, a verdict, text, Markdown, JSON. Pure.
+
+DESIGN
+  Every way runs once in each round, and ratios are taken within a round: what slows the machine
+  for some minutes slows all ways of that round. The figure of a way is the median of its ratios;
+  the range beside it holds the true median with the confidence that the sign test gives for that
+  number of rounds (pump/measure/paired.py). A difference is one only where the range leaves 1 out.
+
+  What ran out of memory has no time, and that is a result: ratios then refer to the next way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from pump.measure.paired import Enclosed, enclosing
+from pump.names import one_line
+from pump.report.words import many
+
+PLAIN = "plain"
+WAYS = (PLAIN, "demand", "window", "planned")
+"""Without pump, and under each of its policies. Ratios refer to the first that ran."""
+USUAL = "window"
+"""What pump-run does without --policy: recommended where no other way is faster."""
+OUT_OF_MEMORY = "out of memory"
+SURE = 0.9
+"""Least confidence with which a difference is called one without reserve."""
+
+
+@dataclass
+class Way:
+    """What was measured of one way. seconds: by round. failure: why it runs no more, or "";
+    log: of the run that failed."""
+
+    name: str
+    seconds: dict[int, float] = field(default_factory=dict)
+    failure: str = ""
+    log: str = ""
+
+
+@dataclass
+class Comparison:
+    """All that was measured. setting: a line about the GPU. rounds: that were asked for.
+    times: what a time is, for people. ended_early: by a signal."""
+
+    command: Sequence[str]
+    options: Sequence[str]
+    setting: str
+    times: str
+    rounds: int
+    ways: list[Way] = field(default_factory=lambda: [Way(name) for name in WAYS])
+    ended_early: bool = False
+
+    def baseline(self) -> Way | None:
+        """The way that ratios refer to: the first one that has times."""
+        return next((way for way in self.ways if way.seconds and not way.failure), None)
+
+    def ratio(self, way: Way, to: Way) -> tuple[float, Enclosed] | None:
+        """Median of the ratios of the rounds that both have, and its range; None for no round."""
+        pairs = [way.seconds[r] / to.seconds[r] for r in way.seconds if r in to.seconds]
+        return (median(pairs), enclosing(pairs)) if pairs else None
+
+    def way(self, name: str) -> Way:
+        """The way of that name."""
+        return next(way for way in self.ways if way.name == name)
+
+
+def verdict(found: Comparison) -> list[str]:
+    """Sentences: what the figures say, and what to type."""
+    base = found.baseline()
+    under = [way for way in found.ways if way.name != PLAIN and way.seconds and not way.failure]
+    broken = [
+        f"{way.name} failed: {way.failure}; its output: {way.log}"
+        for way in found.ways
+        if way.failure and way.failure != OUT_OF_MEMORY
+    ]
+    plain = found.way(PLAIN)
+    alone = ["Without pump the command runs out of memory."] * (plain.failure == OUT_OF_MEMORY)
+    if base is None or not under:
+        reason = "no run under pump has ended" if found.ended_early else "it ran in no way of pump"
+        return [*alone, *broken, f"There is nothing to compare: {reason}."]
+    best = _best(found, under)
+    said = [*alone, *broken]
+    if best is base:
+        said.append(f"No policy of pump is faster than {base.name}.")
+    else:
+        said.append(_against(found, best, base))
+    policy = "" if best.name == USUAL else f" --policy {best.name}"
+    if base.name == PLAIN and (ratio := found.ratio(best, base)) and ratio[1].high >= 1.0:
+        said.append(
+            f"The command fits without pump. Where it does not: pump-run{policy} [options] command."
+        )
+    else:
+        said.append(f"To type: pump-run{policy} [options] command.")
+    return said
+
+
+def _best(found: Comparison, ways: Sequence[Way]) -> Way:
+    """The fastest way; USUAL where no other one is faster for certain."""
+    usual = next((way for way in ways if way.name == USUAL), ways[0])
+    best, least = usual, 1.0
+    for way in ways:
+        ratio = found.ratio(way, usual)
+        if ratio and ratio[1].high < 1.0 and ratio[0] < least:
+            best, least = way, ratio[0]
+    return best
+
+
+def _against(found: Comparison, best: Way, base: Way) -> str:
+    ratio = found.ratio(best, base)
+    if ratio is None:
+        return f"{best.name} and {base.name} share no round."
+    middle, around = ratio
+    sure = f"{around.low:.2f} to {around.high:.2f}, {around.confidence:.0%} sure"
+    if around.confidence < SURE:
+        rounds = many(len(best.seconds), "round")
+        return (
+            f"{best.name} took {middle:.2f} times as long as {base.name} ({sure}): {rounds} may be "
+            "chance; give --rounds more."
+        )
+    if around.low <= 1.0 <= around.high:
+        return f"{best.name} and {base.name} differ by no more than the runs do ({sure})."
+    if middle < 1.0:
+        return (
+            f"{best.name} is {1 / middle:.2f} times as fast as {base.name} "
+            f"({1 / around.high:.2f} to {1 / around.low:.2f}, {around.confidence:.0%} sure)."
+        )
+    return f"{best.name} takes {middle:.2f} times as long as {base.name} ({sure})."
+
+
+HEAD = ("way", "runs", "median", "against", "range")
+
+
+def _rows(found: Comparison) -> list[Sequence[str]]:
+    base = found.baseline()
+    rows: list[Sequence[str]] = [(*HEAD[:3], f"against {base.name if base else '-'}", *HEAD[4:])]
+    for way in found.ways:
+        if way.failure or not way.seconds:
+            said = way.failure or "not run"
+            rows.append((way.name, str(len(way.seconds)), said, "-", "-"))
+            continue
+        ratio = found.ratio(way, base) if base and way is not base else None
+        middle, around = ("-", "-")
+        if ratio:
+            middle, around = f"{ratio[0]:.3f}", f"{ratio[1].low:.3f} to {ratio[1].high:.3f}"
+        time = f"{median(way.seconds.values()):.3f} s"
+        rows.append((way.name, str(len(way.seconds)), time, middle, around))
+    return rows
+
+
+def _notes(found: Comparison) -> list[str]:
+    base = found.baseline()
+    ratios = [found.ratio(way, base) for way in found.ways if base and way is not base]
+    counts = sorted({f"{ratio[1].confidence:.1%}" for ratio in ratios if ratio})
+    notes = [f"median: of {found.times}."]
+    if counts:
+        notes.append(
+            "range: holds the true median of the ratio with a confidence of "
+            f"{' to '.join(counts[:: max(1, len(counts) - 1)])} (sign test)."
+        )
+    if found.ended_early:
+        notes.insert(0, "Ended early: these are the runs that were measured until then.")
+    return notes
+
+
+def _title(found: Comparison) -> str:
+    return one_line(" ".join(found.command))
+
+
+def as_text(found: Comparison) -> str:
+    """The result for people."""
+    rows = _rows(found)
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+    lines = [
+        f"command  {_title(found)}",
+        f"GPU      {found.setting}",
+        f"rounds   {many(found.rounds, 'round')}, each with one run of every way",
+        "",
+    ]
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([*lines, "", *_notes(found), "", *verdict(found)])
+
+
+def as_markdown(found: Comparison) -> str:
+    """The same as a page of Markdown."""
+    head, *rows = [[cell.replace("|", "\\|") for cell in row] for row in _rows(found)]
+    table = [head, ["---"] * len(head), *rows]
+    lines = [
+        "# pump compare",
+        "",
+        f"    {_title(found)}",
+        "",
+        f"- GPU: {found.setting}",
+        f"- {many(found.rounds, 'round')}, each with one run of every way",
+        "",
+        *(f"| {' | '.join(row)} |" for row in table),
+        "",
+        *(f"- {note}" for note in _notes(found)),
+        "",
+        " ".join(f"**{sentence}**" for sentence in verdict(found)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """The result for scripts; times in seconds, in the order of rounds."""
+    base = found.baseline()
+    return {
+        "compared": list(found.command),
+        "options": list(found.options),
+        "gpu": found.setting,
+        "rounds": found.rounds,
+        "ended_early": found.ended_early,
+        "baseline": base.name if base else None,
+        "ways": [_way_as_json(found, way, base) for way in found.ways],
+        "verdict": verdict(found),
+    }
+
+
+def _way_as_json(found: Comparison, way: Way, base: Way | None) -> dict[str, Any]:
+    ratio = found.ratio(way, base) if base else None
+    return {
+        "way": way.name,
+        "seconds": list(way.seconds.values()),
+        "median_seconds": median(way.seconds.values()) if way.seconds else None,
+        "ratio": ratio[0] if ratio else None,
+        "range": [ratio[1].low, ratio[1].high] if ratio else None,
+        "confidence": ratio[1].confidence if ratio else None,
+        "failure": way.failure or None,
+        "log": way.log or None,
+    }

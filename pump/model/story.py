@@ -1,0 +1,64 @@
+"""A story: the beginning of what a learner was told in a run (daemon/core/predict/learner.h)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pump.wire.abi import ffi, lib
+
+STEP: Final = np.dtype(
+    [
+        *((name, "<u8") for name in ("key", "signature", "length_bytes")),
+        *((name, "<u4") for name in ("slot", "generation")),
+        *((name, "<u2") for name in ("what", "stream", "kind", "count")),
+    ]
+)
+"""struct pump_learner_step."""
+ACCESS: Final = np.dtype(
+    [
+        *((name, "<u4") for name in ("slot", "generation")),
+        *((name, "<u8") for name in ("offset_bytes", "length_bytes")),
+        *((name, "<u4") for name in ("access", "missing")),
+    ]
+)
+"""struct pump_access."""
+
+Keys = NDArray[np.uint64]
+
+
+class Story(NamedTuple):
+    """steps: dtype STEP, shape [n]. accesses: dtype ACCESS, shape [m], of all operations in
+    order."""
+
+    steps: NDArray[Any]
+    accesses: NDArray[Any]
+
+    def keys(self) -> Keys:
+        """The keys of its operations, in order, shape [operations]."""
+        found: Keys = self.steps["key"][self.steps["what"] == lib.PUMP_LEARNER_OPERATION]
+        return found
+
+    def raw(self) -> Any:
+        """`struct pump_learner_story *` over the arrays, which have to outlive it."""
+        story = ffi.new("struct pump_learner_story *")
+        story.steps = ffi.cast("struct pump_learner_step *", self.steps.ctypes.data)
+        story.accesses = ffi.cast("struct pump_access *", self.accesses.ctypes.data)
+        story.step_count, story.access_count = len(self.steps), len(self.accesses)
+        story.operations = len(self.keys())
+        return story
+
+
+def copied(raw: Any) -> Story:
+    """A copy of `struct pump_learner_story *`."""
+    return Story(
+        _copied(raw.steps, raw.step_count, STEP), _copied(raw.accesses, raw.access_count, ACCESS)
+    )
+
+
+def _copied(rows: Any, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    if count == 0:
+        return np.zeros(0, dtype)
+    return np.frombuffer(ffi.buffer(rows, count * dtype.itemsize), dtype).copy()

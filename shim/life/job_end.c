@@ -1,0 +1,147 @@
+/* job_end.c - the last line of a job, where none of its processes had one of its own.
+ *
+ * A job's first process, the one that pump-run becomes, is often a shell or a launcher, and
+ * the programs that use CUDA are its children. So processes leave notes in the job's
+ * folder, beside the socket of its pumpd, and the first process reads them when it ends. A
+ * process that pump helped prints its own line (summary.c). The job's pumpd reads the same
+ * notes where the first process is killed (daemon/pumpd/common/last_line.py).
+ *
+ *   client              a process has passed cuInit
+ *   fitted PEAK BUDGET  one has ended that pump left alone; bytes
+ *   said                the job has had its line
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "life.h"
+#include "shim/memory/host.h"
+
+#define NOTES_NAME "clients"
+#define FITTED "fitted "
+#define NOTES_BYTES 65536 /* that are read; a longer file has its first ones */
+
+/* The process that pump-run became: its id is kept over exec, and no other has it. */
+static bool is_first(void) {
+  const char *first = getenv("PUMP_JOB_PID");
+  return first != NULL && strtol(first, NULL, 10) == (long)getpid();
+}
+
+static bool notes_path(char *path, size_t room) {
+  const char *socket = getenv("PUMP_SOCKET");
+  const char *slash = socket == NULL ? NULL : strrchr(socket, '/');
+  if (slash == NULL || getenv("PUMP_JOB_PID") == NULL) return false;
+  int length = snprintf(path, room, "%.*s/" NOTES_NAME, (int)(slash - socket), socket);
+  return length > 0 && (size_t)length < room;
+}
+
+void pump_job_note(const char *line) {
+  char path[4096];
+  struct pump_write_signals signals;
+  if (!notes_path(path, sizeof path)) return;
+  int saved = errno;
+  int file =
+      open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+  if (file >= 0 && pump_block_write_signals(&signals)) {
+    ssize_t written = write(file, line, strlen(line));
+    (void)written; /* a note that is lost costs a line at most */
+    pump_restore_write_signals(&signals);
+  }
+  if (file >= 0) close(file);
+  errno = saved;
+}
+
+const char *pump_job_caveat(void) {
+  const char *profile = getenv("PUMP_VIRTUAL_PROFILE");
+  if (profile == NULL || strstr(profile, ";mode=compute") != NULL) return "";
+  return "; virtual GPU in timing mode: nothing was computed, so losses mean "
+         "nothing (--virtual-set mode=compute computes)";
+}
+
+/* Without a budget where no context was made on any device. */
+static void say_fitted(uint64_t peak_bytes, uint64_t budget_bytes, const char *others) {
+  char peak[32], budget[32], of[64] = "";
+  pump_bytes_text(peak, sizeof peak, peak_bytes);
+  pump_bytes_text(budget, sizeof budget, budget_bytes);
+  if (budget_bytes != 0) snprintf(of, sizeof of, " of a budget of %s", budget);
+  pump_say("peak %s%s%s: all of it fitted on the GPU, so pump did nothing%s", peak, of,
+           others, pump_job_caveat());
+}
+
+void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes) {
+  char line[96];
+  if (!is_first()) {
+    snprintf(line, sizeof line, FITTED "%llu %llu\n", (unsigned long long)peak_bytes,
+             (unsigned long long)budget_bytes);
+    pump_job_note(line);
+    return;
+  }
+  say_fitted(peak_bytes, budget_bytes, "");
+  pump_job_said();
+}
+
+void pump_job_said(void) {
+  pump_job_note("said\n");
+}
+
+/* ---- the end of the first process -------------------------------------------------- */
+
+struct notes {
+  unsigned long long clients, fitted, peak_bytes, budget_bytes;
+  bool said;
+};
+
+/* False where there is no folder for notes: nothing is known of other processes. */
+static bool read_notes(struct notes *notes) {
+  static char text[NOTES_BYTES];
+  char path[4096];
+  *notes = (struct notes){0};
+  if (!notes_path(path, sizeof path)) return false;
+  int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return errno == ENOENT;
+  ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length < 0) return false;
+  text[length] = '\0';
+  for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    *end = '\0';
+    notes->clients += strcmp(line, "client") == 0;
+    notes->said |= strcmp(line, "said") == 0;
+    if (strncmp(line, FITTED, sizeof FITTED - 1) != 0) continue;
+    char *rest;
+    unsigned long long peak = strtoull(line + sizeof FITTED - 1, &rest, 10);
+    notes->fitted++;
+    if (peak < notes->peak_bytes) continue;
+    notes->peak_bytes = peak;
+    notes->budget_bytes = strtoull(rest, NULL, 10);
+  }
+  return true;
+}
+
+void pump_job_end(void) {
+  struct notes notes;
+  /* Without standard error, which many tools close at exit, pumpd has the line to print. */
+  if (fcntl(STDERR_FILENO, F_GETFD) < 0) return;
+  if (!is_first() || !read_notes(&notes) || notes.said) return;
+  if (notes.fitted != 0) {
+    char others[64] = "";
+    if (notes.fitted > 1)
+      snprintf(others, sizeof others, ", the most of %llu processes", notes.fitted);
+    say_fitted(notes.peak_bytes, notes.budget_bytes, others);
+  } else if (notes.clients != 0) {
+    pump_say(
+        "%llu process(es) of this job used CUDA and ended before pump could sum up what "
+        "it did: by a signal (Ctrl-C, SIGTERM, a time limit) or _exit; pump-run --record "
+        "FILE keeps the figures even then, for pump report FILE",
+        notes.clients);
+  } else {
+    pump_say("no process of this job used CUDA (none called cuInit), so pump did nothing; "
+             "if one should have, put pump-run in front of that program itself: pump does "
+             "not follow into ssh, sudo, containers or statically linked programs; pump "
+             "doctor -- COMMAND tells more");
+  }
+  pump_job_said();
+}

@@ -1,0 +1,115 @@
+/* mapped_access.c - which devices may access mapped memory, and what is known of an address
+ * (mapped.h).
+ */
+#include "mapped_state.h"
+
+#define ADDRESS_END (1ull << 47)
+
+/* ---- access ------------------------------ */
+
+static bool valid_access(const CUmemAccessDesc *access, size_t count) {
+  if (access == NULL || count == 0) return false;
+  for (size_t i = 0; i < count; i++)
+    if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        access[i].location.id < 0 ||
+        access[i].location.id >= (int)pump_shm->header.device_count)
+      return false;
+  return true;
+}
+
+static void set_one(struct mapped_mapping *mapping, const CUmemAccessDesc *access) {
+  uint32_t device = 1u << access->location.id;
+  bool reads = (access->flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0;
+  bool writes = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mapping->readers = reads ? mapping->readers | device : mapping->readers & ~device;
+  mapping->writers = writes ? mapping->writers | device : mapping->writers & ~device;
+}
+
+/* Other GPUs than the memory's own reach it: it is to stay on its device. */
+static void note_peers(const struct mapped_mapping *mapping) {
+  bool ours;
+  const struct mapped_handle *handle = mapped_handle_find(mapping->handle, &ours);
+  if ((mapping->readers & ~(1u << handle->device)) != 0) pump_peer_reaches(handle->device);
+}
+
+bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
+                            const CUmemAccessDesc *access, size_t count, CUresult *result) {
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool ours = mapped_place_at(address) != NULL;
+  *result =
+      !ours || mapped_filled(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (*result == CUDA_SUCCESS && !valid_access(access, count))
+    *result =
+        access == NULL || count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+  bool set = ours && *result == CUDA_SUCCESS;
+  for (uint64_t at = address; set && at < address + bytes;) {
+    struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
+    at += mapping->bytes;
+    for (size_t i = 0; i < count; i++) set_one(mapping, &access[i]);
+    note_peers(mapping);
+  }
+  if (set) mapped_ranges_add(address, bytes);
+  pthread_mutex_unlock(&mapped_lock);
+  return ours;
+}
+
+bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *location,
+                            CUdeviceptr address, CUresult *result) {
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool ours = mapped_place_at(address) != NULL;
+  const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
+  bool known = mapping != NULL && flags != NULL && location != NULL;
+  if (known) {
+    bool device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 &&
+                  location->id < PUMP_MAX_DEVICES;
+    uint32_t bit = device ? 1u << location->id : 0;
+    *flags = (mapping->writers & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+             : (mapping->readers & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  *result = known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ours;
+}
+
+/* ---- what is known of an address ------------------------------ */
+
+bool pump_mapped_holds(CUdeviceptr address) {
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool holds = mapped_span_find(&mapped_places, address) != NULL;
+  pthread_mutex_unlock(&mapped_lock);
+  return holds;
+}
+
+bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_places) == 0) || bytes == 0 ||
+      address > ADDRESS_END - bytes)
+    return false;
+  const struct mapped_mapping *mapping;
+  uint64_t at = address, end = address + bytes;
+  pthread_mutex_lock(&mapped_lock);
+  const struct mapped_place *place = mapped_span_within(&mapped_places, at, bytes);
+  if (place == NULL) at = end;
+  while (at < end && (mapping = mapped_span_find(&mapped_mappings, at)) != NULL &&
+         mapping->readers != 0)
+    at = mapping->base + mapping->bytes;
+  pthread_mutex_unlock(&mapped_lock);
+  return at < end;
+}
+
+bool pump_mapped_find(CUdeviceptr address, struct pump_mapping *found) {
+  bool ours = false;
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
+  if (mapping != NULL) {
+    const struct mapped_handle *handle = mapped_handle_find(mapping->handle, &ours);
+    *found = (struct pump_mapping){mapping->base, mapping->bytes,
+                                   handle->properties.requestedHandleTypes};
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  return mapping != NULL;
+}

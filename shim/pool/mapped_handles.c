@@ -1,0 +1,259 @@
+/* mapped_handles.c - handles of memory that pump serves (mapped.h): what cuMemCreate gives,
+ * what is known of it, and its end.
+ *
+ * Keys are no addresses and no small numbers, so that none can be the driver's, and one
+ * that is over is known as such: it never reaches the driver.
+ */
+#include <errno.h>
+
+#include "mapped_state.h"
+#include "pool.h"
+#include "shim/base/key_table.h"
+#include "shim/memory/rules.h"
+
+#define PLACES (1u << 16)
+#define KEY_BEGIN (0x9e4dull << 48) /* 48 bits of a count stand below it */
+#define KEY_MASK (0xffffull << 48)
+
+pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
+
+__thread bool mapped_latest_is_drivers __attribute__((tls_model("initial-exec")));
+
+/* Under mapped_lock. */
+static struct mapped_handle handle_places[PLACES];
+static struct pump_table handles = PUMP_TABLE(handle_places);
+static uint64_t made;
+
+/* What the driver answers for memory of each kind, by asked(). */
+#define KINDS 32
+static struct kind {
+  int handle_types, device;
+  bool rdma;
+  CUresult answer;
+} kinds[KINDS];
+static uint32_t kind_count;
+
+struct mapped_handle *mapped_handle_find(uint64_t key, bool *ours) {
+  *ours = (key & KEY_MASK) == KEY_BEGIN;
+  return *ours ? pump_table_find(&handles, key) : NULL;
+}
+
+void mapped_explain(const char *call, const char *why, uint32_t *said) {
+  char caller[64];
+  pump_rule_caller(caller, sizeof caller);
+  pump_log_once(said, PUMP_LOG_WARNING,
+                "%s by %s fails: %s. Keep memory of virtual memory management calls as it "
+                "was with pump-run --keep-device vmm",
+                call, PUMP_QUOTED(caller), why);
+}
+
+/* ---- create ------------------------------ */
+
+/* Memory that managed memory can stand in for, of a device that converts. */
+static bool is_served(const CUmemAllocationProp *properties, size_t bytes) {
+  return properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES &&
+         properties->allocFlags.compressionType == 0 && properties->allocFlags.usage == 0 &&
+         bytes != 0 && bytes % PUMP_BLOCK_BYTES == 0 && bytes < 1ull << 47 &&
+         pump_device_converts((uint32_t)properties->location.id);
+}
+
+/* Whether the driver makes memory of such properties at all: programs find out which
+ * handle types there are by trying. It is asked once for each kind, for one block. Without
+ * the lock. */
+static CUresult ask(const CUmemAllocationProp *properties) {
+  CUmemGenericAllocationHandle handle;
+  CUresult result = pump_real.cuMemCreate(&handle, PUMP_BLOCK_BYTES, properties, 0);
+  if (result == CUDA_SUCCESS) pump_real.cuMemRelease(handle);
+  return result;
+}
+
+static CUresult asked(const CUmemAllocationProp *properties) {
+  struct kind kind = {.handle_types = properties->requestedHandleTypes,
+                      .device = properties->location.id,
+                      .rdma = properties->allocFlags.gpuDirectRDMACapable != 0};
+  bool known = false;
+  pthread_mutex_lock(&mapped_lock);
+  for (uint32_t i = 0; i < kind_count && !known; i++) {
+    known = kinds[i].handle_types == kind.handle_types && kinds[i].device == kind.device &&
+            kinds[i].rdma == kind.rdma;
+    if (known) kind.answer = kinds[i].answer;
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  if (known) return kind.answer;
+  kind.answer = ask(properties);
+  /* A full card says nothing of the kind. */
+  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) return CUDA_SUCCESS;
+  pthread_mutex_lock(&mapped_lock);
+  if (kind_count < KINDS) kinds[kind_count++] = kind;
+  pthread_mutex_unlock(&mapped_lock);
+  return kind.answer;
+}
+
+/* 0, -ENOSPC (it fits as plain memory) or -ENOMEM, explained. */
+static int admit(uint32_t device, uint64_t bytes) {
+  int admitted = pump_limit_try(device, bytes);
+  if (admitted != -ENOMEM) return admitted;
+  pump_pool_relieve(device);
+  return pump_limit_admit(device, bytes);
+}
+
+static void account(uint32_t device, int64_t bytes) {
+  pthread_mutex_lock(&pump_range_lock);
+  pump_device_account(device, bytes, 0);
+  pthread_mutex_unlock(&pump_range_lock);
+}
+
+bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
+                        const CUmemAllocationProp *properties, unsigned long long flags,
+                        CUresult *result) {
+  if (out == NULL || properties == NULL || flags != 0 || !is_served(properties, bytes) ||
+      pump_rule_mapped() || asked(properties) != CUDA_SUCCESS)
+    return false;
+  uint32_t device = (uint32_t)properties->location.id;
+  int admitted = admit(device, bytes);
+  if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (admitted != 0) {
+    if (admitted == -ENOSPC) pump_limit_explain(device, bytes);
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    return true;
+  }
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_handle *handle = pump_table_add(&handles, KEY_BEGIN + ++made);
+  if (handle != NULL) {
+    handle->bytes = bytes;
+    handle->properties = *properties;
+    handle->device = device;
+    handle->references = 1;
+    mapped_latest_is_drivers = false;
+    *out = handle->key;
+    account(device, (int64_t)bytes);
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  if (handle == NULL) pump_limit_return(device, bytes);
+  *result = CUDA_SUCCESS;
+  return handle != NULL;
+}
+
+/* ---- end ------------------------------ */
+
+void mapped_home_leave(struct mapped_handle *handle) {
+  uint64_t counted = 0, from = handle->home, bytes = handle->home_bytes;
+  struct mapped_place *place = mapped_span_find(&mapped_places, from);
+  mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, from));
+  handle->home = 0;
+  if (place->managed != 0) {
+    mapped_contents_dead(place, from, bytes);
+    counted = mapped_set_left(from, bytes, 1);
+  }
+  pump_limit_return(handle->device, bytes - counted);
+  place->homes--;
+  mapped_place_settle(place);
+}
+
+void mapped_handle_settle(struct mapped_handle *handle) {
+  if (handle->references != 0 || handle->mapped) return;
+  if (handle->real == 0) {
+    uint64_t beside_bytes = handle->bytes;
+    account(handle->device, -(int64_t)handle->bytes);
+    if (handle->home != 0) {
+      beside_bytes -= handle->home_bytes;
+      mapped_home_leave(handle);
+    }
+    pump_limit_return(handle->device, beside_bytes);
+  }
+  pump_table_take_out(&handles, handle);
+}
+
+bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
+  bool ours;
+  CUmemGenericAllocationHandle real = 0;
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_handle *handle = mapped_handle_find(*key, &ours);
+  bool held = handle != NULL && handle->references != 0;
+  if (held && --handle->references == 0) {
+    real = handle->real; /* the driver's has one reference */
+    mapped_handle_settle(handle);
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  mapped_free_pending();
+  if (real != 0) *key = real;
+  *result = held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ours && real == 0;
+}
+
+bool pump_mapped_retain(CUmemGenericAllocationHandle *key, CUdeviceptr address,
+                        CUresult *result) {
+  if (key == NULL || !pump_mapped_holds(address)) return false;
+  bool ours;
+  pthread_mutex_lock(&mapped_lock);
+  const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
+  struct mapped_handle *handle =
+      mapping == NULL ? NULL : mapped_handle_find(mapping->handle, &ours);
+  if (handle != NULL) {
+    handle->references++;
+    *key = handle->key;
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  *result = handle != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return true;
+}
+
+bool pump_mapped_properties(CUmemAllocationProp *properties,
+                            CUmemGenericAllocationHandle *key, CUresult *result) {
+  bool ours;
+  pthread_mutex_lock(&mapped_lock);
+  const struct mapped_handle *handle = mapped_handle_find(*key, &ours);
+  bool known = handle != NULL && properties != NULL;
+  if (known) *properties = handle->properties;
+  pthread_mutex_unlock(&mapped_lock);
+  *result = known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ours;
+}
+
+void pump_mapped_not_ours(void) {
+  mapped_latest_is_drivers = true;
+}
+
+/* ---- memory that becomes the driver's ------------------------------ */
+
+CUresult mapped_handle_yield(struct mapped_handle *handle) {
+  CUmemGenericAllocationHandle real = 0;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  CUresult result = pump_real.cuMemCreate(&real, handle->bytes, &handle->properties, 0);
+  pump_driver_scope_close(scope);
+  if (result != CUDA_SUCCESS) return result;
+  account(handle->device, -(int64_t)handle->bytes);
+  pump_limit_return(handle->device, handle->bytes);
+  pump_physical_created(real, handle->bytes, handle->device);
+  handle->real = real;
+  mapped_latest_is_drivers = true;
+  return CUDA_SUCCESS;
+}
+
+bool pump_mapped_yield(CUmemGenericAllocationHandle *key, const char *call, uint32_t *said,
+                       CUresult *result) {
+  bool ours, explain = false;
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_handle *handle = mapped_handle_find(*key, &ours);
+  *result = !ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (handle != NULL && handle->real == 0 && handle->home == 0)
+    *result = mapped_handle_yield(handle);
+  else if (handle != NULL && handle->real == 0)
+    explain = true;
+  else if (handle != NULL)
+    *result = CUDA_SUCCESS;
+  if (handle != NULL && handle->real != 0) *key = handle->real;
+  pthread_mutex_unlock(&mapped_lock);
+  if (explain) {
+    *result = CUDA_ERROR_NOT_SUPPORTED;
+    mapped_explain(call, "pump made that memory pageable, and CUDA shares none such", said);
+  }
+  return *result == CUDA_SUCCESS;
+}
+
+void mapped_handles_reset(void) {
+  pump_table_reset(&handles);
+  kind_count = 0;
+}

@@ -1,0 +1,391 @@
+/* mapped_places.c - reservations of addresses, and which handle is mapped where (mapped.h).
+ *
+ * A reservation has to be managed memory or the driver's before it is known what will be
+ * mapped there. It is the driver's where the thread's latest handle is (programs make the
+ * handle and then its addresses, or only memory that is served), where a rule says so, and
+ * where the host could not take what the device holds: then memory that fits there must not
+ * be refused. Handles that are mapped in the driver's become the driver's.
+ */
+#include <errno.h>
+
+#include "mapped_state.h"
+#include "shim/memory/rules.h"
+
+#define PENDING 64u
+#define ADDRESS_END (1ull << 47)
+
+struct mapped_spans mapped_places = {.record_bytes = sizeof(struct mapped_place)};
+struct mapped_spans mapped_mappings = {.record_bytes = sizeof(struct mapped_mapping)};
+struct mapped_spans mapped_homes = {.record_bytes = sizeof(struct mapped_home)};
+uint32_t pump_mapped_places;
+
+/* Managed memory to be freed without the lock, which cuMemFree could hold for long: it
+ * waits for the device. */
+static CUdeviceptr pending[PENDING];
+static uint32_t pending_count;
+
+static bool misaligned(uint64_t value) {
+  return value == 0 || value % PUMP_BLOCK_BYTES != 0;
+}
+
+/* ---- managed memory ------------------------------ */
+
+/* Addresses of `bytes`, aligned; 0: the driver gives none. */
+static CUdeviceptr take_managed(uint64_t bytes, uint64_t alignment, CUdeviceptr *managed) {
+  uint64_t slack = alignment > PUMP_BLOCK_BYTES ? alignment : 0;
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  CUresult result =
+      pump_real.cuMemAllocManaged(managed, bytes + slack, CU_MEM_ATTACH_GLOBAL);
+  CUdeviceptr base = 0;
+  if (result == CUDA_SUCCESS) {
+    base = slack == 0 ? *managed : (*managed + slack - 1) / slack * slack;
+    if (misaligned(base) || base > ADDRESS_END - bytes) {
+      pump_real.cuMemFree_v2(*managed);
+      base = 0;
+    }
+  }
+  pump_driver_scope_close(scope);
+  return base;
+}
+
+static void free_managed(CUdeviceptr managed) {
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  pump_real.cuMemFree_v2(managed);
+  pump_driver_scope_close(scope);
+}
+
+void mapped_free_pending(void) {
+  for (;;) {
+    CUdeviceptr managed = 0;
+    pthread_mutex_lock(&mapped_lock);
+    if (pending_count != 0) managed = pending[--pending_count];
+    pthread_mutex_unlock(&mapped_lock);
+    if (managed == 0) return;
+    free_managed(managed);
+  }
+}
+
+/* ---- reservations ------------------------------ */
+
+static struct mapped_place *add_place(CUdeviceptr base, uint64_t bytes, CUdeviceptr managed,
+                                      uint32_t device, CUcontext context) {
+  uint8_t *left = calloc(bytes / PUMP_BLOCK_BYTES, 1);
+  struct mapped_place *place =
+      left == NULL ? NULL : mapped_span_add(&mapped_places, base, bytes);
+  if (place == NULL) {
+    free(left);
+    return NULL;
+  }
+  place->managed = managed;
+  place->device = device;
+  place->context = context;
+  place->left = left;
+  PUMP_STORE(&pump_mapped_places, (uint32_t)mapped_places.count);
+  return place;
+}
+
+static void remove_place(struct mapped_place *place) {
+  free(place->left);
+  mapped_span_remove(&mapped_places, place);
+  PUMP_STORE(&pump_mapped_places, (uint32_t)mapped_places.count);
+}
+
+struct mapped_place *mapped_place_at(CUdeviceptr address) {
+  struct mapped_place *place = mapped_span_find(&mapped_places, address);
+  return place == NULL || place->freed ? NULL : place;
+}
+
+/* Whether the host could take all of it, or all that the device may hold. */
+static bool host_takes(uint32_t device, uint64_t bytes) {
+  uint64_t left, whole, most = PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
+  pump_limit_room(&left, &whole);
+  return left >= (bytes < most ? bytes : most);
+}
+
+bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
+                         unsigned long long flags, CUresult *result) {
+  CUcontext context = NULL;
+  CUdeviceptr managed;
+  int device = pump_current_device(&context);
+  bool power = (alignment & (alignment - 1)) == 0 && alignment <= 1ull << 40;
+  if (address == NULL || flags != 0 || misaligned(bytes) || bytes >= ADDRESS_END ||
+      !power || device < 0 || !pump_device_converts((uint32_t)device) ||
+      mapped_latest_is_drivers || pump_rule_mapped() ||
+      !host_takes((uint32_t)device, bytes))
+    return false;
+  CUdeviceptr base = take_managed(bytes, alignment, &managed);
+  if (base == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool added = add_place(base, bytes, managed, (uint32_t)device, context) != NULL;
+  pthread_mutex_unlock(&mapped_lock);
+  if (!added) {
+    free_managed(managed);
+    return false;
+  }
+  *address = base;
+  *result = CUDA_SUCCESS;
+  return true;
+}
+
+uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left) {
+  const struct mapped_place *place = mapped_span_find(&mapped_places, base);
+  uint64_t changed = 0, first = (base - place->base) / PUMP_BLOCK_BYTES;
+  for (uint64_t i = first; i < first + bytes / PUMP_BLOCK_BYTES; i++) {
+    changed += place->left[i] != left;
+    place->left[i] = left;
+  }
+  changed *= PUMP_BLOCK_BYTES;
+  pump_device_left(place->device, left ? (int64_t)changed : -(int64_t)changed);
+  return changed;
+}
+
+void mapped_place_settle(struct mapped_place *place) {
+  if (!place->freed || place->homes != 0) return;
+  if (place->managed != 0) {
+    pump_limit_return(place->device, mapped_set_left(place->base, place->bytes, 0));
+    if (pending_count < PENDING)
+      pending[pending_count++] = place->managed;
+    else
+      free_managed(place->managed);
+  }
+  remove_place(place);
+}
+
+bool pump_mapped_unreserve(CUdeviceptr address, size_t bytes, CUresult *result) {
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_place *place = mapped_place_at(address);
+  bool ours = place != NULL;
+  bool whole = ours && place->base == address && place->bytes == bytes &&
+               mapped_span_within(&mapped_mappings, address, bytes) == NULL;
+  if (whole) {
+    place->freed = true;
+    mapped_place_settle(place);
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  mapped_free_pending();
+  *result = whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ours;
+}
+
+/* Under the lock: memory of the driver's, or of a handle that can become it, is to be
+ * mapped where `place` says. `handle` NULL: the driver's own. True: the driver has to map
+ * it. */
+static bool map_real(struct mapped_handle *handle, const struct mapped_place *place,
+                     CUresult *result) {
+  static uint32_t said, said_place;
+  *result = CUDA_SUCCESS;
+  if (place != NULL) {
+    *result = CUDA_ERROR_NOT_SUPPORTED;
+    mapped_explain(
+        "cuMemMap",
+        "memory that pump left with the driver cannot be mapped at addresses that "
+        "it made pageable",
+        &said_place);
+  } else if (handle != NULL && handle->real == 0 && handle->home != 0) {
+    *result = CUDA_ERROR_NOT_SUPPORTED;
+    mapped_explain("cuMemMap", "pump made that memory pageable elsewhere", &said);
+  } else if (handle != NULL && handle->real == 0) {
+    *result = mapped_handle_yield(handle);
+  }
+  return *result == CUDA_SUCCESS;
+}
+
+/* ---- mappings ------------------------------ */
+
+/* A reservation of our own that is over when no contents lie there; 0: no memory. */
+static CUdeviceptr hidden_place(uint64_t bytes, uint32_t device) {
+  CUcontext context = NULL;
+  CUdeviceptr managed;
+  if (pump_current_device(&context) < 0) return 0;
+  CUdeviceptr base = take_managed(bytes, 0, &managed);
+  if (base == 0) return 0;
+  struct mapped_place *place = add_place(base, bytes, managed, device, context);
+  if (place == NULL) {
+    free_managed(managed);
+    return 0;
+  }
+  place->freed = true;
+  return base;
+}
+
+/* Moves the contents of a handle that is not mapped to [to, +bytes). The blocks that they
+ * leave are counted from here on, those that they take over no more. */
+static CUresult move_home(struct mapped_handle *handle, uint64_t to, uint64_t bytes) {
+  uint64_t from = handle->home, old_bytes = handle->home_bytes;
+  struct mapped_home *home = mapped_span_add(&mapped_homes, to, bytes);
+  if (home == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  home->handle = handle->key;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (pump_limit_admit(handle->device, old_bytes) == 0) {
+    result = mapped_contents_copy(to, from, bytes < old_bytes ? bytes : old_bytes);
+    if (result != CUDA_SUCCESS) pump_limit_return(handle->device, old_bytes);
+  }
+  if (result != CUDA_SUCCESS) {
+    mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, to));
+    return result;
+  }
+  mapped_home_leave(handle);
+  pump_limit_return(handle->device, mapped_set_left(to, bytes, 0));
+  handle->home = to;
+  handle->home_bytes = bytes;
+  ((struct mapped_place *)mapped_span_find(&mapped_places, to))->homes++;
+  return CUDA_SUCCESS;
+}
+
+/* Moves contents out of the way, to addresses that the program does not know. */
+static CUresult hide(struct mapped_handle *handle) {
+  uint64_t bytes = handle->home_bytes, to = hidden_place(bytes, handle->device);
+  if (to == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = move_home(handle, to, bytes);
+  if (result != CUDA_SUCCESS) mapped_place_settle(mapped_span_find(&mapped_places, to));
+  return result;
+}
+
+/* Contents at [base, +bytes), where another handle is to be mapped, go elsewhere. Its own
+ * may stay that begin there. */
+static CUresult clear_homes(const struct mapped_handle *arriving, uint64_t base,
+                            uint64_t bytes) {
+  bool stays = arriving->home == base && arriving->home_bytes <= bytes;
+  uint64_t at = stays ? base + arriving->home_bytes : base, end = base + bytes;
+  const struct mapped_home *home;
+  while (at < end && (home = mapped_span_within(&mapped_homes, at, end - at)) != NULL) {
+    bool ours;
+    CUresult result = hide(mapped_handle_find(home->handle, &ours));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* All checked: the handle's contents come to lie at [base, +bytes). */
+static CUresult bring_contents(struct mapped_handle *handle, uint64_t base,
+                               uint64_t bytes) {
+  CUresult result = clear_homes(handle, base, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  if (handle->home != 0 && handle->home != base) return move_home(handle, base, bytes);
+  if (handle->home == base)
+    mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, base));
+  struct mapped_home *home = mapped_span_add(&mapped_homes, base, bytes);
+  if (home == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* never where there was one */
+  home->handle = handle->key;
+  if (handle->home == 0)
+    ((struct mapped_place *)mapped_span_find(&mapped_places, base))->homes++;
+  pump_limit_return(handle->device, mapped_set_left(base, bytes, 0));
+  handle->home = base;
+  handle->home_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+static CUresult map_served(struct mapped_handle *handle, const struct mapped_place *place,
+                           uint64_t base, uint64_t bytes) {
+  static uint32_t said;
+  if (misaligned(base) || misaligned(bytes) || bytes > handle->bytes ||
+      bytes > place->base + place->bytes - base || place->managed == 0 ||
+      mapped_span_within(&mapped_mappings, base, bytes) != NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (handle->mapped) {
+    mapped_explain("cuMemMap", "pageable memory has one address, and it is mapped already",
+                   &said);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  struct mapped_mapping *mapping = mapped_span_add(&mapped_mappings, base, bytes);
+  if (mapping == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  mapping->handle = handle->key;
+  CUresult result = bring_contents(handle, base, bytes);
+  handle->mapped = result == CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS)
+    mapped_span_remove(&mapped_mappings, mapped_span_find(&mapped_mappings, base));
+  return result;
+}
+
+bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
+                     CUmemGenericAllocationHandle *key, unsigned long long flags,
+                     CUresult *result) {
+  bool ours, forward = false;
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_handle *handle = mapped_handle_find(*key, &ours);
+  struct mapped_place *place = mapped_place_at(address);
+  if (ours && (handle == NULL || offset != 0 || flags != 0)) {
+    *result = CUDA_ERROR_INVALID_VALUE;
+  } else if (ours && handle->real == 0 && place != NULL) {
+    *result = map_served(handle, place, address, bytes);
+  } else {
+    forward = map_real(handle, place, result);
+    if (forward && handle != NULL) *key = handle->real;
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  mapped_free_pending();
+  return !forward;
+}
+
+bool mapped_filled(uint64_t base, uint64_t bytes) {
+  uint64_t at = base, end = base + bytes;
+  const struct mapped_mapping *mapping;
+  while (at < end && (mapping = mapped_span_find(&mapped_mappings, at)) != NULL &&
+         mapping->base == at && mapping->bytes <= end - at)
+    at += mapping->bytes;
+  return at == end && bytes != 0;
+}
+
+/* The contents stay where they are. */
+static void unmap_one(struct mapped_mapping *mapping) {
+  struct mapped_mapping old = *mapping;
+  bool ours;
+  struct mapped_handle *handle = mapped_handle_find(old.handle, &ours);
+  mapped_span_remove(&mapped_mappings, mapping);
+  mapped_ranges_leave(&old);
+  handle->mapped = false;
+  mapped_handle_settle(handle);
+}
+
+bool pump_mapped_unmap(CUdeviceptr address, size_t bytes, CUresult *result) {
+  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool ours = mapped_place_at(address) != NULL,
+       whole = ours && mapped_filled(address, bytes);
+  for (uint64_t at = address; whole && at < address + bytes;) {
+    struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
+    at += mapping->bytes;
+    unmap_one(mapping);
+  }
+  pthread_mutex_unlock(&mapped_lock);
+  mapped_free_pending();
+  *result = whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ours;
+}
+
+/* ---- ends ------------------------------ */
+
+void pump_mapped_context_gone(CUcontext context) {
+  pthread_mutex_lock(&mapped_lock);
+  for (size_t i = 0; i < mapped_places.count; i++) {
+    struct mapped_place *place = mapped_span_at(&mapped_places, i);
+    if (place->context != context || place->managed == 0) continue;
+    pump_limit_return(place->device, mapped_set_left(place->base, place->bytes, 0));
+    place->managed = 0;
+    mapped_ranges_forget(place->base, place->bytes);
+  }
+  pthread_mutex_unlock(&mapped_lock);
+}
+
+static void empty(bool free_records) {
+  struct mapped_spans *all[] = {&mapped_places, &mapped_mappings, &mapped_homes,
+                                &mapped_ranges};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    if (!free_records) all[i]->records = NULL;
+    mapped_spans_reset(all[i]);
+  }
+  mapped_handles_reset();
+  pending_count = 0;
+  PUMP_STORE(&pump_mapped_places, 0);
+}
+
+void pump_mapped_reset(void) {
+  empty(true);
+}
+
+/* Another thread may have been changing the records: they stay with their copy. */
+void pump_mapped_fork_child(void) {
+  pthread_mutex_init(&mapped_lock, NULL);
+  empty(false);
+}

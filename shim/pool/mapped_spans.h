@@ -1,0 +1,89 @@
+/* mapped_spans.h - records of disjoint spans of addresses, in the order of their addresses.
+ * Each begins with its base and its length in bytes. The caller holds a lock.
+ */
+#ifndef PUMP_MAPPED_SPANS_H
+#define PUMP_MAPPED_SPANS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mapped_spans {
+  char *records;
+  size_t record_bytes, count, room;
+};
+struct mapped_span {
+  uint64_t base, bytes;
+};
+
+static inline void *mapped_span_at(const struct mapped_spans *spans, size_t i) {
+  return spans->records + i * spans->record_bytes;
+}
+
+/* The number of the first one that ends behind the address; `count`: none does. */
+static inline size_t mapped_span_index(const struct mapped_spans *spans, uint64_t address) {
+  size_t low = 0, high = spans->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    const struct mapped_span *span = mapped_span_at(spans, middle);
+    if (address - span->base < span->bytes || address < span->base)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/* The first one that reaches into [base, +bytes), or NULL. */
+static inline void *mapped_span_within(const struct mapped_spans *spans, uint64_t base,
+                                       uint64_t bytes) {
+  size_t i = mapped_span_index(spans, base);
+  if (i == spans->count) return NULL;
+  struct mapped_span *span = mapped_span_at(spans, i);
+  return span->base < base + bytes ? span : NULL;
+}
+
+/* The one that the address lies in, or NULL. */
+static inline void *mapped_span_find(const struct mapped_spans *spans, uint64_t address) {
+  return mapped_span_within(spans, address, 1);
+}
+
+/* A zeroed record for a span that is free, or NULL: it is not, or memory is short. What was
+ * found before has moved. */
+static inline void *mapped_span_add(struct mapped_spans *spans, uint64_t base,
+                                    uint64_t bytes) {
+  if (mapped_span_within(spans, base, bytes) != NULL) return NULL;
+  if (spans->count == spans->room) {
+    size_t room = spans->room == 0 ? 64 : 2 * spans->room;
+    char *grown = realloc(spans->records, room * spans->record_bytes);
+    if (grown == NULL) return NULL;
+    spans->records = grown;
+    spans->room = room;
+  }
+  size_t i = mapped_span_index(spans, base);
+  struct mapped_span *span = mapped_span_at(spans, i);
+  memmove((char *)span + spans->record_bytes, span,
+          (spans->count - i) * spans->record_bytes);
+  spans->count++;
+  memset(span, 0, spans->record_bytes);
+  span->base = base;
+  span->bytes = bytes;
+  return span;
+}
+
+static inline void mapped_span_remove(struct mapped_spans *spans, void *span) {
+  size_t i = (size_t)((char *)span - spans->records) / spans->record_bytes;
+  spans->count--;
+  memmove(span, (char *)span + spans->record_bytes,
+          (spans->count - i) * spans->record_bytes);
+}
+
+static inline void mapped_spans_reset(struct mapped_spans *spans) {
+  free(spans->records);
+  spans->records = NULL;
+  spans->count = spans->room = 0;
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* mapped_absent.h - for one file of programs without mapped memory (shim/pool/mapped.h):
+ * every call is the driver's.
+ */
+#ifndef PUMP_TESTS_MAPPED_ABSENT_H
+#define PUMP_TESTS_MAPPED_ABSENT_H
+
+#include "shim/pool/mapped.h"
+
+#define ABSENT(name, ...)                                                                  \
+  bool name(__VA_ARGS__) {                                                                 \
+    return false;                                                                          \
+  }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+ABSENT(pump_mapped_create, CUmemGenericAllocationHandle *handle, size_t bytes,
+       const CUmemAllocationProp *properties, unsigned long long flags, CUresult *result)
+ABSENT(pump_mapped_release, CUmemGenericAllocationHandle *handle, CUresult *result)
+ABSENT(pump_mapped_retain, CUmemGenericAllocationHandle *handle, CUdeviceptr address,
+       CUresult *result)
+ABSENT(pump_mapped_properties, CUmemAllocationProp *properties,
+       CUmemGenericAllocationHandle *handle, CUresult *result)
+ABSENT(pump_mapped_reserve, CUdeviceptr *address, size_t bytes, size_t alignment,
+       unsigned long long flags, CUresult *result)
+ABSENT(pump_mapped_unreserve, CUdeviceptr address, size_t bytes, CUresult *result)
+ABSENT(pump_mapped_map, CUdeviceptr address, size_t bytes, size_t offset,
+       CUmemGenericAllocationHandle *handle, unsigned long long flags, CUresult *result)
+ABSENT(pump_mapped_unmap, CUdeviceptr address, size_t bytes, CUresult *result)
+ABSENT(pump_mapped_set_access, CUdeviceptr address, size_t bytes,
+       const CUmemAccessDesc *access, size_t count, CUresult *result)
+ABSENT(pump_mapped_get_access, unsigned long long *flags, const CUmemLocation *location,
+       CUdeviceptr address, CUresult *result)
+ABSENT(pump_mapped_holds, CUdeviceptr address)
+ABSENT(pump_mapped_gap, CUdeviceptr address, uint64_t bytes)
+ABSENT(pump_mapped_find, CUdeviceptr address, struct pump_mapping *mapping)
+bool pump_mapped_yield(CUmemGenericAllocationHandle *handle, const char *call,
+                       uint32_t *said, CUresult *result) {
+  return true;
+}
+void pump_mapped_not_ours(void) {}
+#pragma GCC diagnostic pop
+
+#endif

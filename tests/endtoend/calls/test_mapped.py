@@ -1,0 +1,107 @@
+"""Virtual memory management from managed memory: what programs rely on, with and without pump."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import pump_run
+from places import PROGRAMS
+
+OUT_OF_MEMORY = 2
+NOT_SUPPORTED = 801
+# Budget and card: the second needs more than it has.
+ROOM = "128MiB"
+
+
+def run(step: str, folder: Path, *options: str, **env: str) -> tuple[Any, str]:
+    """What the step printed, and pump's lines; pump has given the virtual driver no call that
+    violates its rules."""
+    command = sys.executable, str(PROGRAMS / "mapped_job.py"), step
+    report = folder / "report.json"
+    done = pump_run(*options, "--", *command, PUMP_VIRTUAL_REPORT=str(report), **env)
+    found = json.loads(report.read_text())
+    assert "PUMP_DISABLE" in env or found["violations"] == 0, found["violations_by_check"]
+    return json.loads(done.stdout), done.stderr
+
+
+SAME = [
+    "contents_go_with_the_handle",
+    "released_memory_lives_as_long_as_its_mapping",
+    "bad_calls",
+    "answers",
+    "counted",
+    "grown_at_a_hint",
+    "threads",
+    "captured",
+    "reset",
+]
+
+
+@pytest.mark.parametrize("step", SAME)
+def test_a_program_finds_what_it_finds_without_pump(step: str, tmp_path: Path) -> None:
+    room = f"--virtual-set=memory={ROOM}"
+    plain, _ = run(step, tmp_path, room, PUMP_DISABLE="1")
+    pumped, lines = run(step, tmp_path, room)
+    assert pumped == plain
+    assert "fails" not in lines
+
+
+def test_memory_given_up_and_made_anew_is_there_each_time(tmp_path: Path) -> None:
+    found, _ = run("slept", tmp_path, f"--virtual-set=memory={ROOM}")
+    assert found == [True, 16] * 3
+
+
+@pytest.mark.parametrize("version", ["", "12020"], ids=["new", "without-discards"])
+def test_memory_beyond_the_device_keeps_its_bits(version: str, tmp_path: Path) -> None:
+    old = {"PUMP_VIRTUAL_VERSION": version} if version else {}
+    plain, _ = run("too_much", tmp_path, "--virtual-set=memory=64MiB", PUMP_DISABLE="1")
+    assert plain[1] == OUT_OF_MEMORY
+    found, _ = run("too_much", tmp_path, "--virtual-set=memory=64MiB", **old)
+    assert found == [32, True]
+
+
+def test_one_arena_as_jax_makes_it_may_be_three_times_the_budget(tmp_path: Path) -> None:
+    found, _ = run("arena", tmp_path, f"--virtual-set=memory={ROOM}", "--budget=32MiB")
+    assert found == [24, 0]
+
+
+def test_the_limit_counts_what_is_created_not_what_is_reserved(tmp_path: Path) -> None:
+    found, lines = run("too_much", tmp_path, "--virtual-set=memory=64MiB", "--limit=96MiB")
+    assert found == [24, OUT_OF_MEMORY]
+    assert "exceed this job's limit of 96 MiB" in lines
+
+
+def test_memory_has_one_address_and_the_refusal_names_the_remedy(tmp_path: Path) -> None:
+    found, lines = run("aliased", tmp_path)
+    assert found == NOT_SUPPORTED
+    assert "cuMemMap" in lines and "one address" in lines and "--keep-device vmm" in lines
+    kept, lines = run("aliased", tmp_path, "--keep-device=vmm")
+    assert kept == 0 and "fails" not in lines
+
+
+def test_what_was_never_mapped_can_be_exported_and_what_is_pageable_cannot(
+    tmp_path: Path,
+) -> None:
+    """The virtual GPU itself exports nothing: it is asked, which is what counts."""
+    found, lines = run("exported", tmp_path)
+    assert found == [NOT_SUPPORTED, True, NOT_SUPPORTED]
+    assert "cuMemExportToShareableHandle" in lines and "--keep-device vmm" in lines
+
+
+def test_pageable_memory_is_not_bound_to_a_multicast_object(tmp_path: Path) -> None:
+    """A handle of pump's means nothing to the driver, which would follow it."""
+    found, lines = run("bound", tmp_path)
+    assert found == [NOT_SUPPORTED, NOT_SUPPORTED]
+    assert lines.count("cuMulticastBindMem") == 1 and "--keep-device vmm" in lines
+    found, lines = run("bound", tmp_path, "--keep-device=vmm")
+    assert found == [NOT_SUPPORTED, NOT_SUPPORTED] and "cuMulticastBindMem" not in lines
+
+
+def test_memory_of_the_drivers_is_refused_beside_pageable_memory(tmp_path: Path) -> None:
+    found, lines = run("beside_the_drivers", tmp_path)
+    assert found == NOT_SUPPORTED
+    assert "--keep-device vmm" in lines

@@ -1,0 +1,385 @@
+"""What programs may rely on with virtual memory management, one step by name.
+
+Prints what the driver answered, as JSON: the same with and without pump, but for what
+test_mapped.py names. Steps are functions of this file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cu
+
+MIB = 1 << 20
+PIECE = 4 * MIB
+
+
+def ask(answer: tuple[Any, ...]) -> Any:
+    if int(answer[0]) != 0:
+        raise SystemExit(f"error {answer[0].name}")
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def code(answer: tuple[Any, ...]) -> int:
+    return int(answer[0])
+
+
+def wishes(handle_types: int = 0) -> Any:
+    properties = cu.CUmemAllocationProp()
+    properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = 0
+    properties.requestedHandleTypes = cu.CUmemAllocationHandleType(handle_types)
+    return properties
+
+
+def access(flags: int = 3, device: int = 0) -> Any:
+    described = cu.CUmemAccessDesc()
+    described.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    described.location.id = device
+    described.flags = cu.CUmemAccess_flags(flags)
+    return described
+
+
+def reserve(pieces: int, alignment: int = 0) -> int:
+    return int(ask(cu.cuMemAddressReserve(pieces * PIECE, alignment, 0, 0)))
+
+
+def create(pieces: int = 1, handle_types: int = 0) -> Any:
+    return ask(cu.cuMemCreate(pieces * PIECE, wishes(handle_types), 0))
+
+
+def place(address: int, handle: Any, pieces: int = 1) -> None:
+    ask(cu.cuMemMap(address, pieces * PIECE, 0, handle, 0))
+    ask(cu.cuMemSetAccess(address, pieces * PIECE, [access()], 1))
+
+
+def remove(address: int, pieces: int = 1) -> None:
+    ask(cu.cuCtxSynchronize())
+    ask(cu.cuMemUnmap(address, pieces * PIECE))
+
+
+def write(address: int, seed: int, pieces: int = 1) -> None:
+    values = np.random.default_rng(seed).integers(0, 256, pieces * PIECE, np.uint8)
+    ask(cu.cuMemcpyHtoD(address, values.ctypes.data, values.size))
+
+
+def holds(address: int, seed: int, pieces: int = 1) -> bool:
+    values = np.random.default_rng(seed).integers(0, 256, pieces * PIECE, np.uint8)
+    back = np.zeros_like(values)
+    ask(cu.cuMemcpyDtoH(back.ctypes.data, address, back.size))
+    return bool(np.array_equal(values, back))
+
+
+def free_mib(before: int = 0) -> int:
+    return int(ask(cu.cuMemGetInfo())[0]) // MIB - before
+
+
+def contents_go_with_the_handle() -> Any:
+    """To another address, behind another owner of the old one, past the old reservation's end,
+    and to addresses that overlap the old ones."""
+    first, second = reserve(4), reserve(2)
+    one, two = create(), create()
+    place(first, one)
+    write(first, 1)
+    remove(first)
+    place(second, one)
+    moved = holds(second, 1)
+    remove(second)
+    place(second, two)
+    write(second, 2)
+    place(first + PIECE, one)
+    displaced = holds(first + PIECE, 1) and holds(second, 2)
+    remove(second)
+    freed = code(cu.cuMemAddressFree(second, 2 * PIECE))
+    place(first, two)
+    outlived = holds(first, 2) and holds(first + PIECE, 1)
+    for address in (first, first + PIECE):
+        remove(address)
+    large = create(2)
+    place(first, large, 2)
+    write(first, 3, 2)
+    remove(first, 2)
+    place(first + PIECE, large, 2)
+    return [moved, displaced, freed, outlived, holds(first + PIECE, 3, 2)]
+
+
+def released_memory_lives_as_long_as_its_mapping() -> Any:
+    base, handle = reserve(2), create()
+    place(base, handle)
+    write(base, 1)
+    ask(cu.cuMemRelease(handle))
+    kept = holds(base, 1)
+    again = ask(cu.cuMemRetainAllocationHandle(base + 5))
+    remove(base)
+    place(base + PIECE, again)
+    return [kept, holds(base + PIECE, 1), code(cu.cuMemRelease(again))]
+
+
+def bad_calls() -> Any:
+    base, handle = reserve(4), create()
+    place(base, handle)
+    other, stray = create(), create()
+    gone = create()
+    ask(cu.cuMemRelease(gone))
+    return {
+        "overlap": code(cu.cuMemMap(base, PIECE, 0, other, 0)),
+        "an offset": code(cu.cuMemMap(base + PIECE, PIECE, MIB, other, 0)),
+        "flags": code(cu.cuMemMap(base + PIECE, PIECE, 0, other, 1)),
+        "larger than its memory": code(cu.cuMemMap(base + PIECE, 2 * PIECE, 0, other, 0)),
+        "where nothing is reserved": code(cu.cuMemMap(base + 4 * PIECE, PIECE, 0, stray, 0)),
+        "past the reservation": code(cu.cuMemMap(base + 3 * PIECE + 2 * MIB, PIECE, 0, other, 0)),
+        "half a block": code(cu.cuMemMap(base + PIECE + MIB, PIECE, 0, other, 0)),
+        "released": code(cu.cuMemMap(base + PIECE, PIECE, 0, gone, 0)),
+        "released twice": code(cu.cuMemRelease(gone)),
+        "properties": code(cu.cuMemGetAllocationPropertiesFromHandle(gone)),
+        "unmapped twice": code(cu.cuMemUnmap(base + PIECE, PIECE)),
+        "access to a hole": code(cu.cuMemSetAccess(base, 2 * PIECE, [access()], 1)),
+        "no such device": code(cu.cuMemSetAccess(base, PIECE, [access(3, 7)], 1)),
+        "retained where nothing is": code(cu.cuMemRetainAllocationHandle(base + PIECE)),
+        "part of a reservation": code(cu.cuMemAddressFree(base, PIECE)),
+        "alignment": code(cu.cuMemAddressReserve(PIECE, 3, 0, 0)),
+        "no bytes": code(cu.cuMemAddressReserve(0, 0, 0, 0)),
+        "cuMemFreeAsync": code(cu.cuMemFreeAsync(base, 0)),
+        "copy into a hole": code(cu.cuMemcpyDtoD(base + PIECE - 64, base, 128)),
+        "memset of a hole": code(cu.cuMemsetD8(base + 2 * PIECE, 0, 1)),
+        "copy behind all": code(cu.cuMemsetD8(base + 3 * PIECE, 0, PIECE + 1)),
+        "mapped memory": code(cu.cuMemcpyDtoD(base + PIECE // 2, base, 128)),
+    }
+
+
+def answers() -> Any:
+    """What the program is told of mapped memory."""
+    names = cu.CUpointer_attribute
+    base, handle = reserve(4, 1 << 30), create(1, 1)
+    for i, owner in enumerate((handle, create())):
+        ask(cu.cuMemMap(base + i * PIECE, PIECE, 0, owner, 0))
+    ask(cu.cuMemSetAccess(base, 2 * PIECE, [access()], 1))
+    at = base + PIECE + 12345
+    described = access()
+    location = described.location
+    ask(cu.cuMemSetAccess(base, PIECE, [access(1)], 1))
+    start, length = ask(cu.cuMemGetAddressRange(at))
+    managed = ask(cu.cuPointerGetAttribute(names.CU_POINTER_ATTRIBUTE_IS_MANAGED, at))
+    begin = ask(cu.cuPointerGetAttribute(names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at))
+    told = ask(cu.cuMemGetAllocationPropertiesFromHandle(handle))
+    return {
+        "aligned": base % (1 << 30),
+        "range": [int(start) - base, int(length)],
+        "start": int(begin) - base,
+        "managed": int(managed),
+        "access": [int(ask(cu.cuMemGetAccess(location, base + i * PIECE))) for i in range(2)],
+        "no access": code(cu.cuMemGetAccess(location, base + 3 * PIECE)),
+        "handle types": int(told.requestedHandleTypes),
+        "device": told.location.id,
+    }
+
+
+def counted() -> Any:
+    """Free memory falls when memory is created, whatever is reserved and mapped."""
+    before = free_mib()
+    found = []
+    base = reserve(1 << 14)  # 64 GiB
+    found.append(free_mib(before))
+    handles = [create() for _ in range(3)]
+    found.append(free_mib(before))
+    for i, handle in enumerate(handles):
+        place(base + i * PIECE, handle)
+        write(base + i * PIECE, i)
+    found.append(free_mib(before))
+    remove(base + PIECE)
+    found.append(free_mib(before))
+    ask(cu.cuMemRelease(handles[1]))
+    found.append(free_mib(before))
+    place(base + PIECE, create())
+    write(base + PIECE, 5)
+    found.append(free_mib(before))
+    same = [holds(base, 0), holds(base + PIECE, 5), holds(base + 2 * PIECE, 2)]
+    return [found, same]
+
+
+def grown_at_a_hint() -> Any:
+    """A vector that grows as the documentation's: at its own end where that can be had, else
+    elsewhere, with the same handles."""
+    base, handle = reserve(2), create(2)
+    place(base, handle, 2)
+    write(base, 1, 2)
+    wish = base + 2 * PIECE
+    got = int(ask(cu.cuMemAddressReserve(2 * PIECE, 0, wish, 0)))
+    if got != wish:
+        ask(cu.cuMemAddressFree(got, 2 * PIECE))
+        larger = reserve(4)
+        remove(base, 2)
+        ask(cu.cuMemAddressFree(base, 2 * PIECE))
+        base = larger
+        place(base, handle, 2)
+    place(base + 2 * PIECE, create(2), 2) if got != wish else place(wish, create(2), 2)
+    write(base + 2 * PIECE, 2, 2)
+    return [holds(base, 1, 2), holds(base + 2 * PIECE, 2, 2)]
+
+
+def slept() -> Any:
+    """Memory that is given up and made anew at the same addresses."""
+    base, handle = reserve(4), create(4)
+    found = []
+    before = free_mib()
+    for round_ in range(3):
+        place(base, handle, 4)
+        write(base, round_, 4)
+        found.append(holds(base, round_, 4))
+        remove(base, 4)
+        ask(cu.cuMemRelease(handle))
+        found.append(free_mib(before))
+        handle = create(4)
+    return found
+
+
+def threads() -> Any:
+    """Each with addresses and memory of its own; a wrong bit or error names the thread."""
+    context = ask(cu.cuCtxGetCurrent())
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            ask(cu.cuCtxSetCurrent(context))
+            for turn in range(8):
+                base, handle = reserve(2), create()
+                place(base + turn % 2 * PIECE, handle)
+                write(base + turn % 2 * PIECE, number * 100 + turn)
+                if not holds(base + turn % 2 * PIECE, number * 100 + turn):
+                    wrong.append(f"{number}: contents")
+                remove(base + turn % 2 * PIECE)
+                ask(cu.cuMemRelease(handle))
+                ask(cu.cuMemAddressFree(base, 2 * PIECE))
+        except BaseException as error:
+            wrong.append(f"{number}: {error}")
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return wrong
+
+
+def captured() -> Any:
+    """A capture goes on beside mapping, as it does with the driver's."""
+    stream = ask(cu.cuStreamCreate(1))
+    base = reserve(2)
+    one = create()
+    place(base, one)
+    write(base, 1)
+    ask(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    ask(cu.cuMemsetD8Async(base, 7, PIECE, stream))
+    place(base + PIECE, create())
+    graph = ask(cu.cuStreamEndCapture(stream))
+    instance = ask(cu.cuGraphInstantiate(graph, 0))
+    ask(cu.cuGraphLaunch(instance, stream))
+    ask(cu.cuStreamSynchronize(stream))
+    back = np.zeros(PIECE, np.uint8)
+    ask(cu.cuMemcpyDtoH(back.ctypes.data, base, PIECE))
+    return bool((back == 7).all())
+
+
+def reset() -> Any:
+    """Reservations that a context's end has emptied are still the program's to free."""
+    base, handle = reserve(2), create()
+    place(base, handle)
+    ask(cu.cuDevicePrimaryCtxReset(0))
+    ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(0))))
+    found = [code(cu.cuMemUnmap(base, PIECE)), code(cu.cuMemRelease(handle))]
+    return [*found, code(cu.cuMemAddressFree(base, 2 * PIECE)), free_mib() > 0]
+
+
+def aliased() -> Any:
+    """CUDA maps memory twice; pump does not."""
+    base, handle = reserve(2), create()
+    place(base, handle)
+    return code(cu.cuMemMap(base + PIECE, PIECE, 0, handle, 0))
+
+
+def exported() -> Any:
+    """Mapped, and never mapped; the virtual GPU exports nothing."""
+    handle = create(1, 1)
+    kind = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    unmapped = code(cu.cuMemExportToShareableHandle(handle, kind, 0))
+    base = reserve(2)  # the driver's, as the handle
+    place(base, handle)
+    write(base, 1)
+    ours = create(1, 1)
+    second = reserve(2)
+    place(second, ours)
+    mapped = code(cu.cuMemExportToShareableHandle(ours, kind, 0))
+    return [unmapped, holds(base, 1), mapped]
+
+
+def bound() -> Any:
+    """To a multicast object: never mapped, and mapped; the virtual GPU has none."""
+    group = cu.CUmemGenericAllocationHandle(1)
+    unmapped = code(cu.cuMulticastBindMem(group, 0, create(), 0, PIECE, 0))
+    handle = create()
+    place(reserve(1), handle)
+    return [unmapped, code(cu.cuMulticastBindMem(group, 0, handle, 0, PIECE, 0))]
+
+
+def beside_the_drivers() -> Any:
+    """Memory of the driver's among memory that is served."""
+    base, handle = reserve(2), create()
+    place(base, handle)
+    kind = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    drivers = create(1, 1)
+    cu.cuMemExportToShareableHandle(drivers, kind, 0)
+    return code(cu.cuMemMap(base + PIECE, PIECE, 0, drivers, 0))
+
+
+def too_much() -> Any:
+    """Twice what the device has, each piece written and read."""
+    count = 32
+    base = reserve(2 * count)
+    created = []
+    for i in range(count):
+        answer = cu.cuMemCreate(PIECE, wishes(), 0)
+        if code(answer) != 0:
+            return [len(created), code(answer)]
+        created.append(answer[1])
+        place(base + i * PIECE, answer[1])
+        write(base + i * PIECE, i)
+    return [len(created), all(holds(base + i * PIECE, i) for i in range(count))]
+
+
+def arena() -> Any:
+    """As JAX: one handle that may be exported, then its addresses, for three quarters of the
+    card; buffers of several sizes come and go in it."""
+    total = int(ask(cu.cuMemGetInfo())[1])
+    pieces = total * 3 // 4 // PIECE
+    handle = create(pieces, 1)
+    base = reserve(pieces)
+    place(base, handle, pieces)
+    sizes = [1 + i % 3 for i in range(pieces // 2)]
+    for turn in range(3):
+        at = base
+        for i, size in enumerate(sizes):
+            write(at, turn * 100 + i, size)
+            at += size * PIECE
+        at = base
+        for i, size in enumerate(sizes):
+            if not holds(at, turn * 100 + i, size):
+                return [turn, i]
+            at += size * PIECE
+    remove(base, pieces)
+    ask(cu.cuMemRelease(handle))
+    return [pieces, code(cu.cuMemAddressFree(base, pieces * PIECE))]
+
+
+def main() -> None:
+    ask(cu.cuInit(0))
+    ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(0))))
+    json.dump(globals()[sys.argv[1]](), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

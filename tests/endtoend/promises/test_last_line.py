@@ -1,0 +1,157 @@
+"""Each job ends with one honest line, whichever way it ends and whichever process used CUDA."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from jobs import BIN
+
+FITS = """
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+cu.cuMemAlloc({mib} << 20)
+"""
+WAITS = (
+    FITS.format(mib=8)
+    + """
+import time
+print("up", flush=True)
+time.sleep(60)
+"""
+)
+NOTHING = "no process of this job used CUDA"
+SHORT = "all of it fitted on the GPU, so pump did nothing"
+CUT = "ended before pump could sum up what it did"
+TIMING = "virtual GPU in timing mode: nothing was computed"
+SOON_S = 30.0
+
+
+def command(*words: str, mode: str = "timing") -> list[str]:
+    settings = [f"--virtual-set={word}" for word in ("memory=64MiB", f"mode={mode}")]
+    return [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *settings, "--", *words]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PUMP_SERVICE": "none"}
+
+
+def line(*words: str, mode: str = "timing", status: int = 0) -> str:
+    """The one line of a job."""
+    done = subprocess.run(
+        command(*words, mode=mode),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    (found,) = done.stderr.splitlines()
+    assert found.startswith("pump: ")
+    return found
+
+
+def python(mib: int = 8) -> list[str]:
+    return [sys.executable, "-c", FITS.format(mib=mib)]
+
+
+def test_a_job_that_fits_names_its_peak_and_its_budget() -> None:
+    assert f"peak 8 MiB of a budget of 62 MiB: {SHORT}" in line(*python())
+
+
+def test_a_job_that_only_looks_for_gpus_is_told_of_no_budget() -> None:
+    looks = "from cuda.bindings import driver as cu; cu.cuInit(0); cu.cuDeviceGetCount()"
+    assert f"peak 0 MiB: {SHORT}" in line(sys.executable, "-c", looks)
+
+
+@pytest.mark.parametrize("mode", ["timing", "compute"])
+def test_a_job_of_which_nothing_is_computed_is_told_that_its_losses_mean_nothing(
+    mode: str,
+) -> None:
+    assert (TIMING in line(*python(), mode=mode)) == (mode == "timing")
+
+
+def test_a_job_without_cuda_is_told_so_with_what_to_do() -> None:
+    found = line("bash", "-c", "exit 3", status=3)
+    assert NOTHING in found and "pump doctor" in found
+
+
+def test_a_launcher_has_one_line_for_all_its_children() -> None:
+    script = '"$@" "$0"; "${@:1:2}" "${0/8 <</24 <<}"; exit 0'
+    words = ["bash", "-c", script, FITS.format(mib=8), sys.executable, "-c"]
+    found = line(*words)
+    assert f"peak 24 MiB of a budget of 62 MiB, the most of 2 processes: {SHORT}" in found
+
+
+def test_a_launcher_of_which_the_child_is_killed_says_so() -> None:
+    script = '"$@"; exit 0'
+    killed = FITS.format(mib=8) + "import os\nos.kill(os.getpid(), 9)\n"
+    done = subprocess.run(
+        command("bash", "-c", script, "bash", sys.executable, "-c", killed),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (found,) = [one for one in done.stderr.splitlines() if one.startswith("pump: ")]
+    assert CUT in found and "1 process(es)" in found
+
+
+def eventually(file: Path, wanted: str) -> str:
+    until = time.monotonic() + SOON_S
+    while time.monotonic() < until:
+        if wanted in (text := file.read_text()):
+            return text
+        time.sleep(0.05)
+    raise AssertionError(f"{wanted!r} never comes: {file.read_text()!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_job_that_a_signal_ends_has_its_line_in_the_file_of_its_errors(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    errors = tmp_path / "errors"
+    with errors.open("w") as file:
+        words = command(sys.executable, "-c", WAITS)
+        job = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=file)
+        assert job.stdout is not None and job.stdout.readline() == b"up\n"
+        job.send_signal(number)
+        assert job.wait() != 0
+        job.stdout.close()
+    assert eventually(errors, CUT).count("pump: ") == 1
+
+
+def test_a_job_that_is_killed_in_a_terminal_has_its_line_there() -> None:
+    ours, theirs = pty.openpty()
+    words = command(sys.executable, "-c", WAITS)
+    job = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=theirs)
+    assert job.stdout is not None and job.stdout.readline() == b"up\n"
+    job.send_signal(signal.SIGTERM)
+    job.wait()
+    job.stdout.close()
+    seen = b""
+    while CUT.encode() not in seen:
+        seen += os.read(ours, 1024)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_notes_of_processes_go_with_the_jobs_folder(tmp_path: Path) -> None:
+    base = tmp_path / "run"
+    base.mkdir(mode=0o700)
+    subprocess.run(
+        command(*python()), env={**environment(), "XDG_RUNTIME_DIR": str(base)}, check=True
+    )
+    until = time.monotonic() + SOON_S
+    while list(base.rglob("clients")) or list(base.rglob("socket")):
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -1,0 +1,239 @@
+"""pump compare and pump fit over real runs on the virtual GPU; times are what programs print."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervisor_client import eventually
+
+BIN = Path(sys.executable).parent
+PROGRAM = str(Path(__file__).with_name("measured_job.py"))
+VIRTUAL = ("--virtual", "a100-pcie4", "--virtual-set", "memory=128MiB")
+PRINTED = ("--time-from", "took ([0-9.]+) s")
+TIMEOUT_S = 120
+
+
+class Here:
+    """A present folder for pump's verbs, and a place for their temporary folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.temporary = folder / "here", folder / "temporary"
+        self.folder.mkdir()
+        self.temporary.mkdir()
+        self.environ = {**os.environ, "PUMP_SERVICE": "none", "TMPDIR": str(self.temporary)}
+
+    def command(self, verb: str, *words: str) -> list[str]:
+        return [str(BIN / "pump"), verb, *VIRTUAL, *words]
+
+    def run(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(verb, *words),
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def left(self) -> list[str]:
+        """What lies in both folders."""
+        return sorted(path.name for path in (*self.folder.iterdir(), *self.temporary.iterdir()))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+def python(*words: object) -> list[str]:
+    return ["--", sys.executable, PROGRAM, *map(str, words)]
+
+
+def figures(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_way_runs_in_each_round_and_nothing_is_left(here: Here) -> None:
+    words = ("--yes", "--rounds", "2", *PRINTED, "--json", "-", "--markdown", "page.md")
+    found = figures(here.run("compare", *words, *python(2, 0.25)))
+    assert [way["way"] for way in found["ways"]] == ["plain", "demand", "window", "planned"]
+    assert [way["seconds"] for way in found["ways"]] == [[0.5, 0.5]] * 4
+    assert found["baseline"] == "plain"
+    assert here.left() == ["page.md"]
+    assert "with a confidence of 50.0%" in (here.folder / "page.md").read_text()
+
+
+def test_lack_of_memory_without_pump_is_a_result_and_is_not_tried_again(here: Here) -> None:
+    done = here.run("compare", "--yes", "--rounds", "2", *PRINTED, *python(6, 0.25))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("plain, round") == 1
+    assert "Without pump the command runs out of memory." in done.stdout
+    assert "against demand" in done.stdout
+    assert here.left() == []
+
+
+def test_a_command_that_fails_is_named_with_its_log(here: Here) -> None:
+    done = here.run("compare", "--yes", "--", "sh", "-c", "echo a reason; exit 5")
+    assert (done.returncode, done.stdout) == (1, "")
+    *_, tail, message = done.stderr.splitlines()
+    assert tail == "a reason"
+    start = "pump: the command fails without pump: exit status 5; all of its output: "
+    assert message.startswith(start)
+    assert Path(message.removeprefix(start)).read_text() == "a reason\n"
+
+
+def test_a_way_that_fails_costs_the_status_and_not_the_others(here: Here) -> None:
+    script = 'if [ -n "$PUMP_SOCKET" ]; then echo "$0 fails"; exit 4; fi; echo took 1 s'
+    words = ("--yes", "--rounds", "1", *PRINTED, "--folder", "runs", "--json", "out.json")
+    done = here.run("compare", *words, "--", "sh", "-c", script)
+    assert done.returncode == 1
+    found = json.loads((here.folder / "out.json").read_text())
+    assert [way["failure"] for way in found["ways"]] == [None, *["exit status 4"] * 3]
+    assert Path(found["ways"][2]["log"]) == here.folder / "runs" / "window-1.log"
+    assert "way window fails: exit status 4; its output: " in done.stderr
+
+
+def test_each_run_of_a_job_that_is_recorded_has_a_recording_of_its_own(here: Here) -> None:
+    here.environ["PUMP_RECORD"] = "mine.pump"
+    words = ("--yes", "--rounds", "1", *PRINTED, "--folder", "runs")
+    done = here.run("compare", *words, *python(2, 0.25))
+    assert done.returncode == 0, done.stderr
+    assert here.left() == ["runs"]
+    kept = {path.name for path in (here.folder / "runs").glob("*.recording")}
+    assert kept == {f"{way}-1.recording" for way in ("demand", "window", "planned")}
+    checkpoints = (here.folder / "runs").glob("*/checkpoint")
+    assert len({path.resolve() for path in checkpoints}) == 4
+
+
+def test_a_signal_ends_all_and_prints_what_was_measured(here: Here) -> None:
+    marks = here.folder / "marks"
+    script = f'echo took 1 s; [ -z "$PUMP_SOCKET" ] || {{ echo $$ >>"{marks}"; exec sleep 1000; }}'
+    running = subprocess.Popen(
+        here.command("compare", "--yes", *PRINTED, "--", "sh", "-c", script),
+        cwd=here.folder,
+        env=here.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: marks.exists() and marks.read_text().endswith("\n"), "the second run")
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=TIMEOUT_S)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert "Ended early" in out
+    assert "plain    1     1.000 s" in out
+    assert not Path(f"/proc/{marks.read_text().strip()}").exists()
+    assert here.left() == ["marks"]
+
+
+def test_it_asks_before_the_first_run_and_takes_no_for_an_answer(here: Here) -> None:
+    mine, theirs = pty.openpty()
+    os.write(mine, b"n\n")
+    done = subprocess.run(
+        here.command("compare", *python(2, 0.25)),
+        cwd=here.folder, env=here.environ, stdin=theirs, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    os.close(mine)
+    os.close(theirs)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "runs the command 24 times" in done.stderr
+    assert "Begin? [y/N]" in done.stderr
+    assert done.stderr.endswith("nothing was run\n")
+
+
+@pytest.mark.parametrize("verb", ["compare", "fit"])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "no command given"),
+        (("--", "no-such-command", "{}"), "no-such-command: command not found"),
+        (("--", "true", "{}"), "Add --yes to begin"),
+        (("--yes", "--budget", "much", "--", "true", "{}"), "--budget: 'much' is not a size"),
+        (("--yes", "--round", "3", "--", "true", "{}"), "unknown option '--round'"),
+        (("--yes", "--time-from", "(", "--", "true", "{}"), "--time-from: no regular expression"),
+        (("--yes", "--time-from", "x", "--", "true", "{}"), "--time-from has no group"),
+        (("--yes", "--json", "held", "--", "true", "{}"), "it holds something else"),
+        (("--yes", "--folder", "held", "--", "true", "{}"), "File exists"),
+        (("--yes", "--record", "x", "--", "true", "{}"), "unknown option '--record'"),
+    ],
+)
+def test_bad_input_starts_nothing_and_gets_one_line(
+    here: Here, verb: str, words: tuple[str, ...], named: str
+) -> None:
+    (here.folder / "held").write_text("something")
+    done = here.run(verb, *words)
+    assert done.returncode in (2, 127)
+    assert named in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert here.left() == ["held"]
+
+
+def test_the_largest_number_at_the_asked_speed_is_found(here: Here) -> None:
+    words = ("--yes", "--from", "2", "--to", "32", *PRINTED, "--json", "-")
+    found = figures(here.run("fit", *words, *python("{}", 0.25, 9)))
+    assert (found["largest"], found["too_large"], found["whole"]) == (9, 10, True)
+    assert found["tried"][0]["unit_seconds"] == 0.25
+    assert here.left() == []
+
+
+def test_a_number_in_the_command_is_found_and_lack_of_memory_is_too_large(here: Here) -> None:
+    limited = ("--limit", "256MiB")  # 8 buffers
+    words = ("--yes", *limited, "--number", "4", "--step", "2", *PRINTED)
+    done = here.run("fit", *words, *python(4, 0.25))
+    assert done.returncode == 0, done.stderr
+    assert "Largest: 8 runs at the asked speed; 10 does not." in done.stdout
+    assert "out of memory" in done.stdout
+
+
+def test_a_bound_on_runs_leaves_the_answer_open_and_says_so(here: Here) -> None:
+    words = ("--yes", "--runs", "4", "--speed", "0.25s", "--to", "64", *PRINTED)
+    done = here.run("fit", *words, *python("{}", 0.25, 5))
+    assert done.returncode == 0, done.stderr
+    assert "Largest: 4 runs at the asked speed; 8 does not." in done.stdout
+    assert "Not all was tried" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--", "true"), "no number is marked"),
+        (("--number", "4", "--", "true", "4", "--x=4"), "4 stands in the command 2 times"),
+        (("--number", "4", "--", "true", "{}"), "leave --number out"),
+        (("--speed", "fast", "--", "true", "{}"), "--speed: 'fast' is no speed"),
+        (("--from", "9", "--to", "9", "--", "true", "{}"), "--to is 9"),
+    ],
+)
+def test_a_number_that_cannot_be_searched_is_refused(
+    here: Here, words: tuple[str, ...], named: str
+) -> None:
+    done = here.run("fit", "--yes", *words)
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("exit 7", "the smallest number, 1, does not do: exit status 7"),
+        ("echo took 9 s", "the smallest number, 1, does not do: 9 s a unit, 0.5 s are asked for"),
+    ],
+)
+def test_a_smallest_number_that_does_not_do_is_an_error(
+    here: Here, script: str, named: str
+) -> None:
+    words = ("--yes", "--speed", "0.5s", *PRINTED)
+    done = here.run("fit", *words, "--", "sh", "-c", script, "{}")
+    assert done.returncode == 1
+    assert named in done.stderr
