@@ -34,7 +34,7 @@ def test_planned_foresees_what_repeats_and_gives_the_same_bits(
 ) -> None:
     summary = tmp_path / "summary.json"
     run, env = ("--policy", "planned"), {"PUMP_SUMMARY": str(summary)}
-    done = job.run(*WORDS, "--sync-every=1", run=run, env=env)
+    done = job.run(*WORDS, "--sync-every=1", "--sleep-ms=4", run=run, env=env)
     assert done.stdout.split() == ["running", right], done.stderr
     worker = json.loads(summary.read_text())["worker"]
     assert worker["operations"] / 2 < worker["predicted"] < worker["operations"]
