@@ -132,12 +132,6 @@ uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, uint64_t need
   return arrive(sim, kernel_of(sim, needed_by_seq), first, count);
 }
 
-bool sim_duplicates_alone(const struct pump_sim *sim, uint32_t first, uint32_t count) {
-  uint32_t kept = 0;
-  if (!sim->settings.duplicates) return false;
-  return gpu_read_mostly(sim->engine, first, count, &kept) == count && kept == 0;
-}
-
 void sim_duplicates_run(const struct pump_sim *sim, uint32_t way, uint32_t *first,
                         uint32_t *count) {
   if (!sim->settings.duplicates || way != PUMP_TO_HOST) return;

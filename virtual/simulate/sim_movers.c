@@ -10,7 +10,6 @@
 #define OUT_FLIGHT_BYTES (64u << 20)
 #define PREDICTED_BYTES (16u << 20)
 #define SLICE_BYTES (32u << 20)
-#define LOOK_BEHIND 16 /* entries */
 
 static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
     [PUMP_TO_GPU] = {.threads_min = 1,
@@ -324,38 +323,8 @@ void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
 
 /* ---- entries of the schedule (execute/schedule.c) --------------------------------- */
 
-/* Whether the command's blocks leave without a copy; its range may have been freed. */
-static bool leaves_clean(const struct pump_sim *sim, const struct pump_command *command) {
-  const struct pump_sim_range *range =
-      &sim->program.ranges[sim->range_of_slot[command->slot]];
-  return sim_duplicates_alone(
-      sim, range->first_block + (uint32_t)(command->offset_bytes / GPU_BLOCK_BYTES),
-      (uint32_t)(command->length_bytes / GPU_BLOCK_BYTES));
-}
-
-/* What leaves without a copy takes next to no time, so it goes when arrivals that will be
- * under way next need its room, or what has to be copied stands behind it. If it went
- * sooner, its blocks would be away for longer and nothing gained. */
-static bool is_asked_for(const struct pump_sim *sim) {
-  const struct pump_schedule *schedule = &sim->shm->schedules[0];
-  uint32_t out = pump_schedule_taken(schedule->turn, PUMP_TO_HOST);
-  for (uint32_t i = out; i < schedule->count[PUMP_TO_HOST] && i < out + LOOK_BEHIND; i++)
-    if (!leaves_clean(sim, &schedule->entries[PUMP_TO_HOST][i].command)) return true;
-  uint64_t left_bytes = schedule->left_bytes + sim->directions[PUMP_TO_HOST].flight_bytes;
-  uint64_t ahead_bytes = 0;
-  uint32_t i = pump_schedule_taken(schedule->turn, PUMP_TO_GPU);
-  for (; i < schedule->count[PUMP_TO_GPU] && ahead_bytes < IN_FLIGHT_BYTES; i++) {
-    const struct pump_entry *entry = &schedule->entries[PUMP_TO_GPU][i];
-    if (entry->left_bytes > left_bytes) return true;
-    ahead_bytes += entry->command.length_bytes;
-  }
-  return ahead_bytes == 0; /* nothing comes: it leaves for room to spare */
-}
-
 static bool may_go(const struct pump_sim *sim, uint32_t way,
                    const struct pump_entry *entry) {
-  if (way == PUMP_TO_HOST && leaves_clean(sim, &entry->command) && !is_asked_for(sim))
-    return false;
   bool issued = entry->command.needed_by_seq < sim->shm->header.next_seq;
   uint64_t ahead = issued ? IN_FLIGHT_BYTES : PREDICTED_BYTES;
   uint64_t bound = way == PUMP_TO_GPU ? ahead : OUT_FLIGHT_BYTES;

@@ -262,8 +262,6 @@ bool sim_duplicates_init(struct pump_sim *sim);
  * may go on. */
 uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, uint64_t needed_by_seq,
                                uint32_t first, uint32_t count);
-/* All of these blocks leave without a copy. */
-bool sim_duplicates_alone(const struct pump_sim *sim, uint32_t first, uint32_t count);
 /* The first of these blocks, in a row, that a prefetch has to move; perhaps none. */
 void sim_duplicates_run(const struct pump_sim *sim, uint32_t way, uint32_t *first,
                         uint32_t *count);
