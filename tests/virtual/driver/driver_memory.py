@@ -224,6 +224,23 @@ def discarded() -> Any:
     return {"kept": seen[0], "dead_is_ones": seen[1] == 1.0}
 
 
+def dead_on_the_host(call: str) -> Any:
+    """Memory on the host comes to the GPU: by a prefetch, or discarded in the same call."""
+    gpu = Gpu()
+    size = 16 * MIB
+    data = int(ask(cu.cuMemAllocManaged(size, 1)))
+    device, host = cu.CUmemLocation(), cu.CUmemLocation()
+    device.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    host.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+    ask(cu.cuMemPrefetchAsync(data, size, device, 0, gpu.stream))
+    ask(cu.cuMemsetD8Async(data, 7, size, gpu.stream))
+    ask(cu.cuMemPrefetchAsync(data, size, host, 0, gpu.stream))
+    ask(getattr(cu, call)([cu.CUdeviceptr(data)], [size], 1, [device], [0], 1, 0, gpu.stream))
+    ask(cu.cuMemsetD8Async(data, 9, size, gpu.stream))
+    gpu.sync()
+    return sorted(set(gpu.read(data, size // 4).view(np.uint8).tolist()))
+
+
 def allocate(times: str) -> Any:
     Gpu()
     return [code_of(cu.cuMemAlloc(4096)) for _ in range(int(times))]

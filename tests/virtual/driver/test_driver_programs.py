@@ -179,6 +179,21 @@ def test_what_was_discarded_and_evicted_reads_as_garbage_in_compute_mode() -> No
     assert outcome.found == {"kept": 1.0, "dead_is_ones": False}
 
 
+@needs_bindings_of_13
+@pytest.mark.parametrize(
+    ("call", "moved"),
+    [("cuMemPrefetchBatchAsync", 16 * MIB), ("cuMemDiscardAndPrefetchBatchAsync", 0)],
+)
+def test_what_is_discarded_in_the_call_that_brings_it_needs_room_and_no_transfer(
+    call: str, moved: int
+) -> None:
+    outcome = run("dead_on_the_host", call, mode="compute")
+    assert outcome.found == [9], "what is written behind the call counts"
+    counters = outcome.report["counters"]
+    assert counters["h2d_prefetch_bytes"] == moved
+    assert (counters["fault_pages"], outcome.report["violations"]) == (0, 0)
+
+
 # -- order --
 
 
