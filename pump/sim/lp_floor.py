@@ -11,7 +11,8 @@ DESIGN
       part of the first use; what is not there at the last one comes within that of the second.
     - Between two cuts a block that is there at one and not at the other has crossed the link, and
       the same way back. Without duplicates Unified Memory knows no clean block: what leaves is
-      copied. With them what the first use only read need not be: the host may have it.
+      copied. With them what the first use only read need not be: the host may have it. (It has not
+      what was written before that use and has not left since: then the bound is far too low.)
     - A part takes at least as long as its kernels, as its bytes each way at the link's rate, and as
       the bytes of both ways at the rate of both together.
 
