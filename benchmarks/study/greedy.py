@@ -13,6 +13,7 @@ two, no flash in the schedule, kernels' times without stalls.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -91,7 +92,7 @@ def iteration_of(program: Program) -> Iteration:
             live[kernel] += span[2]
             if needs and after - kernel > 1:
                 periods.append(Period(span, kernel, after))
-                _add(live, kernel + 1, after, span[2])
+                add(live, kernel + 1, after, span[2])
     seconds = np.array([rows[i][1] / 1e9 for i in kernel_steps])
     dead = _dead_blocks(program, used, count)
     return Iteration(first, steps, kernel_steps, seconds, live, periods, dead)
@@ -118,7 +119,7 @@ def _dead_blocks(
     return found
 
 
-def _add(line: Numbers, begin: int, end: int, amount: float) -> None:
+def add(line: Numbers, begin: int, end: int, amount: float) -> None:
     """To kernels [begin, end), counted on into the next iteration."""
     count = len(line)
     inside = min(end, count)
@@ -137,12 +138,12 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
     sizes = np.array([period.length_bytes for period in open_], np.float64)
     begins = np.array([period.begin + 1 for period in open_], np.int64)
     ends = np.array([period.end for period in open_], np.int64)
-    clock = _sums(iteration.seconds)
+    clock = prefix_sums(iteration.seconds)
     idle = (clock[ends] - clock[begins]) * sizes
     usable = np.ones(len(open_), np.bool_)
     taken = []
     while usable.any() and (live > limit).any():
-        crowded = _sums(np.where(live > limit, iteration.seconds, 0))
+        crowded = prefix_sums(np.where(live > limit, iteration.seconds, 0))
         benefit = np.where(usable, (crowded[ends] - crowded[begins]) * sizes, 0)
         best = benefit.max()
         if best <= 0:
@@ -153,7 +154,7 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
         period = open_[chosen]
         if not _book(period, in_left, out_left):
             continue
-        _add(live, period.leaves, period.comes, -period.length_bytes)
+        add(live, period.leaves, period.comes, -period.length_bytes)
         taken.append(period)
     for period in sorted(taken, key=lambda p: p.comes):
         _pull(period, live, limit)
@@ -166,11 +167,11 @@ def peak_bytes(program: Program, memory_bytes: int, in_gbps: float, out_gbps: fl
     iteration = iteration_of(program)
     live = iteration.live_bytes.copy()
     for period in schedule(iteration, memory_bytes, in_gbps, out_gbps):
-        _add(live, period.leaves, period.comes, -period.length_bytes)
+        add(live, period.leaves, period.comes, -period.length_bytes)
     return float(live.max())
 
 
-def _sums(values: Numbers) -> Numbers:
+def prefix_sums(values: Numbers) -> Numbers:
     """Prefix sums over two iterations."""
     return np.concatenate(([0.0], np.cumsum(np.tile(values, 2))))
 
@@ -214,17 +215,19 @@ def _pull(period: Period, live: Numbers, limit: float) -> None:
         period.comes -= 1
 
 
-class Greedy:
-    """Sends what the schedule says when the kernel's turn has come; the rest is faults'."""
+class Carried:
+    """Sends what a schedule says when the kernel's turn has come; the rest is faults'.
 
-    name: ClassVar[str] = "g10"
+    What leaves goes behind the use before, what comes back with the kernel that its period names.
+    """
+
+    name: ClassVar[str] = "schedule"
     prefetches: ClassVar[bool] = True
     predicts: ClassVar[bool] = False
 
-    def __init__(self, program: Program, memory_bytes: int, in_gbps: float, out_gbps: float):
-        self._iteration = iteration_of(program)
+    def __init__(self, program: Program, iteration: Iteration, periods: Sequence[Period]):
+        self._iteration = iteration
         self._firsts = program.ranges["first_block"].tolist()
-        periods = schedule(self._iteration, memory_bytes, in_gbps, out_gbps)
         count = len(self._iteration.kernel_steps)
         self._turns: list[list[tuple[bool, Blocks]]] = [[] for _ in range(count)]
         for period in periods:
@@ -267,3 +270,14 @@ class Greedy:
         the driver's, which takes discarded memory first."""
         to_gpu = take(self._waiting[True], view.to_gpu_credit)
         return Decision(to_gpu, take(self._waiting[False], view.to_host_credit))
+
+
+class Greedy(Carried):
+    """G10's schedule, carried out."""
+
+    name: ClassVar[str] = "g10"
+
+    def __init__(self, program: Program, memory_bytes: int, in_gbps: float, out_gbps: float):
+        iteration = iteration_of(program)
+        periods = schedule(iteration, memory_bytes, in_gbps, out_gbps)
+        super().__init__(program, iteration, periods)

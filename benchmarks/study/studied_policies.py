@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from study.baselines import Correlation, Perfect, Unbounded
 from study.dispatch import FixedOrder, Iterations, order_of
-from study.greedy import Greedy
+from study.greedy import LINE, Carried, Greedy, Iteration, Period, iteration_of
+from study.papers import autoswap
 
 from pump.model.bounds import without_reserve
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned
+from pump.profiles import Profile
 from pump.sim import named_policies
 from pump.sim.named_policies import NamedPolicy, iteration_steps
 from pump.sim.program import Program
@@ -38,10 +41,46 @@ def _expected(program: Program) -> Foresight:
 
 
 def _greedy(program: Program, machine: Machine) -> Policy:
-    values = machine.profile.values
-    rates = values["link.prefetch_h2d_gbps"], values["link.copy_d2h_gbps"]
-    budget_bytes = without_reserve(machine.memory_bytes, machine.reserve_percent)
-    return Greedy(program, budget_bytes, *(float(rate) for rate in rates))
+    return Greedy(program, _budget_bytes(machine), *link_rates(machine.profile))
+
+
+def _budget_bytes(machine: Machine) -> int:
+    return without_reserve(machine.memory_bytes, machine.reserve_percent)
+
+
+def link_rates(profile: Profile) -> tuple[float, float]:
+    """10^9 bytes a second, to the GPU and to the host."""
+    values = profile.values
+    return float(values["link.prefetch_h2d_gbps"]), float(values["link.copy_d2h_gbps"])
+
+
+def _swapped(score: str) -> Callable[[Program, Machine], Policy]:
+    """AutoSwap's transfers by one score, or by the search."""
+
+    def make(program: Program, machine: Machine) -> Policy:
+        iteration = iteration_of(program)
+        periods = swapped(
+            iteration, score, _budget_bytes(machine) * LINE, *link_rates(machine.profile)
+        )
+        return Carried(program, iteration, periods)
+
+    return make
+
+
+def swapped(
+    iteration: Iteration, score: str, limit: float, in_gbps: float, out_gbps: float
+) -> list[Period]:
+    """The periods that AutoSwap evicts in, with the kernels at which they end. Where none of its
+    choices suffices for the limit, all of its candidates."""
+    every = autoswap.job_of(iteration, in_gbps, out_gbps)
+    places = every.straddling_places()
+    job = every.only(places)
+    chosen = autoswap.chosen(job, limit, score)
+    found = []
+    for one, comes in zip(chosen, autoswap.arrivals(job, chosen), strict=True):
+        period = iteration.periods[int(places[one])]
+        found.append(replace(period, leaves=period.begin + 1, comes=comes))
+    return found
 
 
 STUDIED = {
@@ -72,6 +111,10 @@ STUDIED = {
             foresight=_expected,
         ),
         NamedPolicy("g10", "G10's greedy schedule of one iteration", _greedy, discard=True),
+        *(
+            NamedPolicy(f"autoswap-{score}", f"AutoSwap by {score}", _swapped(score), discard=True)
+            for score in (*autoswap.SCORES, autoswap.SEARCH)
+        ),
     )
 }
 

@@ -1,18 +1,23 @@
-"""G10's greedy schedule: what it moves, and that pump's executors carry it out."""
+"""G10's schedule and AutoSwap's choices: what they move, and that executors carry it out."""
 
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from typing import Any
 
+import exact
+import numpy as np
 import pytest
 from sim_programs import MS, cyclic, machine
 from study import greedy
+from study.papers import autoswap
 from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import tensors
 from pump.sim.program import Program, ProgramError
+from pump.sim.touches import touches
 
 WEIGHTS, BLOCKS = 8, 16
 
@@ -50,7 +55,7 @@ def test_the_schedule_fits_the_memory_where_the_link_has_the_time_for_it() -> No
     periods = scheduled(program, memory, 23.0)
     for period in periods:
         assert period.begin < period.leaves <= period.comes <= period.end
-        greedy._add(live, period.leaves, period.comes, -period.length_bytes)
+        greedy.add(live, period.leaves, period.comes, -period.length_bytes)
     assert periods
     assert live.max() <= memory * BLOCK_BYTES * greedy.LINE
 
@@ -81,3 +86,197 @@ def test_the_executors_carry_the_schedule_out_and_it_beats_the_driver_alone() ->
 def test_a_program_without_iterations_has_no_schedule() -> None:
     with pytest.raises(ProgramError, match="no iteration is known"):
         greedy.iteration_of(cyclic(2, 2, 2, MS))
+
+
+# ---- AutoSwap ------------------------------------------------------------
+
+BLOCK_A_MS = BLOCK_BYTES / 1e6
+"""The rate (10^9 bytes a second) at which a block takes a millisecond."""
+
+Made = list[tuple[int, list[int]]]
+"""Blocks of each tensor, and the kernels of a millisecond that use it: the first writes it."""
+
+
+def made(tensors_used: Made, kernels: int) -> Program:
+    """With one block that all kernels use."""
+    every = [(1, list(range(kernels))), *tensors_used]
+    raw: dict[str, Any] = {"model": "small", "batch": 1}
+    raw["tensors"] = [
+        {"id": i, "bytes": blocks * BLOCK_BYTES, "persistent": i == 0}
+        for i, (blocks, _) in enumerate(every)
+    ]
+    raw["kernels"] = [
+        {
+            "name": "k",
+            "duration_us": 1000,
+            "reads": [i for i, (_, used) in enumerate(every) if n in (used[1:] if i else used)],
+            "writes": [i for i, (_, used) in enumerate(every) if i and n == used[0]],
+        }
+        for n in range(kernels)
+    ]
+    return tensors.program(tensors.parse(json.dumps(raw).encode(), "small"), "unique")
+
+
+def job(program: Program, gbps: float = BLOCK_A_MS) -> autoswap.Job:
+    return autoswap.job_of(greedy.iteration_of(program), gbps, gbps)
+
+
+# A: 2 blocks, kernels 0 and 6. B: 1 block, kernels 1 and 5. C: 1 block, kernels 3 and 4.
+SMALL: Made = [(2, [0, 6]), (1, [1, 5]), (1, [3, 4])]
+LOAD = [3, 4, 4, 5, 5, 4, 3, 1]
+
+
+def test_candidates_are_the_idle_times_across_the_highest_load() -> None:
+    every = job(made([*SMALL, (1, [5, 7])], 8))
+    assert (every.live_bytes / BLOCK_BYTES).tolist() == [3, 4, 4, 5, 5, 5, 4, 2]
+    assert len(every.sizes) == 3
+    found = every.straddling()
+    assert list(zip(found.begins, found.ends, found.sizes / BLOCK_BYTES, strict=True)) == [
+        (0, 6, 2),
+        (1, 5, 1),
+    ]
+
+
+def test_the_scores_of_a_small_case_are_those_computed_by_hand() -> None:
+    small = job(made(SMALL, 8)).straddling()
+    assert (small.live_bytes / BLOCK_BYTES).tolist() == LOAD
+    found = autoswap.scores(small, 3 * BLOCK_BYTES)
+    # A is idle for 5 ms, 4 of them for transfers; B for 3, 2 of them for transfers.
+    assert found["doa"] == pytest.approx([1 * 1e-3, 1 * 1e-3])
+    assert found["aoa"] == pytest.approx([2 * 1e-3 * BLOCK_BYTES, 1 * 1e-3 * BLOCK_BYTES])
+    # Above 3 blocks: 1, 1, 2, 2, 1 in kernels 1 to 5, of which B's idle time misses both ends.
+    assert found["wdoa"] == pytest.approx([7 * 1e-3 * BLOCK_BYTES, 5 * 1e-3 * BLOCK_BYTES])
+    assert found["swdoa"] == pytest.approx(found["wdoa"])
+
+
+def test_an_absence_that_is_shorter_than_its_transfers_counts_against_small_tensors() -> None:
+    small = job(made(SMALL, 8), BLOCK_A_MS / 4).straddling()
+    found = autoswap.scores(small, 3 * BLOCK_BYTES)
+    assert found["doa"] == pytest.approx([(5 - 16) * 1e-3, (3 - 8) * 1e-3])
+    assert found["aoa"] == pytest.approx([-11 * 1e-3 / (2 * BLOCK_BYTES), -5 * 1e-3 / BLOCK_BYTES])
+
+
+def test_the_submodular_score_counts_only_what_earlier_choices_left() -> None:
+    small = job(made(SMALL, 8)).straddling()
+    left = small.without([0])
+    assert (left / BLOCK_BYTES).tolist() == [3, 2, 2, 3, 3, 2, 3, 1]
+    assert autoswap.scores(small, 3 * BLOCK_BYTES, left)["swdoa"].tolist() == [0, 0]
+    left = small.without([1])
+    found = autoswap.scores(small, 3 * BLOCK_BYTES, left)["swdoa"]
+    assert found == pytest.approx([4 * 1e-3 * BLOCK_BYTES, 2 * 1e-3 * BLOCK_BYTES])
+
+
+def test_a_choice_ends_where_the_load_is_below_the_limit_and_says_where_it_cannot() -> None:
+    small = job(made(SMALL, 8)).straddling()
+    pure = np.eye(4).tolist()
+    for weights in pure[1:]:
+        assert autoswap.choose(small, 3 * BLOCK_BYTES, weights) == [0]
+    assert autoswap.choose(small, 5 * BLOCK_BYTES, pure[0]) == []
+    assert autoswap.choose(small, 2 * BLOCK_BYTES, pure[0]) is None
+    assert autoswap.largest_first(small, 3 * BLOCK_BYTES) == [0]
+
+
+def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
+    # B's idle time is the only one across the first peak, D's the only one across the second.
+    program = made([(2, [0, 4]), (1, [2, 3]), (1, [5, 9]), (2, [7, 8])], 10)
+    every = job(program)
+    assert (every.live_bytes / BLOCK_BYTES).tolist() == [3, 3, 4, 4, 3, 2, 2, 4, 4, 2]
+    chosen = autoswap.largest_first(every, 3 * BLOCK_BYTES)
+    assert chosen is not None
+    assert [(int(every.begins[i]), int(every.ends[i])) for i in chosen] == [(0, 4), (5, 9)]
+    assert autoswap.choose(every.straddling(), 3 * BLOCK_BYTES, [1, 0, 0, 0]) is None
+
+
+@pytest.mark.parametrize(("chosen", "limit", "waits"), [([], 5, 0), ([1], 4, 1), ([0], 4, 1)])
+def test_what_transfers_cost_is_what_was_worked_out_by_hand(
+    chosen: list[int], limit: int, waits: int
+) -> None:
+    # B is away in time, but finds room only behind kernel 4, so kernel 5 waits a millisecond. A
+    # finds room behind kernel 4, and needs two until kernel 6, which waits for the second.
+    small = job(made(SMALL, 8)).straddling()
+    assert autoswap.overhead(small, chosen, limit * BLOCK_BYTES) == pytest.approx(waits / 8)
+
+
+def test_a_limit_that_no_absence_reaches_has_no_end() -> None:
+    every = job(made([(3, [0, 2]), (3, [1, 3])], 4))
+    assert autoswap.overhead(every, [0, 1], 4 * BLOCK_BYTES) < 10
+    assert autoswap.overhead(every, [0, 1], 3 * BLOCK_BYTES) == float("inf")
+
+
+def small_programs(seed: int) -> tuple[Program, int]:
+    random = np.random.default_rng(seed)
+    kernels = int(random.integers(5, 8))
+    used: Made = []
+    for _ in range(int(random.integers(2, 5))):
+        first, last = sorted(random.choice(kernels, 2, replace=False).tolist())
+        used.append((1, [first, last]))
+    return made(used, kernels), kernels
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_choice_is_faster_than_exhaustive_search_of_all_schedules(seed: int) -> None:
+    program, kernels = small_programs(seed)
+    every = job(program)
+    steps = program.facts["steps_per_iteration"]
+    operations = touches(program, len(program.steps) - steps)
+    peak = int(every.live_bytes.max()) // BLOCK_BYTES
+    for limit in range(2, peak + 1):
+        gpu = exact.Machine(operations, [1] * kernels, limit, both=True)
+        least = gpu.least_steps()
+        for chosen in subsets(len(every.sizes)):
+            if every.without(chosen).max() <= limit * BLOCK_BYTES:
+                took = kernels * (1 + autoswap.overhead(every, chosen, limit * BLOCK_BYTES))
+                assert took > least - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_search_reaches_what_the_best_of_all_choices_reaches(seed: int) -> None:
+    program, _ = small_programs(seed)
+    small = job(program).straddling()
+    search = autoswap.Search(small, most=0.15)
+    found = search.by_weights(100)
+
+    def holds(share: float) -> bool:
+        limit = share * float(small.live_bytes.max())
+        return any(
+            small.without(chosen).max() <= limit and autoswap.overhead(small, chosen, limit) <= 0.15
+            for chosen in subsets(len(small.sizes))
+        )
+
+    assert found[autoswap.SEARCH] == min(found.values())
+    assert found[autoswap.SEARCH] == pytest.approx(autoswap.bisected(holds))
+    assert search.evaluations == 100
+
+
+def subsets(count: int) -> list[list[int]]:
+    places = range(count)
+    return [list(some) for size in range(count + 1) for some in combinations(places, size)]
+
+
+def test_a_search_finds_the_same_with_the_same_seed() -> None:
+    small = job(made([*SMALL, (1, [2, 7]), (2, [0, 5])], 8)).straddling()
+    first, second = (autoswap.Search(small, most=0.3).by_weights(80) for _ in range(2))
+    assert first == second
+
+
+def test_a_bisection_asks_for_whole_steps_only() -> None:
+    asked: list[float] = []
+
+    def holds(share: float) -> bool:
+        asked.append(share)
+        return share > 0.625
+
+    assert autoswap.bisected(holds) == pytest.approx(0.63)
+    assert asked == pytest.approx([0.5, 0.75, 0.62, 0.68, 0.65, 0.63])
+    assert autoswap.bisected(lambda _: False) == 1
+
+
+def test_the_executors_carry_autoswaps_transfers_out_and_beat_the_driver_alone() -> None:
+    used: Made = [(8, [i, 23 - i]) for i in range(10)]
+    program = made(used, 24)
+    gpu = machine(64)
+    naive = simulate(by_name("naive"), program, gpu).steady
+    for name in ("autoswap-doa", "autoswap-search"):
+        found = simulate(by_name(name), program, gpu).steady
+        assert found.seconds < 0.9 * naive.seconds
+        assert found.counters["prefetch_in_blocks"] > 0
