@@ -94,7 +94,8 @@ class Options:
 
 
 class Row:
-    """One figure. `baseline`: what `ratio` compares with, by name, or its value.
+    """One figure. value: None: there is none, and `more` says why. `baseline`: what `ratio`
+    compares with, by name, or its value.
 
     `interval`: 95 % interval of the ratio, or of the value where there is no ratio.
     `more`: further keys of the JSON line. Raises ValueError for a bad name or a number
@@ -106,7 +107,7 @@ class Row:
     def __init__(
         self,
         name: str,
-        value: float,
+        value: float | None,
         unit: str,
         baseline: str | float | None = None,
         *,
@@ -160,6 +161,8 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -5,36 +5,52 @@ python docs/made/make_docs.py     (in an environment where pump is installed)
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))  # acceptance
+sys.path.append(str(ROOT / "benchmarks"))  # study
 
 import man_pages  # noqa: E402
 from acceptance.first_card import page as first_card  # noqa: E402
+from study.papers import table  # noqa: E402
 
 from pump.config import reference  # noqa: E402
 
 DOCS = ROOT / "docs"
-BEGIN = "<!-- made by docs/made/make_docs.py from pump/config/schema.py -->\n"
+RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
 END = "<!-- end of what is made -->\n"
 
 
-def configuration() -> str:
-    """docs/configuration.md with its tables made anew; the rest is written by hand."""
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
+def with_tables(page: str, source: str, tables: str) -> str:
+    """A page of docs/ with its tables, which are made from `source`, made anew; the rest is written
+    by hand."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    mark = f"<!-- made by docs/made/make_docs.py from {source} -->\n"
+    before, begin, rest = text.partition(mark)
     _, end, after = rest.partition(END)
-    assert begin and end, "docs/configuration.md has lost its marks"
-    return before + BEGIN + "\n" + reference.markdown() + "\n" + END + after
+    assert begin and end, f"docs/{page} has lost its marks"
+    return before + mark + "\n" + tables + "\n" + END + after
+
+
+def papers() -> str:
+    """The table of docs/papers.md, from the results that are kept."""
+    rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    return "\n".join(table.lines(rows)) + "\n"
 
 
 def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
     first = {DOCS / "first-card.md": first_card.page(None, {})}
-    return {DOCS / "configuration.md": configuration(), **first, **manual}
+    sources = {
+        "configuration.md": ("pump/config/schema.py", reference.markdown()),
+        "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
+    }
+    tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
+    return {**tables, **first, **manual}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,427 @@
+"""The experiments of papers: published, reproduced in our simulator, with pump, and the bound.
+
+DESIGN
+  An experiment has four cells. A cell is a value and the command that makes it, or the reason why
+  nothing makes it. All values but the published ones are simulated: the same command gives the same
+  values. Traces, machine and rates are those of suites/sim.py (STUDY), iterations and floors those
+  of sim_planned.py, unless the experiment says otherwise.
+
+  published      the paper's own figure, on its own machine and networks
+  reproduction   its method in our simulator, as docs/papers.md says
+  pump           planned, with freed memory discarded
+  bound          of the floor of parts (pump/sim/lp_floor.py)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import Row, Tools
+from study import sim_g10, sim_planned
+from study.papers import autoswap, placement
+
+if TYPE_CHECKING:
+    from pump.profiles import Profile
+    from pump.sim.program import Program
+    from pump.sim.report import Case
+    from pump.sim.simulation import Machine
+    from pump.sim.tensors import TensorTrace
+
+RATIOS = 1.5, 2.0
+SHORT_QUEUE = 50
+JITTER_SHARE = 0.25
+JITTER_RATIO = 2.0
+PLANNED = "planned+discard"
+SHARE_MOST = 1 + autoswap.OVERHEAD_MOST
+
+
+@dataclass(frozen=True)
+class Cell:
+    """value: None: there is none, and `text` says why. text: of a value, what stands before it.
+    by_trace: what `value` is the mean of."""
+
+    value: float | None
+    text: str = ""
+    by_trace: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row of the table. name: of its rows. unit: "x" or "%"."""
+
+    name: str
+    paper: str
+    text: str
+    unit: str
+    published: Cell
+    reproduction: Cell
+    pump: Cell
+    bound: Cell
+
+    def rows(self, command: str) -> Iterator[Row]:
+        """A row for each cell."""
+        for column in ("published", "reproduction", "pump", "bound"):
+            cell: Cell = getattr(self, column)
+            made = cell.value is not None and column != "published"
+            facts = {"by_trace": cell.by_trace} if cell.by_trace else {}
+            yield Row(
+                f"papers.{self.name}.{column}",
+                cell.value,
+                self.unit,
+                paper=self.paper,
+                experiment=self.text,
+                column=column,
+                text=cell.text,
+                command=command if made else None,
+                simulated=made,
+                **facts,
+            )
+
+
+def mean(by_trace: dict[str, float], *, geometric: bool = True) -> Cell:
+    """The mean over traces; without any, the reason."""
+    if not by_trace:
+        return Cell(None, "no trace")
+    values = by_trace.values()
+    if geometric:
+        return Cell(math.exp(sum(map(math.log, values)) / len(values)), by_trace=by_trace)
+    return Cell(sum(values) / len(values), by_trace=by_trace)
+
+
+class Bench:
+    """The traces with marginal durations under the study's constants. whole: more seeds, AutoSwap's
+    choices carried out by all of its scores, and G10, for which a trace takes minutes. folder: of
+    the traces as published."""
+
+    def __init__(
+        self, traces: Sequence[TensorTrace], profile: Profile, folder: Path, *, whole: bool
+    ) -> None:
+        self.traces, self.profile, self.folder, self.whole = traces, profile, folder, whole
+        self.named = {trace.name: trace for trace in traces}
+        self.case = cache(self._case)
+        self.seconds = cache(self._seconds)
+        self.floor = cache(self._floor)
+
+    def _case(self, trace: str) -> Case:
+        return sim_planned.case_of(self.named[trace], self.profile)
+
+    def at(self, trace: str, ratio: float) -> Case:
+        case = self.case(trace)
+        return case.with_memory(int(case.program.peak_bytes / ratio))
+
+    def _seconds(self, trace: str, ratio: float, policy: str, **changes: float) -> float:
+        """Of the third iteration. changes: of the machine."""
+        case = self.at(trace, ratio)
+        changed = replace(case, machine=replace(case.machine, **changes))
+        return sim_planned.steady(changed, policy).seconds
+
+    def _floor(self, trace: str, ratio: float) -> float:
+        from pump.sim import report
+
+        found = report.floor_of_parts(self.at(trace, ratio))
+        assert found is not None, "scripts/bench installs scipy"
+        return found
+
+    def by_trace(self, value: Callable[[str], float]) -> dict[str, float]:
+        return {trace.name: value(trace.name) for trace in self.traces}
+
+
+# ---- paged without a plan ------------------------------------------------------------------
+
+
+def speedups(
+    bench: Bench, paper: str, published: Cell, *, policy: str, queue: int
+) -> Iterator[Experiment]:
+    """Time of naive Unified Memory / time, at each size."""
+    for ratio in RATIOS:
+
+        def naive_over(seconds: Callable[[str], float], ratio: float = ratio) -> Cell:
+            return mean(bench.by_trace(lambda one: bench.seconds(one, ratio, "naive")
+                                       / seconds(one)))  # fmt: skip
+
+        yield Experiment(
+            f"{paper.lower()}.speedup_{round(ratio * 10)}",
+            paper,
+            f"speed-up over naive Unified Memory, footprint / memory {ratio:g}",
+            "x",
+            published,
+            naive_over(lambda one, r=ratio: bench.seconds(one, r, policy, queue_operations=queue)),
+            naive_over(lambda one, r=ratio: bench.seconds(one, r, PLANNED)),
+            naive_over(lambda one, r=ratio: bench.floor(one, r)),
+        )
+
+
+def pump_paper(bench: Bench) -> Iterator[Experiment]:
+    """The window of about 50 launches, the driver's eviction."""
+    about = Cell(2.0, "about")
+    yield from speedups(bench, "PUMP", about, policy="unbounded", queue=SHORT_QUEUE)
+
+
+def deepum(bench: Bench) -> Iterator[Experiment]:
+    """The learned chain of kernels."""
+    about = Cell(3.0, "about")
+    yield from speedups(bench, "DeepUM", about, policy="correlation", queue=1024)
+
+
+# ---- plans for less memory -----------------------------------------------------------------
+
+
+def reductions(bench: Bench) -> tuple[dict[str, dict[str, float]], Cell, Cell]:
+    """Percent of the peak that can be spared at OVERHEAD_MOST: by method and trace, in its own
+    accounting; planned's; the bound's."""
+    from study import greedy, studied_policies
+
+    from pump.sim import tensors
+
+    rates = studied_policies.link_rates(bench.profile)
+    found: dict[str, dict[str, float]] = {}
+    for trace in bench.traces:
+        job = autoswap.job_of(greedy.iteration_of(tensors.program(trace, "unique")), *rates)
+        shares = autoswap.Search(job.straddling()).by_weights()
+        shares["largest"] = autoswap.Search(job).least(largest_of(job))
+        for method, share in shares.items():
+            found.setdefault(method, {})[trace.name] = 100 * (1 - share)
+
+    planned = least_memories(bench, lambda one, ratio: bench.seconds(one, ratio, PLANNED))
+    return found, planned, least_memories(bench, bench.floor)
+
+
+def largest_of(job: autoswap.Job) -> autoswap.Choose:
+    """TENSILE's choice for a limit."""
+    return lambda limit: autoswap.largest_first(job, limit)
+
+
+def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell:
+    """Percent of the peak that can be spared, the mean over traces: a GPU of the rest takes at most
+    SHARE_MOST of the time with memory for everything."""
+    from pump.sim import report
+
+    def spared(trace: str) -> float:
+        alone = report.unlimited(bench.case(trace)).stretches[sim_planned.MEASURED].seconds
+        share = autoswap.bisected(lambda share: seconds(trace, 1 / share) <= SHARE_MOST * alone)
+        return 100 * (1 - share)
+
+    return mean(bench.by_trace(spared), geometric=False)
+
+
+def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
+    """AutoSwap and TENSILE: the same transfers, other choices."""
+    found, planned, bound = reductions(bench)
+    text = "peak memory spared at 1 % of the time"
+    if "autoswap" in only:
+        for method in (autoswap.SEARCH, *autoswap.SCORES):
+            cell = mean(found[method], geometric=False)
+            name = f"autoswap.{method}"
+            own = f"{text}, {method}, in its own accounting"
+            theirs = Cell(34.2, "up to") if method == autoswap.SEARCH else Cell(None, "no figure")
+            yield Experiment(name, "AutoSwap", own, "%", theirs, cell, planned, bound)
+        bare = least_memories(
+            bench, lambda one, r: bench.seconds(one, r, PLANNED, reserve_percent=0)
+        )
+        name, own = "autoswap.no_reserve", f"{text}, search; pump leaves nothing to others"
+        cell = mean(found[autoswap.SEARCH], geometric=False)
+        yield Experiment(name, "AutoSwap", own, "%", Cell(None, "no figure"), cell, bare, bound)
+        for score in (autoswap.SEARCH, *autoswap.SCORES) if bench.whole else ("doa",):
+            policy = f"autoswap-{score}"
+            carried = least_memories(bench, lambda one, r, p=policy: bench.seconds(one, r, p))
+            yield Experiment(
+                f"autoswap.carried_{score}",
+                "AutoSwap",
+                f"{text}, {score}, carried out by pump's executors",
+                "%",
+                Cell(None, "no figure"),
+                carried,
+                planned,
+                bound,
+            )
+    if "tensile" in only:
+        yield Experiment(
+            "tensile.one_job",
+            "TENSILE",
+            f"{text}, one job, largest tensor of the peak first, in its own accounting",
+            "%",
+            Cell(None, "no figure that holds for these networks"),
+            mean(found["largest"], geometric=False),
+            planned,
+            bound,
+        )
+        none = Cell(None, "no simulator of several jobs")
+        own = "memory spared, several jobs"
+        theirs = Cell(None, "data not public: own framework, own workloads")
+        yield Experiment("tensile.jobs", "TENSILE", own, "%", theirs, none, none, none)
+
+
+# ---- places -------------------------------------------------------------------------------
+
+
+def smartpool(_bench: Bench) -> Iterator[Experiment]:
+    """Bytes against PyTorch's allocator, and against what is requested."""
+    spared: dict[str, dict[str, float]] = {}
+    over: dict[str, dict[str, float]] = {}
+    for path in sorted(placement.TRAFFIC.glob("*.txt.xz")):
+        name = path.name.partition(".")[0]
+        found = placement.recorded(path)
+        items = placement.last_iteration(found)
+        needs = {
+            "offline": placement.height(items, placement.placed(items)) / placement.load(items),
+            "best fit": placement.best_fit(found) / found.peak_bytes(),
+            "pool": placement.pool_bytes(found, Tools()) / found.peak_bytes(),
+        }
+        for method, share in needs.items():
+            over.setdefault(method, {})[name] = share
+        if found.reserved_bytes:
+            theirs = found.reserved_bytes / found.peak_bytes()
+            over.setdefault("PyTorch", {})[name] = theirs
+            for method, share in {**needs, "load": 1.0}.items():
+                spared.setdefault(method, {})[name] = 100 * (1 - share / theirs)
+    percents = {name: mean(values, geometric=False) for name, values in spared.items()}
+    yield Experiment(
+        "smartpool.spared",
+        "SmartPool",
+        "memory spared against the framework's own allocator (recorded PyTorch)",
+        "%",
+        Cell(13.3, "up to"),
+        percents["offline"],
+        percents["pool"],
+        percents["load"],
+    )
+    texts = {
+        "offline": "placed by lifetimes",
+        "best fit": "best fit as requests come",
+        "PyTorch": "PyTorch's caching allocator",
+    }
+    for method, text in texts.items():
+        yield Experiment(
+            f"smartpool.{method.lower().replace(' ', '_')}",
+            "SmartPool",
+            f"reserved / most requested at once, {text}",
+            "x",
+            Cell(None, "no such figure"),
+            mean(over[method]),
+            mean(over["pool"]),
+            Cell(1.0),
+        )
+
+
+# ---- G10, TURNIP, MSched -------------------------------------------------------------------
+
+
+def g10(bench: Bench) -> Iterator[Experiment]:
+    """Time / time with memory for everything, under the configuration of G10's artifact."""
+    for name, theirs in sim_g10.PUBLISHED.items():
+        files = list(bench.folder.glob(f"{name}.json*"))
+        short = name.replace("_b", " batch ").replace("_", " ")
+        lower = name.lower()
+        text = f"{short}: time / time with memory for everything"
+        if not bench.whole:
+            cells = [Cell(None, "takes minutes: --whole")] * 4
+        elif not files:
+            cells = [Cell(None, "trace not packaged: --traces")] * 4
+        else:
+            cells = g10_cells(files[0])
+        uvm, schedule, planned, bound = cells
+        yield Experiment(
+            f"g10.{lower}", "G10", text, "x", Cell(theirs.scheduled), schedule, planned, bound
+        )
+        text = f"{short}: the same, Unified Memory with LRU"
+        yield Experiment(
+            f"g10.{lower}_uvm", "G10", text, "x", Cell(theirs.uvm), uvm, planned, bound
+        )
+    for name, share in (("Inception-v3", 97.7), ("ResNet-152", 98.4), ("SENet-154", 93.4)):
+        none = Cell(None, "needs flash in the schedule")
+        lower = name.split("-", maxsplit=1)[0].lower()
+        text = f"{name}: share of the speed with memory for everything"
+        yield Experiment(f"g10.{lower}", "G10", text, "%", Cell(share), none, none, none)
+
+
+def g10_cells(file: Path) -> list[Cell]:
+    """Unified Memory, G10's schedule, planned, the floor."""
+    from study import greedy, studied_policies
+
+    from pump import profiles
+    from pump.model.bounds import without_reserve
+    from pump.sim import report, tensors
+    from pump.sim.simulation import Host, Machine, run
+
+    profile = profiles.load(sim_g10.PROFILE).changed(sim_g10.SETTINGS)
+    trace = sim_g10.scaled(tensors.parse(file.read_bytes(), file.name))
+    plain = tensors.program(trace, "unique")
+    freed = tensors.program(trace, "unique", discard=True, kernels_free=0)
+    alone = plain.compute_seconds / tensors.ITERATIONS
+    memory_bytes, rate = sim_g10.MEMORY_BYTES, sim_g10.RATE
+    schedule = greedy.Greedy(freed, without_reserve(memory_bytes), rate, rate)
+    machine = Machine(profile, memory_bytes)
+    host = Machine(profile, memory_bytes, host=Host(sim_g10.HOST_BYTES, sim_g10.FLASH_GBPS))
+    case = report.Case(plain, machine, tensors.program(trace, "unique", discard=True))
+    candidate = studied_policies.by_name(PLANNED)
+    program = case.of(candidate)
+    assert program is not None
+    found = (
+        run(plain, host).steady.seconds,
+        run(freed, replace(machine, reserve_percent=0), schedule).steady.seconds,
+        studied_policies.simulate(candidate, program, machine).steady.seconds,
+        report.floor_of_parts(case),
+    )
+    return [Cell(None if one is None else one / alone) for one in found]
+
+
+def turnip(bench: Bench) -> Iterator[Experiment]:
+    """Transfers in an order fixed at build time / as events allow, with times that vary."""
+    from study import studied_policies
+
+    from pump.sim import report, tensors
+    from pump.sim.simulation import Jitter, Machine
+
+    found: dict[str, dict[str, float]] = {}
+    for trace in bench.traces:
+        programs = {
+            name: tensors.program(trace, iterations=4, discard=True)
+            for name in ("window+discard", PLANNED)
+        }
+        plain = tensors.program(trace, iterations=4)
+        calm = Machine(bench.profile, int(plain.peak_bytes / JITTER_RATIO))
+        for seed in range(5 if bench.whole else 1):
+            jitter = Jitter(JITTER_SHARE, seed)
+            machine = replace(calm, jitter=jitter)
+            # The floor of the very durations that the measured iteration has.
+            case = report.Case(plain, calm, jitter.of(programs[PLANNED]))
+            floor = report.floor_of_parts(case)
+            assert floor is not None
+
+            def seconds(name: str, dispatch: str, machine: Machine = machine,
+                        programs: dict[str, Program] = programs) -> float:  # fmt: skip
+                candidate = studied_policies.by_name(name)
+                run = studied_policies.simulate
+                return run(candidate, programs[name], machine, dispatch=dispatch).steady.seconds
+
+            fixed = seconds("window+discard", "fixed")
+            others = {
+                "window": seconds("window+discard", "event"),
+                "planned": seconds(PLANNED, "event"),
+                "floor": floor,
+            }
+            for name, other in others.items():
+                found.setdefault(name, {})[f"{trace.name}, seed {seed}"] = fixed / other
+    yield Experiment(
+        "turnip.fixed_over_event",
+        "TURNIP",
+        f"time in a fixed order of transfers / time, times that vary by {JITTER_SHARE:.0%},"
+        f" footprint / memory {JITTER_RATIO:g}",
+        "x",
+        Cell(None, "no such figure: own compiler, inference and training on cards"),
+        *(mean(found[name]) for name in ("window", "planned", "floor")),
+    )
+
+
+def msched(_bench: Bench) -> Iterator[Experiment]:
+    """What is known without a card: nothing."""
+    card = Cell(None, "needs a card: `docs/first-card.md`")
+    virtual = Cell(None, "real time, virtual GPU: `scripts/bench shared -- --only together`")
+    none = Cell(None, "no simulator of several jobs")
+    text = "several jobs on one card: speed-up over demand paging"
+    yield Experiment("msched.jobs", "MSched", text, "x", Cell(11.0, "up to"), card, virtual, none)
