@@ -126,10 +126,13 @@ def _virtual_devices(asked: list[str]) -> str | None:
 
 
 def _profile(name: str, settings: dict[str, str]) -> str:
+    """The profile for the virtual driver, with the number of the job's card, which is part of its
+    UUID; a shared card has its name's."""
     from pump import profiles  # reads TOML, which a real GPU does not need
 
     try:
-        return profiles.load(name).flatten(settings)
+        profile = profiles.load(name).flatten(settings)
+        return profile if "shared" in settings else f"{profile};card={os.urandom(4).hex()}"
     except profiles.ProfileError as error:
         raise BadInputError(f"--virtual: {error}") from None
 

@@ -11,8 +11,9 @@
 #include "driver.h"
 
 #define PCI_BUS_ID "0000:01:00.0"
-/* The same in all processes and on all machines, and no real card's. */
-#define UUID "pump-virtual-000"
+/* How the UUID begins on all machines; no real card's does. */
+#define UUID "pump-virtual"
+#define UUID_BYTES 16
 
 struct attribute {
   int attribute, value;
@@ -130,16 +131,31 @@ CUresult vd_cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
+/* The card's number follows: the job's processes have one, pump-run passes it; processes
+ * that share a card have one by its name. */
+static void copy_uuid(uint8_t uuid[UUID_BYTES]) {
+  uint32_t number = vd.card_number;
+  if (vd_card_wanted()) {
+    number = 2166136261u; /* FNV-1a */
+    for (const char *c = vd_card_name(); *c != 0; c++)
+      number = (number ^ (uint8_t)*c) * 16777619u;
+  }
+  memcpy(uuid, UUID, sizeof UUID - 1);
+  for (size_t i = sizeof UUID - 1; i < UUID_BYTES; i++, number <<= 8)
+    uuid[i] = (uint8_t)(number >> 24);
+}
+
 /* CUDA_VISIBLE_DEVICES can hide the one device, as it would a real one. */
 bool vd_device_visible(void) {
   const char *text = getenv("CUDA_VISIBLE_DEVICES");
   char uuid[64];
-  const uint8_t *u = (const uint8_t *)UUID;
+  uint8_t u[UUID_BYTES];
   if (text == NULL) return true;
   size_t length = strcspn(text, ",");
   if (length == 1 && *text == '0') return true;
+  copy_uuid(u);
   int at = snprintf(uuid, sizeof uuid, "GPU-");
-  for (size_t i = 0; i < 16; i++)
+  for (size_t i = 0; i < UUID_BYTES; i++)
     at += snprintf(uuid + at, sizeof uuid - (size_t)at, "%s%02x",
                    i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
   return length >= 4 && strncasecmp(text, uuid, length) == 0;
@@ -161,7 +177,7 @@ CUresult vd_cuDeviceGetName(char *name, int length, CUdevice device) {
 CUresult vd_cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   if (uuid == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-  memcpy(uuid->bytes, UUID, sizeof uuid->bytes);
+  copy_uuid((uint8_t *)uuid->bytes);
   return CUDA_SUCCESS;
 }
 

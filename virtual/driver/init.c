@@ -88,6 +88,15 @@ static int take_own_key(const char *entry, size_t length) {
              (int)length - 5, entry + 5);
     return -1;
   }
+  if (strncmp(entry, "card=", 5) == 0) {
+    if (length == 13 && strspn(entry + 5, "0123456789abcdef") >= 8) {
+      vd.card_number = (uint32_t)strtoul(entry + 5, NULL, 16);
+      return 1;
+    }
+    vd_error("profile: card must be 8 hexadecimal digits, not \"%.*s\"", (int)length - 5,
+             entry + 5);
+    return -1;
+  }
   if (strncmp(entry, "shared=", 7) == 0) {
     if (vd_card_name_set(entry + 7, length - 7)) return 1;
     vd_error(

@@ -120,9 +120,10 @@ def budget_of(process: subprocess.Popen) -> int:
 
 def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: Service) -> None:
     hold = job.folder / "hold"
-    first = start(job, service, hold=hold)
+    card = ("--virtual-set", f"shared=moves{os.getpid()}")
+    first = start(job, service, run=card, hold=hold)
     assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "the whole card"
-    others = [start(job, service, sleep_ms=20) for _ in range(3)]
+    others = [start(job, service, sleep_ms=20, run=card) for _ in range(3)]
     assert pumpds.wait_for(lambda: len(service.jobs() or []) == 4, 20)
     assert pumpds.wait_for(lambda: 0 < service.granted(first.pid) < 100 * MIB, 30)
     assert pumpds.wait_for(lambda: budget_of(first) == service.granted(first.pid))
@@ -161,7 +162,8 @@ def test_a_service_killed_and_restarted_finds_all_its_jobs_again(
 
 def test_a_worker_that_is_killed_takes_no_lease_with_it(job: Job, service: Service) -> None:
     hold = job.folder / "hold"
-    first, second = (start(job, service, sleep_ms=20, hold=hold) for _ in range(2))
+    card = ("--virtual-set", f"shared=kept{os.getpid()}")
+    first, second = (start(job, service, sleep_ms=20, run=card, hold=hold) for _ in range(2))
     pids = (first.pid, second.pid)
     assert pumpds.wait_for(lambda: all(service.granted(pid) > 80 * MIB for pid in pids), 40)
     before = [service.granted(pid) for pid in pids]
@@ -226,7 +228,8 @@ def in_use(service: Service, pid: int) -> int:
 
 
 def test_a_hung_jobs_lease_goes_to_others_and_comes_back(job: Job, service: Service) -> None:
-    first, second = start_lasting(job, service), start_lasting(job, service)
+    card = ("--virtual-set", f"shared=hung{os.getpid()}")
+    first, second = (start_lasting(job, service, run=card) for _ in range(2))
     assert pumpds.wait_for(lambda: service.granted(first.pid) and service.granted(second.pid), 30)
     pumpd = pumpds.of_job(second.pid).supervisor
     try:

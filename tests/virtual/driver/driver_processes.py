@@ -97,5 +97,10 @@ def init_only() -> Any:
     return code_of(cu.cuInit(0))
 
 
+def uuid() -> Any:
+    ask(cu.cuInit(0))
+    return bytes(ask(cu.cuDeviceGetUuid(0)).bytes).hex()
+
+
 def version_only() -> Any:
     return ask(cu.cuDriverGetVersion())

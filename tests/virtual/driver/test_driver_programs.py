@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import re
+from pathlib import Path
 
 import pytest
 from virtual_driver import GIB, MIB, needs_bindings_of_13, profile, run
+
+from pump import nvml
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -336,6 +339,27 @@ def test_visible_devices_can_hide_the_device(visible: str, code: int) -> None:
     outcome = run("init_only", env={"CUDA_VISIBLE_DEVICES": visible})
     assert outcome.found == code
     assert ("CUDA_VISIBLE_DEVICES" in outcome.stderr) == (code != 0)
+
+
+def test_the_cards_of_two_jobs_have_uuids_of_their_own_and_a_shared_card_has_one(
+    tmp_path: Path,
+) -> None:
+    def uuid(text: str, **env: str) -> str:
+        settings = {"PUMP_VIRTUAL_PROFILE": text, "PUMP_VIRTUAL_CARDS": str(tmp_path), **env}
+        return str(run("uuid", env=settings).found)
+
+    plain, shared = profile("timing", GIB), profile("timing", GIB, shared="lab")
+    first, second = uuid(f"{plain};card=00c0ffee"), uuid(f"{plain};card=00c0ffef")
+    assert (first, second) == (
+        b"pump-virtual".hex() + "00c0ffee",
+        b"pump-virtual".hex() + "00c0ffef",
+    )
+    visible = nvml.gpu_uuid(first)
+    assert uuid(f"{plain};card=00c0ffee", CUDA_VISIBLE_DEVICES=visible) == first
+    in_lab = uuid(shared)
+    assert in_lab == uuid(f"{shared};card=00c0ffee") != uuid(shared.replace("lab", "other"))
+    wrong = run("init_only", env={"PUMP_VIRTUAL_PROFILE": f"{plain};card=c0ffee"})
+    assert wrong.found == 100 and "card must be 8 hexadecimal digits" in wrong.stderr
 
 
 def test_a_process_that_never_initialised_writes_no_report() -> None:
