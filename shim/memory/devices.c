@@ -78,6 +78,12 @@ static const uint64_t least_bytes = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BL
 /* The budget that the job begins with; UINT64_MAX: it asks for none. */
 static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
   uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
+  if (asked != UINT64_MAX && asked > total_bytes)
+    pump_log(PUMP_LOG_WARNING,
+             "device %d: the budget of %" PRIu64 " MiB is more than the %" PRIu64
+             " MiB of the GPU and counts as none: pump uses what is free; ask for less, or "
+             "leave --budget out",
+             device, asked >> 20, total_bytes >> 20);
   if (asked >= least_bytes) return asked;
   pump_log(PUMP_LOG_WARNING,
            "device %d: the budget of %.3g MiB is raised to %" PRIu64
