@@ -10,6 +10,21 @@ from __future__ import annotations
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_")
 
 
+_SHELLS = frozenset(("sh", "ash", "bash", "dash", "ksh", "zsh"))
+_STARTERS = frozenset(
+    (
+        *("accelerate", "deepspeed", "torchrun", "mpiexec", "mpirun", "srun"),
+        *("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"),
+        *("conda", "uv", "nsys", "ncu", "numactl", "taskset"),
+        *("env", "nice", "nohup", "setsid", "stdbuf", "time", "timeout"),
+    )
+)
+"""Programs and modules that start another one: a job is called by that one's script."""
+_VALUED_BY_SHELLS = ("-o", "-O")
+_VALUED_BY_PYTHON = ("-W", "-X", "--check-hash-based-pycs")
+"""Options whose value is the next word."""
+
+
 def quoted(name: str) -> str:
     """`name`, in single quotes unless it is one plain word; as pump_quoted of shim/base/log.c."""
     if name and all(c in _PLAIN or (c > "\x7f" and c.isprintable()) for c in name):
@@ -31,6 +46,38 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """`text` with "?" for what cannot be printed."""
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def of_command(words: list[str]) -> str:
+    """What people call a command: the file name of the script or the module that an interpreter or
+    a starter such as torchrun runs, else the program's own. words: one at least."""
+    name, rest = _file(words[0]), list(words[1:])
+    if name in _SHELLS or name.startswith(("python", "pypy")):
+        name, rest = _script(name, rest)
+    if name in _STARTERS:
+        return next((_file(word) for word in rest if word.endswith(".py")), name)
+    return name
+
+
+def _script(interpreter: str, rest: list[str]) -> tuple[str, list[str]]:
+    """The script or module that an interpreter runs, and the words behind it; the interpreter
+    where it runs a text or what it reads."""
+    is_shell = interpreter in _SHELLS
+    while rest:
+        word = rest.pop(0)
+        if word == "-m" and rest and not is_shell:
+            return rest.pop(0), rest
+        if word == "-" or (word[:1] == "-" and word[1:2] != "-" and word.endswith("c")):
+            break
+        if word in (_VALUED_BY_SHELLS if is_shell else _VALUED_BY_PYTHON):
+            rest[:1] = []
+        elif not word.startswith("-"):
+            return _file(word), rest
+    return interpreter, []
+
+
+def _file(path: str) -> str:
+    return path.rpartition("/")[2] or path
 
 
 def _escape(character: str) -> str:

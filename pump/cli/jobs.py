@@ -19,22 +19,29 @@ import psutil
 from pump import paths
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
-from pump.names import printable
+from pump.names import of_command, printable
 
 HELP = "list the running jobs of this user, and others that it may see"
 
 ASKED_AT_ONCE = 32
+DEVICE_NAME = "device.name="
+"""Of a virtual GPU's profile."""
 
 Answer = TypeVar("Answer")
 
 
 class Job(NamedTuple):
-    """A job with a socket. name: --name of pump-run, else its command's."""
+    """A job with a socket."""
 
     pid: int
     socket: str
     name: str
+    """--name of pump-run, else its script's or its program's."""
     command: str
+    limit: str = ""
+    """What the job asked for at its start; "" for none."""
+    virtual: str = ""
+    """The name of its virtual GPU; "" for real ones."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -69,17 +76,18 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
+    from pump.cli.support.columns import fitted
     from pump.report.words import size
 
     print(f"{'PID':>8}  {'NAME':<20} {'CLIENTS':>7} {'POLICY':<8} {'RESIDENT':>10} {'BUDGET':>10}")
     for job, clients, error in told:
         if error:
-            print(f"{job.pid:>8}  {job.name[:20]:<20} {error}")
+            print(f"{job.pid:>8}  {fitted(job.name, 20, left=True)} {error}")
             continue
         devices = [device for client in clients for device in client.devices]
         policy = ", ".join(sorted({client.policy for client in clients if client.policy})) or "-"
         print(
-            f"{job.pid:>8}  {job.name[:20]:<20} {len(clients):>7} {policy:<8} "
+            f"{job.pid:>8}  {fitted(job.name, 20, left=True)} {len(clients):>7} {policy:<8} "
             f"{size(sum(d.resident_bytes for d in devices)):>10} "
             f"{size(sum(d.budget_bytes for d in devices)):>10}"
         )
@@ -98,7 +106,7 @@ def found() -> Iterator[Job]:
             continue
         with contextlib.suppress(psutil.Error):  # it has ended, or is another user's
             if command := psutil.Process(pid).cmdline():
-                yield Job(pid, socket, _name(pid, command), " ".join(command))
+                yield _job(pid, socket, command)
 
 
 def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
@@ -154,7 +162,16 @@ def environment_of(pid: int) -> dict[str, str]:
         return {}
 
 
-def _name(pid: int, command: list[str]) -> str:
-    given = environment_of(pid).get("PUMP_NAME", "")
-    name = given or os.path.basename(command[0])
-    return printable(name)[:64]
+def _job(pid: int, socket: str, command: list[str]) -> Job:
+    environ = environment_of(pid)
+    name = environ.get("PUMP_NAME", "") or of_command(command)
+    profile = environ.get("PUMP_VIRTUAL_PROFILE", "").split(";")
+    device = next((entry for entry in profile if entry.startswith(DEVICE_NAME)), DEVICE_NAME)
+    return Job(
+        pid,
+        socket,
+        printable(name)[:64],
+        " ".join(command),
+        printable(environ.get("PUMP_LIMIT", "")),
+        printable(device.removeprefix(DEVICE_NAME)),
+    )

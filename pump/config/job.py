@@ -26,7 +26,7 @@ DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct"
 class JobConfig(NamedTuple):
     """All settings of one job, checked for form.
 
-    name: of the job where jobs are listed; "" for its command's name.
+    name: of the job where jobs are listed; "" for its script's or command's.
     priority: -10 to 10; the system service shares GPUs by it.
     budget, limit: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
     budget_most, limit_most: the administrator's bounds in the same form, or "".

@@ -47,7 +47,7 @@ class JobTable(Struct):
             "What the job is called in `pump jobs`, `pump top` and metrics.",
             "llama-finetune",
             checks.name,
-            "the command's name",
+            "the script's or command's name",
         ),
     ] = ""
     priority: Annotated[

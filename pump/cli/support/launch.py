@@ -33,7 +33,7 @@ from pump import paths
 from pump.cli.support import environment
 from pump.cli.support.lines import say
 from pump.config.job import JobConfig, Recording
-from pump.names import printable
+from pump.names import of_command, printable
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3
@@ -132,7 +132,7 @@ def _pumpd_command(
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
     command += ["--policy", config.policy, "--log-level", config.log_level]
     command += ["--priority", str(config.priority)]
-    command += [f"--name={config.name or _name_of(config.command[0])}"]  # it may begin with "-"
+    command += [f"--name={config.name or _name_of(config.command)}"]  # it may begin with "-"
     for service in paths.service_sockets():
         command += ["--service", service]
     if config.budget:
@@ -166,9 +166,9 @@ def _stderr() -> str:
         return ""
 
 
-def _name_of(program: str) -> str:
-    """The name of a program's file, made a valid name of a job (checks.name)."""
-    return printable(os.path.basename(program)).strip()[:64].strip() or "job"
+def _name_of(command: list[str]) -> str:
+    """What people call a command, made a valid name of a job (checks.name)."""
+    return printable(of_command(command)).strip()[:64].strip() or "job"
 
 
 def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -131,7 +131,7 @@ def _parser() -> OneLineParser:
     value(
         "--name NAME",
         checks.name,
-        "what the job is called in pump jobs and pump top (default: the command's name)",
+        "what the job is called in pump jobs and pump top (default: its script's name)",
     )
     value(
         "--priority N",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from pump.cli.support.columns import fitted
 from pump.report.words import size
 from pump.service import JobState, ServiceClient, ServiceError, UntrustedServiceError
 
@@ -28,6 +29,8 @@ class Registered:
         self._due = 0.0
         self.untrusted = ""
         """Why the latest service was not trusted, or ""."""
+        self.trouble = ""
+        """Why no service answers, or ""."""
 
     def jobs(self) -> list[JobState]:
         """Return all jobs that this user may see; none where no service answers."""
@@ -37,10 +40,11 @@ class Registered:
                 if now < self._due:
                     return []
                 self._client = ServiceClient.find()
-                self.untrusted = ""
+                self.untrusted = self.trouble = ""
             return self._client.jobs()
         except ServiceError as error:
             self.close()
+            self.trouble = str(error)
             if isinstance(error, UntrustedServiceError):
                 self.untrusted = str(error)
             self._due = time.monotonic() + RETRY_S
@@ -62,8 +66,9 @@ def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobStat
 def lines(jobs: Iterable[JobState]) -> list[str]:
     """Return the lines of a table of jobs; none for no jobs."""
     found = [
-        f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {job.name[:16]:<16} {job.priority:>8} "
-        f"{job.clients:>7} {size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
+        f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {fitted(job.name, 16, left=True)} "
+        f"{job.priority:>8} {job.clients:>7} "
+        f"{size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
         f"{size(sum(gpu.granted_bytes for gpu in job.gpus)):>10} {size(job.converted_bytes):>10}"
         for job in jobs
     ]
