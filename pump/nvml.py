@@ -14,6 +14,16 @@ from typing import Any, NamedTuple
 KIB = 1024
 
 
+class Identity(NamedTuple):
+    """What a GPU is called. None, "": not known."""
+
+    number: int | None
+    """As nvidia-smi counts."""
+    minor: int | None
+    """Of its device file /dev/nvidiaN."""
+    model: str
+
+
 class Card(NamedTuple):
     """One GPU at one moment. None: NVML has no such figure of this GPU."""
 
@@ -35,6 +45,12 @@ def plain_uuid(text: str | bytes) -> str:
     return words.removeprefix("GPU-").replace("-", "").lower()
 
 
+def gpu_uuid(plain: str) -> str:
+    """Return 32 hexadecimal digits as nvidia-smi writes a GPU's UUID: "GPU-..."."""
+    parts = (plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:])
+    return "GPU-" + "-".join(parts)
+
+
 def handles() -> dict[str, Any]:
     """NVML's handles of this machine's GPUs, by plain UUID, in NVML's order. Raises ImportError,
     pynvml.NVMLError."""
@@ -45,6 +61,18 @@ def handles() -> dict[str, Any]:
         pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
     ]
     return {plain_uuid(pynvml.nvmlDeviceGetUUID(handle)): handle for handle in every}
+
+
+def identity(handle: Any) -> Identity:
+    """What NVML calls a GPU. Raises nothing."""
+    import pynvml
+
+    model = _answer(pynvml.nvmlDeviceGetName, handle) or ""
+    return Identity(
+        _answer(pynvml.nvmlDeviceGetIndex, handle),
+        _answer(pynvml.nvmlDeviceGetMinorNumber, handle),
+        model if isinstance(model, str) else model.decode(errors="replace"),
+    )
 
 
 def memory(handle: Any) -> tuple[int, int]:
@@ -61,15 +89,10 @@ def card(uuid: str, handle: Any) -> Card:
     pynvml.NVMLError where NVML has no memory figures of it."""
     import pynvml
 
-    def answer(ask: Callable[..., Any], *more: Any) -> Any:
-        with contextlib.suppress(pynvml.NVMLError):
-            return ask(handle, *more)
-        return None
-
-    processes = answer(pynvml.nvmlDeviceGetComputeRunningProcesses)
-    rates = answer(pynvml.nvmlDeviceGetUtilizationRates)
+    processes = _answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    rates = _answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
     throughput = [
-        answer(pynvml.nvmlDeviceGetPcieThroughput, way)
+        _answer(pynvml.nvmlDeviceGetPcieThroughput, handle, way)
         for way in (pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES)
     ]
     return Card(
@@ -79,3 +102,12 @@ def card(uuid: str, handle: Any) -> Card:
         None if rates is None else int(rates.gpu) / 100,
         *(None if kib is None else int(kib) * KIB for kib in throughput),
     )
+
+
+def _answer(ask: Callable[..., Any], *words: Any) -> Any:
+    """NVML's answer; None where it refuses."""
+    import pynvml
+
+    with contextlib.suppress(pynvml.NVMLError):
+        return ask(*words)
+    return None

@@ -16,6 +16,9 @@ def nvmlDeviceGetMemoryInfo(handle):
     return Memory()
 NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES = 0, 1
 class NVMLError(Exception): pass
+def nvmlDeviceGetIndex(handle): return 3
+def nvmlDeviceGetMinorNumber(handle): raise NVMLError("not supported")
+def nvmlDeviceGetName(handle): return b"NVIDIA H100"
 class Rates:
     gpu = 87
 def nvmlDeviceGetUtilizationRates(handle): return Rates()

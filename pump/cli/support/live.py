@@ -8,10 +8,9 @@ rates since the client began.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psutil
@@ -22,12 +21,17 @@ from pump.cli.support import registered
 from pump.cli.support.lines import checked
 from pump.config.values import seconds
 from pump.control import ClientState, Control, DeviceState
-from pump.nvml import Card
+from pump.names import one_line
+from pump.nvml import Card, Identity
 from pump.service import JobState
 
 INTERVAL_MOST_S = 3600
 CARDS_S = 0.5
 """Between two questions to NVML."""
+FIRST_ANSWER_S = 3.0
+"""Longest wait for what NVML calls the GPUs."""
+SILENT_TIMES = 5
+"""A job that has not answered is left alone for so many times as long as it was waited for."""
 
 
 class Seen(NamedTuple):
@@ -49,6 +53,12 @@ class Look(NamedTuple):
     """Why a service was not trusted, or ""."""
     cards: Sequence[Card] = ()
     """NVML's latest figures of this machine's GPUs."""
+    identities: Mapping[str, Identity] = {}
+    """What GPUs are called, by plain UUID: by NVML, or in a virtual GPU's profile."""
+    no_card: str = ""
+    """Why NVML knows no GPU, or ""."""
+    no_service: str = ""
+    """Why no service answers, or ""."""
 
 
 def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float, of: str) -> None:
@@ -64,23 +74,40 @@ def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float
 
 
 class Cards:
-    """Asks NVML every CARDS_S, in a thread that nothing waits for: a call may never return.
+    """Asks NVML what GPUs there are, in a thread that nothing waits for: a call may never return.
+    figures: whether it asks for figures too, every CARDS_S.
 
-    last: the latest figures of the GPUs; none where there is no NVML.
+    last: the latest figures. identities: what they are called. trouble: why there are none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, figures: bool = True) -> None:
         self.last: Sequence[Card] = ()
+        self.identities: Mapping[str, Identity] = {}
+        self.trouble = ""
+        self._figures = figures
         self._closed = threading.Event()
+        self._answered = threading.Event()
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # no module, no library or no card: no figures
+        try:
             handles = nvml.handles()
-            while not self._closed.is_set():
+            self.identities = {uuid: nvml.identity(handle) for uuid, handle in handles.items()}
+            self.trouble = "" if handles else "it knows no GPU"
+            self._answered.set()
+            while self._figures and not self._closed.is_set():
                 self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]
                 self._closed.wait(CARDS_S)
+        except Exception as error:  # no module, no library or no card: no figures
+            self.trouble = one_line(str(error)) or type(error).__name__
         self.last = ()
+        self._answered.set()
+
+    def wait(self) -> None:
+        """Wait for the identities, FIRST_ANSWER_S at most and only once."""
+        if not self._answered.wait(FIRST_ANSWER_S):
+            self.trouble = "NVML does not answer"
+            self._answered.set()
 
     def close(self) -> None:
         """Ask no more."""
@@ -89,26 +116,47 @@ class Cards:
 
 class Watch:
     """Looks at all jobs of the user, over one connection to each and one to the service. cards:
-    whether NVML is asked, too."""
+    whether NVML is asked for figures, too."""
 
     def __init__(self, *, cards: bool = False) -> None:
         self._controls: dict[str, Control] = {}
+        self._silent: dict[str, tuple[float, Seen]] = {}
+        """By socket: jobs that have not answered, and when to ask them again."""
         self._service = registered.Registered()
-        self._cards = Cards() if cards else None
+        self._cards = Cards(figures=cards)
 
     def look(self) -> Look:
         """Ask every job for its figures. One that does not answer has an error."""
         there = list(jobs.found())
-        for path in set(self._controls) - {job.socket for job in there}:
+        sockets = {job.socket for job in there}
+        for path in set(self._controls) - sockets:
             self._controls.pop(path).close()
+        self._silent = {path: one for path, one in self._silent.items() if path in sockets}
         told = self._service.jobs()
         seen = jobs.of_each(there, self._ask)
-        cards = self._cards.last if self._cards else ()
-        return Look(time.monotonic(), seen, told, self._service.untrusted, cards)
+        self._cards.wait()
+        return Look(
+            time.monotonic(),
+            seen,
+            told,
+            self._service.untrusted,
+            self._cards.last,
+            {**_virtual(seen), **self._cards.identities},
+            self._cards.trouble,
+            self._service.trouble,
+        )
 
     def _ask(self, job: jobs.Job) -> Seen:
+        due_s, silent = self._silent.get(job.socket, (0.0, None))
+        if silent is not None and time.monotonic() < due_s:
+            return silent
         control = self._controls.setdefault(job.socket, Control(job.socket))
-        return Seen(job, *jobs.answer_of(job, control))
+        begun_s = time.monotonic()
+        seen = Seen(job, *jobs.answer_of(job, control))
+        now_s = time.monotonic()
+        if seen.error:
+            self._silent[job.socket] = (now_s + SILENT_TIMES * (now_s - begun_s), seen)
+        return seen
 
     def close(self) -> None:
         """Close all connections."""
@@ -116,8 +164,17 @@ class Watch:
             control.close()
         self._controls.clear()
         self._service.close()
-        if self._cards:
-            self._cards.close()
+        self._cards.close()
+
+
+def _virtual(seen: Iterable[Seen]) -> dict[str, Identity]:
+    """What the profiles of virtual GPUs call them. Each process has one, device 0."""
+    return {
+        device.uuid: Identity(0, None, one.job.virtual)
+        for one in seen
+        if one.job.virtual
+        for device in devices_of(one.clients)
+    }
 
 
 class Rates(NamedTuple):
@@ -179,6 +236,10 @@ class Gpu(NamedTuple):
     """A GPU as the user's jobs see it together; bytes are sums over their clients."""
 
     uuid: str
+    number: int
+    """As nvidia-smi counts; as the jobs do where NVML does not know it."""
+    model: str
+    """"" where it is not known."""
     total_bytes: int
     budget_bytes: int
     allocated_bytes: int
@@ -189,19 +250,25 @@ class Gpu(NamedTuple):
 
 
 def gpus(look: Look) -> list[Gpu]:
-    """The GPUs that the jobs use, by UUID."""
+    """The GPUs that the jobs use, by number."""
     by_uuid: dict[str, list[DeviceState]] = {}
     for device in devices_of(client for seen in look.seen for client in seen.clients):
         by_uuid.setdefault(device.uuid, []).append(device)
-    return [_gpu(uuid, mine) for uuid, mine in sorted(by_uuid.items())]
+    found = [gpu_of(uuid, look.identities.get(uuid), mine) for uuid, mine in by_uuid.items()]
+    return sorted(found, key=lambda gpu: (gpu.number, gpu.uuid))
 
 
-def _gpu(uuid: str, devices: list[DeviceState]) -> Gpu:
+def gpu_of(uuid: str, identity: Identity | None, devices: list[DeviceState]) -> Gpu:
+    """A GPU as these clients' devices show it together."""
+
     def total(name: str) -> int:
         return sum(int(getattr(device, f"{name}_bytes")) for device in devices)
 
+    number = identity.number if identity else None
     return Gpu(
         uuid,
+        min(device.index for device in devices) if number is None else number,
+        identity.model if identity else "",
         max(device.total_bytes for device in devices),
         budget_bytes=total("budget"),
         allocated_bytes=total("allocated"),
@@ -246,6 +313,19 @@ def rows(look: Look, before: Look | None) -> list[Row]:
                 seconds = look.at_s - before.at_s if before and then else age_s(client.pid)
                 found.append(Row(seen, client, rates(then, client, seconds)))
     return found
+
+
+def lost(row: Row) -> tuple[float, float] | None:
+    """Seconds that a client's GPU waited for memory, and their share of its time; None where its
+    answer does not say."""
+    lost_s: float | None = getattr(row.client, "lost_s", None)
+    return None if lost_s is None else (lost_s, lost_s / age_s(row.client.pid))
+
+
+def predicted(client: ClientState) -> float | None:
+    """The share of a client's operations that were predicted; None of none."""
+    seen = grown(None, client, "worker", "operations")
+    return grown(None, client, "worker", "predicted") / seen if seen else None
 
 
 def age_s(pid: int) -> float:

@@ -2,123 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
-import termios
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from places import ROOT
+from watched_jobs import BIN, TIMEOUT_S, Jobs
 
 from pump.cli.metrics.figures import METRICS
 
-BIN = Path(sys.executable).parent
-TIMEOUT_S = 120
 BLOCK = 2 << 20
 MIB = 1 << 20
-
-# Sets as many buffers of 32 MiB as it is told, ten times, says so, and waits to be let go.
-PROGRAM = """
-import sys
-from cuda.bindings import driver as d
-def ok(r):
-    assert int(r[0]) == 0, r
-    return r[1] if len(r) > 1 else None
-ok(d.cuInit(0))
-ok(d.cuCtxSetCurrent(ok(d.cuDevicePrimaryCtxRetain(0))))
-buffers = [ok(d.cuMemAlloc(32 << 20)) for _ in range(int(sys.argv[1]))]
-for _ in range(10):
-    for buffer in buffers:
-        ok(d.cuMemsetD8(buffer, 1, 32 << 20))
-    ok(d.cuCtxSynchronize())
-print("worked", flush=True)
-sys.stdin.readline()
-"""
-
-
-class Jobs:
-    """Jobs of a user with a runtime folder of its own, and pump's verbs that show them."""
-
-    def __init__(self, runtime: Path, folder: Path) -> None:
-        self.environ = {
-            **os.environ,
-            "XDG_RUNTIME_DIR": str(runtime),
-            "PUMP_SERVICE": "none",  # whatever else runs on this machine
-        }
-        self.environ.pop("PUMP_SOCKET", None)
-        self.folder = folder
-        self.running: list[subprocess.Popen[str]] = []
-
-    def start(self, name: str, buffers: int, *options: str) -> Path:
-        """A job that has done its work when this returns; where its driver will report."""
-        report = self.folder / f"{name}.json"
-        virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
-        job = subprocess.Popen(
-            [
-                BIN / "pump-run",
-                "--name",
-                name,
-                *virtual,
-                *options,
-                sys.executable,
-                "-c",
-                PROGRAM,
-                f"{buffers}",
-            ],
-            env={**self.environ, "PUMP_VIRTUAL_REPORT": str(report)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.running.append(job)
-        assert job.stdout is not None
-        assert job.stdout.readline() == "worked\n"
-        return report
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [BIN / "pump", *words],
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-
-    def pump(self, *words: str) -> str:
-        done = self.run(*words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def end(self) -> None:
-        for job in self.running:
-            assert job.stdin is not None
-            job.stdin.close()
-            job.wait(TIMEOUT_S)
-        self.running.clear()
-
-
-@pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="pump-eyes-", dir="/tmp") as runtime:
-        made = Jobs(Path(runtime), tmp_path)
-        yield made
-        for job in made.running:
-            job.kill()
-            job.wait(TIMEOUT_S)
 
 
 def eventually(look: Callable[[], Any], what: str) -> Any:
@@ -204,9 +105,12 @@ def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
     assert re.match(rf" +{jobs.running[0].pid}  large +1 window", listed[1])
     shown = jobs.pump("top", "--once")
     assert re.search(
-        r"^GPU \w{8} \[#+\.*\] .* of 256\.0 MiB resident, budgets 248\.0 MiB", shown, re.M
+        r"^GPU 0  NVIDIA A100-PCIE-40GB \(pump virtual\)  GPU-70756d70-2d76(-\w{4}){2}-\w{12}\n"
+        r" +\[#+\.*\] .* of 256\.0 MiB resident, budgets 248\.0 MiB",
+        shown,
+        re.M,
     )
-    assert re.search(rf"^ +{jobs.running[0].pid} large +window +active ", shown, re.M)
+    assert re.search(rf"^ +{jobs.running[0].pid} large +0 window +active ", shown, re.M)
     found = json.loads(jobs.pump("jobs", "--json"))
     assert [job["name"] for job in found["jobs"]] == ["large"]
 
@@ -251,42 +155,9 @@ def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:
         watcher.wait(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("rows_columns", [(20, 100), (24, 80), (0, 0)], ids=str)
-def test_on_a_terminal_it_shows_itself_anew_and_leaves_it_as_it_was_on_q(
-    jobs: Jobs, rows_columns: tuple[int, int]
-) -> None:
-    """One that tells no size is taken for one of 24 lines of 80 characters."""
-    jobs.start("large", 12)
-    ours, theirs = pty.openpty()
-    before = termios.tcgetattr(theirs)
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", *rows_columns, 0, 0))
-    top = subprocess.Popen([BIN / "pump", "top"], env=jobs.environ, stdin=theirs, stdout=theirs)
-    try:
-        shown = b""
-        deadline = time.monotonic() + TIMEOUT_S
-        while shown.count(b"pump top") < 2 or b"large" not in shown:
-            assert time.monotonic() < deadline, shown
-            shown += os.read(ours, 65536)
-        os.write(ours, b"q")
-        assert top.wait(TIMEOUT_S) == 0
-        shown += os.read(ours, 65536)
-        assert shown.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
-        assert termios.tcgetattr(theirs) == before
-        lines = shown.replace(b"\x1b[H", b"\n").replace(b"\r", b"")  # home begins a new picture
-        plain = re.sub(rb"\x1b\[[?0-9]*[a-zA-Z]", b"", lines).decode()
-        assert max(len(line) for line in plain.splitlines()) <= (rows_columns[1] or 80)
-        (head,) = {line for line in plain.splitlines() if line.lstrip().startswith("PID")}
-        assert head.split()[-1] == "CAUSE" and {"RESIDENT", "BUDGET", "~HIT"} < set(head.split())
-    finally:
-        top.kill()
-        top.wait(TIMEOUT_S)
-        os.close(ours)
-        os.close(theirs)
-
-
 # ---- metrics ----
 
-LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\d+)')
+LINE = re.compile(r'([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\d+)')
 
 
 NONE = {("pump_jobs", f'user="{os.geteuid()}"'): 0}

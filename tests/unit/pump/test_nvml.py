@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -34,7 +35,18 @@ def one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_cards_figures_are_nvmls_and_what_it_does_not_tell_is_none(one_card: Path) -> None:
     (handle,) = nvml.handles().items()
     card = nvml.card(*handle)
+    assert nvml.identity(handle[1]) == nvml.Identity(3, None, "NVIDIA H100")
+    assert nvml.gpu_uuid(UUID) == "GPU-01234567-89ab-cdef-0123-456789abcdef"
+    assert nvml.plain_uuid(nvml.gpu_uuid(UUID)) == UUID
     assert card == nvml.Card(UUID, 1000 * MIB, 300 * MIB, 2, 0.87, 3 << 30, None)
+
+
+def test_what_a_gpu_is_called_is_asked_once_and_without_figures(one_card: Path) -> None:
+    one_card.write_text("hangs")  # whatever asks for figures
+    cards = live.Cards(figures=False)
+    cards.wait()
+    assert cards.identities == {UUID: nvml.Identity(3, None, "NVIDIA H100")}
+    assert not cards.trouble and not cards.last
 
 
 def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> None:
@@ -47,11 +59,15 @@ def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> 
     seen = live.Seen(
         Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""
     )
-    text = "\n".join(top.lines(live.Look(0.0, [seen], cards=found), None))
+    named = live.Look(0.0, [seen], cards=found, identities=cards.identities)
+    text = "\n".join(top.lines(named, None))
+    assert f"GPU 3  NVIDIA H100  {nvml.gpu_uuid(UUID)}" in text
     assert "by NVML 87% busy, link 3.0 GiB/s in, ? out, 300.0 MiB used by 2 processes" in text
     assert "processors" in text
     other = live.Look(0.0, [seen], cards=[found[0]._replace(uuid="f" * 32)])
-    assert "NVML" not in "\n".join(top.lines(other, None))
+    text = "\n".join(top.lines(other, None))
+    assert "busy, link" not in text
+    assert re.search(r"GPU \?  .*: by NVML 300.0 MiB of 1000.0 MiB used, 87% busy; no job", text)
 
 
 def test_without_nvml_nothing_is_shown_of_it(

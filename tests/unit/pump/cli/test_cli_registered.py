@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from service_client import MIB, Played, Service, closing, until
 
-from pump.cli import top
 from pump.cli.metrics.figures import Figures
 from pump.cli.support import live, registered
+from pump.cli.top import overview
 from pump.report.words import size
 
 BIN = Path(sys.executable).parent
@@ -58,7 +58,7 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         (other,) = json.loads(pump(tmp_path, service.socket, "jobs", "--json"))["others"]
         assert (other["name"], other["gpus"][0]["granted_bytes"]) == ("theirs", job.granted)
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
-        assert row in shown and shown[shown.index(row) - 2] == top.OTHERS
+        assert row in shown and shown[shown.index(row) - 2] == overview.OTHERS
         told = pump(tmp_path, service.socket, "metrics")
         assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1\n' in told
         assert f'kind="granted"}} {job.granted}\n' in told

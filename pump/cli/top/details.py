@@ -1,0 +1,138 @@
+"""One client with all its figures: the second page of pump top. No I/O but its age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from pump.cli.support import live
+from pump.cli.top.overview import INDENT, Page, gpu_lines, title
+from pump.cli.top.table import causes, hit, key_of, lost, state, waits
+from pump.cli.top.text import Line, Span, line, sparkline
+from pump.control import DeviceState
+from pump.report.words import many, share, size
+
+LABEL = 11
+SPARK_LEAST, SPARK_MOST = 10, 60
+SIDES = 48
+"""Columns of a line besides its sparkline."""
+
+
+def page(shown: Page, row: live.Row, *, ended: bool) -> list[Line]:
+    """The lines of the page for a client, the devices in a line each where its height needs that.
+    ended: the client has, and these are its last figures."""
+    lines = _page(shown, row, ended=ended, brief=False)
+    short = 0 < shown.height < len(lines)
+    return _page(shown, row, ended=ended, brief=True) if short else lines
+
+
+def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Line]:
+    job, client = row.seen.job, row.client
+    lines: list[Line] = [title(shown.look), line()]
+    if ended:
+        lines += [line(("This process has ended; these are its last figures.", "bad")), line()]
+    lines += [
+        _fact("job", (job.name, "bold"), f"  its first process: {job.pid}"),
+        _fact("command", job.command),
+        _fact("process", _processes(row)),
+        _fact("policy", client.policy, "  ", state(row)),
+        _fact("limit", _limit(job.limit)),
+    ]
+    for device in client.devices:
+        lines += [] if brief else [line()]
+        lines += _device(device, shown, brief=brief)
+    return [*lines, line(), *_rates(row, shown), *_counts(row)]
+
+
+def _fact(label: str, *parts: str | Span | tuple[str, str]) -> Line:
+    return line((label.ljust(LABEL), "dim"), *parts)
+
+
+def _processes(row: live.Row) -> str:
+    """The job's clients, the shown one first."""
+    others = [str(one.pid) for one in row.seen.clients if one.pid != row.client.pid]
+    more = f"; others of the job: {', '.join(others)}" if others else ""
+    return f"{row.client.pid}{more}"
+
+
+def _limit(asked: str) -> str:
+    """What a job asked for at its start."""
+    if not asked:
+        return "what the host can give"
+    if asked.isdecimal():
+        return size(int(asked))
+    return f"{asked} of what the host can give" if "%" in asked else f"{asked} its GPUs' memory"
+
+
+def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Line]:
+    gpu = live.gpu_of(device.uuid, shown.look.identities.get(device.uuid), [device])
+    cards = {card.uuid: card for card in shown.look.cards}
+    lines = gpu_lines(gpu, cards.get(device.uuid), shown.width, brief=brief)
+    elsewhere = (
+        f"{INDENT}host {size(device.host_bytes)}, arriving "
+        f"{size(device.arriving_bytes)}, leaving {size(device.leaving_bytes)}, not pageable "
+        f"{size(device.plain_bytes)}"
+    )
+    return lines if brief else [*lines, line(elsewhere)]
+
+
+def _rates(row: live.Row, shown: Page) -> list[Line]:
+    """Transfers and waits, with what they were."""
+    history, marks = shown.context.history, shown.context.marks
+    width = max(SPARK_LEAST, min(SPARK_MOST, shown.width - SIDES))
+
+    def moving(
+        label: str, now: str, figure: Callable[[live.Rates], float], style: str, more: str
+    ) -> Line:
+        drawn = sparkline(history.of(key_of(row), figure), width, marks)
+        return _fact(label, f"{now:>12}  ", (drawn, style), f"  {more}")
+
+    rates = row.rates
+    shim = row.client.shim
+    by_cause = ", ".join(f"{name} {count:,.0f}" for name, count in causes(rates).items())
+    worker = row.client.worker
+    missed = worker.get("blocks_used", 0) - worker.get("blocks_hit", 0)
+    return [
+        moving(
+            "in",
+            f"{size(rates.to_gpu_bytes_per_s)}/s",
+            lambda one: one.to_gpu_bytes_per_s,
+            "in",
+            f"{size(shim.get('moved_to_gpu_bytes', 0))} in all",
+        ),
+        moving(
+            "out",
+            f"{size(rates.to_host_bytes_per_s)}/s",
+            lambda one: one.to_host_bytes_per_s,
+            "out",
+            f"{size(shim.get('moved_to_host_bytes', 0))} in all",
+        ),
+        moving("~waits", f"{waits(rates):,.0f}/s", waits, "warn", f"{missed:,} in all"),
+        _fact("  by cause", f"{by_cause} each second"),
+        moving(
+            "operations",
+            f"{rates.operations_per_s:,.0f}/s",
+            lambda one: one.operations_per_s,
+            "",
+            f"{worker.get('window_depth', 0):,} in the window",
+        ),
+    ]
+
+
+def _counts(row: live.Row) -> list[Line]:
+    """Sums since the client began."""
+    worker = row.client.worker
+    used, found = worker.get("blocks_used", 0), worker.get("blocks_hit", 0)
+    faults = sum(worker.get(f"miss_{cause}", 0) for cause in ("unseen", "no_room", "policy"))
+    predicted = live.predicted(row.client)
+    dropped = f"dropped {many(worker.get('predictions_lost', 0), 'time')}"
+    lines = [
+        _fact("~hit rate", hit(row), f" of block uses now, {share(found, used)} in all"),
+        _fact("~faults", f"{faults:,} blocks came by fault in all"),
+    ]
+    if predicted:
+        lines.append(_fact("predicted", f"{share(predicted, 1.0)} of operations; {dropped}"))
+    lines.append(_fact("runs for", str(timedelta(seconds=round(live.age_s(row.client.pid))))))
+    if live.lost(row) is not None:
+        lines.append(_fact("lost", lost(row), " of its time, waiting for memory"))
+    return lines

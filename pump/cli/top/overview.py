@@ -1,0 +1,247 @@
+"""All GPUs and jobs as lines: the first page of pump top, and all that --once prints. No I/O but
+`host`, which asks this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import psutil
+
+from pump.cli.support import live, registered
+from pump.cli.support.columns import cut, fitted
+from pump.cli.top.table import Context, Key, columns, head_of, key_of, row_of, waits
+from pump.cli.top.text import Line, line, sparkline
+from pump.nvml import Card, gpu_uuid
+from pump.report.words import many, size
+
+BAR_LEAST, BAR_MOST = 10, 40
+INDENT = "       "
+OTHERS = "Others, as the service knows them:"
+LEGEND = "~ estimated from where pump believes blocks to be"
+SWITCHED_OFF = "PUMP_SERVICE"
+TIGHT, SCARCE = 0.2, 0.1
+"""Shares of the host's memory that are available."""
+ROWS_LEAST = 3
+MOVES = "in/s 1,023.9 MiB  out/s 1,023.9 MiB  ~waits/s 9,999"
+"""The line of all transfers but for its sparklines."""
+SPARK_LEAST, SPARK_MOST = 4, 40
+
+
+class Page(NamedTuple):
+    """What a page is drawn from. host: the line of that function. height: 0 for no bound."""
+
+    look: live.Look
+    host: Line
+    rows: Sequence[live.Row]
+    context: Context
+    width: int
+    height: int = 0
+    sort: str = "PID"
+    chosen: Key | None = None
+
+
+def page(shown: Page) -> list[Line]:
+    """The lines of the page, for its width, and no more than its height where it can be."""
+    lines = _page(shown, brief=False)
+    return _page(shown, brief=True) if 0 < shown.height < len(lines) else lines
+
+
+def _page(shown: Page, *, brief: bool) -> list[Line]:
+    """brief: GPUs in a line each, and as many rows as there is room for."""
+    look, width = shown.look, shown.width
+    head: list[Line] = [title(look), shown.host]
+    head += _moves(shown) if shown.height and shown.rows else []
+    head += _gpus(shown, brief=brief)
+    tail = _messages(look) + _others(look) + _notes(look)
+    tail += [line(), line((LEGEND, "dim"))] if shown.rows else []
+    if not look.seen:
+        return [*head, line(), *_how_to_start(look), *tail]
+    chosen = columns(width, with_lost=_any_lost(shown), moving=bool(shown.height))
+    rows: list[Line] = [
+        row_of(chosen, row, shown.context, is_chosen=key_of(row) == shown.chosen)
+        for row in shown.rows
+    ]
+    head += [line(), head_of(chosen, shown.sort if shown.height else "")]
+    if brief:
+        room = max(ROWS_LEAST, shown.height - len(head) - len(tail))
+        rows = _window(rows, room, _place(shown))
+        tail = tail[: max(0, shown.height - len(head) - len(rows))]
+    return [*head, *rows, *tail]
+
+
+def title(look: live.Look) -> Line:
+    """The first line."""
+    mine = many(len(look.seen), "job")
+    return line(("pump top", "title"), f"  {time.strftime('%H:%M:%S')}  {mine}")
+
+
+def host() -> Line:
+    """The host's memory and processors."""
+    memory = psutil.virtual_memory()
+    left = memory.available / max(1, memory.total)
+    style = "bad" if left < SCARCE else "warn" if left < TIGHT else ""
+    return line(
+        "host ",
+        (f"{size(memory.available)} of {size(memory.total)} available", style),
+        f", {psutil.cpu_count()} processors {psutil.cpu_percent():.0f}% busy",
+    )
+
+
+def _moves(shown: Page) -> list[Line]:
+    """What all jobs together move and wait for."""
+    history, marks = shown.context.history, shown.context.marks
+
+    def part(figure: str, style: str) -> tuple[str, str]:
+        values = history.of_all(lambda rates: float(getattr(rates, f"{figure}_bytes_per_s")))
+        return f"{sparkline(values, room, marks)} {size(values[-1] if values else 0)}", style
+
+    room = max(SPARK_LEAST, min(SPARK_MOST, (shown.width - len(MOVES) - 3) // 3))
+    waited = history.of_all(waits)
+    return [
+        line(
+            *("in/s ", part("to_gpu", "in"), "  out/s ", part("to_host", "out")),
+            "  ~waits/s ",
+            (f"{sparkline(waited, room, marks)} {waited[-1] if waited else 0:,.0f}", "warn"),
+        )
+    ]
+
+
+def _any_lost(shown: Page) -> bool:
+    return any(live.lost(row) is not None for row in shown.rows)
+
+
+# ---- GPUs ----
+
+
+def _gpus(shown: Page, *, brief: bool) -> list[Line]:
+    look, width = shown.look, shown.width
+    cards = {card.uuid: card for card in look.cards}
+    used = live.gpus(look)
+    found = [gpu_lines(gpu, cards.get(gpu.uuid), width, brief=brief) for gpu in used]
+    idle = [card for uuid, card in cards.items() if uuid not in {gpu.uuid for gpu in used}]
+    lines = [one for lines in found for one in lines] + [_idle(card, look) for card in idle]
+    most = max(1, shown.height // 3)
+    if brief and len(lines) > most:
+        left = len(lines) - most + 1
+        lines = [*lines[: most - 1], line((f"{INDENT}{left} more GPUs", "dim"))]
+    return lines
+
+
+def gpu_lines(gpu: live.Gpu, card: Card | None, width: int, *, brief: bool = False) -> list[Line]:
+    """A GPU's name, what is resident, and what NVML says of it. brief: only what is resident."""
+    words = f"{size(gpu.resident_bytes)} of {size(gpu.total_bytes)} resident"
+    budgets = f"budgets {size(gpu.budget_bytes)}"
+    over = "warn" if gpu.budget_bytes > gpu.total_bytes else ""
+    more = f"allocated {size(gpu.allocated_bytes)}; {many(gpu.clients, 'client')}"
+    needed = len(f"{INDENT}[] {words}, {budgets}")
+    fits = needed + len(f", {more}") + BAR_LEAST <= width
+    room = width - needed - (len(f", {more}") if fits else 0)
+    bar = _bar(gpu.resident_bytes / max(1, gpu.total_bytes), min(BAR_MOST, room))
+    start = f"GPU {gpu.number}".ljust(len(INDENT)) if brief else INDENT
+    first: list[str | tuple[str, str]] = [start, *bar, f" {words}, ", (budgets, over)]
+    if brief:
+        return [line(*first)]
+    lines = [_name(gpu, width), line(*first, f", {more}" if fits else "")]
+    lines += [] if fits else [line(f"{INDENT}{more}")]
+    return [*lines, line(f"{INDENT}{_by_nvml(card)}")] if card else lines
+
+
+def _name(gpu: live.Gpu, width: int) -> Line:
+    index, uuid = f"GPU {gpu.number}".ljust(len(INDENT)), gpu_uuid(gpu.uuid)
+    model = cut(gpu.model, width - len(INDENT) - len(uuid) - 2)
+    return line((index, "bold"), (model, "bold"), "  " if model else "", (uuid, "dim"))
+
+
+def _bar(part: float, width: int) -> list[tuple[str, str]]:
+    room = max(BAR_LEAST, width)
+    filled = round(room * min(1.0, part))
+    return [("[", "dim"), ("#" * filled, "bar"), ("." * (room - filled), "dim"), ("]", "dim")]
+
+
+def _by_nvml(card: Card) -> str:
+    """NVML's figures of a GPU, of all its processes together."""
+
+    def rate(bytes_per_s: int | None) -> str:
+        return "?" if bytes_per_s is None else f"{size(bytes_per_s)}/s"
+
+    count = "?" if card.processes is None else card.processes
+    link = f"link {rate(card.to_gpu_bytes_per_s)} in, {rate(card.to_host_bytes_per_s)} out"
+    return f"by NVML {_busy(card)} busy, {link}, {size(card.used_bytes)} used by {count} processes"
+
+
+def _busy(card: Card) -> str:
+    return "?" if card.busy is None else f"{card.busy:.0%}"
+
+
+def _idle(card: Card, look: live.Look) -> Line:
+    """A GPU that no job of this user uses."""
+    known = look.identities.get(card.uuid)
+    index = "GPU ?" if known is None or known.number is None else f"GPU {known.number}"
+    used = f"{size(card.used_bytes)} of {size(card.total_bytes)} used, {_busy(card)} busy"
+    model = known.model if known and known.model else gpu_uuid(card.uuid)
+    return line((index.ljust(len(INDENT)), "bold"), f"{model}: by NVML {used}; no job of yours")
+
+
+# ---- what is no row of the table ----
+
+
+def _messages(look: live.Look) -> list[Line]:
+    """Jobs and clients without figures, and why."""
+    lines: list[Line] = []
+    for seen in look.seen:
+        start = f"{seen.job.pid:>8} {fitted(seen.job.name, 16, left=True)} "
+        silent = [f"client {c.pid}: {c.error}" for c in seen.clients if c.error is not None]
+        lines += [line(start, (why, "bad")) for why in ([seen.error] if seen.error else silent)]
+        if not seen.clients and not seen.error:
+            lines.append(line(start, ("has not used a GPU yet", "dim")))
+    return lines
+
+
+def _others(look: live.Look) -> list[Line]:
+    found = registered.lines(live.others(look))
+    return [line(), line(OTHERS), *(line(one) for one in found)] if found else []
+
+
+def _notes(look: live.Look) -> list[Line]:
+    """What is missing here, and what to do about it."""
+    if look.untrusted:
+        return [line(), line((look.untrusted, "bad"))]
+    if not look.no_service:
+        return []
+    if SWITCHED_OFF in look.no_service:
+        words = "PUMP_SERVICE=none: no service is asked, and only your own jobs are shown"
+    else:
+        words = "no system service: only your own jobs are shown; pump install-service makes one"
+    return [line(), line((words, "dim"))]
+
+
+def _how_to_start(look: live.Look) -> list[Line]:
+    lines = [line("No job of yours runs under pump.")]
+    if look.no_card:
+        lines.append(line(f"NVML knows no GPU here: {look.no_card}"))
+    virtual = " --virtual a100-pcie4" if look.no_card else ""
+    return [
+        *lines,
+        line("  to start one:            ", (f"pump-run{virtual} python train.py", "bold")),
+        line("  is this machine ready?   ", ("pump doctor", "bold")),
+    ]
+
+
+# ---- the part of the table that is shown ----
+
+
+def _place(shown: Page) -> int:
+    keys = [key_of(row) for row in shown.rows]
+    return keys.index(shown.chosen) if shown.chosen in keys else 0
+
+
+def _window(rows: list[Line], room: int, place: int) -> list[Line]:
+    """As many rows as there is room for, the chosen one among them, and how many are left out."""
+    if len(rows) <= room:
+        return rows
+    kept = max(1, room - 1)
+    first = min(max(0, place - kept // 2), len(rows) - kept)
+    left = f"{'':>8} rows {first + 1} to {first + kept} of {len(rows)}"
+    return [*rows[first : first + kept], line((left, "dim"))]

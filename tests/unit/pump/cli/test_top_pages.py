@@ -1,0 +1,299 @@
+"""The pages of pump top: what they show, and that whatever they show stays within the screen."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import pytest
+
+from pump.cli.jobs import Job
+from pump.cli.support import live
+from pump.cli.support.columns import columns_of, cut, fitted
+from pump.cli.top import lines, table
+from pump.cli.top.screen import parsed
+from pump.cli.top.text import ASCII_SPARKS, Line, line, painted, plain, sparkline
+from pump.cli.top.view import View
+from pump.control import ClientState, DeviceState
+from pump.nvml import Card, Identity, gpu_uuid
+from pump.service import JobState
+
+MIB = 1 << 20
+GPUS = ("a1" * 16, "b2" * 16)
+SCREENS = ((80, 24), (200, 50), (40, 10), (20, 4), (1, 1))
+HOSTILE = (
+    "\x1b[2J\x1b]0;owned\x07", "a\nb\rc\td", "日本語" * 30, "e" + "\u0301" * 200, "x" * 5000,
+    "\u202egnp.exe", "👩‍👩‍👧‍👦" * 40, "\udcff", "",
+)  # fmt: skip
+
+
+def device(gpu: str = GPUS[0], **changes: object) -> DeviceState:
+    figures = {one.name: 0 for one in fields(DeviceState) if one.name not in ("uuid",)}
+    made = DeviceState(uuid=gpu, **figures)  # type: ignore[arg-type]
+    made = replace(made, emulated=False, active=True, total_bytes=1000 * MIB)
+    made = replace(made, budget_bytes=900 * MIB, allocated_bytes=1500 * MIB)
+    return replace(made, resident_bytes=800 * MIB, **changes)  # type: ignore[arg-type]
+
+
+def seen(pid: int, name: str = "train.py", *, turn: int = 0, **counters: int) -> live.Seen:
+    """A job with one client whose counters have grown `turn` times."""
+    shim = {"operations": 10, "moved_to_gpu_bytes": 5 * MIB, "moved_to_host_bytes": 2 * MIB}
+    worker = {"operations": 10, "blocks_used": 100, "blocks_hit": 95, "miss_late": 5, **counters}
+    client = ClientState(
+        pid,
+        None,
+        "planned",
+        (device(),),
+        {key: turn * count for key, count in shim.items()},
+        {"ticks": 1000 + turn, **{key: turn * count for key, count in worker.items()}},
+    )
+    return live.Seen(Job(pid, f"/run/{pid}", name, f"python {name}", "1.5x"), [client], "")
+
+
+def look(*jobs: live.Seen, at_s: float = 0.0, **more: object) -> live.Look:
+    known = {GPUS[0]: Identity(0, 0, "NVIDIA H100 80GB HBM3")}
+    return live.Look(at_s, list(jobs), identities=known)._replace(**more)  # type: ignore[arg-type]
+
+
+def view_of(*looks: live.Look) -> View:
+    view = View()
+    for one in looks:
+        view.take(one)
+    return view
+
+
+def text(shown: Sequence[Line]) -> str:
+    return "\n".join(plain(one) for one in shown)
+
+
+def check_fits(shown: Sequence[Line], width: int, height: int) -> None:
+    assert len(shown) <= height
+    for one in shown:
+        for colour in (False, True):
+            drawn = re.sub(r"\x1b\[[0-9;]*m", "", painted(one, width, colour=colour))
+            assert columns_of(drawn) <= width
+            assert drawn.isprintable(), drawn
+
+
+@pytest.mark.parametrize(("width", "height"), SCREENS)
+@pytest.mark.parametrize("count", [0, 1, 7, 100])
+def test_hostile_names_stay_within_the_screen(width: int, height: int, count: int) -> None:
+    source = random.Random(count)
+    names = [source.choice(HOSTILE) for _ in range(count)]
+    looks = []
+    for turn in range(3):
+        jobs = [seen(100 + n, name, turn=turn) for n, name in enumerate(names)]
+        silent = [one._replace(clients=[], error=one.job.name) for one in jobs[: count // 3]]
+        shown = [*jobs[count // 3 :], *silent]
+        looks.append(look(*shown, at_s=turn, untrusted=source.choice(HOSTILE)))
+        model = Identity(turn, None, source.choice(HOSTILE))
+        looks[-1] = looks[-1]._replace(identities={GPUS[0]: model})
+    view = view_of(*looks)
+    check_fits(view.lines(width, height), width, height)
+    view.press("enter")
+    check_fits(view.lines(width, height), width, height)
+
+
+def test_a_gpus_number_name_and_uuid_are_those_of_nvidia_smi() -> None:
+    for width in (80, 200):
+        shown = text(view_of(look(seen(7))).lines(width, 24))
+        assert f"GPU 0  NVIDIA H100 80GB HBM3  {gpu_uuid(GPUS[0])}" in shown
+    assert "800.0 MiB of 1000.0 MiB resident, budgets 900.0 MiB, allocated 1.5 GiB" in shown
+    unknown = look(seen(7), identities={})
+    assert f"GPU 0  {gpu_uuid(GPUS[0])}" in "\n".join(lines(unknown, None))
+
+
+@pytest.mark.parametrize(("width", "height"), SCREENS)
+def test_many_gpus_leave_room_for_the_jobs(width: int, height: int) -> None:
+    cards = [Card(f"{n:032x}", 1000 * MIB, n * MIB, 1, None, None, None) for n in range(16)]
+    one = seen(7)
+    devices = tuple(device(card.uuid) for card in cards[:10])
+    one.clients[0] = replace(one.clients[0], devices=devices)
+    view = view_of(look(one, cards=cards))
+    shown = view.lines(width, height)
+    check_fits(shown, width, height)
+    if height >= 24:
+        assert re.search(r"^> +7 train.py", text(shown), re.M)
+        assert ("more GPUs" in text(shown)) == (height == 24)
+    view.press("enter")
+    check_fits(view.lines(width, height), width, height)
+
+
+@pytest.mark.parametrize("height", [24, 12])
+def test_there_is_room_for_the_chosen_job_among_many(height: int) -> None:
+    jobs = [seen(100 + n, f"job-{n}") for n in range(60)]
+    view = view_of(look(*jobs))
+    for _ in range(45):
+        view.press("down")
+    shown = text(view.lines(80, height))
+    assert re.search(r"^> +145 job-45 ", shown, re.M)
+    assert re.search(r"rows \d+ to \d+ of 60", shown)
+    assert shown.splitlines()[-1].startswith(" q  quit")
+
+
+def test_rows_are_sorted_by_the_column_that_the_key_chooses() -> None:
+    jobs = [seen(1, "b", turn=1), seen(2, "c", turn=3), seen(3, "a", turn=2)]
+    view = view_of(look(*[one._replace(clients=one.clients) for one in jobs]), look(*jobs, at_s=1))
+
+    def order() -> list[str]:
+        found = re.findall(r"^[> ] +(\d) [abc] ", text(view.lines(200, 50)), re.M)
+        return [str(one) for one in found]
+
+    assert order() == ["1", "2", "3"]
+    view.press("s")
+    assert "by JOB" in text(view.lines(80, 24)) and order() == ["3", "1", "2"]
+    view.press("r")
+    assert "reversed" in text(view.lines(80, 24)) and order() == ["2", "1", "3"]
+    for _ in table.SORTS:
+        view.press("s")
+        view.lines(80, 24)
+    assert "by JOB" in text(view.lines(80, 24)), "all the way round"
+    view.press("S")
+    assert "by PID" in text(view.lines(80, 24))
+
+
+def test_a_chosen_job_stays_chosen_while_others_come_and_go() -> None:
+    view = view_of(look(seen(5), seen(7)))
+    view.press("down")
+    view.take(look(seen(3), seen(5), seen(7), at_s=1))
+    assert re.search(r"^> +7 train.py", text(view.lines(80, 24)), re.M)
+    view.take(look(seen(3), seen(5), at_s=2))
+    assert re.search(r"^> +5 train.py", text(view.lines(80, 24)), re.M)
+    view.take(look(at_s=3))
+    assert "No job of yours runs under pump" in text(view.lines(80, 24))
+
+
+def test_the_details_of_a_job_are_all_there() -> None:
+    looks = [look(seen(7, turn=turn, predicted=8), at_s=turn) for turn in range(1, 6)]
+    view = view_of(*looks)
+    view.press("enter")
+    for width, height in ((80, 24), (200, 50)):
+        shown = text(view.lines(width, height))
+        for wanted in (
+            *("job        train.py", "command    python train.py", "process    7"),
+            *("policy     planned  active", "limit      1.5x its GPUs' memory"),
+            *("budgets 900.0 MiB", "allocated 1.5 GiB", "800.0 MiB of 1000.0 MiB resident"),
+            *("5.0 MiB/s", "2.0 MiB/s", "25.0 MiB in all", "5/s", "25 in all"),
+            "late 5, unseen 0, no room 0, policy 0 each second",
+            *("95.0% of block uses now, 95.0% in all", "0 blocks came by fault in all"),
+            "predicted  80.0% of operations; dropped 0 times",
+        ):
+            assert wanted in shown, wanted
+        assert "lost" not in shown
+    view.press("back")
+    assert "JOB" in text(view.lines(80, 24))
+
+
+def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
+    view = view_of(look(seen(7, "first"), seen(8, "second")))
+    view.press("enter")
+    view.take(look(seen(8, "second"), at_s=1))
+    shown = text(view.lines(80, 24))
+    assert "This process has ended" in shown and "first" in shown
+    view.press("back")
+    assert re.search(r"^> +8 second", text(view.lines(80, 24)), re.M)
+
+
+def test_time_lost_is_shown_where_a_job_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Telling(ClientState):
+        lost_s = 30.0
+
+    monkeypatch.setattr(live, "age_s", lambda pid: 120.0)
+    one = seen(7)
+    client = Telling(
+        **{name: getattr(one.clients[0], name) for name in ("pid", "policy", "devices")}
+    )
+    view = view_of(look(one._replace(clients=[client]), seen(8)))
+    shown = text(view.lines(80, 24))
+    assert "LOST" in shown and "30.00 s 25.0%" in shown
+    view.press("enter")
+    assert "lost       30.00 s 25.0% of its time" in text(view.lines(80, 24))
+    assert "LOST" not in text(view_of(look(seen(8))).lines(200, 24))
+
+
+def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
+    none = look(no_card="no library", no_service="/run/x: cannot reach the service: No such file")
+    shown = text(view_of(none).lines(80, 24))
+    assert "No job of yours runs under pump." in shown
+    assert "NVML knows no GPU here: no library" in shown
+    assert "pump-run --virtual a100-pcie4 python train.py" in shown and "pump doctor" in shown
+    assert "no system service: only your own jobs are shown; pump install-service" in shown
+    shown = text(view_of(look()).lines(80, 24))
+    assert "pump-run python train.py" in shown and "service" not in shown
+    off = look(no_service="the service is switched off: PUMP_SERVICE is none")
+    assert "PUMP_SERVICE=none: no service is asked" in text(view_of(off).lines(80, 24))
+
+
+def test_jobs_of_others_and_jobs_without_figures_have_lines_of_their_own() -> None:
+    other = JobState(1, 0, 9, 77, "theirs", 0, "/x", 1, 0, 0, 0, ())
+    silent = seen(8, "hangs")._replace(clients=[], error="pumpd did not answer within 6 s")
+    begins = seen(9, "begins")._replace(clients=[])
+    shown = text(view_of(look(seen(7), silent, begins, registered=[other])).lines(80, 40))
+    assert re.search(r"^ +8 hangs +pumpd did not answer within 6 s$", shown, re.M)
+    assert re.search(r"^ +9 begins +has not used a GPU yet$", shown, re.M)
+    assert "Others, as the service knows them:" in shown
+    assert re.search(r"^ +77 root +theirs ", shown, re.M)
+
+
+def test_a_job_that_hangs_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    now_s = [100.0]
+
+    def answer(job: Job, control: object) -> tuple[list[ClientState], str]:
+        asked.append(job.pid)
+        now_s[0] += 6.0
+        return [], "pumpd did not answer within 6 s"
+
+    monkeypatch.setattr("pump.cli.jobs.answer_of", answer)
+    monkeypatch.setattr(live.time, "monotonic", lambda: now_s[0])
+    watch = live.Watch()
+    job = Job(7, "/s", "x", "x")
+    first = watch._ask(job)
+    assert watch._ask(job) is first and asked == [7]
+    now_s[0] += 31.0
+    watch._ask(job)
+    assert asked == [7, 7]
+    watch.close()
+
+
+# ---- text ----
+
+
+def test_text_is_cut_and_filled_by_columns_and_not_by_characters() -> None:
+    assert (columns_of("日本"), columns_of("e\u0301"), columns_of("abc")) == (4, 1, 3)
+    assert (cut("日本語", 5), cut("日本語", 4), cut("日本語", 6)) == ("日本…", "日…", "日本語")
+    assert (fitted("日本", 5), fitted("日本", 5, left=True)) == (" 日本", "日本 ")
+    assert (cut("abc", 0), cut("", 0), fitted("abc", 2)) == ("", "", "a…")
+
+
+def test_colours_are_left_out_where_they_are_not_wanted_and_emphasis_is_not() -> None:
+    shown = line(("good", "good"), " ", ("bold", "bold"))
+    assert painted(shown, 20, colour=True) == "\x1b[32mgood\x1b[m \x1b[1mbold\x1b[m"
+    assert painted(shown, 20, colour=False) == "good \x1b[1mbold\x1b[m"
+    assert painted(shown, 7, colour=False) == "good \x1b[1mb…\x1b[m"
+    assert plain(shown) == "good bold"
+
+
+def test_a_sparkline_ends_with_the_newest_and_its_largest_is_the_highest() -> None:
+    assert sparkline([0, 1, 4, 8], 6) == "  ▁▂▅█"
+    assert sparkline([0, 1e-9, 8], 2) == "▂█"
+    assert sparkline([0, 0], 3) == " ▁▁" and sparkline([], 2) == "  "
+    assert sparkline([0, 1, 8], 3, ASCII_SPARKS) == "_.#"
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        (b"q", ["q"]),
+        (b"\x1b[A\x1b[Bs", ["up", "down", "s"]),
+        (b"\x1bOA\x1b[6~\x1b[5~", ["up", "page down", "page up"]),
+        (b"\x1b", ["back"]),
+        (b"\x1b[200~q", []),
+        (b"\r\n\x7f", ["enter", "enter", "back"]),
+        (b"\xff\x00\x01\xc3\xa9j", ["j"]),
+    ],
+)
+def test_keys_are_those_that_terminals_send(sent: bytes, keys: list[str]) -> None:
+    assert parsed(sent) == keys
