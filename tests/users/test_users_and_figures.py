@@ -147,7 +147,7 @@ def test_three_users_keep_no_other_from_the_figures_and_make_no_more_series_than
                 assert any(one.startswith('pump_registered_jobs{user="0"') for one in lines)
                 for user in ATTACKERS:
                     mine = [line for line in lines if f'user="{user}"' in line]
-                    gpus = {gpu for line in mine for gpu in re.findall(r'gpu="(\w+)"', line)}
+                    gpus = {gpu for line in mine for gpu in re.findall(r'UUID="([\w-]+)"', line)}
                     assert len(mine) <= SERIES_MOST + 1 and len(gpus) <= GPUS_MOST
                     assert any(line.startswith("pump_series_omitted{") for line in mine)
                 assert not [one for one in lines if "omitted" in one and 'user="0"' in one]

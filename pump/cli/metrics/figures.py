@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from pump.cli.support import live
 from pump.control import ClientState
+from pump.nvml import Identity, gpu_uuid
 from pump.service import JobState
 
 GPUS_MOST = 16
@@ -28,7 +29,7 @@ UNNAMED_MOST = 64
 OTHER = "other"
 
 PLACES = ("resident", "maybe_evicted", "arriving", "leaving", "host")
-JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid", "device"))
+JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid"))
 """Left out of sums."""
 # Name, kind, meaning, in the order of the text.
 METRICS = (
@@ -89,6 +90,8 @@ class Figures:
         """Clients at the last look, by their job's socket."""
         self._begun = False
         self._gpus: dict[str, set[str]] = {}
+        """UUIDs that each user has reported."""
+        self._identities: Mapping[str, Identity] = {}
         self._named: dict[int, str] = {}
         """The label of each user, by number."""
         self._unnamed = 0
@@ -99,6 +102,7 @@ class Figures:
         self._omitted.clear()
         self._series.clear()
         self._series.update(dict(told)["user"] for kept in self._kept.values() for told in kept)
+        self._identities = look.identities
         me = {"user": str(os.geteuid())}
         self._add("pump_jobs", me, len(look.seen))
         for seen in look.seen:
@@ -122,7 +126,7 @@ class Figures:
 
     def _client(self, labels: Mapping[str, str], client: ClientState, socket: str) -> None:
         for device in client.devices:
-            mine = {**labels, "gpu": device.uuid, "device": str(device.index)}
+            mine = {**labels, **self._gpu(device.uuid)}
             self._add("pump_client_active", mine, int(device.active))
             for name in ("total", "budget", "allocated", "plain"):
                 value = getattr(device, f"{name}_bytes")
@@ -159,14 +163,24 @@ class Figures:
             self._add("pump_registered_job_converted_bytes", mine, job.converted_bytes)
             for gpu in job.gpus:
                 for kind in ("granted", "adopted", "resident", "wanted"):
-                    place = {**mine, "gpu": gpu.gpu, "kind": kind}
+                    place = {**mine, **self._gpu(gpu.gpu), "kind": kind}
                     value = getattr(gpu, f"{kind}_bytes")
                     self._add("pump_registered_job_bytes", place, value)
+
+    def _gpu(self, uuid: str) -> dict[str, str]:
+        """The labels of a GPU with this plain UUID."""
+        number, minor, model = self._identities.get(uuid, Identity(None, None, ""))
+        return {
+            **({} if number is None else {"gpu": str(number)}),
+            "UUID": gpu_uuid(uuid),
+            **({} if minor is None else {"device": f"nvidia{minor}"}),
+            **({"modelName": model} if model else {}),
+        }
 
     def _add(self, name: str, labels: Mapping[str, str], value: int) -> None:
         """Add a value to the series of these labels."""
         user = labels["user"]
-        if not self._has_room_for(user, labels.get("gpu", "")):
+        if not self._has_room_for(user, labels.get("UUID", "")):
             self._omitted[user] += 1
             return
         key = tuple(one for one in labels.items() if self._per_job or one[0] not in JOB_LABELS)

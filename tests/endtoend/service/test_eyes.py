@@ -193,6 +193,10 @@ def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
     of_one = [labels for name, labels in found if name != "pump_jobs"]
     assert all('job_name="la\\"r\\\\ge"' in labels for labels in of_one)
     assert not any("job" in labels or "pid" in labels for _, labels in sums)
+    of_gpus = [labels for one in (sums, found) for _, labels in one if "UUID=" in labels]
+    model = 'modelName="NVIDIA A100-PCIE-40GB (pump virtual)"'
+    assert of_gpus and all('gpu="0",UUID="GPU-70756d70-2d76-' in one for one in of_gpus)
+    assert all(model in one for one in of_gpus)
 
     def value(name: str, part: str = "") -> int:
         for one in (sums, found):

@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
+from places import ROOT
 
 from pump.cli.jobs import Job
-from pump.cli.metrics.figures import GPUS_MOST, OTHER, SERIES_MOST, UNNAMED_MOST, Figures
+from pump.cli.metrics.figures import GPUS_MOST, METRICS, OTHER, SERIES_MOST, UNNAMED_MOST, Figures
 from pump.cli.support import live
 from pump.control import ClientState, DeviceState
+from pump.nvml import Identity
 from pump.service import JobState
 from pump.wire.service import GpuLease
 
 ME = os.geteuid()
 GPU = "ab" * 16
+UUID = "GPU-abababab-abab-abab-abab-abababababab"
 N_DEVICE = len(fields(DeviceState))
-LINE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} (\d+)')
+LINE = re.compile(r'([a-z_]+)\{((?:[A-Za-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} (\d+)')
 
 
 def registered(number: int, user: int, *gpus: str, name: str = "job", held: int = 7) -> JobState:
@@ -55,7 +58,7 @@ def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
     others = [registered(n, user, GPU, held=10 * n) for n, user in ((1, 7), (2, 7), (3, 8))]
     seen = [own(5, operations=100), own(6, operations=11)]
     found = parsed(Figures().text(look(*seen, others=others)))
-    mine = f'user="{ME}",gpu="{GPU}"'
+    mine = f'user="{ME}",UUID="{UUID}"'
     assert found["pump_operations_total", f'user="{ME}"'] == 111
     assert found["pump_device_budget_bytes", mine] == 20
     assert found["pump_device_total_bytes", mine] == 1000, "two clients of one card"
@@ -64,9 +67,35 @@ def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
     for user, jobs, held in ((7, 2, 30), (8, 1, 30)):
         assert found["pump_registered_jobs", f'user="{user}"'] == jobs
         assert found["pump_registered_job_converted_bytes", f'user="{user}"'] == held
-        place = f'user="{user}",gpu="{GPU}",kind="granted"'
+        place = f'user="{user}",UUID="{UUID}",kind="granted"'
         assert found["pump_registered_job_bytes", place] == held
     assert not [labels for _, labels in found if "job" in labels or "pid" in labels]
+
+
+def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
+    """By UUID each series finds NVIDIA's of the same card."""
+    dcgm = f'gpu="3",UUID="{UUID}",device="nvidia4",modelName="NVIDIA H100"'
+    known = look(own(5, operations=1), others=[registered(1, 7, GPU)])
+    known = known._replace(identities={GPU: Identity(3, 4, "NVIDIA H100")})
+    for per_job in (False, True):
+        found = parsed(Figures(per_job=per_job).text(known))
+        of_gpus = [labels for _, labels in found if "UUID=" in labels]
+        assert of_gpus and all(dcgm in labels for labels in of_gpus)
+        names = {name for name, labels in found if "UUID=" in labels}
+        assert names == {
+            *("pump_client_active", "pump_device_bytes", "pump_registered_job_bytes"),
+            *(f"pump_device_{kind}_bytes" for kind in ("total", "budget", "allocated", "plain")),
+        }
+    some = known._replace(identities={GPU: Identity(None, None, 'a"b')})
+    labels = {labels for _, labels in parsed(Figures().text(some)) if "UUID=" in labels}
+    assert all(f'UUID="{UUID}",modelName="a\\"b"' in one for one in labels)
+
+
+def test_the_documented_query_asks_for_labels_and_metrics_that_there_are() -> None:
+    page = (ROOT / "docs" / "operator.md").read_text(encoding="utf-8")
+    (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
+    assert set(re.findall(r"\bpump_\w+", query)) <= {name for name, _, _ in METRICS}
+    assert re.findall(r"(?:by|on) \((\w+)\)", query) == ["UUID", "UUID"]
 
 
 def test_each_job_has_series_on_request_with_labels_escaped() -> None:
@@ -100,7 +129,7 @@ def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -
         found = parsed(tells.text(look(others=[*flood, honest])))
         mine = [labels for _, labels in found if 'user="7"' in labels]
         assert len(mine) <= SERIES_MOST + 1
-        named |= {gpu for labels in mine for gpu in re.findall(r'gpu="(\w+)"', labels)}
+        named |= {gpu for labels in mine for gpu in re.findall(r'UUID="([\w-]+)"', labels)}
         assert found["pump_series_omitted", 'user="7"'] > 300
         assert ("pump_series_omitted", 'user="8"') not in found
         (lease,) = (
