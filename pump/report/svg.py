@@ -86,14 +86,16 @@ class _Frame:
         room = HEIGHT - TOP - BOTTOM
         return HEIGHT - BOTTOM - (value - self.y_steps[0]) / self.y_span * room
 
-    def axes(self, words: Words, x_unit: str = "seconds") -> list[str]:
+    def axes(
+        self, words: Words, x_unit: str = "seconds", x_words: Words = "{:.4g}".format
+    ) -> list[str]:
         parts = []
         for value in self.y_steps:
             y = self.y(value)
             parts.append(_across("grid", y))
             parts.append(_text(LEFT - 8, y + 4, words(value), "end"))
         for value in self.x_steps:
-            parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, f"{value:.4g}", "middle"))
+            parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, x_words(value), "middle"))
         parts.append(_text(WIDTH - RIGHT, HEIGHT - 2, x_unit, "end"))
         return parts
 
@@ -181,23 +183,37 @@ def lines(
 
 
 def curves(
-    label: str, xs: Sequence[float], series: Sequence[Series], *, words: Words, x_unit: str
+    label: str,
+    xs: Sequence[float],
+    series: Sequence[Series],
+    *,
+    words: Words,
+    x_unit: str,
+    x_words: Words = "{:.4g}".format,
+    ends: tuple[float, float] | None = None,
+    mark: tuple[str, float] | None = None,
 ) -> str:
-    """A picture of its own, for a file: lines through the values at `xs`, with their names. The
-    axes begin at the least x and at 1."""
-    most = max([*(y for one in series for y in one.values), 1.0])
+    """A picture of its own, for a file: lines through the values at `xs`, with their names. ends:
+    of the y axis; None: 1 and the greatest value. mark: a dashed line up at an x, with its name."""
+    least, most = ends or (1.0, max([*(y for one in series for y in one.values), 1.0]))
     low, high = min(xs), max(xs)
     quarters = [number / 4 for number in range(5)]
     frame = _Frame(
         [low + (high - low) * part for part in quarters],
-        [1 + (most - 1) * part for part in quarters],
+        [least + (most - least) * part for part in quarters],
     )
     parts = [
         "<style>text{font:12px sans-serif}.grid{stroke:#ddd}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        *frame.axes(words, x_unit),
+        *frame.axes(words, x_unit, x_words),
         _text(LEFT, HEIGHT - 2, label, "start"),
     ]
+    if mark:
+        x, along = frame.x(mark[1]), f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
+        parts.append(
+            f'<line stroke="#999" stroke-dasharray="4" x1="{x:.1f}" x2="{x:.1f}" {along}/>'
+        )
+        parts.append(_text(x + 5, TOP + 12, mark[0], "start"))
     for number, one in enumerate(series):
         parts.append(_line(one, frame.path(xs, one.values)))
         place = WIDTH - RIGHT - 8, TOP + 12 + 14 * number
