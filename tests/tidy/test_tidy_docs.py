@@ -16,7 +16,7 @@ PAGES = [
 """Decisions and the change log tell of what was there once."""
 FILE = re.compile(r"`((?:\.\./)?[\w./-]+\.(?:c|h|py|md|toml|map|sh))(?::\d+)?`")
 ELSEWHERE = {
-    *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md"),  # of users and runs
+    *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md", "train.py"),  # of users
     *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm.h", "cuda.h"),
     *("kern_mem_sys_ctrl.c", "phys_mem_allocator.c", "src/ucm/cuda/cudamem.c"),
 }

@@ -1,0 +1,30 @@
+"""The tutorials without frameworks, run block by block as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tutorials
+from jobs import BIN
+
+
+def test_the_first_job_is_run_recorded_simulated_and_compared(tmp_path: Path) -> None:
+    said = tutorials.run("first-job.md", tmp_path, [BIN])
+    assert said.count("pump: peak ") >= 2 and "on a budget of" in said
+    assert "pump: recorded " in said
+    assert "<svg" in (tmp_path / "small.html").read_text()
+    for way in ("naive", "demand", "window", "planned", "floor", "plain"):
+        assert way in said
+
+
+def test_two_jobs_share_a_card_and_both_end_well(tmp_path: Path) -> None:
+    said = tutorials.run("several-jobs.md", tmp_path, [BIN])
+    assert said.count("final loss") == 2 and said.count("on a budget of") == 2
+
+
+def test_no_tutorial_is_left_out_here_and_among_the_frameworks() -> None:
+    folder = tutorials.DOCS / "tutorials"
+    frameworks = tutorials.DOCS.parent / "tests" / "frameworks" / "test_torch_tutorials.py"
+    tests = Path(__file__).read_text() + frameworks.read_text()
+    names = {path.name for path in folder.glob("*.md")} - {"index.md"}
+    assert names and {name for name in names if f'"{name}"' not in tests} == set()

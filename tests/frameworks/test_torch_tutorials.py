@@ -1,0 +1,20 @@
+"""The tutorials that need PyTorch, run block by block as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tutorials
+from framework_runs import BIN
+
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.mark.parametrize("name", ["pytorch.md", "lora.md", "inference.md"])
+def test_each_command_ends_well_and_memory_is_too_small_for_the_program(
+    name: str, frameworks: Path, tmp_path: Path
+) -> None:
+    # A folder of its own, since the environment of the frameworks has no pump.
+    said = tutorials.run(name, tmp_path, [frameworks / "bin", BIN])
+    assert "on a budget of" in said and "virtual GPU in timing mode" in said
