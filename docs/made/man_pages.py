@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import man_texts
 
 import pump
 from pump.cli import main as verbs
 from pump.cli.support import options
 from pump.cli.support.lines import OneLineParser
+from pump.config import checks
 
 SEE_ALSO = {
     "pump-run": ("pump", "pumpd"),
@@ -65,11 +68,43 @@ def _page(name: str, what: str, synopsis: str, parts: list[str]) -> str:
         f"{_plain(name)} \\- {_plain(what)}",
         ".SH SYNOPSIS",
         synopsis.rstrip(),
+        ".SH DESCRIPTION",
+        *_paragraphs_apart(man_texts.DESCRIPTION[name]),
         *(part.rstrip("\n") for part in parts),
+        ".SH ENVIRONMENT",
+        *_variables(name),
+        ".SH EXIT STATUS",
+        *_rows(man_texts.STATUS[name]),
+        ".SH EXAMPLES",
+        *_examples(name),
         ".SH SEE ALSO",
         others.replace(",\n", " ,\n"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _paragraphs_apart(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (".PP", _plain(text))
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for word, text in rows:
+        yield from (".TP", _bold(word), _plain(text))
+
+
+def _variables(name: str) -> Iterator[str]:
+    """A job's settings have variables of their names."""
+    if name == "pump-run":
+        for key in checks.JOB:
+            option = "device" if key == "devices" else key.replace("_", "-")
+            yield from (".TP", _bold(f"PUMP_{key.upper()}"), _plain(f"As --{option}."))
+    yield from _rows(man_texts.VARIABLES[name])
+
+
+def _examples(name: str) -> Iterator[str]:
+    for command, text in man_texts.EXAMPLES[name]:
+        yield from (".PP", _plain(text), ".PP", ".EX", _plain(command), ".EE")
 
 
 def _verbs() -> Iterator[str]:
