@@ -14,6 +14,7 @@ sys.path.append(str(ROOT / "tests"))  # acceptance
 sys.path.append(str(ROOT / "benchmarks"))  # study
 
 import man_pages  # noqa: E402
+import python_page  # noqa: E402
 from acceptance.first_card import page as first_card  # noqa: E402
 from study.papers import table  # noqa: E402
 
@@ -45,12 +46,13 @@ def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
     first = {DOCS / "first-card.md": first_card.page(None, {})}
+    python = {DOCS / "python.md": python_page.page()}
     sources = {
         "configuration.md": ("pump/config/schema.py", reference.markdown()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
     }
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
-    return {**tables, **first, **manual}
+    return {**tables, **first, **manual, **python}
 
 
 if __name__ == "__main__":
