@@ -148,6 +148,26 @@ def table(setting: Setting, runs: Sequence[Run]) -> str:
     return "\n".join(lines)
 
 
+def curve(data: Mapping[str, Any]) -> str:
+    """The training over other kernel times, of docs/pictures/intensity.json, as a table."""
+    (found,) = (one for one in data["curves"] if one["program"] == "quickstart")
+    names = ("naive", "window", "planned", "floor")
+    lines = [
+        f"The same training with other kernel times, slow-down at {data['oversubscription']:.1f}x "
+        "(SIMULATED, docs/intensity.md):",
+        "",
+        "  " + "kernels / link".ljust(16) + "".join(name.rjust(9) for name in names),
+    ]
+    for point in found["points"][::2]:
+        cells = "".join(f"{point[name]:8.1f}x" for name in names)
+        lines.append("  " + f"{point['x']:g}".ljust(16) + cells)
+    lines += [
+        "",
+        f"  kernels / link: the kernel times of {data['profile']} give {found['given_x']:.1f}",
+    ]
+    return "\n".join(lines)
+
+
 def _label(setting: Setting) -> str:
     if not setting.virtual:
         return f"{setting.gpu}, {setting.mode}"

@@ -15,6 +15,7 @@ PAGES = [
 ]
 """Decisions and the change log tell of what was there once."""
 FILE = re.compile(r"`((?:\.\./)?[\w./-]+\.(?:c|h|py|md|toml|map|sh))(?::\d+)?`")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 ELSEWHERE = {
     *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md", "train.py"),  # of users
     *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm.h", "cuda.h"),
@@ -34,3 +35,9 @@ def test_each_file_that_a_page_names_exists(page: Path) -> None:
         and ("/" in found or found not in names)
     ]
     assert not missing, f"{name(page)} names {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_each_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    dead = [link for link in LINK.findall(text(page)) if not (page.parent / link).exists()]
+    assert not dead, f"{name(page)} has dead links: {dead}"

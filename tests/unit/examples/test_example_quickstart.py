@@ -264,3 +264,16 @@ def test_options_are_checked_by_a_python_without_anything_installed(script):
         env={"PATH": "/usr/bin:/bin"},
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_curve_beside_the_speed_ups_is_the_committed_one_and_says_that_it_is_simulated():
+    data = json.loads(quickstart.CURVE.read_text())
+    (found,) = (one for one in data["curves"] if one["program"] == "quickstart")
+    lines = report.curve(data).splitlines()
+    assert "SIMULATED" in lines[0]
+    rows = [line.split() for line in lines if line.endswith("x")]
+    assert [float(row[0]) for row in rows] == [point["x"] for point in found["points"][::2]]
+    for row, point in zip(rows, found["points"][::2], strict=True):
+        shown = [float(cell.removesuffix("x")) for cell in row[1:]]
+        kept = [point[name] for name in ("naive", "window", "planned", "floor")]
+        assert shown == pytest.approx(kept, abs=0.051)

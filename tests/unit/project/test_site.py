@@ -29,7 +29,7 @@ LOADED = re.compile(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site. A warning, such as of a dead link, fails the build."""
     folder = tmp_path_factory.mktemp("site")
-    command = ["build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = ["build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(
         [sys.executable, "-c", OFFLINE, *command],
         cwd=ROOT,
