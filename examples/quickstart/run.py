@@ -162,8 +162,8 @@ def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
             baseline=NAIVE,
             floors=floors(done, link),
             remark="Baseline of the speed-up: naive. Weights were compared in compute mode.\n"
-            "The profile's kernel rates decide the times. Those of pump's own profiles were CHOSEN "
-            "so that\ndemand paging costs 3 to 5 times; other programs stand elsewhere on the curve "
+            "Kernel rates of the profile decide the times. Those of pump's profiles were CHOSEN so "
+            "that\ndemand paging costs 3 to 5 times. Other programs stand elsewhere on the curve "
             "below.",
         ),
         done,
