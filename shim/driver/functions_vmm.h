@@ -1,11 +1,11 @@
 /* functions_vmm.h - part of functions.h: virtual memory, memory of other processes. */
 
 /* clang-format off */
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemAddressReserve, cuMemAddressReserve, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemAddressReserve, cuMemAddressReserve, 10020, 0,
             (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long
              flags),
             (ptr, size, alignment, addr, flags))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemAddressFree, cuMemAddressFree, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemAddressFree, cuMemAddressFree, 10020, 0,
             (CUdeviceptr ptr, size_t size), (ptr, size))
 PUMP_DRIVER(HOOK, INIT, NONE, cuMemCreate, cuMemCreate, 10020, 0,
             (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp
@@ -13,16 +13,16 @@ PUMP_DRIVER(HOOK, INIT, NONE, cuMemCreate, cuMemCreate, 10020, 0,
             (handle, bytes, properties, flags))
 PUMP_DRIVER(HOOK, INIT, NONE, cuMemRelease, cuMemRelease, 10020, 0,
             (CUmemGenericAllocationHandle handle), (handle))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemMap, cuMemMap, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemMap, cuMemMap, 10020, 0,
             (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
              unsigned long long flags),
             (address, bytes, offset, handle, flags))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemUnmap, cuMemUnmap, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemUnmap, cuMemUnmap, 10020, 0,
             (CUdeviceptr address, size_t bytes), (address, bytes))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemSetAccess, cuMemSetAccess, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemSetAccess, cuMemSetAccess, 10020, 0,
             (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),
             (ptr, size, desc, count))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemGetAccess, cuMemGetAccess, 10020, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemGetAccess, cuMemGetAccess, 10020, 0,
             (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr),
             (flags, location, ptr))
 PUMP_DRIVER(NO, INIT, NONE, cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020, 0,
@@ -31,7 +31,7 @@ PUMP_DRIVER(NO, INIT, NONE, cuMemGetAllocationGranularity, cuMemGetAllocationGra
             (granularity, prop, option))
 PUMP_DRIVER(HOOK, INIT, NONE, cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020, 0,
             (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle))
-PUMP_DRIVER(HOOK, CTX, NONE, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0,
             (CUmemGenericAllocationHandle *handle, void *address), (handle, address))
 PUMP_DRIVER(HOOK, INIT, NONE, cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, 0,
             (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType

@@ -25,6 +25,7 @@ def test_memory_management_passes_and_counts_until_handle_and_mapping_are_gone(
     env: dict[str, str],
 ) -> None:
     found, _ = run("64MiB", **env)
+    assert found["without a context"]
     assert found["free"] == [0, 0, 16, 16, 0]
     assert found["same"] and found["granularity"] == 2 * MIB
     assert found["codes"] == {

@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from typing import Any
 
 import numpy as np
 
 MIB = 1 << 20
 PIECE = 8 * MIB
+
+
+def without_context(ask: Any, properties: Any, access: Any) -> bool:
+    """Whether a thread that has used nothing yet, as PyTorch has them, can map memory."""
+    from cuda.bindings import driver as cu
+
+    done = []
+
+    def steps() -> None:
+        assert int(ask(cu.cuCtxGetCurrent())) == 0
+        handle = ask(cu.cuMemCreate(PIECE, properties, 0))
+        base = int(ask(cu.cuMemAddressReserve(PIECE, 0, 0, 0)))
+        ask(cu.cuMemMap(base, PIECE, 0, handle, 0))
+        ask(cu.cuMemSetAccess(base, PIECE, [access], 1))
+        ask(cu.cuMemUnmap(base, PIECE))
+        ask(cu.cuMemAddressFree(base, PIECE))
+        ask(cu.cuMemRelease(handle))
+        done.append(True)
+
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+    return bool(done)
 
 
 def main() -> None:
@@ -73,6 +97,7 @@ def main() -> None:
         {
             "free": [free[0] - now for now in free],
             "codes": codes,
+            "without a context": without_context(ask, properties, access),
             "same": bool(np.array_equal(values, back)),
             "granularity": granularity,
         },
