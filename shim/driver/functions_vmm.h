@@ -50,6 +50,8 @@ PUMP_DRIVER(HOOK, NO, NONE, cuMulticastBindMem_v2, cuMulticastBindMem, 13010, 0,
              CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long
              long flags),
             (mcHandle, dev, mcOffset, memHandle, memOffset, size, flags))
+PUMP_DRIVER(HOOK, NO, SZ, cuMemMapArrayAsync, cuMemMapArrayAsync, 11010, 11010,
+            (CUarrayMapInfo *list, unsigned int count, CUstream stream), (list, count, stream))
 PUMP_DRIVER(HOOK, CTX, NONE, cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, 11070, 0,
             (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned
              long long flags),

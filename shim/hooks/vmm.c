@@ -171,3 +171,14 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_unmapped(address, bytes);
   return result;
 }
+
+/* A handle of pump's means nothing to the driver, which would follow it. */
+#define HOOK_ARRAY(name)                                                                   \
+  CUresult name(CUarrayMapInfo *list, unsigned int count, CUstream stream) {               \
+    if (!own_call() && !SERVED(pump_mapped_no_tiles(list, count)))                         \
+      return CUDA_ERROR_INVALID_VALUE;                                                     \
+    return pump_real.name(list, count, stream);                                            \
+  }
+
+HOOK_ARRAY(cuMemMapArrayAsync)
+HOOK_ARRAY(cuMemMapArrayAsync_ptsz)

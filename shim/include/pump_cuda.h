@@ -97,6 +97,20 @@ typedef struct {
   unsigned char reserved[54];
 } CUmemPoolProps;
 
+/* A piece of a sparse array and the memory behind it, as far as pump reads it. */
+typedef struct {
+  int resourceType;
+  void *resource;
+  int subresourceType;
+  uint64_t subresource[4];
+  int memOperationType, memHandleType;
+  struct {
+    unsigned long long memHandle;
+  } memHandle;
+  unsigned long long offset;
+  unsigned int deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
+
 /* One of CUlaunchConfig's, as far as pump reads it; the value has 64 bytes. */
 typedef struct {
   int id; /* CU_LAUNCH_ATTRIBUTE_* */

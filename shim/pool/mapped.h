@@ -29,6 +29,11 @@ bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr addres
 bool pump_mapped_properties(CUmemAllocationProp *properties,
                             CUmemGenericAllocationHandle *handle, CUresult *result);
 
+/* Before memory is mapped into a sparse array, which wants a handle made as a tile pool.
+ * None of pump's is. false: a handle of the list is pump's, and a line has said that the
+ * call fails. */
+bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count);
+
 /* Before a call that only memory of the driver's can serve (an export, a multicast object):
  * a handle that was never mapped becomes such memory, and `handle` the driver's. false: it
  * cannot, and one line for each `said` has explained that `call` fails. */

@@ -253,6 +253,22 @@ bool pump_mapped_yield(CUmemGenericAllocationHandle *key, const char *call, uint
   return *result == CUDA_SUCCESS;
 }
 
+bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
+  static uint32_t said;
+  bool ours = false;
+  pthread_mutex_lock(&mapped_lock);
+  for (unsigned int i = 0; list != NULL && i < count && !ours; i++)
+    mapped_handle_find(list[i].memHandle.memHandle, &ours);
+  pthread_mutex_unlock(&mapped_lock);
+  if (ours)
+    mapped_explain(
+        "cuMemMapArrayAsync",
+        "the memory was made without CU_MEM_CREATE_USAGE_TILE_POOL, and pump made "
+        "it pageable",
+        &said);
+  return !ours;
+}
+
 void mapped_handles_reset(void) {
   pump_table_reset(&handles);
   kind_count = 0;

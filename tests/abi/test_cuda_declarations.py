@@ -140,6 +140,7 @@ const unsigned long values[] = {{
   offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size), sizeof(CUmemDecompressParams),
   offsetof(CUmemDecompressParams, dstActBytes), offsetof(CUmemDecompressParams, dst),
   offsetof(CUmemLocation, type), offsetof(CUmemLocation, id),
+  sizeof(CUarrayMapInfo), offsetof(CUarrayMapInfo, memHandle.memHandle),
   offsetof(CUlaunchConfig, gridDimX), offsetof(CUlaunchConfig, blockDimX),
   offsetof(CUlaunchConfig, sharedMemBytes), offsetof(CUlaunchConfig, hStream),
   offsetof(CUlaunchConfig, attrs), offsetof(CUlaunchConfig, numAttrs),

@@ -13,6 +13,7 @@ from places import PROGRAMS
 
 OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 801
+INVALID_VALUE = 1
 # Budget and card: the second needs more than it has.
 ROOM = "128MiB"
 
@@ -99,6 +100,15 @@ def test_pageable_memory_is_not_bound_to_a_multicast_object(tmp_path: Path) -> N
     assert lines.count("cuMulticastBindMem") == 1 and "--keep-device vmm" in lines
     found, lines = run("bound", tmp_path, "--keep-device=vmm")
     assert found == [NOT_SUPPORTED, NOT_SUPPORTED] and "cuMulticastBindMem" not in lines
+
+
+def test_pageable_memory_is_not_mapped_into_a_sparse_array(tmp_path: Path) -> None:
+    """Nor would the driver take a handle that was not made as a tile pool."""
+    found, lines = run("in_array", tmp_path)
+    assert found == [NOT_SUPPORTED, INVALID_VALUE]
+    assert lines.count("cuMemMapArrayAsync") == 1 and "--keep-device vmm" in lines
+    found, lines = run("in_array", tmp_path, "--keep-device=vmm")
+    assert found == [NOT_SUPPORTED, NOT_SUPPORTED] and "cuMemMapArrayAsync" not in lines
 
 
 def test_memory_of_the_drivers_is_refused_beside_pageable_memory(tmp_path: Path) -> None:

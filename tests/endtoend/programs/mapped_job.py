@@ -326,6 +326,14 @@ def bound() -> Any:
     return [unmapped, code(cu.cuMulticastBindMem(group, 0, handle, 0, PIECE, 0))]
 
 
+def in_array() -> Any:
+    """Mapped into a sparse array: nothing, and a handle; the virtual GPU has no such arrays."""
+    piece = cu.CUarrayMapInfo()
+    answers = [code(cu.cuMemMapArrayAsync([piece], 1, 0))]
+    piece.memHandle.memHandle = create()
+    return [*answers, code(cu.cuMemMapArrayAsync([piece], 1, 0))]
+
+
 def beside_the_drivers() -> Any:
     """Memory of the driver's among memory that is served."""
     base, handle = reserve(2), create()
