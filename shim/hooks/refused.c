@@ -7,12 +7,16 @@
  * open or export was never converted.
  */
 #include "shim/memory/memory.h"
+#include "shim/memory/rules.h"
 
 #define HOOK_HANDLE(name, parameters, arguments)                                           \
   CUresult name parameters {                                                               \
     CUresult result = pump_real.name arguments;                                            \
     static uint32_t said;                                                                  \
-    if (result != CUDA_SUCCESS && !pump_inert())                                           \
+    if (pump_inert()) return result;                                                       \
+    if (result == CUDA_SUCCESS)                                                            \
+      pump_rule_handle_given();                                                            \
+    else                                                                                   \
       pump_refusal_explain(#name, address, true, &said);                                   \
     return result;                                                                         \
   }

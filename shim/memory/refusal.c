@@ -22,18 +22,21 @@ static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes
 void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
                           uint32_t *said) {
   struct pump_hit hit;
-  char caller[64], rule[96];
+  char caller[64], rule[96], size[32], then[96] = "";
   if (!pump_range_lookup(address, &hit) || hit.kind != PUMP_RANGE_CONVERTED) return;
   int saved = errno;
   pump_enter();
-  bool learned = rule_ipc && pump_rule_learn_caller();
+  uint64_t kept = rule_ipc ? pump_rule_learn_caller(hit.requested_bytes) : 0;
   pump_rule_caller(caller, sizeof caller);
   rule_for(rule, sizeof rule, caller, hit.requested_bytes);
+  if (kept != 0) {
+    pump_bytes_text(size, sizeof size, kept);
+    snprintf(then, sizeof then, "; the next %s that it allocates stay device memory", size);
+  }
   pump_log_once(said, PUMP_LOG_WARNING,
                 "%s by %s fails: CUDA refuses it for memory that pump made pageable. Keep "
                 "such memory as it was with pump-run --keep-device %s%s",
-                call, PUMP_QUOTED(caller), PUMP_QUOTED(rule),
-                learned ? "; what it allocates from now on stays device memory" : "");
+                call, PUMP_QUOTED(caller), PUMP_QUOTED(rule), then);
   pump_leave();
   errno = saved;
 }

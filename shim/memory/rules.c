@@ -6,7 +6,7 @@
  *   below=BYTES    allocations of fewer bytes
  *   library=NAME   what a library whose file name begins so allocates
  *   ipc            what a library allocates after it requested a handle that converted
- *                  memory cannot have
+ *                  memory cannot have, up to an allowance that each handle renews
  *   stream-ordered what is allocated in stream order: the driver's own pools serve it
  *   vmm            memory of virtual memory management calls: the driver serves them
  *
@@ -34,6 +34,8 @@
 #define NAMES 16
 #define NAME_BYTES 64
 #define SPANS 32
+#define ALLOWANCE_FACTOR 4             /* of what was refused */
+#define ALLOWANCE_LEAST_BYTES 67108864 /* 64 MiB */
 
 /* Libraries that register device memory with network cards, which fails for managed memory.
  * For managed memory they have another way (UCX, Open MPI and libfabric ask for
@@ -43,6 +45,7 @@ static const char *const transports[] = {"libuct",      "libucp",    "libucs",  
 
 #define USE_KEPT 1u    /* what it allocates stays device memory */
 #define USE_MANAGED 2u /* it sees which memory is managed */
+#define USE_LEARNED 4u /* as USE_KEPT, within the allowance */
 
 struct span {
   uintptr_t begin, end;
@@ -56,6 +59,9 @@ static struct {
   uint32_t name_count, learned_count;
   char names[NAMES][NAME_BYTES];
   uintptr_t learned[NAMES]; /* where libraries begin */
+  /* What learned libraries may still allocate as device memory, and what a handle makes of
+   * it again; atomic. */
+  uint64_t allowance_bytes, allowance_full_bytes;
   unsigned long long loads, unloads;
   bool current; /* the spans are those of these counts */
   uint32_t span_count;
@@ -145,7 +151,7 @@ static uint32_t uses_of(const char *name, const struct span *span) {
   for (uint32_t i = 0; i < rules.name_count; i++)
     if (begins_with(name, rules.names[i])) uses |= USE_KEPT;
   for (uint32_t i = 0; i < rules.learned_count; i++)
-    if (rules.learned[i] == span->begin) uses |= USE_KEPT;
+    if (rules.learned[i] == span->begin) uses |= USE_LEARNED;
   for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
     if (begins_with(name, transports[i])) uses |= USE_MANAGED;
   return uses;
@@ -188,27 +194,43 @@ static bool within(const struct span *span, const void *address) {
   return (uintptr_t)address >= span->begin && (uintptr_t)address < span->end;
 }
 
-static bool called_by_library(uint32_t use) {
+/* Those of `use` that libraries on the stack have. */
+static uint32_t uses_of_callers(uint32_t use) {
   struct visit visit = {.begun = false};
   void *frames[FRAMES];
-  uint32_t spans = 0;
+  uint32_t spans = 0, found = 0;
   dl_iterate_phdr(visit_object, &visit);
   for (uint32_t s = 0; s < visit.count; s++)
     if (visit.spans[s].uses & use) visit.spans[spans++] = visit.spans[s];
-  if (spans == 0) return false;
+  if (spans == 0) return 0;
   int count = backtrace(frames, FRAMES);
   for (int i = 0; i < count; i++)
     for (uint32_t s = 0; s < spans; s++)
-      if (within(&visit.spans[s], frames[i])) return true;
-  return false;
+      if (within(&visit.spans[s], frames[i])) found |= visit.spans[s].uses & use;
+  return found;
 }
 
 bool pump_rule_keeps_caller(void) {
-  return called_by_library(USE_KEPT);
+  return uses_of_callers(USE_KEPT | USE_LEARNED) != 0;
 }
 
 bool pump_rule_sees_managed(void) {
-  return called_by_library(USE_MANAGED);
+  return uses_of_callers(USE_MANAGED) != 0;
+}
+
+/* Takes `bytes` of the allowance; false: there is not so much. */
+static bool take_allowance(uint64_t bytes) {
+  uint64_t left = __atomic_load_n(&rules.allowance_bytes, __ATOMIC_RELAXED);
+  do {
+    if (left < bytes) return false;
+  } while (!__atomic_compare_exchange_n(&rules.allowance_bytes, &left, left - bytes, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return true;
+}
+
+void pump_rule_handle_given(void) {
+  uint64_t full = __atomic_load_n(&rules.allowance_full_bytes, __ATOMIC_RELAXED);
+  if (full != 0) __atomic_store_n(&rules.allowance_bytes, full, __ATOMIC_RELAXED);
 }
 
 bool pump_rule_stream_ordered(void) {
@@ -223,7 +245,9 @@ enum pump_rule pump_rule_for(size_t bytes) {
   if (pump_rule_by_size(bytes)) return PUMP_RULE_SIZE;
   if (rules.name_count == 0 && __atomic_load_n(&rules.learned_count, __ATOMIC_RELAXED) == 0)
     return PUMP_RULE_NONE;
-  return pump_rule_keeps_caller() ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
+  uint32_t uses = uses_of_callers(USE_KEPT | USE_LEARNED);
+  if (uses & USE_KEPT) return PUMP_RULE_LIBRARY;
+  return uses != 0 && take_allowance(bytes) ? PUMP_RULE_LIBRARY : PUMP_RULE_NONE;
 }
 
 bool pump_rule_mapped(void) {
@@ -286,8 +310,8 @@ static int learn(struct dl_phdr_info *info, size_t size, void *data) {
   struct search *search = data;
   (void)info, (void)size;
   for (uint32_t i = 0; i < rules.learned_count; i++)
-    if (rules.learned[i] == search->span.begin) return 1;
-  if (rules.learned_count == NAMES) return 1;
+    if (rules.learned[i] == search->span.begin) search->learned = true;
+  if (search->learned || rules.learned_count == NAMES) return 1;
   rules.learned[rules.learned_count] = search->span.begin;
   __atomic_store_n(&rules.learned_count, rules.learned_count + 1, __ATOMIC_RELAXED);
   rules.current = false;
@@ -295,10 +319,16 @@ static int learn(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
-bool pump_rule_learn_caller(void) {
-  if (!rules.ipc) return false;
+uint64_t pump_rule_learn_caller(uint64_t refused_bytes) {
+  if (!rules.ipc) return 0;
   struct search search = search_caller();
-  if (search.nearest == search.frame_count) return false;
+  if (search.nearest == search.frame_count) return 0;
   dl_iterate_phdr(learn, &search);
-  return search.learned;
+  if (!search.learned) return 0;
+  uint64_t full = __atomic_load_n(&rules.allowance_full_bytes, __ATOMIC_RELAXED);
+  uint64_t bytes = refused_bytes * ALLOWANCE_FACTOR;
+  if (bytes < ALLOWANCE_LEAST_BYTES) bytes = ALLOWANCE_LEAST_BYTES;
+  if (bytes > full) __atomic_store_n(&rules.allowance_full_bytes, bytes, __ATOMIC_RELAXED);
+  pump_rule_handle_given();
+  return bytes > full ? bytes : full;
 }

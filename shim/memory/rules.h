@@ -42,8 +42,12 @@ bool pump_rule_stream_ordered(void);
 bool pump_rule_mapped(void);
 
 /* The rule "ipc": that library has requested something that only device memory can do, so
- * all that it allocates from this call on stays device memory. False when the rule is off
- * or the table is full. */
-bool pump_rule_learn_caller(void);
+ * what it allocates from this call on stays device memory, as far as the allowance reaches:
+ * returned, a multiple of what was refused. 0 when the rule is off or the table is full. */
+uint64_t pump_rule_learn_caller(uint64_t refused_bytes);
+
+/* A program has been given a handle: libraries that share go on to, and their allowance is
+ * whole again. Walks nothing. */
+void pump_rule_handle_given(void);
 
 #endif

@@ -94,10 +94,21 @@ def test_a_library_that_asked_for_a_handle_gets_device_memory_from_then_on(
     commands = [library("libother.so"), through(4), "handle", through(6), f"alloc:{8 * MIB}"]
     made, text = steps(tmp_path, DEFAULTS, *commands, "handle")
     assert made == ["managed 4", "plain 6", "managed 8"]
-    assert "from now on" in text
+    assert "the next 64 MiB that it allocates stay device memory" in text
     made, text = steps(tmp_path, "library=libnccl", *commands)
     assert made == ["managed 4", "managed 6", "managed 8"]
-    assert "from now on" not in text
+    assert "stay device memory" not in text
+
+
+def test_one_refused_handle_does_not_make_all_that_follows_device_memory(tmp_path: Path) -> None:
+    """Four times what was refused, at least 64 MiB; a handle makes it whole again."""
+    tried = [library("libother.so"), through(4), "handle", through(40), through(30), through(24)]
+    made, _ = steps(tmp_path, DEFAULTS, *tried, through(2))
+    assert made == ["managed 4", "plain 40", "managed 30", "plain 24", "managed 2"]
+    made, _ = steps(tmp_path, DEFAULTS, *tried, "handle", through(50))
+    assert made[3:] == ["plain 24", "plain 50"]
+    made, _ = steps(tmp_path, DEFAULTS, *tried[:1], through(20), "handle", through(80), through(2))
+    assert made == ["managed 20", "plain 80", "managed 2"]
 
 
 @pytest.mark.parametrize("name", ["libuct_cuda.so.0", "libmpi.so.40"])
