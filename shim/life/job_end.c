@@ -15,14 +15,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "life.h"
+#include "shim/base/glibc.h"
 #include "shim/memory/host.h"
 
 #define NOTES_NAME "clients"
 #define FITTED "fitted "
 #define NOTES_BYTES 65536 /* that are read; a longer file has its first ones */
+
+static FILE *initial_stdout;
+
+__attribute__((constructor)) static void keep_stdout(void) {
+  initial_stdout = stdout;
+}
 
 /* The process that pump-run became: its id is kept over exec, and no other has it. */
 static bool is_first(void) {
@@ -85,6 +93,21 @@ void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes) {
 
 void pump_job_said(void) {
   pump_job_note("said\n");
+}
+
+/* exit() writes what stdio holds only after us, in the same thread: here it does so a
+ * moment earlier. Not where another thread is inside of the stream, for it might never
+ * leave, and not a stream that the program has put in its place, for it may be gone. */
+void pump_job_flush(void) {
+  struct stat out, error;
+  if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &error) != 0 ||
+      out.st_dev != error.st_dev || out.st_ino != error.st_ino)
+    return;
+  if (!pump_has_glibc() || stdout != initial_stdout || fileno(stdout) != STDOUT_FILENO ||
+      ftrylockfile(stdout) != 0)
+    return;
+  fflush_unlocked(stdout);
+  funlockfile(stdout);
 }
 
 /* ---- the end of the first process -------------------------------------------------- */

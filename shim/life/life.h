@@ -30,6 +30,9 @@ void pump_job_note(const char *line);
 void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes);
 /* The job has had its line. */
 void pump_job_said(void);
+/* At the end of a process, before pump's last lines: where standard output and standard
+ * error are the same file, what the program has written stands there first. */
+void pump_job_flush(void);
 /* What belongs behind each last line: "", or that the virtual GPU has computed nothing. */
 const char *pump_job_caveat(void);
 /* At the end of a process, behind all else: in the job's first one, the job's line where no

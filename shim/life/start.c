@@ -141,5 +141,6 @@ static void notice_bypass(void) {
 __attribute__((destructor)) static void process_end(void) {
   if (pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
   if (!ever_started) notice_bypass();
+  pump_job_flush();
   pump_job_end();
 }

@@ -45,6 +45,7 @@ static void threads_end(void) {
   pump_link_stop();
   pump_claims_leave();
   pump_log_release();
+  pump_job_flush();
   pump_verdict_print();
   pump_summary_print();
   pump_summary_write();

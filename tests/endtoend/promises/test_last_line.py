@@ -84,6 +84,23 @@ def test_a_job_without_cuda_is_told_so_with_what_to_do() -> None:
     assert NOTHING in found and "pump doctor" in found
 
 
+@pytest.mark.parametrize("before", ["", FITS.format(mib=8)], ids=["no CUDA", "CUDA"])
+def test_the_line_follows_what_the_program_has_in_its_buffers(before: str) -> None:
+    """With 2>&1; the C library writes what stdio holds at the very end of a process."""
+    program = before + "import ctypes\nctypes.CDLL(None).puts(b'own')\n"
+    done = subprocess.run(
+        command(sys.executable, "-c", program),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    own, line = done.stdout.splitlines()
+    assert own == "own" and line.startswith("pump: ")
+
+
 def test_a_launcher_has_one_line_for_all_its_children() -> None:
     script = '"$@" "$0"; "${@:1:2}" "${0/8 <</24 <<}"; exit 0'
     words = ["bash", "-c", script, FITS.format(mib=8), sys.executable, "-c"]
