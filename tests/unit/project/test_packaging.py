@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 from other_users import VICTIM, as_user, needs_root
 from places import ROOT
@@ -68,6 +69,41 @@ def test_the_task_prolog_names_jobs_and_leaves_a_users_name() -> None:
     assert (outside.returncode, outside.stdout) == (0, "")
 
 
+def shares(tmp_path: Path, gres: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """share.sh with a Slurm whose node has that Gres, and a pump-run that tells its options."""
+    for name, text in (("pump-run", 'printf "%s\\n" "$@"'), ("scontrol", f'echo "   Gres={gres}"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    return run(PACKAGING / "slurm" / "share.sh", "./train", "a b", PATH=path, **environ)
+
+
+@pytest.mark.parametrize(
+    ("gres", "environ", "options"),
+    [
+        ("gpu:1,shard:4", {"SLURM_SHARDS_ON_NODE": "1"}, ["--budget=25%"]),
+        ("gpu:a100:2(S:0),shard:a100:8(S:0-1)", {"SLURM_SHARDS_ON_NODE": "1"}, ["--budget=25%"]),
+        ("gpu:1,shard:4", {"SLURM_SHARDS_ON_NODE": "4"}, []),
+        ("gpu:1,shard:4", {}, []),
+        ("gpu:1,shard:4", {"SLURM_SHARDS_ON_NODE": "1", "PUMP_BUDGET": "9GiB"}, []),
+        ("", {"SLURM_SHARDS_ON_NODE": "1", "PUMP_SHARDS": "10"}, ["--budget=10%"]),
+    ],
+)
+def test_a_slurm_task_has_its_shards_of_a_gpu(
+    tmp_path: Path, gres: str, environ: dict[str, str], options: list[str]
+) -> None:
+    told = shares(tmp_path, gres, SLURM_JOB_ID="9", SLURM_PROCID="2", **environ)
+    words = ["--name", "slurm-9.0.2", *options, "--", "./train", "a b"]
+    assert (told.returncode, told.stdout.splitlines()) == (0, words), told.stderr
+
+
+@pytest.mark.parametrize("environ", [{}, {"PUMP_SHARDS": "0"}, {"PUMP_SHARDS": "x"}])
+def test_shards_that_say_nothing_are_named(tmp_path: Path, environ: dict[str, str]) -> None:
+    told = shares(tmp_path, "(null)", SLURM_SHARDS_ON_NODE="1", **environ)
+    (line,) = told.stderr.splitlines()
+    assert (told.returncode, told.stdout) == (2, "") and "shards" in line
+
+
 @pytest.fixture
 def stand_ins(tmp_path: Path) -> str:
     """A folder with a pump-run that tells how it was started."""
@@ -101,6 +137,18 @@ def test_torchrun_is_one_job(stand_ins: str) -> None:
 
 def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((PACKAGING / "kubernetes" / name).read_text()))
+
+
+def test_what_kubernetes_is_given_has_the_form_that_its_own_schemas_ask_for() -> None:
+    """By kubernetes-validate, which knows no others; strictly: no field that they lack."""
+    version = kubernetes_validate.latest_version()
+    found = [one for name in ("daemonset.yaml", "job.yaml") for one in documents(name)]
+    assert len(found) == 3
+    for one in found:
+        kubernetes_validate.validate(one, version, strict=True)
+    found[-1]["spec"]["template"]["spec"]["hostUser"] = False
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(found[-1], version, strict=True)
 
 
 def daemon_set() -> dict[str, Any]:

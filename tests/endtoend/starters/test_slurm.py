@@ -1,0 +1,291 @@
+"""Slurm on this machine alone: jobs with shards of one virtual GPU, and what pump leaves behind.
+
+Needs Debian's slurm-wlm and munge; daemons, keys and files are the test's own. docs/howto-slurm.md
+is the same as a page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from job import expected
+from jobs import BIN, MIB, Job
+from places import DOCS, ROOT
+from pumpds import wait_for
+from service_client import Service
+
+pytestmark = pytest.mark.long
+
+SHAPE = {"buffers": 24, "mib": 4, "steps": 60, "seed": 1}
+MEMORY_MIB = 120
+SHARDS = 4
+TIMEOUT_S = 60
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
+CONF = """
+ClusterName=pump
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthInfo=socket={folder}/munge.sock
+SlurmctldPort={controller}
+SlurmdPort={node}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+KillWait=5
+SchedulerParameters=sched_interval=2,bf_interval=2
+TaskProlog={root}/packaging/slurm/task-prolog.sh
+GresTypes=gpu,shard
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 Gres=gpu:1,shard:{shards}
+PartitionName=main Nodes=ALL Default=YES OverSubscribe=YES
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Slurm:
+    """munged, slurmctld and slurmd of one machine, in a folder of their own."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        self.folder = folder
+        self.host = socket.gethostname().split(".")[0]
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        (folder / "slurm.conf").write_text(
+            CONF.format(
+                host=self.host,
+                user=getpass.getuser(),
+                folder=folder,
+                controller=free_port(),
+                node=free_port(),
+                root=ROOT,
+                shards=SHARDS,
+            )
+        )
+        (folder / "gres.conf").write_text(f"Name=gpu File=/dev/null\nName=shard Count={SHARDS}\n")
+        (folder / "key").write_bytes(os.urandom(128))
+        (folder / "key").chmod(0o400)
+        conf = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.environ = {**os.environ, **environ, **conf}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        files = {"key": "key", "pid": "munge.pid", "log": "munge.log", "seed": "seed"}
+        own = [f"--{name}-file={folder / file}" for name, file in files.items()]
+        own.append(f"--socket={folder / 'munge.sock'}")
+        self.start("munged", "--foreground", "--force", *own)
+        self.start("slurmctld", "-D")
+        self.start("slurmd", "-D")
+        assert wait_for(lambda: "idle" in self.ask("sinfo", "-h"), TIMEOUT_S)
+
+    def start(self, name: str, *words: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [name, *words], env=self.environ, stdout=log, stderr=log
+            )
+
+    def end(self, name: str) -> None:
+        process = self.running.pop(name)
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def ask(self, *words: str) -> str:
+        """What the command prints; "" where slurmctld does not answer yet."""
+        done = subprocess.run(
+            words,
+            env=self.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return done.stdout
+
+    def submit(self, script: Path, shards: int) -> str:
+        """The job's number."""
+        out = f"--output={script}.%j.out"
+        words = ["sbatch", "--parsable", "--requeue", "--open-mode=append", out]
+        number = self.ask(*words, f"--gres=shard:{shards}", str(script)).strip()
+        assert number.isdigit()
+        return number
+
+    def state(self, number: str) -> str:
+        found = re.search(r"JobState=(\w+)", self.ask("scontrol", "show", "job", number))
+        return found[1] if found else ""
+
+    def becomes(self, number: str, state: str) -> bool:
+        return wait_for(lambda: self.state(number) == state, TIMEOUT_S)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """XDG_RUNTIME_DIR of the jobs, so that what they leave there is seen; a short path, as that of
+    a session."""
+    with tempfile.TemporaryDirectory(prefix="pump-slurm-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    found = Service(tmp_path)
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, place: Path, service: Service, kernels: Path) -> Iterator[Slurm]:
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed (apt-get install slurm-wlm munge)")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    settings = (f"device.memory_bytes={MEMORY_MIB * MIB}", "mode=compute", "shared=jobs")
+    options = [f"--virtual-set={one}" for one in settings]
+    found = Slurm(
+        folder,
+        PATH=f"{BIN}:{os.environ['PATH']}",
+        XDG_RUNTIME_DIR=str(place),
+        PUMP_SERVICE=str(service.socket),
+        PUMP_RUN_OPTIONS=" ".join(["--virtual=a100-pcie4", *options, "--log-level=info"]),
+        PUMP_VIRTUAL_KERNELS=str(kernels),
+        PUMP_VIRTUAL_CARDS=str(tmp_path),
+    )
+    yield found
+    found.ask("scancel", "--user", getpass.getuser(), "--signal=KILL", "--full")
+    for name in ("slurmd", "slurmctld", "munged"):
+        if name in found.running:
+            found.end(name)
+
+
+def script(job: Job, name: str, hold: Path | None = None) -> Path:
+    """A batch script of job.py under the wrapper."""
+    words = job.command(*(f"--{key}={value}" for key, value in SHAPE.items()))
+    program = words[words.index("--") + 1 :] + ([f"--hold={hold}"] if hold else [])
+    file = job.folder / name
+    wrapper = ROOT / "packaging" / "slurm" / "share.sh"
+    file.write_text(f"#!/bin/sh\nexec {wrapper} {' '.join(program)}\n")
+    return file
+
+
+def output(file: Path, number: str) -> str:
+    path = Path(f"{file}.{number}.out")
+    return path.read_text() if path.exists() else ""
+
+
+def leaves_nothing(place: Path, service: Service) -> None:
+    """No pumpd of a job, no folder of a job with socket and notes, no lease."""
+
+    def quiet() -> bool:
+        with service.ask() as client:
+            jobs = client.jobs()
+        return not jobs and not pumpds_of(place) and not list(place.glob("pump/*"))
+
+    assert wait_for(quiet, TIMEOUT_S), (pumpds_of(place), list(place.rglob("*")))
+
+
+def pumpds_of(place: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(word.startswith(str(place)) for word in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
+def held(slurm: Slurm, file: Path, number: str) -> bool:
+    return wait_for(lambda: "running" in output(file, number), TIMEOUT_S)
+
+
+def test_two_jobs_share_one_gpu_by_shards(
+    slurm: Slurm, place: Path, service: Service, job: Job
+) -> None:
+    hold = job.folder / "hold"
+    hold.touch()
+    files = [script(job, "one.sh", hold), script(job, "two.sh", hold)]
+    numbers = [slurm.submit(file, shards) for file, shards in zip(files, (1, 2), strict=True)]
+    for file, number in zip(files, numbers, strict=True):
+        assert held(slurm, file, number), output(file, number)
+    assert len(list(place.rglob("socket"))) == 2 and len(pumpds_of(place)) >= 2
+    with service.ask() as client:
+        names = {one.name for one in client.jobs()}
+    assert names == {f"slurm-{number}.0.0" for number in numbers}
+    hold.unlink()
+    for file, number, mib in zip(files, numbers, (30, 60), strict=True):
+        assert slurm.becomes(number, "COMPLETED"), output(file, number)
+        text = output(file, number)
+        assert expected(**SHAPE) in text
+        assert f"on a budget of {mib} MiB" in text
+    leaves_nothing(place, service)
+
+
+def test_a_cancelled_and_a_requeued_job_leave_nothing_and_the_second_ends_right(
+    slurm: Slurm, place: Path, service: Service, job: Job
+) -> None:
+    hold = job.folder / "hold"
+    hold.touch()
+    files = [script(job, "one.sh", hold), script(job, "two.sh", hold)]
+    cancelled, requeued = (slurm.submit(file, 1) for file in files)
+    for file, number in zip(files, (cancelled, requeued), strict=True):
+        assert held(slurm, file, number), output(file, number)
+    slurm.ask("scancel", cancelled)
+    assert slurm.becomes(cancelled, "CANCELLED")
+    slurm.ask("scontrol", "requeue", requeued)
+    assert slurm.becomes(requeued, "PENDING")
+    leaves_nothing(place, service)
+    hold.unlink()
+    slurm.ask("scontrol", "update", f"JobId={requeued}", "StartTime=now")  # else in two minutes
+    assert slurm.becomes(requeued, "COMPLETED"), slurm.ask("scontrol", "show", "job", requeued)
+    text = output(files[1], requeued)
+    assert text.count("running") == 2 and expected(**SHAPE) in text
+    leaves_nothing(place, service)
+
+
+@pytest.mark.parametrize("name", ["slurmd", "slurmctld"])
+def test_a_job_goes_on_over_a_restart_of_slurms_daemons(
+    slurm: Slurm, place: Path, service: Service, job: Job, name: str
+) -> None:
+    hold = job.folder / "hold"
+    hold.touch()
+    file = script(job, "one.sh", hold)
+    number = slurm.submit(file, 2)
+    assert held(slurm, file, number), output(file, number)
+    slurm.end(name)
+    slurm.start(name, "-D")
+    assert wait_for(lambda: slurm.state(number) == "RUNNING", TIMEOUT_S)
+    hold.unlink()
+    assert slurm.becomes(number, "COMPLETED")
+    assert expected(**SHAPE) in output(file, number)
+    leaves_nothing(place, service)
+
+
+def test_the_page_has_the_lines_that_the_tests_use() -> None:
+    text = (DOCS / "howto-slurm.md").read_text()
+    for line in ("packaging/slurm/share.sh", "GresTypes=gpu,shard", "--gres=shard:1"):
+        assert line in text
+    assert "TaskProlog=" in text and "scontrol requeue" in text
