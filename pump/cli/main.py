@@ -21,6 +21,7 @@ from pump.paths import MissingFileError
 
 PROGRAM = "pump"
 VERBS = {
+    "cdi": "pump.cli.cdi",
     "compare": "pump.cli.compare",
     "config": "pump.cli.config",
     "doctor": "pump.cli.doctor",

@@ -1,0 +1,116 @@
+"""pump cdi: a specification for container runtimes, of what makes pump serve a container.
+
+By the Container Device Interface 0.6 (github.com/cncf-tags/container-device-interface). podman,
+containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here one mount,
+pump's libraries, and the environment that pump-run would set with the same options. Where the
+image itself has no pump there is no pumpd either, so memory is paged on demand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from typing import Any
+
+from pump import trust
+from pump.cli.run import parts_of
+from pump.cli.support import environment
+from pump.cli.support import options as pump_run
+from pump.cli.support.lines import BadInputError
+from pump.config import layers
+from pump.config.job import JobConfig
+
+HELP = "print what container runtimes need to run containers under pump: generate"
+VERSION = "0.6.0"
+KIND = "pump/settings"
+MOUNTED = "/opt/pump-cdi"
+"""Where a container has pump's libraries."""
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+OF_PUMPD = {"record": "--record", "log_file": "--log-file", "devices": "--device"}
+"""Settings that a container cannot have so: their files and GPUs are the runtime's affair."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """One verb of its own: generate."""
+    verbs = parser.add_subparsers(metavar="generate", dest="verb", required=True)
+    generate = verbs.add_parser(
+        "generate", help="print a specification for /etc/cdi, as JSON", allow_abbrev=False
+    )
+    generate.add_argument(
+        "--as",
+        dest="device",
+        metavar="NAME",
+        default="default",
+        help=f"the device's name, behind {KIND}= (default: default)",
+    )
+    generate.add_argument(
+        "settings",
+        nargs=argparse.REMAINDER,
+        metavar="[-- option ...]",
+        help="options of pump-run, such as --budget 20GiB or --virtual PROFILE",
+    )
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Prints the specification. Raises BadInputError."""
+    if not NAME.fullmatch(asked.device):
+        raise BadInputError(
+            f"--as '{asked.device}': a device's name has letters, digits and _ . : - between them"
+        )
+    words = asked.settings[1:] if asked.settings[:1] == ["--"] else asked.settings
+    print(json.dumps(specification(asked.device, _config(words), dict(os.environ)), indent=2))
+    return 0
+
+
+def specification(device: str, config: JobConfig, environ: dict[str, str]) -> dict[str, Any]:
+    """What `config` makes of a container. Raises BadInputError where a library is missing, or
+    another user could change it."""
+    parts = parts_of(config, environ)
+    if parts.shim is None:
+        raise BadInputError("PUMP_DISABLE is set, so pump would do nothing; unset it")
+    folder = os.path.dirname(parts.shim)
+    if weak := trust.weakness(os.path.realpath(parts.shim), (os.geteuid(),)):
+        raise BadInputError(
+            f"others could change what containers load: {weak.path} {weak.why}; install pump "
+            "where no other user can write"
+        )
+
+    def inside(path: str | None) -> str | None:
+        return path and os.path.join(MOUNTED, os.path.relpath(path, folder))
+
+    there = parts._replace(
+        shim=inside(parts.shim),
+        virtual_folder=inside(parts.virtual_folder),
+        stand_in_folder=inside(parts.stand_in_folder),
+    )
+    variables = environment.for_job(config, there, {})
+    edits = {
+        "env": [f"{name}={value}" for name, value in sorted(variables.items()) if value],
+        "mounts": [
+            {
+                "hostPath": folder,
+                "containerPath": MOUNTED,
+                "type": "bind",
+                "options": ["ro", "nosuid", "nodev", "rbind"],
+            }
+        ],
+    }
+    devices = [{"name": device, "containerEdits": edits}]
+    return {"cdiVersion": VERSION, "kind": KIND, "devices": devices}
+
+
+def _config(words: list[str]) -> JobConfig:
+    """What pump-run would make of these options here. Raises BadInputError."""
+    typed = pump_run.parse([*words, "--", "container"])
+    environ = dict(os.environ)
+    try:
+        resolved = layers.resolve(typed.settings, environ, layers.places(typed.config, environ))
+    except layers.ConfigInputError as error:
+        raise BadInputError(str(error)) from None
+    config = resolved.apply(typed.job())
+    for key, option in OF_PUMPD.items():
+        if getattr(config, key):
+            raise BadInputError(f"{option} has no meaning in a specification; leave it out")
+    return config
