@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code; tests hold them current.
+"""Writes what is made from the code: pages of docs/, completions. Tests hold it current.
 
 python docs/made/make_docs.py     (in an environment where pump is installed)
 """
@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))  # acceptance
 sys.path.append(str(ROOT / "benchmarks"))  # study
 
+import completions  # noqa: E402
 import man_pages  # noqa: E402
 import python_page  # noqa: E402
 from acceptance.first_card import page as first_card  # noqa: E402
@@ -52,10 +53,12 @@ def pages() -> dict[Path, str]:
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
     }
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
-    return {**tables, **first, **manual, **python}
+    folder = ROOT / "packaging" / "completions"
+    shells = {folder / name: text for name, text in completions.pages().items()}
+    return {**tables, **first, **manual, **python, **shells}
 
 
 if __name__ == "__main__":
     for path, content in pages().items():
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")

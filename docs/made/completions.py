@@ -1,0 +1,350 @@
+"""Makes the shells' completions from the commands' own parsers, so that they offer what exists.
+
+bash: three functions tell the verbs, the options, and what a value is; one walks the words typed
+so far. zsh: `_arguments` of zsh's own library walks; each verb has a function with its options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pump
+from pump.cli import main as verbs
+from pump.cli.support import options
+from pump.cli.support.lines import OneLineParser
+from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
+
+MADE = "made by docs/made/make_docs.py from the command's own options"
+FILE, FOLDER, COMMAND = "@file", "@directory", "@command"
+BY_METAVAR = {
+    **{name: [FILE] for name in ("FILE", "PATH", "OUT", "TRACE", "OTHER", "FILE|JOB")},
+    "DIR": [FOLDER],
+    "LEVEL": LOG_LEVELS,
+    "yes|no": ["yes", "no"],
+}
+BY_OPTION = {
+    "--policy": POLICIES,
+    "--report": REPORTS,
+    "--granularity": GRANULARITIES,
+    "--keep-device": ["below=", "library=", "ipc", "stream-ordered", "vmm", "none"],
+}
+
+
+class Verb(NamedTuple):
+    """A command or a verb of it. path: verbs that lead to it, none for the command."""
+
+    path: tuple[str, ...]
+    parser: argparse.ArgumentParser
+    verbs: dict[str, Verb]
+    help: str
+
+
+def commands() -> dict[str, Verb]:
+    """Every command, by its name."""
+    from pumpd import main as daemon
+
+    pump_run = options.parser()
+    pump_run.add_argument("command", nargs=argparse.REMAINDER, help="what is run")
+    return {
+        "pump": _pump(),
+        "pump-run": _verb((), pump_run),
+        "pumpd": _verb((), daemon._parser()),
+    }
+
+
+def pages() -> dict[str, str]:
+    """The text of every file, by its name below packaging/completions."""
+    made = {}
+    for name, verb in commands().items():
+        made[f"bash/{name}"] = _bash(name, verb)
+        made[f"zsh/_{name}"] = _zsh(name, verb)
+    return made
+
+
+def _pump() -> Verb:
+    """The command pump makes the parser of a verb when the verb is asked for."""
+    below = {}
+    for name, module in verbs.VERBS.items():
+        verb = importlib.import_module(module)
+        parser = OneLineParser(prog=f"pump {name}")
+        verb.options(parser)
+        below[name] = _verb((name,), parser, verb.HELP)
+    parser = OneLineParser(prog="pump")
+    parser.add_argument("--version", action="version", version=pump.__version__, help="the version")
+    return Verb((), parser, below, "")
+
+
+def _verb(path: tuple[str, ...], parser: argparse.ArgumentParser, text: str = "") -> Verb:
+    below = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, child in action.choices.items():
+                below[name] = _verb((*path, name), child, helps.get(name, ""))
+    return Verb(path, parser, below, text)
+
+
+def option_actions(verb: Verb) -> list[argparse.Action]:
+    """The options of a verb. In the place of those that it passes on to pump-run, and that its
+    help leaves out, those of pump-run."""
+    of_pump_run = {o: action for action in options.parser()._actions for o in action.option_strings}
+    shown = []
+    for action in verb.parser._actions:
+        if action.option_strings and action.help != argparse.SUPPRESS:
+            shown.append(action)
+        elif action.dest.startswith("passed_"):
+            shown.append(of_pump_run[action.option_strings[0]])
+    return shown
+
+
+def values(action: argparse.Action) -> list[str]:
+    """What the value of an option or the word of a verb is: words, FILE, FOLDER or COMMAND; none
+    for what cannot be guessed."""
+    name = next((o for o in action.option_strings if o.startswith("--")), "")
+    if action.nargs == argparse.REMAINDER:
+        return [COMMAND]
+    if name in ("--virtual", "--profile"):
+        profiles = (Path(folder) / "profiles" for folder in pump.__path__)
+        return [*sorted(path.stem for place in profiles for path in place.glob("*.toml")), FILE]
+    if name in BY_OPTION and action.metavar != "FILE":
+        return BY_OPTION[name]
+    if action.choices:
+        return [str(choice) for choice in action.choices]
+    return BY_METAVAR.get(action.metavar, []) if isinstance(action.metavar, str) else []
+
+
+def _words(verb: Verb) -> list[argparse.Action]:
+    return [] if verb.verbs else verb.parser._get_positional_actions()
+
+
+def _all(verb: Verb) -> Iterator[Verb]:
+    yield verb
+    for below in verb.verbs.values():
+        yield from _all(below)
+
+
+# ---- bash ----
+
+BASH = """\
+# Completion of @NAME@ in bash; @MADE@.
+
+# The verbs behind the verb $1.
+@F@_verbs() {
+    case $1 in
+@VERBS@
+    esac
+}
+
+# The options of the verb $1.
+@F@_options() {
+    case $1 in
+@OPTIONS@
+    esac
+}
+
+# What the value of option $2 of the verb $1 may be, or without $2 the verb's own word: words,
+# @file, @directory, @command; @any: it cannot be guessed. Silent for an option without a value.
+@F@_value() {
+    case $1/$2 in
+@VALUES@
+    esac
+}
+
+# Completes the command that begins at word $1 as that command does.
+@F@_command() {
+    if declare -F _comp_command_offset >/dev/null; then
+        _comp_command_offset "$1"
+    elif declare -F _command_offset >/dev/null; then
+        _command_offset "$1"
+    elif (($1 == COMP_CWORD)); then
+        mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")
+    else
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
+    fi
+}
+
+@F@() {
+    local current=${COMP_WORDS[COMP_CWORD]} verb='' at=1 word wanted='' words='' kind
+    COMPREPLY=()
+    while ((at < COMP_CWORD)); do
+        word=${COMP_WORDS[at]}
+        if [[ $word == -* && $word != -- ]]; then
+            kind=$(@F@_value "$verb" "$word")
+            if [[ -n $kind ]]; then # bash splits at "=" and takes it as a word
+                [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++))
+                ((at++))
+                ((at >= COMP_CWORD)) && wanted=$kind
+            fi
+        elif [[ " $(@F@_verbs "$verb") " == *" $word "* ]]; then
+            verb=${verb:+$verb }$word
+        elif [[ $(@F@_value "$verb" '') == @command ]]; then
+            [[ $word == -- ]] && ((at++))
+            @F@_command "$at"
+            return
+        fi
+        ((at++))
+    done
+    [[ $current == = ]] && current=''
+    if [[ -z $wanted && $current == -* ]]; then
+        words=$(@F@_options "$verb")
+    elif [[ -z $wanted ]]; then
+        words=$(@F@_verbs "$verb")
+        wanted=$(@F@_value "$verb" '')
+    fi
+    for kind in $wanted; do
+        case $kind in
+        @any) ;;
+        @command) @F@_command "$COMP_CWORD"; return ;;
+        @file | @directory)
+            compopt -o filenames 2>/dev/null
+            mapfile -t COMPREPLY < <(compgen -"${kind:1:1}" -- "$current")
+            ;;
+        *) words+=" $kind" ;;
+        esac
+    done
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$words" -- "$current")
+    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
+    return 0
+}
+
+complete -F @F@ @NAME@
+"""
+
+
+def _bash(name: str, command: Verb) -> str:
+    every = list(_all(command))
+    filled = BASH
+    for mark, text in (
+        ("@VERBS@", _cases((_key(v), list(v.verbs)) for v in every)),
+        ("@OPTIONS@", _cases((_key(v), _option_strings(v)) for v in every)),
+        ("@VALUES@", _cases(row for v in every for row in _values(v))),
+        ("@NAME@", name),
+        ("@MADE@", MADE),
+        ("@F@", f"_{name.replace('-', '_')}"),
+    ):
+        filled = filled.replace(mark, text)
+    return filled
+
+
+def _key(verb: Verb) -> str:
+    return " ".join(verb.path)
+
+
+def _option_strings(verb: Verb) -> list[str]:
+    return [option for action in option_actions(verb) for option in action.option_strings]
+
+
+def _values(verb: Verb) -> Iterator[tuple[str, list[str]]]:
+    for action in option_actions(verb):
+        for option in action.option_strings if action.nargs != 0 else ():
+            yield f"{_key(verb)}/{option}", values(action) or ["@any"]
+    for action in _words(verb)[:1]:
+        yield f"{_key(verb)}/", values(action) or ["@any"]
+
+
+def _cases(rows: Iterator[tuple[str, list[str]]]) -> str:
+    return "\n".join(f"    '{key}') echo '{' '.join(words)}' ;;" for key, words in rows if words)
+
+
+# ---- zsh ----
+
+ZSH = """\
+#compdef @NAME@
+# Completion of @NAME@ in zsh; @MADE@.
+
+# Words to choose from, or a file.
+@F@_words_or_file() {
+  _alternative "words:word:($*)" 'files:file:_files'
+}
+"""
+
+
+REST = ["'1: :->verb'", "'*:: :->rest'"]
+
+
+def _zsh(name: str, command: Verb) -> str:
+    function = f"_{name.replace('-', '_')}"
+    parts = [ZSH.replace("@NAME@", name).replace("@MADE@", MADE).replace("@F@", function)]
+    parts += [_function(function, verb) for verb in reversed(list(_all(command)))]
+    return "\n".join([*parts, f'{function} "$@"\n'])
+
+
+def _function(command: str, verb: Verb) -> str:
+    name = "_".join([command, *verb.path])
+    specs = [_option(command, action) for action in option_actions(verb)]
+    lines = [f"{name}() {{"]
+    if not verb.verbs:
+        for action in _words(verb):
+            label = _message(action.metavar if isinstance(action.metavar, str) else action.dest)
+            if values(action) == [COMMAND]:
+                specs += ["'(-)1:command: _command_names -e'", "'*::argument: _normal'"]
+            else:
+                colons = "::" if action.nargs == "?" else ":"
+                specs.append(_quoted(f"{colons}{label}:{_does(command, action)}"))
+        return "\n".join([*lines, f"  _arguments -S {_listed(specs)}", "}", ""])
+    lines += [
+        '  local curcontext="$curcontext" state line',
+        "  typeset -A opt_args",
+        f"  _arguments -C {_listed([*specs, *REST])} && return",
+        "  case $state in",
+        "    verb)",
+        "      local -a verbs=(",
+        *(f"        {_quoted(f'{below}:{v.help}')}" for below, v in verb.verbs.items()),
+        "      )",
+        "      _describe -t verbs verb verbs",
+        "      ;;",
+        "    rest)",
+        "      case $words[1] in",
+        *(f"        {below}) {name}_{below} ;;" for below in verb.verbs),
+        "      esac",
+        "      ;;",
+        "  esac",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _listed(specs: list[str]) -> str:
+    return " \\\n    ".join(["", *specs]).lstrip(" ")
+
+
+def _option(command: str, action: argparse.Action) -> str:
+    rest = f"[{_message((action.help or '').replace('%%', '%'))}]"
+    if action.nargs != 0:
+        label = action.metavar if isinstance(action.metavar, str) else action.dest
+        rest += f":{_message(label)}:{_does(command, action)}"
+    names = action.option_strings
+    if isinstance(action, argparse._AppendAction | argparse._CountAction):
+        return " ".join(_quoted(f"*{name}{rest}") for name in names)
+    if len(names) == 1:
+        return _quoted(f"{names[0]}{rest}")
+    return f"'({' '.join(names)})'{{{','.join(names)}}}{_quoted(rest)}"
+
+
+def _does(command: str, action: argparse.Action) -> str:
+    found = values(action)
+    words = [word for word in found if not word.startswith("@")]
+    if FILE in found and words:
+        return f" {command}_words_or_file {' '.join(words)}"
+    if FILE in found:
+        return "_files"
+    if FOLDER in found:
+        return "_files -/"
+    return f"({' '.join(words)})" if words else " "
+
+
+def _message(text: str) -> str:
+    """Escaped for a specification of _arguments."""
+    for character in "\\:[]":
+        text = text.replace(character, f"\\{character}")
+    return text
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
