@@ -17,17 +17,26 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pumpd", metavar="PATH", default="", help="the pumpd to start (default: this one)"
     )
+    parser.add_argument(
+        "--packaged",
+        action="store_true",
+        help="with --root: into the folders that packages of a distribution use",
+    )
 
 
 def run(asked: argparse.Namespace) -> int:
     """Write the files, and print what to do next. Raises BadInputError; each file is then
     unchanged or complete."""
+    if asked.packaged and (asked.user or not asked.root):
+        raise BadInputError("--packaged is for packagers; it goes with --root, and not with --user")
     pumpd = service_files.pumpd_command(asked.pumpd)
     if not asked.root:  # else it is another machine's
+        if not asked.user:
+            _check_no_package()
         service_code.check(pumpd, user=asked.user)
     texts = {
         file: service_files.content_of(file, pumpd)
-        for file in service_files.files_of(user=asked.user)
+        for file in service_files.files_of(user=asked.user, packaged=asked.packaged)
     }
     for file in texts:
         path = service_files.place(file, asked.root)
@@ -43,6 +52,16 @@ def run(asked: argparse.Namespace) -> int:
     if not asked.root:
         _tell_next(user=asked.user)
     return 0
+
+
+def _check_no_package() -> None:
+    """Two copies of the units would hide one another after an upgrade. Raises BadInputError."""
+    for file in service_files.files_of(user=False, packaged=True):
+        if not file.keep and os.path.lexists(file.path):
+            raise BadInputError(
+                f"a package has installed the service ({file.path}); start it: "
+                f"{service_files.systemctl('enable', '--now', 'pumpd.socket', user=False)}"
+            )
 
 
 def _tell_next(*, user: bool) -> None:

@@ -17,6 +17,12 @@ from pump.cli.support.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 
 UNITS = "/etc/systemd/system"
+PACKAGED = {
+    UNITS: "/usr/lib/systemd/system",
+    "/etc/sysusers.d": "/usr/lib/sysusers.d",
+    "/etc/tmpfiles.d": "/usr/lib/tmpfiles.d",
+}
+"""Where packages of a distribution have the same files; configuration stays below /etc."""
 MARK = "written by pump install-service"
 """In the first lines of each file that an upgrade may replace."""
 
@@ -41,8 +47,11 @@ SYSTEM = (
 )
 
 
-def files_of(*, user: bool) -> tuple[ServiceFile, ...]:
-    """The files of the system's service, or of a user's own."""
+def files_of(*, user: bool, packaged: bool = False) -> tuple[ServiceFile, ...]:
+    """The files of the system's service, or of a user's own. packaged: the system's, where a
+    package of a distribution has them."""
+    if packaged:
+        return tuple(file._replace(path=_of_package(file.path)) for file in SYSTEM)
     if not user:
         return SYSTEM
     folder = os.environ.get("XDG_CONFIG_HOME", "")
@@ -53,6 +62,13 @@ def files_of(*, user: bool) -> tuple[ServiceFile, ...]:
         ServiceFile("user-pumpd.service", f"{units}/pumpd.service"),
         ServiceFile("user-pumpd.socket", f"{units}/pumpd.socket"),
     )
+
+
+def _of_package(path: str) -> str:
+    for folder, other in PACKAGED.items():
+        if path.startswith(folder):
+            return other + path.removeprefix(folder)
+    return path
 
 
 def content_of(file: ServiceFile, pumpd: str) -> str:

@@ -66,6 +66,16 @@ def test_the_only_cuda_package_that_pump_needs_is_cuda_python_of_twelve_or_thirt
     assert not bounds.contains("12.8.0") and not bounds.contains("14.0.0")
 
 
+def test_the_debian_package_holds_what_pump_needs_of_fixed_versions() -> None:
+    text = (ROOT / "packaging/debian/requirements.txt").read_text()
+    lines = [line.removesuffix(" \\") for line in text.splitlines() if re.match(r"\w", line)]
+    held = [Requirement(line) for line in lines]
+    assert all(re.fullmatch(r"==[\d.]+", str(one.specifier)) for one in held)
+    for needed in map(Requirement, PROJECT["dependencies"]):
+        versions = [str(one.specifier)[2:] for one in held if one.name == needed.name]
+        assert versions and all(map(needed.specifier.contains, versions)), needed
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("torch", TORCH)
 def test_pump_with_all_its_extras_can_be_installed_beside_pytorch(

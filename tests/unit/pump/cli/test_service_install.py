@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
@@ -16,6 +17,9 @@ from pathlib import Path
 import pytest
 from supervisor_client import eventually
 
+from pump.cli import install_service
+from pump.cli.support import service_files
+from pump.cli.support.lines import BadInputError
 from pump.config import files
 from pump.service import ServiceClient
 from pump.wire import service as wire
@@ -78,6 +82,38 @@ def test_all_files_are_written_and_removed_again(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_packagers_get_the_same_files_where_packages_have_them(root: Path, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    written = install(package, "--packaged")
+    folders = {
+        SYSTEM_UNITS: "usr/lib/systemd/system",
+        "etc/sysusers.d": "usr/lib/sysusers.d",
+        "etc/tmpfiles.d": "usr/lib/tmpfiles.d",
+    }
+    for path in root.rglob("*"):
+        if path.is_file():
+            name = str(path.relative_to(root))
+            for folder, other in folders.items():
+                name = name.replace(folder, other)
+            assert (package / name).read_text() == path.read_text()
+            written.remove(Path(name))
+    assert written == []
+
+
+def test_units_of_a_package_are_not_hidden_by_a_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = tmp_path / "pumpd.service"
+    monkeypatch.setattr(
+        service_files, "PACKAGED", {service_files.UNITS: str(tmp_path), "/etc/sysusers.d": "/no"}
+    )
+    parser = argparse.ArgumentParser()
+    install_service.options(parser)
+    unit.touch()
+    with pytest.raises(BadInputError, match=f"a package has installed the service .{unit}"):
+        install_service.run(parser.parse_args([]))
+
+
 def test_what_an_administrator_changed_stays(root: Path) -> None:
     config = root / "etc/pump/config.toml"
     config.write_text("[service]\njobs_per_user = 3\n")
@@ -111,6 +147,7 @@ def test_the_users_own_units_go_into_their_folder(tmp_path: Path) -> None:
     ("words", "reason"),
     [
         (["--pumpd", "pumpd"], "is no absolute path"),
+        (["--packaged", "--user"], "--packaged is for packagers"),
         (["--pumpd", "/a b/pumpd"], "cannot stand in a unit"),
         (["--root", "/dev/null/x"], "cannot write"),
     ],
