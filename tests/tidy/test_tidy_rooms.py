@@ -53,6 +53,7 @@ BELOW: dict[str, set[str]] = {
         f"virtual/driver/{room}": {"shim/include", "virtual/gpu", "virtual/driver"}
         for room in ("card", "code", "graph", "memory", "timeline")
     },
+    "virtual/nvml": {"virtual/driver"},
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
         *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),
@@ -62,7 +63,7 @@ BELOW: dict[str, set[str]] = {
 UPCALLS = {"pump_upcalls"}
 """Used from below on purpose: the table that shim/life fills (shim/base/upcalls.h)."""
 
-CALLED_BY_NAME = re.compile(r"_*cu|dlsym$|dlerror$|_ZN3c10|pump_(host|touch|cycles)_")
+CALLED_BY_NAME = re.compile(r"_*cu|nvml[A-Z]|dlsym$|dlerror$|_ZN3c10|pump_(host|touch|cycles)_")
 """Functions that programs and PyTorch call, and functions of kernels."""
 
 

@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-#define PCI_BUS_ID "0000:01:00.0"
+#define PCI_BUS_ID "0000:01:00.0" /* VD_PCI_BUS */
 /* How the UUID begins on all machines; no real card's does. */
 #define UUID "pump-virtual"
 #define UUID_BYTES 16
@@ -145,19 +145,23 @@ static void copy_uuid(uint8_t uuid[UUID_BYTES]) {
     uuid[i] = (uint8_t)(number >> 24);
 }
 
+void vd_uuid_text(char *text, size_t bytes) {
+  uint8_t u[UUID_BYTES];
+  copy_uuid(u);
+  int at = snprintf(text, bytes, "GPU-");
+  for (size_t i = 0; i < UUID_BYTES; i++)
+    at += snprintf(text + at, bytes - (size_t)at, "%s%02x",
+                   i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+}
+
 /* CUDA_VISIBLE_DEVICES can hide the one device, as it would a real one. */
 bool vd_device_visible(void) {
   const char *text = getenv("CUDA_VISIBLE_DEVICES");
   char uuid[64];
-  uint8_t u[UUID_BYTES];
   if (text == NULL) return true;
   size_t length = strcspn(text, ",");
   if (length == 1 && *text == '0') return true;
-  copy_uuid(u);
-  int at = snprintf(uuid, sizeof uuid, "GPU-");
-  for (size_t i = 0; i < UUID_BYTES; i++)
-    at += snprintf(uuid + at, sizeof uuid - (size_t)at, "%s%02x",
-                   i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+  vd_uuid_text(uuid, sizeof uuid);
   return length >= 4 && strncasecmp(text, uuid, length) == 0;
 }
 

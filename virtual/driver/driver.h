@@ -298,6 +298,14 @@ CUresult vd_module_global_locked(struct vd_module *module, const char *name, boo
 /* context.c */
 bool vd_context_alive(const struct vd_context *context);
 
+/* device.c */
+#define VD_PCI_BUS 1 /* domain, device and function are 0 */
+void vd_uuid_text(char *text, size_t bytes);
+
+/* init.c: what PUMP_VIRTUAL_PROFILE says, read where cuInit has not yet; 0, or -1 after an
+ * error was told */
+int vd_profile_read(void);
+
 /* report.c */
 bool vd_lock_at_exit(void); /* false: another thread keeps it */
 void vd_report_write(void);

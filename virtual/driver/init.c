@@ -174,6 +174,20 @@ static int read_profile(void) {
   return result;
 }
 
+/* With init_lock. Once: another thread may look at the profile meanwhile. */
+static int profile_read_locked(void) {
+  static bool is_read;
+  if (!is_read) is_read = read_profile() == 0;
+  return is_read ? 0 : -1;
+}
+
+int vd_profile_read(void) {
+  pthread_mutex_lock(&init_lock);
+  int result = profile_read_locked();
+  pthread_mutex_unlock(&init_lock);
+  return result;
+}
+
 static int read_discard_kind(void) {
   const char *text = getenv("PUMP_VIRTUAL_DISCARD");
   vd.discard_kind = GPU_DISCARD_UNMAP;
@@ -201,7 +215,7 @@ static void read_connections(void) {
 }
 
 static CUresult initialise(void) {
-  if (read_profile() != 0) return CUDA_ERROR_NO_DEVICE;
+  if (profile_read_locked() != 0) return CUDA_ERROR_NO_DEVICE;
   if (!vd_device_visible()) {
     vd_error("CUDA_VISIBLE_DEVICES=%s hides the virtual GPU, which is device 0",
              getenv("CUDA_VISIBLE_DEVICES"));

@@ -1,7 +1,7 @@
 # Writes the stubs of one stand-in from its name list: cmake -P, when pump is built.
 #   NAMES   one exported name per line; "#" begins a comment
 #   OUTPUT  the C file; OUTPUT.map, the version script, comes with it
-#   VERSION of the symbols, which is the library's SONAME
+#   VERSION of the symbols: NVIDIA's, which is the library's SONAME, or any where it has none
 #   STATUS  what a stub answers: "not supported" in that library's numbers
 file(STRINGS ${NAMES} names REGEX "^[^#]")
 set(text "/* Generated from ${VERSION}'s name list. */\n")

@@ -84,6 +84,10 @@ const char *vd_card_name(void) {
   return own.name;
 }
 
+const struct card *card_of_process(void) {
+  return own.card;
+}
+
 bool vd_card_wanted(void) {
   return own.name[0] != 0;
 }

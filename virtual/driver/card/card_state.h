@@ -39,6 +39,9 @@ struct card {
 };
 _Static_assert(sizeof(struct card) <= CARD_STATE_OFFSET, "the state begins behind it");
 
+/* card.c */
+const struct card *card_of_process(void); /* NULL: none was joined */
+
 /* card_process.c */
 void card_process_self(struct card_process *out);
 bool card_process_lives(const struct card_process *process);
