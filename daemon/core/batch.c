@@ -71,7 +71,7 @@ static uint32_t take_row(struct pump_shm *shm, uint64_t position,
   uint16_t extents = PUMP_LOAD(&first->extent_count);
   bool has_payload = kind == PUMP_EVENT_PARAMS || kind == PUMP_EVENT_NAME;
   uint32_t payload_bytes = has_payload ? PUMP_LOAD(&first->payload_bytes) : 0;
-  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_POPULATED ||
+  if (kind == PUMP_EVENT_MORE || kind == 0 || kind > PUMP_EVENT_TIMED ||
       extents > PUMP_MAX_EXTENTS || payload_bytes > PUMP_MAX_PAYLOAD_BYTES ||
       (has_payload && extents != 0) || !take_payload(shm, position, payload_bytes, batch)) {
     batch->malformed++;

@@ -65,7 +65,7 @@ _IS_IN: Final = {group: np.isin(_KINDS, kinds) for group, kinds in form.ROWS_OF.
 _IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
 _GROUPS: Final = ("op", "kernel", "range", "sync", "progress", "name", "params", "graph")
 # DISCARDED, FREED, DEAD and POPULATED (pump_abi.h): no work that the program gave the GPU.
-_PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16))
+_PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16, 17))
 _FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
 
 

@@ -113,7 +113,7 @@ PUMP_DRIVER(HOOK, NO, NONE, cuGreenCtxRecordEvent, cuGreenCtxRecordEvent, 12040,
             (CUgreenCtx context, CUevent event), (context, event))
 PUMP_DRIVER(HOOK, INIT, NONE, cuEventSynchronize, cuEventSynchronize, 2000, 0,
             (CUevent event), (event))
-PUMP_DRIVER(NO, INIT, NONE, cuEventElapsedTime, cuEventElapsedTime, 2000, 0,
+PUMP_DRIVER(CALL, INIT, NONE, cuEventElapsedTime, cuEventElapsedTime, 2000, 0,
             (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))
 PUMP_DRIVER(NO, INIT, NONE, cuEventElapsedTime_v2, cuEventElapsedTime, 12080, 0,
             (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))

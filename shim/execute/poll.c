@@ -52,11 +52,12 @@ static void adopt_contexts(struct poller *poller) {
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     if (!pool->ready) {
       pump_marker_queue_init(&pool->free);
+      pump_marker_queue_init(&pool->timed);
       pump_marker_queue_init(&pool->fresh);
       pool->ready = true;
     }
     pool->broken = false;
-    pool->next = pool->made = pool->waiting_count = 0;
+    pool->next = pool->made = pool->made_timed = pool->waiting_count = 0;
     pool->looked_ns = 0;
     __atomic_store_n(&pool->context, context, __ATOMIC_RELAXED);
     uint32_t life = 0;
@@ -74,6 +75,7 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
     if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
               "cuEventCreate"))
       return;
+    marker->begin = NULL;
     pool->made++;
     pump_marker_queue_push(&pool->free, pump_marker_ticket_of(pool->next, pool->life));
   }
@@ -92,11 +94,40 @@ static bool short_of_markers(const struct pump_marker_pool *pool) {
   return pool->next < PUMP_MARKERS && PUMP_LOAD(&pool->free.tail) - head < wanted;
 }
 
+/* Once the program's operations are reported, so a dormant one has none. */
+static bool short_of_timed(const struct pump_marker_pool *pool) {
+  return pool->made_timed < PUMP_MARKERS_TIMED && pool->next < PUMP_MARKERS &&
+         !pump_dormant() && PUMP_HAS(cuEventElapsedTime);
+}
+
+static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
+  struct pump_marker *marker = &pool->markers[pool->next];
+  if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) {
+    pool->next++;
+    return;
+  }
+  if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DEFAULT),
+            "cuEventCreate"))
+    return;
+  if (!note(poller, pump_real.cuEventCreate(&marker->begin, CU_EVENT_DEFAULT),
+            "cuEventCreate")) {
+    pump_real.cuEventDestroy_v2(marker->event);
+    return;
+  }
+  pool->made++;
+  pool->made_timed++;
+  pump_marker_queue_push(&pool->timed, pump_marker_ticket_of(pool->next++, pool->life));
+}
+
 static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
   while (short_of_markers(pool) && !poller->over &&
          !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
          enter_context(poller, pool))
     make_markers(poller, pool);
+  while (short_of_timed(pool) && !poller->over &&
+         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
+         enter_context(poller, pool))
+    make_timed(poller, pool);
 }
 
 /* Moves fresh markers to the end of the waiting list. */
@@ -107,6 +138,17 @@ static void collect_fresh(struct pump_marker_pool *pool) {
       pool->waiting[pool->waiting_count++] = ticket;
   if (pool->waiting_count != before)
     PUMP_ADD(&pump_shm->shim_counters.markers, pool->waiting_count - before);
+}
+
+#define ELAPSED_MOST_MS 1e9f
+
+static void report_time(const struct pump_marker *marker) {
+  float elapsed_ms = -1; /* until the driver says otherwise */
+  if (pump_real.cuEventElapsedTime(&elapsed_ms, marker->begin, marker->event) ==
+          CUDA_SUCCESS &&
+      elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS)
+    pump_event_timed(marker->stream_index, marker->seq,
+                     (uint64_t)((double)elapsed_ms * 1e6));
 }
 
 /* One pass over the waiting list, the one before at `before_ns`; true when any stream has
@@ -128,9 +170,10 @@ static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool,
     }
     if (note(poller, result, "cuEventQuery")) {
       pump_progress_polled(marker->stream_index, marker->seq, before_ns);
+      if (marker->begin != NULL) report_time(marker);
       done++;
     } /* else: the marker is lost, the next one covers it */
-    pump_marker_queue_push(&pool->free, ticket);
+    pump_marker_queue_push(marker->begin != NULL ? &pool->timed : &pool->free, ticket);
   }
   pool->waiting_count = kept;
   return done != 0;
@@ -142,7 +185,8 @@ static bool pop_any(struct pump_marker_pool *pool, uint32_t *ticket) {
     return true;
   }
   return pump_marker_queue_pop(&pool->fresh, ticket) ||
-         pump_marker_queue_pop(&pool->free, ticket);
+         pump_marker_queue_pop(&pool->free, ticket) ||
+         pump_marker_queue_pop(&pool->timed, ticket);
 }
 
 /* Destroys every event of this life that can be found; see DESIGN. */
@@ -155,8 +199,9 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
       if (!pump_marker_of_life(ticket, life)) continue;
-      if (inside)
-        pump_real.cuEventDestroy_v2(pool->markers[pump_marker_number_of(ticket)].event);
+      const struct pump_marker *marker = &pool->markers[pump_marker_number_of(ticket)];
+      if (inside) pump_real.cuEventDestroy_v2(marker->event);
+      if (inside && marker->begin != NULL) pump_real.cuEventDestroy_v2(marker->begin);
       pool->made--;
       continue;
     }

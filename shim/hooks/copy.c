@@ -33,6 +33,7 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   pump_progress_issued(token.stream_index, at.stream, token.seq, token.time_ns,
                        token.touched_bytes);
   pump_progress_stream_synced(token.stream_index, token.seq);
+  pump_event_sync(token.stream_index, token.seq, token.time_ns);
   pump_leave();
   errno = saved;
 }
@@ -52,8 +53,10 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   CUresult name parameters {                                                               \
     if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
+    pump_op_ahead(pump_at(stream, per_thread), true);                                      \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) copied(TO, FROM, bytes, pump_at(stream, per_thread));      \
+    pump_op_behind();                                                                      \
     return result;                                                                         \
   }
 

@@ -12,11 +12,13 @@
 #define HOOK_LAUNCH(name, per_thread)                                                      \
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
     bool quiet = pump_quiet();                                                             \
+    if (!quiet) pump_op_ahead(pump_at(stream, per_thread), true);                          \
     CUresult result = pump_real.name(exec, stream);                                        \
     if (PUMP_UNLIKELY(PUMP_LOAD(&pump_graphs_allocating) != 0) && !pump_inert())           \
       pump_graph_count_memory(exec);                                                       \
     if (!quiet && result == CUDA_SUCCESS)                                                  \
       pump_graph_launched(exec, pump_at(stream, per_thread));                              \
+    pump_op_behind();                                                                      \
     return result;                                                                         \
   }
 

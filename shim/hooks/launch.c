@@ -16,6 +16,7 @@
       struct pump_launch made = launch;                                                    \
       pump_launch_report(&made, at);                                                       \
     }                                                                                      \
+    pump_op_behind();                                                                      \
     return result;                                                                         \
   }                                                                                        \
   CUresult name parameters {                                                               \
@@ -23,7 +24,11 @@
     return active_##name arguments;                                                        \
   }
 
-#define NOTHING (void)0
+/* One that may begin early is not timed: an event in front of it would forbid that. */
+#define TIME(stream, per_thread) pump_op_ahead(pump_at(stream, per_thread), true)
+#define TIME_EX(per_thread)                                                                \
+  forget_events(config);                                                                   \
+  pump_op_ahead(pump_at(config->hStream, per_thread), !chained(config))
 
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
@@ -39,10 +44,10 @@
 #define KERNEL_ARGUMENTS                                                                   \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params, extra)
-HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), NOTHING, KERNEL,
-            KERNEL_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), NOTHING, KERNEL,
-            KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), TIME(stream, false),
+            KERNEL, KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), TIME(stream, true),
+            KERNEL, KERNEL_ARGUMENTS)
 
 /* Whether the launch may begin before the one in front of it on its stream has ended, or
  * lets others begin before it has itself. */
@@ -81,10 +86,10 @@ static void forget_events(const CUlaunchConfig *config) {
 #define KERNEL_EX                                                                          \
   (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 #define KERNEL_EX_ARGUMENTS (config, function, params, extra)
-HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX,
-            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
-            forget_events(config), KERNEL_EX, KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX, TIME_EX(false),
+            KERNEL_EX, KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX, TIME_EX(true),
+            KERNEL_EX, KERNEL_EX_ARGUMENTS)
 
 #define COOPERATIVE                                                                        \
   (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
@@ -93,10 +98,10 @@ HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
 #define COOPERATIVE_ARGUMENTS                                                              \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params)
-HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL), NOTHING,
-            COOPERATIVE, COOPERATIVE_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL), NOTHING,
-            COOPERATIVE, COOPERATIVE_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL),
+            TIME(stream, false), COOPERATIVE, COOPERATIVE_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
+            TIME(stream, true), COOPERATIVE, COOPERATIVE_ARGUMENTS)
 
 /* ---- obsolete launches ---------------------------------------------------- */
 
@@ -107,11 +112,12 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
    .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
    .block = {1, 1, 1},                                                                     \
    .unknown = true}
-HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), NOTHING, (CUfunction function),
-            (function))
-HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height), NOTHING,
+HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), TIME(NULL, false),
+            (CUfunction function), (function))
+HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height), TIME(NULL, false),
             (CUfunction function, int width, int height), (function, width, height))
-HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height), NOTHING,
+HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height),
+            TIME(stream, false),
             (CUfunction function, int width, int height, CUstream stream),
             (function, width, height, stream))
 

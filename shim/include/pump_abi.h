@@ -92,7 +92,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 8
+#define PUMP_ABI_VERSION 9
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -150,6 +150,7 @@
 #define PUMP_EVENT_FREED 14     /* blocks to be discarded behind what was issued on them */
 #define PUMP_EVENT_DEAD 15      /* blocks whose tensors the program has freed */
 #define PUMP_EVENT_POPULATED 16 /* blocks brought to the GPU ahead of their first use */
+#define PUMP_EVENT_TIMED 17     /* how long one operation, or one graph, took */
 
 /* extent access; ARGUMENT: a kernel's pointer, see above */
 #define PUMP_ACCESS_ARGUMENT 0
@@ -300,7 +301,8 @@ struct pump_event {
   uint64_t seq;      /* operation number; 0 for ALLOC, FREE, PARAMS, NAME; SYNC, HINT: the
                         newest operation; PROGRESS: executed up to this one; GRAPH: the first
                         of its operations; FREED, DISCARDED: 0, or the operation behind which
-                        a discard is sure to come, or has ended */
+                        a discard is sure to come, or has ended; TIMED: the operation, of a
+                        graph the last */
   uint64_t time_ns;  /* CLOCK_MONOTONIC at issue; SYNC: when the call returned */
   uint64_t function; /* KERNEL, PARAMS, NAME: handle; ALLOC, FREE: base; GRAPH: handle of
                         the executable graph; else 0 */
@@ -312,7 +314,8 @@ struct pump_event {
   uint32_t payload_bytes;   /* PARAMS, NAME: of the whole payload */
   uint64_t signature;       /* KERNEL, PARAMS; SYNC: time_ns when the call began; GRAPH:
                                how many operations it has; PROGRESS: time_ns of the poll
-                               before, which had not seen it; 0: no poll saw it */
+                               before, which had not seen it; 0: no poll saw it; TIMED: ns
+                               from the event in front of it to the one behind it */
   struct pump_extent extents[3];
 };
 
@@ -439,7 +442,12 @@ struct pump_worker_counters {
   uint64_t predicted;        /* operations that were expected, with the blocks they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
   uint64_t recording_ended;  /* 1: the file is whole, or recording_error says why not */
-  uint64_t reserved[13];
+  /* Time that the GPU waited for memory and the program lost by it (docs/slow.md) */
+  uint64_t lost_ns;
+  uint64_t lost_least_ns;
+  uint64_t lost_most_ns;
+  uint64_t lost_of_ns; /* since the first operation; 0: nothing is known */
+  uint64_t reserved[9];
 };
 
 struct pump_shm {

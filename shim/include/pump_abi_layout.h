@@ -196,7 +196,11 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
 PUMP_ASSERT_OFFSET(pump_worker_counters, predicted, 128);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 152);
+PUMP_ASSERT_OFFSET(pump_worker_counters, lost_ns, 152);
+PUMP_ASSERT_OFFSET(pump_worker_counters, lost_least_ns, 160);
+PUMP_ASSERT_OFFSET(pump_worker_counters, lost_most_ns, 168);
+PUMP_ASSERT_OFFSET(pump_worker_counters, lost_of_ns, 176);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 184);
 
 PUMP_ASSERT_SIZE(pump_shm, 20369408);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

@@ -63,7 +63,9 @@ static const struct place worker_places[] = {
     WORKER(catch_ups),       WORKER(ops_larger),
     WORKER(recorded_file),   WORKER(recording_error),
     WORKER(predicted),       WORKER(predictions_lost),
-    WORKER(recording_ended),
+    WORKER(recording_ended), WORKER(lost_ns),
+    WORKER(lost_least_ns),   WORKER(lost_most_ns),
+    WORKER(lost_of_ns),
 };
 
 #define DEVICE(field) {#field, offsetof(struct pump_device, field)}

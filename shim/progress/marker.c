@@ -52,7 +52,7 @@ bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value) {
 
 /* ---- application threads ---------------------------------------------------- */
 
-static bool record(CUevent event, CUstream stream) {
+bool pump_marker_event(CUevent event, CUstream stream) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   bool recorded =
       !pump_capturing(stream) && pump_real.cuEventRecord(event, stream) == CUDA_SUCCESS;
@@ -60,7 +60,7 @@ static bool record(CUevent event, CUstream stream) {
   return recorded;
 }
 
-static void wake_if_asleep(uint32_t device) {
+void pump_marker_wake(uint32_t device) {
   struct pump_marker_sleeper *sleeper = &pump_marker_sleepers[device];
   if (PUMP_LIKELY(__atomic_load_n(&sleeper->asleep, __ATOMIC_SEQ_CST) == 0)) return;
   pump_wake(&sleeper->asleep, &sleeper->wakes);
@@ -68,35 +68,47 @@ static void wake_if_asleep(uint32_t device) {
 
 static bool skip(struct pump_marker_pool *pool, uint32_t device) {
   PUMP_ADD(&pool->skipped, 1);
-  wake_if_asleep(device); /* the pool is opened, or more is made, if any may be */
+  pump_marker_wake(device); /* the pool is opened, or more is made, if any may be */
   return false;
+}
+
+struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
+                                     struct pump_marker_queue *queue, CUcontext context,
+                                     uint32_t *ticket) {
+  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life);
+  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
+      !pump_marker_queue_pop(queue, ticket))
+    return NULL;
+  if (!pump_marker_of_life(*ticket, life)) {
+    /* Left over from an earlier life; or the pool began anew between our two looks, and the
+     * thread that ends it will look for this one. */
+    if (pump_marker_of_later_life(*ticket, life)) pump_marker_queue_push(queue, *ticket);
+    return NULL;
+  }
+  struct pump_marker *marker = &pool->markers[pump_marker_number_of(*ticket)];
+  PUMP_STORE(&marker->held, 1);
+  return marker;
+}
+
+void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marker,
+                      uint32_t ticket) {
+  pump_marker_queue_push(queue, ticket); /* as many cells as markers: it finds room */
+  PUMP_STORE_RELEASE(&marker->held, 0);
 }
 
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq) {
   if (context_index >= PUMP_MAX_CONTEXTS) return false;
   struct pump_marker_pool *pool = &pump_marker_pools[context_index];
-  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life), ticket;
-  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
-      !pump_marker_queue_pop(&pool->free, &ticket))
-    return skip(pool, device);
-  if (!pump_marker_of_life(ticket, life)) {
-    /* Left over from an earlier life; or the pool began anew between our two looks, and the
-     * thread that ends it will look for this one. */
-    if (pump_marker_of_later_life(ticket, life))
-      pump_marker_queue_push(&pool->free, ticket);
-    return false;
-  }
-  struct pump_marker *marker = &pool->markers[pump_marker_number_of(ticket)];
-  PUMP_STORE(&marker->held, 1);
+  uint32_t ticket;
+  struct pump_marker *marker = pump_marker_take(pool, &pool->free, context, &ticket);
+  if (marker == NULL) return skip(pool, device);
   marker->seq = seq;
   marker->stream_index = stream_index;
-  bool recorded = record(marker->event, stream);
-  /* As many cells as markers: a push finds room. */
-  pump_marker_queue_push(recorded ? &pool->fresh : &pool->free, ticket);
-  PUMP_STORE_RELEASE(&marker->held, 0);
+  bool recorded = pump_marker_event(marker->event, stream);
+  pump_marker_give(recorded ? &pool->fresh : &pool->free, marker, ticket);
   if (!recorded) return skip(pool, device);
-  wake_if_asleep(device);
+  pump_marker_wake(device);
   return true;
 }
 

@@ -10,6 +10,9 @@
  * goes: it collects what it made from the queues and its list, for at most PUMP_COLLECT_NS
  * because an application thread may hold one for the length of its record call.
  *
+ * Some markers are *timed*: `begin` is an event directly in front of one operation, `event`
+ * the one directly behind it, and both have timing. They have a FREE queue of their own.
+ *
  * A marker that comes back later than that must not be mistaken for an event of the pool's
  * next life: a queue's ticket holds the life beside the number, and a marker that is still
  * `held` is not made anew. No two lives have the same number.
@@ -27,6 +30,7 @@
 
 struct pump_marker {
   CUevent event;
+  CUevent begin; /* NULL: it is not timed */
   uint64_t seq;
   uint32_t stream_index;
   uint32_t held; /* 1 while an application thread has it */
@@ -64,7 +68,7 @@ struct pump_marker_queue {
 /* One for each small number of a context. `life` and `context` are written by the
  * marker thread that serves it; all below `skipped` is that thread's own. */
 extern struct pump_marker_pool {
-  struct pump_marker_queue free, fresh;
+  struct pump_marker_queue free, timed, fresh; /* timed: the free ones */
   struct pump_marker markers[PUMP_MARKERS];
   uint32_t life; /* 0: nothing can be recorded */
   CUcontext context;
@@ -72,7 +76,8 @@ extern struct pump_marker_pool {
   bool ready;                     /* the queues are initialised */
   bool broken;                    /* the driver does not know the context */
   uint32_t next;                  /* number to make next */
-  uint32_t made;                  /* events that exist */
+  uint32_t made;                  /* markers that exist */
+  uint32_t made_timed;            /* of them */
   uint64_t looked_ns;             /* when the pass before this one began; 0: long ago */
   uint32_t waiting_count;         /* recorded, not yet complete; in order of recording */
   uint32_t waiting[PUMP_MARKERS]; /* tickets */
@@ -89,5 +94,17 @@ void pump_marker_queue_init(struct pump_marker_queue *queue);
 /* false where the queue is full, or empty. */
 bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value);
 bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value);
+
+/* For the thread that records it: takes one of the queue, NULL where there is none; then
+ * gives it to the marker thread, or back unrecorded. */
+struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
+                                     struct pump_marker_queue *queue, CUcontext context,
+                                     uint32_t *ticket);
+void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marker,
+                      uint32_t ticket);
+/* Records the event, unless the stream is capturing; false: it did not. */
+bool pump_marker_event(CUevent event, CUstream stream);
+/* A marker was recorded: the marker thread has to look. */
+void pump_marker_wake(uint32_t device);
 
 #endif

@@ -250,22 +250,38 @@ static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched
          !pump_markers_are_few(PUMP_LOAD(&mine->context_index));
 }
 
+/* The stream that the key names, exactly. */
+static CUstream stream_of(uint32_t stream_index, CUstream stream) {
+  if ((uintptr_t)stream > 2) return stream;
+  return (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD
+                                                   : CU_STREAM_LEGACY;
+}
+
+void pump_progress_time(uint32_t stream_index, CUstream stream) {
+  if (stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
+  const struct stream *mine = &streams[stream_index];
+  CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
+  if (context == NULL || PUMP_LOAD(&mine->chained) != 0) return;
+  pump_timed_begin(context, PUMP_LOAD(&mine->context_index), stream_index,
+                   stream_of(stream_index, stream));
+}
+
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
   pump_raise(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
-  if (!marker_is_due(mine, now_ns, touched_bytes) || stream_index == 0) return;
+  bool due = marker_is_due(mine, now_ns, touched_bytes);
+  if (PUMP_LIKELY(!pump_timed_begun) && (!due || stream_index == 0)) return;
   uint32_t device = PUMP_LOAD(&mine->device);
   pump_upcalls.operations_seen(device, true);
-  if ((uintptr_t)stream <= 2) /* record on exactly the stream that the key names */
-    stream =
-        (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
-  if (context == NULL ||
-      !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index), stream_index,
-                          stream, seq))
+  bool marked =
+      PUMP_UNLIKELY(pump_timed_begun) && pump_timed_end(device, stream_index, seq);
+  if (!marked && (!due || stream_index == 0 || context == NULL ||
+                  !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index),
+                                      stream_index, stream_of(stream_index, stream), seq)))
     return;
   PUMP_STORE(&mine->marked_ns, now_ns);
   PUMP_STORE(&mine->since_marker, 0);

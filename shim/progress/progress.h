@@ -30,6 +30,12 @@ void pump_progress_issued_many(uint32_t stream_index, uint32_t operations);
  * two such launches would keep them apart. */
 void pump_progress_chained(uint32_t stream_index);
 
+/* Before the real call of an operation whose time is to be taken: records an event in front
+ * of it, and pump_progress_issued, called next on this thread, one behind it. Where that is
+ * not possible, nothing: on capturing streams, and where launches may begin before the one
+ * in front of them has ended. */
+void pump_progress_time(uint32_t stream_index, CUstream stream);
+
 /* After a synchronising call of the program returned success. `seq_before` is a
  * bound read before that call: header.next_seq - 1. Everything issued on the
  * stream (on every stream of the current context) up to it has executed. */
@@ -77,6 +83,18 @@ void pump_event_fork_child(void); /* program_events.c */
  * `context_index`; false when it was skipped. */
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq);
+/* The two halves of taking an operation's time; the second returns whether it recorded a
+ * marker for `seq`. One that was begun and does not end goes back. */
+void pump_timed_begin(CUcontext context, uint32_t context_index, uint32_t stream_index,
+                      CUstream stream);
+bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq);
+void pump_timed_give_back(void);
+/* Whether the thread has begun one. */
+extern __thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));
+/* Chooses the thread's next operation. */
+void pump_timed_count(void);
+/* Operations of this thread until the next whose time is taken. */
+extern __thread uint32_t pump_timed_countdown __attribute__((tls_model("initial-exec")));
 /* Few markers are left: a stream gets one for each sixteen operations only. */
 bool pump_markers_are_few(uint32_t context_index);
 uint64_t pump_markers_skipped(void);

@@ -230,6 +230,15 @@ static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t
   return announce(op, kind, function, NULL, pump_place_of(at), pump_now_ns());
 }
 
+void pump_op_time(struct pump_at at) {
+  if (pump_quiet()) return;
+  int saved = errno;
+  pump_enter();
+  pump_progress_time(pump_place_of(at).stream_index, at.stream);
+  pump_leave();
+  errno = saved;
+}
+
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at) {
   int saved = errno;
@@ -413,6 +422,15 @@ void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
   push(&head, NULL, 0);
 }
 
+/* A row about a stream's operations, by a thread of ours. */
+static void push_of_stream(struct pump_event *head) {
+  uint32_t device = head->stream < PUMP_MAX_STREAMS
+                        ? PUMP_LOAD(&pump_shm->progress[head->stream].device)
+                        : 0;
+  head->device = (uint16_t)(device % PUMP_MAX_DEVICES);
+  push(head, NULL, 0);
+}
+
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                          uint64_t before_ns) {
   if (PUMP_LIKELY(!pump_recording) || pump_dormant()) return;
@@ -421,11 +439,17 @@ void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                             .kind = PUMP_EVENT_PROGRESS,
                             .stream = stream_index,
                             .signature = before_ns};
-  uint32_t device = stream_index < PUMP_MAX_STREAMS
-                        ? PUMP_LOAD(&pump_shm->progress[stream_index].device)
-                        : 0;
-  head.device = (uint16_t)(device % PUMP_MAX_DEVICES);
-  push(&head, NULL, 0);
+  push_of_stream(&head);
+}
+
+void pump_event_timed(uint32_t stream_index, uint64_t seq, uint64_t elapsed_ns) {
+  if (pump_dormant()) return;
+  struct pump_event head = {.seq = seq,
+                            .time_ns = pump_now_ns(),
+                            .kind = PUMP_EVENT_TIMED,
+                            .stream = stream_index,
+                            .signature = elapsed_ns};
+  push_of_stream(&head);
 }
 
 void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {

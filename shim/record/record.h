@@ -54,6 +54,21 @@ struct pump_token {
   uint32_t stream_index;
 };
 
+/* Before the real call of an operation that does not block, and after it was reported, or
+ * has failed: now and then the time of one is taken (progress/timed.c). */
+void pump_op_time(struct pump_at at);
+/* `may` is worked out for the few alone. */
+#define pump_op_ahead(at, may)                                                             \
+  do {                                                                                     \
+    if (PUMP_UNLIKELY(pump_timed_countdown-- == 0)) {                                      \
+      pump_timed_count();                                                                  \
+      if (may) pump_op_time(at);                                                           \
+    }                                                                                      \
+  } while (0)
+static inline void pump_op_behind(void) {
+  if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
+}
+
 /* Gives the operation its number and sends it to the worker, then records a marker when
  * one is due; nothing at all on a capturing stream. After the real call: a thread that
  * then records a marker behind number n knows that all up to n were issued. */
@@ -117,6 +132,10 @@ bool pump_event_payload(const struct pump_event *head, const void *payload, size
  * unless a trace is recorded. Under the guard. */
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                          uint64_t before_ns);
+
+/* How long the operation took, by events around it; of a graph, its last. Under the guard.
+ */
+void pump_event_timed(uint32_t stream_index, uint64_t seq, uint64_t elapsed_ns);
 
 /* Another mapping has taken the region's place: names and parameters have to be sent
  * again. After the change. */

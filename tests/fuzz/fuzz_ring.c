@@ -21,7 +21,7 @@ static void check_batch(void) {
   must(batch.use_begin[0] == 0 && batch.uses <= sizeof batch.slot / sizeof *batch.slot);
   for (uint32_t row = 0; row < batch.rows; row++) {
     must(batch.use_begin[row] <= batch.use_begin[row + 1]);
-    must(batch.kind[row] != 0 && batch.kind[row] <= PUMP_EVENT_POPULATED);
+    must(batch.kind[row] != 0 && batch.kind[row] <= PUMP_EVENT_TIMED);
     must(batch.stream[row] < PUMP_MAX_STREAMS && batch.device[row] < PUMP_MAX_DEVICES);
     must(batch.payload_begin[row] + batch.payload_bytes[row] <= batch.payload_used);
   }

@@ -115,6 +115,7 @@ struct fake_event {
   CUcontext context;
   struct fake_stream *stream;
   uint64_t position;
+  bool timing;
 };
 
 static __thread CUcontext current;
@@ -200,11 +201,13 @@ bool pump_capturing(CUstream stream) {
 }
 
 static CUresult fake_event_create(CUevent *event, unsigned int flags) {
-  CHECK((flags & CU_EVENT_DISABLE_TIMING) != 0 && current != NULL);
+  CHECK((flags & CU_EVENT_DISABLE_TIMING) != 0 || PUMP_HAS(cuEventElapsedTime));
+  CHECK(current != NULL);
   uint32_t error = PUMP_LOAD(&fake.create_error);
   if (error != 0) return (CUresult)error;
   struct fake_event *made = calloc(1, sizeof *made);
   made->context = current;
+  made->timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   PUMP_ADD(&context_of(current)->inside, 1);
   PUMP_ADD(&fake.events_alive, 1);
   *event = (CUevent)(void *)made;
@@ -264,6 +267,15 @@ static CUresult fake_event_query(CUevent event) {
   if (error != 0) return (CUresult)error;
   return PUMP_LOAD(&asked->stream->executed) >= asked->position ? CUDA_SUCCESS
                                                                 : CUDA_ERROR_NOT_READY;
+}
+/* Each operation takes 2.5 ms. */
+CUresult fake_event_elapsed(float *elapsed_ms, CUevent begin, CUevent end) {
+  const struct fake_event *first = (struct fake_event *)(void *)begin,
+                          *last = (struct fake_event *)(void *)end;
+  CHECK(first->timing && last->timing && first->stream == last->stream);
+  if (PUMP_LOAD(&last->stream->executed) < last->position) return CUDA_ERROR_NOT_READY;
+  *elapsed_ms = 2.5f * (float)(last->position - first->position);
+  return CUDA_SUCCESS;
 }
 static CUresult fake_event_synchronize(CUevent event) {
   struct fake_stream *on = ((struct fake_event *)(void *)event)->stream;

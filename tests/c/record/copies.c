@@ -44,6 +44,7 @@ static void a_blocking_copy_of_rows_is_announced_before_it_waits(void) {
   CHECK(cuMemcpy2DUnaligned_v2(&copy) == CUDA_SUCCESS);
   CHECK(next_event() && head.extent_count == 1 && driver.newest_at_call == head.seq);
   CHECK(extent_is(0, &b, 0, BLOCK, PUMP_ACCESS_READ) && told.synced_seq == head.seq);
+  CHECK(next_event() && head.kind == PUMP_EVENT_SYNC && head.seq == told.synced_seq);
   copy = rows(A, B, 4096);
   CHECK(cuMemcpy2D_v2_ptds(&copy) == CUDA_SUCCESS);
   CHECK(next_event() && told.synced_seq == head.seq - 1 && told.issued_seq == head.seq);

@@ -285,6 +285,41 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
   CHECK(next_event() && told.issues == 5 && told.chained == 2);
 }
 
+/* The event in front of it is recorded before the real call; one that may begin early gets
+ * none, and one that fails gives it back. */
+static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
+  CUlaunchAttribute attribute = {.id =
+                                     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+  CUlaunchConfig config = {
+      .gridDimX = 1, .hStream = (CUstream)0x42, .attrs = &attribute, .numAttrs = 1};
+  pump_timed_countdown = 1;
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.timed == 0 && pump_timed_countdown == 0);
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.timed == 1 && told.timed_stream == (CUstream)0x42);
+  CHECK(told.timed_after == 1); /* ahead of its own report */
+  pump_timed_begun = false;
+  pump_timed_countdown = 0;
+  cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
+  CHECK(next_event() && told.timed == 2);
+  pump_timed_begun = false;
+  pump_timed_countdown = 0;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
+  CHECK(next_event() && told.timed == 2 && pump_timed_countdown == UINT32_MAX);
+  int back = told.timed_back;
+  pump_timed_countdown = 0;
+  driver.answer = CUDA_ERROR_LAUNCH_FAILED;
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(!next_event() && told.timed == 3 && told.timed_back == back + 1);
+  driver.answer = CUDA_SUCCESS;
+  pump_active = 0;
+  pump_timed_countdown = 0;
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(told.timed == 3 && pump_timed_countdown == 0); /* dormant: not even counted */
+  pump_active = 1;
+}
+
 /* A stream's handle comes back as another's, in another place of the table. */
 static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
@@ -335,6 +370,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_failed_call_is_no_operation_and_its_error_is_passed_on),
       SCENARIO(twins_speak_of_the_per_thread_stream),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
+      SCENARIO(a_launch_is_timed_when_it_is_due_and_may_be),
       SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),
       SCENARIO(a_dormant_or_guarded_thread_reports_nothing),
   };

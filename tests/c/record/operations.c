@@ -28,6 +28,7 @@ static void copies_read_one_side_and_overwrite_whole_blocks_of_the_other(void) {
   CHECK(cuMemcpyDtoH_v2(host, b.base, 64) == CUDA_SUCCESS);
   CHECK(next_event() && head.extent_count == 1);
   CHECK(extent_is(0, &b, 0, 64, PUMP_ACCESS_READ) && told.synced_seq == head.seq);
+  CHECK(next_event() && head.kind == PUMP_EVENT_SYNC && head.seq == told.synced_seq);
   CHECK(cuMemcpyHtoDAsync_v2(0x5000, host, 64, NULL) == CUDA_SUCCESS);
   CHECK(!next_event()); /* nothing of ours is touched */
 }

@@ -79,6 +79,23 @@ void pump_progress_issued(uint32_t index, CUstream stream, uint64_t seq, uint64_
   told.issued_stream = stream;
   told.issues++;
 }
+__thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));
+__thread uint32_t pump_timed_countdown __attribute__((tls_model("initial-exec"))) =
+    UINT32_MAX;
+void pump_timed_count(void) {
+  pump_timed_countdown = UINT32_MAX; /* none, unless a test says so */
+}
+void pump_timed_give_back(void) {
+  pump_timed_begun = false;
+  told.timed_back++;
+}
+void pump_progress_time(uint32_t index, CUstream stream) {
+  CHECK(index != 0 && pump_reentry_depth != 0);
+  told.timed_stream = stream;
+  told.timed_after = told.issues;
+  told.timed++;
+  pump_timed_begun = true;
+}
 void pump_progress_issued_many(uint32_t index, uint32_t operations) {
   CHECK(index != 0);
   told.issued_many += (int)operations;

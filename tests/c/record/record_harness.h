@@ -24,6 +24,8 @@ struct told {
   CUstream issued_stream;
   uint64_t event_asked; /* what the driver's answer was about */
   CUevent event_gone, event_distrusted;
+  int timed, timed_after, timed_back; /* operations whose time was to be taken */
+  CUstream timed_stream;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;
   int compared; /* with what was predicted, `issued` the last time */
