@@ -65,6 +65,7 @@ class ClientModel:
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
         self._kept = ffi.new("struct pump_learner_story *")
+        self._lost = ffi.new("struct pump_lost *")
         self._view = ffi.new("struct pump_view *")
         # Two reads instead of one for each figure: a view is made for each decision.
         self._sizes = _part(self._view, "budget", "missing_count", np.int64)
@@ -129,6 +130,16 @@ class ClientModel:
         learning = lib.PUMP_LEARN_AND_KEEP if keep else lib.PUMP_LEARN
         if lib.pump_model_learn(self.raw, learning if wanted else lib.PUMP_LEARN_NOTHING) != 0:
             raise MemoryError("the learner's history does not fit into memory")
+
+    def time(self) -> None:
+        """Follow how long operations take, and what is lost. Raises MemoryError."""
+        if lib.pump_model_time(self.raw) != 0:
+            raise MemoryError("the tables of times do not fit into memory")
+
+    def lost(self) -> Any:
+        """Return the time lost so far: a `struct pump_lost`, overwritten by the next call."""
+        lib.pump_model_lost(self.raw, self._lost)
+        return self._lost
 
     def kept_operations(self) -> int:
         """Return how many operations are kept for another run."""

@@ -72,6 +72,9 @@ LOST_SKIPPED: Final = 2
 LOST_MALFORMED: Final = 3
 LOST_RECORDER: Final = 4
 
+LOST_TIMES: Final = ("lost_ns", "lost_least_ns", "lost_most_ns", "lost_of_ns")
+"""Keys of the END chunk: the time lost to memory, at the least, at the most, of how much."""
+
 # Groups of a THREADS row: executors to the GPU and to the host, the marker thread and the link
 # thread of the client, its other threads, and the worker.
 THREADS_TO_GPU: Final = 1

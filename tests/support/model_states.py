@@ -17,7 +17,7 @@ from places import ROOT
 from pump.model.client import ClientModel
 from pump.wire.abi import ffi
 
-ROOMS = ("model", "extents", "predict")
+ROOMS = ("model", "extents", "predict", "timing")
 FLAGS = (
     "-std=gnu11",
     "-D_GNU_SOURCE",

@@ -40,8 +40,10 @@ BELOW: dict[str, set[str]] = {
     "daemon/core": {"shim/include"},
     "daemon/core/extents": {"shim/include", "shim/base"},
     "daemon/core/predict": {"shim/include"},
+    "daemon/core/timing": {"shim/include"},
     "daemon/core/model": {
         *("shim/include", "daemon/core", "daemon/core/extents", "daemon/core/predict"),
+        "daemon/core/timing",
     },
     "daemon/core/schedule": {"shim/include", "daemon/core/model"},
     "daemon/core/worker": {

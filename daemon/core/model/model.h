@@ -227,6 +227,23 @@ void pump_model_schedule(struct pump_model *model, uint32_t wanted);
  * how many. */
 uint32_t pump_model_predict(struct pump_model *model, uint32_t most);
 
+/* ---- the time that is lost ---- */
+
+/* What the repeated run itself may be wrong by
+ * (docs/decisions/0057-time-lost-from-samples.md) */
+#define PUMP_LOST_PERCENT 8
+
+/* How long the GPU waited for memory and the program lost by that, of `of_ns` since its
+ * first operation; at the least, at the most. of_ns 0: nothing is known. */
+struct pump_lost {
+  uint64_t of_ns, likely_ns, least_ns, most_ns;
+};
+/* Follows times from now on. 0, or -ENOMEM. */
+int pump_model_time(struct pump_model *model);
+/* The time of what is reported next. */
+void pump_model_now(struct pump_model *model, uint64_t now_ns);
+void pump_model_lost(struct pump_model *model, struct pump_lost *lost);
+
 /* ---- transfers ---- */
 
 /* Turns blocks that a policy chose into commands of consecutive blocks, one slice at most,

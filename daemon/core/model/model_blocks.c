@@ -208,6 +208,7 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
     leave_age(m, device, block);
   }
   b->state = (uint8_t)state;
+  if (state == PUMP_BLOCK_HOST && m->timing != NULL) m->timing->left = true;
   model_relist(m, block);
 }
 
@@ -224,6 +225,8 @@ EXPORT void pump_model_delete(struct pump_model *m) {
   pump_extents_delete(m->extents);
   pump_learner_delete(m->expected.learner);
   free(m->blocks.all);
+  free(m->timing);
+  free(m->arrived_ns);
   free(m);
 }
 

@@ -183,6 +183,7 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
   model_op_add(m, seq, batch->stream[row], runs, count, predicted);
   if (batch->dropped[row] != 0) model_op_truncated(m, count, batch->dropped[row]);
   if (m->graphs.count != 0) model_graph_weigh(m, seq);
+  if (m->timing != NULL) model_time_issued(m, batch, row, extents, count);
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }
 
@@ -197,6 +198,7 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
   uint32_t there = bytes - (uint32_t)sizeof head;
   if (head.parameter_bytes < there) there = head.parameter_bytes;
   model_learn_shape(m, batch->signature[row], &head);
+  if (m->timing != NULL) timing_params(m->timing, batch->signature[row], &head);
   pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
                       head.block, payload + sizeof head, there);
 }
@@ -209,7 +211,12 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
     case PUMP_EVENT_MEMSET:
       operation_row(m, batch, row);
       break;
+    case PUMP_EVENT_TIMED:
+    case PUMP_EVENT_SYNC:
+      model_time_row(m, batch, row);
+      break;
     case PUMP_EVENT_GRAPH:
+      model_time_row(m, batch, row);
       model_graph_add(
           m, &(struct graph_launch){.first = batch->seq[row],
                                     .last = batch->seq[row] + batch->signature[row] - 1,
@@ -245,7 +252,7 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       model_deviate(m);
       blocks_row(m, batch, row);
       break;
-    default: /* SYNC, HINT, PROGRESS: nothing that the model has to know */
+    default: /* HINT, PROGRESS: nothing that the model has to know */
       break;
     }
   }

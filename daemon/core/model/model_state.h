@@ -3,6 +3,7 @@
 #define PUMP_MODEL_STATE_H
 
 #include "daemon/core/extents/extents.h"
+#include "daemon/core/timing/timing.h"
 #include "model_blocks.h"
 #include "model_expect.h"
 #include "model_graph.h"
@@ -24,7 +25,14 @@ struct pump_model {
   struct pump_extents *extents;
   struct expected expected;
   struct schedules schedules;
+  struct pump_timing *timing; /* NULL: no times are taken */
+  uint64_t *arrived_ns;       /* of each block: when a transfer had brought it last */
 };
+
+/* An operation comes into the window; a row that tells of times. */
+void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
+                       const struct pump_model_extent *extents, uint32_t count);
+void model_time_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row);
 
 /* Something happened that was not predicted: a schedule may be wrong. */
 static inline void model_deviate(struct pump_model *m) {

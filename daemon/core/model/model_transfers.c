@@ -185,6 +185,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
        b++) {
     if (m->blocks.all[b].state != before) continue;
     model_set_state(m, b, after);
+    if (m->arrived_ns != NULL && to_gpu) m->arrived_ns[b] = m->timing->now_ns;
   }
 }
 

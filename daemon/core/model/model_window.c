@@ -74,7 +74,8 @@ static void push_out(struct pump_model *m, struct device *device) {
 
 static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->window.ops[index];
-  bool hit = true;
+  bool hit = true, untouched = false;
+  uint64_t arrived_ns = 0;
   op->executed = true;
   m->window.again_seq[index] = m->window.again[index] =
       0; /* they have become eviction candidates, or are away */
@@ -83,6 +84,9 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     fetch_ahead(m, op, i);
     if (block == NONE) continue;
     struct block *b = &m->blocks.all[block];
+    if (m->arrived_ns != NULL && m->arrived_ns[block] > arrived_ns)
+      arrived_ns = m->arrived_ns[block];
+    untouched |= !b->used;
     hit &= count_use(m, op, block);
     bool advanced = b->first == use;
     bool ended = advanced && model_advance_chain(m, block);
@@ -97,6 +101,9 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     if (ended) model_discarding(m, block, op->seq);
   }
   m->devices[m->window.op_device[index]].args_truncated |= op->args_truncated;
+  if (m->timing != NULL)
+    timing_retired(m->timing, op->seq, hit && !untouched && !op->args_truncated,
+                   arrived_ns);
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;

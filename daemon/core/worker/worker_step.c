@@ -16,6 +16,7 @@
 EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                             struct pump_batch *batch) {
   int rows = 0;
+  pump_model_now(model, pump_core_now_ns());
   for (int i = 0; i < PUMP_BATCHES_AT_ONCE; i++) {
     int drained = pump_core_drain(shm, batch);
     if (drained < 0) return drained;
@@ -30,6 +31,7 @@ EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
 EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
                                uint64_t *cursors) {
   struct pump_outcome outcomes[REAP_AT_ONCE];
+  pump_model_now(model, pump_core_now_ns());
   worker_schedule_arrived(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));

@@ -193,6 +193,8 @@ class Recorder:
         self._since_ns = 0
         self._devices: dict[int, tuple[int, ...]] = {}
         self._lost_rows = 0
+        self._facts: dict[str, int] = {}
+        """What the end says beside its time."""
         self._waiting_bytes = 0  # put in by the worker
         self._done_bytes = 0  # by the thread
         self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
@@ -305,8 +307,10 @@ class Recorder:
         now_ns = time.monotonic_ns()
         self._put(lambda writer: writer.policy(now_ns, name), 0)
 
-    def close(self) -> None:
-        """Write what is left and say that it is all. Waits for the disk, CLOSE_S at most."""
+    def close(self, facts: Mapping[str, int] | None = None) -> None:
+        """Write what is left and say that it is all, with these facts beside. Waits for the disk,
+        CLOSE_S at most."""
+        self._facts = dict(facts or {})
         self._hand_over()
         self._hand_over_hops()
         self._work.put(None)
@@ -394,7 +398,8 @@ class Recorder:
     def _end(self) -> None:
         if self._lost_rows:
             self._writer.lost(time.monotonic_ns(), form.LOST_RECORDER, self._lost_rows)
-        self._writer.end({"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()})
+        moment = {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+        self._writer.end({**moment, **self._facts})
 
     def _fail(self, error: OSError) -> None:
         self.error = error.errno or errno.EIO

@@ -44,6 +44,9 @@ UNREADY_NS: Final = 100_000_000
 PUBLISH_NS: Final = 20_000_000
 """While busy, counters and heartbeat are written at most that often."""
 
+LOST_NS: Final = 100_000_000
+"""While busy, the time lost is worked out at most that often."""
+
 DEVICES_EVERY: Final = 64
 """Ticks after which the devices' figures are read again though no event came."""
 
@@ -77,6 +80,7 @@ class Worker:
         learned under this policy is kept for the program's next run; "" for nowhere."""
         self.mapping = mapping
         self.model = ClientModel()
+        self.model.time()
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
         self._take(policy)
@@ -97,6 +101,8 @@ class Worker:
         self._seen_misses = 0, 0
         """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
+        self._lost_due_ns = self._lost_may_ns = 0
+        """When the time lost is worked out next: while busy, and before a long sleep."""
         self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
 
     # ---- one tick ----------------------------------------------------------------------
@@ -120,6 +126,8 @@ class Worker:
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
+        if now_ns >= self._lost_due_ns:
+            self._publish_lost()
         if self._sampler:
             self._sampler.tick(now_ns)
 
@@ -134,6 +142,8 @@ class Worker:
             self._spin_ns = lib.pump_core_spin_ns(lib.pump_core_now_ns() - before)
             return
         self._spin_ns = 0
+        if lib.pump_core_now_ns() >= self._lost_may_ns:
+            self._publish_lost()
         self.publish()
         self._wait(seen_activity, 0, SLEEP_NS)
 
@@ -255,7 +265,8 @@ class Worker:
         if self._sampler:
             self._sampler.take(lib.pump_core_now_ns())
         lib.pump_worker_record(self.model.raw, ffi.NULL)
-        self.recorder.close()
+        self._publish_lost()
+        self.recorder.close(self._lost_facts())
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None
@@ -340,6 +351,22 @@ class Worker:
         counters.schedules = totals.schedules
         self._count_misses(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
+
+    def _publish_lost(self) -> None:
+        """Work out the time lost: all that is not final yet, so at most a twentieth of the
+        time goes into it."""
+        before_ns = lib.pump_core_now_ns()
+        lost, counters = self.model.lost(), self.counters
+        counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns
+        counters.lost_least_ns, counters.lost_most_ns = lost.least_ns, lost.most_ns
+        now_ns = lib.pump_core_now_ns()
+        self._lost_may_ns = now_ns + 20 * (now_ns - before_ns)
+        self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)
+
+    def _lost_facts(self) -> dict[str, int]:
+        """What a recording's end says of the time lost."""
+        counters = self.counters
+        return {name: int(getattr(counters, name)) for name in trace.LOST_TIMES}
 
     def _count_misses(self, unseen: int, no_room: int) -> None:
         """Count the misses since the last call by cause: those under a policy that does not

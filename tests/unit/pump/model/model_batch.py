@@ -36,6 +36,8 @@ class Script:
         device: int = 0,
         function: int = 0,
         dropped: int = 0,
+        time_ns: int = 0,
+        signature: int = 0,
         uses: list[tuple[int, int, int, int, int]] | None = None,
     ) -> None:
         """Apply one row; uses are (slot, generation, offset_bytes, length_bytes, access)."""
@@ -43,6 +45,7 @@ class Script:
         raw.rows, raw.uses, raw.payload_used = 1, len(uses), 0
         raw.seq[0], raw.kind[0], raw.stream[0] = seq, kind, stream
         raw.device[0], raw.function[0], raw.dropped[0] = device, function, dropped
+        raw.time_ns[0], raw.signature[0] = time_ns, signature
         raw.use_begin[0], raw.use_begin[1] = 0, len(uses)
         for i, (slot, generation, offset, length, access) in enumerate(uses):
             raw.slot[i], raw.generation[i] = slot, generation
@@ -63,7 +66,14 @@ class Script:
         self.send(lib.PUMP_EVENT_FREE, uses=uses)
         self.generation[slot] += 1
 
-    def copy(self, runs: list[tuple[int, int, int]], *, stream: int = 0, dropped: int = 0) -> int:
+    def copy(
+        self,
+        runs: list[tuple[int, int, int]],
+        *,
+        stream: int = 0,
+        dropped: int = 0,
+        time_ns: int = 0,
+    ) -> int:
         """Issue an operation that uses (slot, first block, blocks) runs, and `dropped` more that
         it does not tell; returns its seq."""
         self.seq += 1
@@ -71,7 +81,14 @@ class Script:
             (slot, self.generation[slot], first * BLOCK, count * BLOCK, lib.PUMP_ACCESS_READ)
             for slot, first, count in runs
         ]
-        self.send(lib.PUMP_EVENT_COPY, seq=self.seq, stream=stream, dropped=dropped, uses=uses)
+        self.send(
+            lib.PUMP_EVENT_COPY,
+            seq=self.seq,
+            stream=stream,
+            dropped=dropped,
+            time_ns=time_ns,
+            uses=uses,
+        )
         return self.seq
 
     def execute(self, seq: int, *, stream: int = 0) -> None:

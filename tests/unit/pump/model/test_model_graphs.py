@@ -20,8 +20,13 @@ class Graphs(Script):
         self.alloc(0, NODES)
 
     def launch(self, executable: int = 7) -> None:
-        self.batch.raw.signature[0] = NODES
-        self.send(lib.PUMP_EVENT_GRAPH, seq=self.seq + 1, stream=STREAM, function=executable)
+        self.send(
+            lib.PUMP_EVENT_GRAPH,
+            seq=self.seq + 1,
+            stream=STREAM,
+            function=executable,
+            signature=NODES,
+        )
         for node in range(NODES):
             self.copy([(0, node, 1)], stream=STREAM)
 

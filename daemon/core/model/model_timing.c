@@ -1,0 +1,69 @@
+/* model_timing.c - what the model knows for the time that a run loses (timing/timing.h):
+ * which blocks an operation found on the GPU, and when they had come.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "model_state.h"
+
+EXPORT int pump_model_time(struct pump_model *m) {
+  if (m->timing == NULL) m->timing = calloc(1, sizeof *m->timing);
+  if (m->arrived_ns == NULL)
+    m->arrived_ns = calloc(m->bounds.capacity, sizeof *m->arrived_ns);
+  return m->timing == NULL || m->arrived_ns == NULL ? -ENOMEM : 0;
+}
+
+EXPORT void pump_model_now(struct pump_model *m, uint64_t now_ns) {
+  if (m->timing != NULL) m->timing->now_ns = now_ns;
+}
+
+static uint64_t not_negative(int64_t ns) {
+  return ns > 0 ? (uint64_t)ns : 0;
+}
+
+EXPORT void pump_model_lost(struct pump_model *m, struct pump_lost *lost) {
+  *lost = (struct pump_lost){0};
+  struct pump_timing *timing = m->timing;
+  if (timing == NULL || timing->first_seq == 0) return;
+  struct timing_replay *again = &timing->again;
+  *again = timing->replay;
+  timing_advance(timing, again, timing->next_seq);
+  lost->of_ns = again->at_ns - again->begun_ns;
+  if (!timing->left) return;
+  uint64_t likely_ns = not_negative(again->lost_ns[TIMING_LIKELY]);
+  uint64_t least_ns = not_negative(again->lost_ns[TIMING_MOST]);
+  uint64_t most_ns = not_negative(again->lost_ns[TIMING_LEAST]);
+  uint64_t error_ns = likely_ns / 100 * PUMP_LOST_PERCENT;
+  if (least_ns > likely_ns - error_ns) least_ns = likely_ns - error_ns;
+  if (most_ns < likely_ns + error_ns) most_ns = likely_ns + error_ns;
+  lost->likely_ns = likely_ns;
+  lost->least_ns = least_ns;
+  lost->most_ns = most_ns < lost->of_ns ? most_ns : lost->of_ns;
+  if (likely_ns > lost->of_ns) lost->likely_ns = lost->of_ns;
+}
+
+void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
+                       const struct pump_model_extent *extents, uint32_t count) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < count; i++) bytes += extents[i].length_bytes;
+  const struct timing_op op = {.seq = batch->seq[row],
+                               .issued_ns = batch->time_ns[row],
+                               .stream = batch->stream[row]};
+  timing_issued(m->timing, &op, batch->kind[row], batch->signature[row], bytes,
+                m->totals.window_depth);
+}
+
+void model_time_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  uint64_t seq = batch->seq[row], time_ns = batch->time_ns[row],
+           word = batch->signature[row];
+  if (m->timing == NULL) return;
+  if (batch->kind[row] == PUMP_EVENT_GRAPH)
+    timing_graph(m->timing, seq, word, batch->function[row]);
+  else if (batch->kind[row] == PUMP_EVENT_TIMED)
+    timing_timed(m->timing, seq, word, time_ns);
+  else if (batch->kind[row] == PUMP_EVENT_SYNC)
+    timing_waited(m->timing, &(struct timing_wait){.seq = seq,
+                                                   .began_ns = word,
+                                                   .ended_ns = time_ns,
+                                                   .stream = batch->stream[row]});
+}

@@ -1,0 +1,108 @@
+/* timing.c - operations, waits and samples as they are reported. See timing.h. */
+#include "timing.h"
+
+/* A sample is clean where its blocks had come that long before it began, as far as that is
+ * known: its end is seen by a poll, which may be late. */
+#define SEEN_LATE_NS 200000u
+#define DEEP_OPERATIONS 256u /* where a launch may wait for room in the driver's queue */
+#define REACH_SHIFT 16       /* of bytes: how exactly keys tell them apart */
+
+struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq) {
+  struct timing_op *op = &timing->ops[seq & (TIMING_OPS - 1)];
+  return seq != 0 && op->seq == seq ? op : NULL;
+}
+
+void timing_params(struct pump_timing *timing, uint64_t signature,
+                   const struct pump_params *head) {
+  uint64_t shape = head->identity;
+  for (int i = 0; i < 3; i++) {
+    shape = timing_mix(shape, head->grid[i]);
+    shape = timing_mix(shape, head->block[i]);
+  }
+  struct timing_shape *place = &timing->shapes[signature & (TIMING_SHAPES - 1)];
+  *place = (struct timing_shape){signature, shape};
+}
+
+/* Streams have a number each, as far as they go. */
+static uint32_t number_of(struct pump_timing *timing, uint32_t stream) {
+  uint8_t *number = &timing->number[stream & (PUMP_MAX_STREAMS - 1)];
+  if (*number == 0 && timing->streams + 1 < TIMING_STREAMS)
+    *number = (uint8_t)++timing->streams;
+  return *number;
+}
+
+void timing_issued(struct pump_timing *timing, const struct timing_op *reported,
+                   uint16_t kind, uint64_t signature, uint64_t bytes, uint32_t depth) {
+  struct timing_op op = *reported;
+  const struct timing_shape *known = &timing->shapes[signature & (TIMING_SHAPES - 1)];
+  if (op.seq == 0 || op.issued_ns >= TIMING_END_NS ||
+      (timing->next_seq != 0 && op.seq + TIMING_OPS / 2 < timing->next_seq))
+    return;
+  op.stream = number_of(timing, op.stream);
+  op.shape =
+      kind == PUMP_EVENT_KERNEL && known->signature == signature ? known->shape : signature;
+  op.shape = timing_mix(op.shape, kind) | 1;
+  op.key = timing_mix(op.shape, bytes >> REACH_SHIFT) | 1;
+  op.deep = depth >= DEEP_OPERATIONS;
+  if (op.seq <= timing->graph_last) {
+    op.inside = op.seq != timing->graph_last;
+    op.key = op.shape = timing->graph_key;
+  }
+  timing->ops[op.seq & (TIMING_OPS - 1)] = op;
+  if (timing->first_seq == 0) timing->first_seq = timing->replay.seq = op.seq;
+  if (op.seq >= timing->next_seq) timing->next_seq = op.seq + 1;
+  if (timing->next_seq - timing->replay.seq > TIMING_OPS - TIMING_OPS / 8)
+    timing_advance(timing, &timing->replay, timing->next_seq - TIMING_AGAIN);
+}
+
+void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
+                  uint64_t executable) {
+  if (count == 0) return;
+  timing->graph_last = first + count - 1;
+  timing->graph_key = timing_mix(executable, count) | 1;
+}
+
+static void take(struct pump_timing *timing, const struct timing_op *op) {
+  if (op->seen_ns == 0 || !op->retired) return;
+  bool before = op->arrived_ns + op->elapsed_ns + SEEN_LATE_NS <= op->seen_ns;
+  bool clean = op->clean && (op->arrived_ns == 0 || before);
+  timing_sample(timing, op->key, op->elapsed_ns, clean);
+  if (op->shape != op->key) timing_sample(timing, op->shape, op->elapsed_ns, clean);
+}
+
+void timing_retired(struct pump_timing *timing, uint64_t seq, bool clean,
+                    uint64_t arrived_ns) {
+  struct timing_op *op = timing_find(timing, seq);
+  if (op == NULL) return;
+  op->retired = true;
+  op->clean = clean;
+  if (arrived_ns > op->arrived_ns) op->arrived_ns = arrived_ns;
+  if (op->inside && !clean) op->arrived_ns = UINT64_MAX / 2;
+  if (op->inside && timing->graph_last >= seq) {
+    struct timing_op *last = timing_find(timing, timing->graph_last);
+    if (last != NULL && op->arrived_ns > last->arrived_ns)
+      last->arrived_ns = op->arrived_ns;
+  }
+  take(timing, op);
+}
+
+void timing_timed(struct pump_timing *timing, uint64_t seq, uint64_t elapsed_ns,
+                  uint64_t seen_ns) {
+  struct timing_op *op = timing_find(timing, seq);
+  if (op == NULL || seen_ns == 0 || seen_ns >= TIMING_END_NS || elapsed_ns >> 40 != 0)
+    return;
+  op->elapsed_ns = elapsed_ns;
+  op->seen_ns = seen_ns;
+  take(timing, op);
+}
+
+void timing_waited(struct pump_timing *timing, const struct timing_wait *reported) {
+  struct timing_wait wait = *reported;
+  if (timing->first_seq == 0 || wait.ended_ns < wait.began_ns ||
+      wait.ended_ns >= TIMING_END_NS)
+    return;
+  if (wait.stream != 0) wait.stream = number_of(timing, wait.stream);
+  if (timing->wait_count - timing->replay.wait >= TIMING_WAITS)
+    timing_advance(timing, &timing->replay, timing->next_seq);
+  timing->waits[timing->wait_count++ & (TIMING_WAITS - 1)] = wait;
+}

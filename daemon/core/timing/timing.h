@@ -1,0 +1,129 @@
+/* timing.h - how long operations take by themselves, and what a run lost to memory.
+ *
+ * DESIGN. The shim takes the time of some operations (PUMP_EVENT_TIMED). Where the model
+ * knows that all blocks of such an operation were on the GPU before it began, that is the
+ * operation's own time. Operations of one key, which is the kernel, its grid, its blocks of
+ * threads and how much it reaches, have the same own time: the lower end of what was
+ * measured, because a wait that the model did not see can only make it longer.
+ *
+ * With these times the run is repeated without waits for memory (timing_replay.c): the
+ * program's issues and waits in their order. What the real run took longer is the time
+ * lost. It is repeated with times that are as short, and as long, as the samples allow,
+ * too. The newest operations are repeated anew for each answer, because samples that come
+ * later tell their times as well.
+ *
+ * No I/O, no clock. Times are CLOCK_MONOTONIC in ns.
+ */
+#ifndef PUMP_TIMING_H
+#define PUMP_TIMING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pump_abi.h"
+
+#define TIMING_OPS 32768u         /* of which an operation is known; a power of two */
+#define TIMING_AGAIN 16384u       /* of these the newest, repeated anew for each answer */
+#define TIMING_WAITS 4096u        /* of the program's thread; a power of two */
+#define TIMING_SHAPES 16384u      /* of launches, by signature; a power of two */
+#define TIMING_KEYS 8192u         /* of own times; a power of two */
+#define TIMING_SAMPLES 16u        /* of one key: the newest */
+#define TIMING_STREAMS 64u        /* told apart; 0: none of them, and all that come later */
+#define TIMING_END_NS (1ll << 60) /* no moment is later, whatever a client reports */
+
+/* An own time, in ns: as it is believed, the least and the most that it may be. */
+enum { TIMING_LIKELY, TIMING_LEAST, TIMING_MOST, TIMING_WAYS };
+
+struct timing_op {
+  uint64_t seq, key, shape;
+  uint64_t issued_ns;
+  uint64_t arrived_ns; /* when the last of its blocks had come; 0: long ago */
+  uint64_t seen_ns;    /* when its end was seen; 0: its time was not taken */
+  uint64_t elapsed_ns;
+  uint32_t stream;
+  bool retired, clean; /* clean: no block of it came by fault or was on its way */
+  bool deep;           /* many operations were in front of it when it was issued */
+  bool inside;         /* of a graph, and not its last: it takes no time of its own */
+};
+
+struct timing_wait {
+  uint64_t seq; /* newest operation that had been issued */
+  uint64_t began_ns, ended_ns;
+  uint32_t stream; /* 0: all */
+};
+
+struct timing_own {
+  uint64_t key; /* 0: free */
+  uint32_t count;
+  uint64_t shortest_ns; /* of all samples, clean or not; 0: there is none */
+  uint64_t clean_ns[TIMING_SAMPLES];
+};
+
+/* How far the run without waits is behind, a value for each way. */
+#define TIMING_GAPS 256u
+#define TIMING_DELAYS 64u
+struct timing_replay {
+  uint64_t seq, wait;           /* next operation, next wait */
+  uint64_t begun_ns, at_ns;     /* first and newest moment of the program */
+  int64_t late_ns[TIMING_WAYS]; /* of the program's thread: real time less this one's */
+  int64_t lost_ns[TIMING_WAYS]; /* at the newest operation whose end is known */
+  int64_t free_ns[TIMING_WAYS][TIMING_STREAMS]; /* when the stream has executed all */
+  uint32_t gaps[TIMING_GAPS];     /* ns between two issues that did not wait */
+  uint32_t delays[TIMING_DELAYS]; /* ns from an execution's end to the end of the wait */
+  uint32_t gap_count, delay_count;
+  uint32_t usual_gap_ns, usual_delay_ns;
+  bool missing; /* operations were not reported, since the newest known end */
+};
+
+struct pump_timing {
+  uint64_t now_ns;              /* the caller's clock, as of its newest step */
+  uint64_t first_seq, next_seq; /* of the operations that are kept */
+  uint64_t wait_count;
+  uint64_t graph_last, graph_key; /* of the newest launch of a graph */
+  bool left;        /* a block has been away from the GPU: memory may cost time */
+  uint32_t streams; /* that have a number */
+  uint8_t number[PUMP_MAX_STREAMS]; /* of a stream; 0: none yet */
+  struct timing_replay replay, again;
+  struct timing_op ops[TIMING_OPS];
+  struct timing_wait waits[TIMING_WAITS];
+  struct timing_own own[TIMING_KEYS];
+  struct timing_shape {
+    uint64_t signature, shape;
+  } shapes[TIMING_SHAPES];
+};
+
+static inline uint64_t timing_mix(uint64_t hash, uint64_t word) {
+  __uint128_t product = (__uint128_t)(hash ^ word) * 0x9e3779b97f4a7c15u;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* ---- what is reported (timing.c) ---- */
+
+void timing_params(struct pump_timing *timing, uint64_t signature,
+                   const struct pump_params *head);
+/* `depth`: operations that were issued before and have not executed. */
+void timing_issued(struct pump_timing *timing, const struct timing_op *op, uint16_t kind,
+                   uint64_t signature, uint64_t bytes, uint32_t depth);
+void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
+                  uint64_t executable);
+void timing_retired(struct pump_timing *timing, uint64_t seq, bool clean,
+                    uint64_t arrived_ns);
+void timing_timed(struct pump_timing *timing, uint64_t seq, uint64_t elapsed_ns,
+                  uint64_t seen_ns);
+void timing_waited(struct pump_timing *timing, const struct timing_wait *wait);
+
+/* ---- own times (timing_own.c) ---- */
+
+void timing_sample(struct pump_timing *timing, uint64_t key, uint64_t elapsed_ns,
+                   bool clean);
+/* `own_ns`: for each way. */
+void timing_own_times(const struct pump_timing *timing, const struct timing_op *op,
+                      int64_t *own_ns);
+
+/* ---- the run without waits (timing_replay.c) ---- */
+
+struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq);
+void timing_advance(struct pump_timing *timing, struct timing_replay *replay,
+                    uint64_t until_seq);
+
+#endif

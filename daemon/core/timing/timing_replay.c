@@ -1,0 +1,139 @@
+/* timing_replay.c - the run as it would have been without waits for memory. See timing.h.
+ *
+ * The program's thread issues as long after its last wait as it really did. An operation
+ * begins when it is issued and all before it on its stream have ended, and takes its own
+ * time; a wait ends when what it waits for has. So a stall that the GPU spends idle anyway,
+ * because the program issues nothing, costs nothing.
+ *
+ * Two delays are no work of the program: how long after the last execution the driver wakes
+ * the waiting thread, which is what the shortest waits show; and a launch that waits for
+ * room in the driver's queue, which is an issue that follows the one before after an
+ * unusual time while many operations are under way.
+ *
+ * What operations took that were not reported (events were lost) is unknown: up to the next
+ * known end nothing counts as lost.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "timing.h"
+
+#define POLLED_LATE_NS 60000 /* on the average, an end is seen that much later */
+#define DELAY_LEAST_NS 5000u
+#define DELAY_MOST_NS 200000u
+#define GAP_LEAST_NS 20000u
+
+static int by_size(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The value at `percent` of the newest `room` ones. */
+static uint32_t percentile(const uint32_t *values, uint32_t count, uint32_t room,
+                           uint32_t percent) {
+  uint32_t copy[TIMING_GAPS];
+  if (count > room) count = room;
+  if (count == 0) return 0;
+  memcpy(copy, values, count * sizeof *copy);
+  qsort(copy, count, sizeof *copy, by_size);
+  return copy[(uint64_t)(count - 1) * percent / 100];
+}
+
+static uint32_t capped(int64_t ns) {
+  return ns < 0 ? 0 : ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
+}
+
+static void note_gap(struct timing_replay *r, int64_t gap_ns) {
+  r->gaps[r->gap_count++ % TIMING_GAPS] = capped(gap_ns);
+  if (r->gap_count % 32 != 0 && r->gap_count > 32) return;
+  r->usual_gap_ns = percentile(r->gaps, r->gap_count, TIMING_GAPS, 90);
+  if (r->usual_gap_ns < GAP_LEAST_NS) r->usual_gap_ns = GAP_LEAST_NS;
+}
+
+static void note_delay(struct timing_replay *r, int64_t delay_ns) {
+  r->delays[r->delay_count++ % TIMING_DELAYS] = capped(delay_ns);
+  if (r->delay_count % 8 != 0 && r->delay_count > 8) return;
+  uint32_t usual = percentile(r->delays, r->delay_count, TIMING_DELAYS, 10);
+  if (usual < DELAY_LEAST_NS) usual = DELAY_LEAST_NS;
+  r->usual_delay_ns = usual < DELAY_MOST_NS ? usual : DELAY_MOST_NS;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static void issue(const struct pump_timing *timing, struct timing_replay *r,
+                  const struct timing_op *op) {
+  int64_t own_ns[TIMING_WAYS], issued_ns = (int64_t)op->issued_ns, queued_ns = 0;
+  if (r->begun_ns == 0) r->begun_ns = r->at_ns = op->issued_ns;
+  int64_t gap_ns = issued_ns - (int64_t)r->at_ns;
+  if (gap_ns > 0 && !op->deep)
+    note_gap(r, gap_ns);
+  else if (gap_ns > (int64_t)r->usual_gap_ns && op->deep)
+    queued_ns = gap_ns - (int64_t)r->usual_gap_ns;
+  if (gap_ns > 0) r->at_ns = op->issued_ns;
+  timing_own_times(timing, op, own_ns);
+  for (int way = 0; way < TIMING_WAYS; way++) {
+    int64_t *free_ns = &r->free_ns[way][op->stream];
+    r->late_ns[way] = larger(0, r->late_ns[way] + queued_ns);
+    if (r->late_ns[way] > TIMING_END_NS) r->late_ns[way] = TIMING_END_NS;
+    *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) + own_ns[way];
+    if (*free_ns > TIMING_END_NS) *free_ns = TIMING_END_NS;
+    if (op->seen_ns == 0) continue;
+    int64_t ended_ns = (int64_t)op->seen_ns - POLLED_LATE_NS;
+    if (r->missing)
+      *free_ns = ended_ns - r->lost_ns[way];
+    else
+      r->lost_ns[way] = ended_ns - *free_ns;
+  }
+  if (op->seen_ns != 0) r->missing = false;
+}
+
+/* When the stream has executed all, 0: all streams. */
+static int64_t done_at(const struct timing_replay *r, int way, uint32_t stream) {
+  int64_t done_ns = 0;
+  if (stream != 0) return r->free_ns[way][stream];
+  for (uint32_t i = 0; i < TIMING_STREAMS; i++)
+    done_ns = larger(done_ns, r->free_ns[way][i]);
+  return done_ns;
+}
+
+static void wait_for(struct timing_replay *r, const struct timing_wait *wait) {
+  int64_t began_ns = (int64_t)wait->began_ns, ended_ns = (int64_t)wait->ended_ns;
+  for (int way = 0; way < TIMING_WAYS; way++) {
+    int64_t done_ns = done_at(r, way, wait->stream), called_ns = began_ns - r->late_ns[way];
+    if (way == TIMING_LIKELY && done_ns > called_ns)
+      note_delay(r, ended_ns - r->late_ns[way] - done_ns);
+    int64_t delay_ns = (int64_t)r->usual_delay_ns;
+    if (delay_ns > ended_ns - began_ns) delay_ns = ended_ns - began_ns;
+    if (!r->missing)
+      r->late_ns[way] = larger(0, ended_ns - larger(called_ns, done_ns) - delay_ns);
+    r->lost_ns[way] = r->late_ns[way];
+    for (uint32_t i = 0; i < TIMING_STREAMS; i++)
+      if ((wait->stream == 0 || i == wait->stream) &&
+          r->free_ns[way][i] > ended_ns - r->late_ns[way])
+        r->free_ns[way][i] = ended_ns - r->late_ns[way];
+  }
+  r->missing = false;
+  if (wait->ended_ns > r->at_ns) r->at_ns = wait->ended_ns;
+}
+
+void timing_advance(struct pump_timing *timing, struct timing_replay *r,
+                    uint64_t until_seq) {
+  if (timing->next_seq - r->seq > TIMING_OPS) r->seq = timing->next_seq - TIMING_OPS;
+  if (timing->wait_count - r->wait > TIMING_WAITS)
+    r->wait = timing->wait_count - TIMING_WAITS;
+  for (;; r->seq++) {
+    for (; r->wait < timing->wait_count; r->wait++) {
+      const struct timing_wait *wait = &timing->waits[r->wait & (TIMING_WAITS - 1)];
+      if (wait->seq >= r->seq && r->seq < timing->next_seq) break;
+      wait_for(r, wait);
+    }
+    if (r->seq >= until_seq) return;
+    const struct timing_op *op = timing_find(timing, r->seq);
+    if (op == NULL)
+      r->missing = true;
+    else
+      issue(timing, r, op);
+  }
+}

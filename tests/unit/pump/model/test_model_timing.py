@@ -1,0 +1,208 @@
+"""The time that a run lost to memory, from times of some of its operations.
+
+Runs are made: operations of known own times, some of which wait for their blocks; the model is told
+what the shim would report of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from model_batch import BLOCK, Script
+
+from pump.model.client import HOST
+from pump.wire.abi import lib
+
+MS = 1_000_000
+FIRST_NS = 10**12
+POLLED_NS = 60_000
+"""How much later than it happens the end of an operation is seen, about."""
+
+
+class Step(NamedTuple):
+    """An operation of a made run. after_ms: of the program's own work, since the one before."""
+
+    own_ms: float
+    stall_ms: float = 0.0
+    after_ms: float = 0.01
+    timed: bool = False
+    wait: bool = False
+    """The program waits for it."""
+
+
+class Run:
+    """A made run, and a model that is told of it."""
+
+    def __init__(self) -> None:
+        self.script = Script(budget=1 << 20)
+        self.script.model.time()
+        self.script.seq = 1 << 20
+        self._slots: dict[float, int] = {}
+        self._thread_ns = self._free_ns = FIRST_NS
+        self._room = [FIRST_NS, FIRST_NS]
+
+    def skip(self, own_ms: float) -> None:
+        """An operation that is not reported."""
+        self.script.seq += 1
+        for at in range(2):
+            self._room[at] += int(own_ms * MS)
+        self._thread_ns += int(own_ms * MS)
+        self._free_ns = max(self._free_ns, self._thread_ns)
+
+    def step(self, step: Step) -> None:
+        """Issue an operation; what has a stall finds its blocks on the host."""
+        script = self.script
+        slot = self._slots.setdefault(step.own_ms, len(self._slots))
+        blocks = script.model.blocks_of(slot)
+        if blocks is None:
+            blocks = script.alloc(slot, 1 + 4 * slot)
+            # The first use of a block tells nothing.
+            script.execute(script.copy([(slot, 0, len(blocks))], time_ns=FIRST_NS))
+        if step.stall_ms:
+            script.set_state(blocks, HOST)
+        self._thread_ns += int(step.after_ms * MS)
+        self._room[0] += int(step.after_ms * MS)
+        seq = script.copy([(slot, 0, len(blocks))], time_ns=self._thread_ns)
+        took_ns = int((step.own_ms + step.stall_ms) * MS)
+        self._free_ns = max(self._free_ns, self._thread_ns) + took_ns
+        self._room[1] = max(self._room[1], self._room[0]) + int(step.own_ms * MS)
+        script.execute(seq)
+        if step.timed:
+            seen_ns = self._free_ns + POLLED_NS
+            script.send(lib.PUMP_EVENT_TIMED, seq=seq, time_ns=seen_ns, signature=took_ns)
+        if step.wait:
+            began_ns, self._thread_ns = self._thread_ns, max(self._thread_ns, self._free_ns)
+            self._room[0] = max(self._room)
+            script.send(lib.PUMP_EVENT_SYNC, seq=seq, time_ns=self._thread_ns, signature=began_ns)
+
+    @property
+    def truth_ms(self) -> float:
+        """What the run took longer than it would have without stalls."""
+        real, room = max(self._thread_ns, self._free_ns), max(self._room)
+        return (real - room) / MS
+
+    @property
+    def lost(self) -> Any:
+        return self.script.model.lost()
+
+
+def made(steps: list[Step]) -> Run:
+    run = Run()
+    for step in steps:
+        run.step(step)
+    return run
+
+
+def close(run: Run) -> bool:
+    lost = run.lost
+    allowed_ms = max(0.1 * run.truth_ms, 0.01 * lost.of_ns / MS)
+    near = abs(lost.likely_ns / MS - run.truth_ms) <= allowed_ms
+    return bool(near) and lost.least_ns <= lost.likely_ns <= lost.most_ns
+
+
+def training(stall_ms: float, *, wait: bool = False) -> list[Step]:
+    """Iterations of ten operations; in most of them two wait for their blocks."""
+    return [
+        Step(
+            own_ms=1.0 if place % 2 else 3.0,
+            stall_ms=stall_ms if place in (4, 7) and iteration % 4 else 0.0,
+            timed=(iteration * 10 + place) % 7 == 0,
+            wait=place == 9 and (wait or iteration == 39),
+        )
+        for iteration in range(40)
+        for place in range(10)
+    ]
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["no_wait", "a_wait_each_iteration"])
+@pytest.mark.parametrize("stall_ms", [0.5, 2.0, 20.0])
+def test_what_operations_waited_for_their_blocks_is_lost(stall_ms: float, wait: bool) -> None:
+    run = made(training(stall_ms, wait=wait))
+    assert run.truth_ms == pytest.approx(60 * stall_ms, rel=0.02)
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+
+
+def test_a_run_whose_blocks_never_left_lost_nothing_whatever_it_measured() -> None:
+    run = made([Step(own_ms=1.0, timed=True, wait=True) for _ in range(50)])
+    lost = run.lost
+    assert (lost.likely_ns, lost.least_ns, lost.most_ns) == (0, 0, 0)
+    assert lost.of_ns > 40 * MS
+
+
+def test_stalls_while_the_gpu_would_be_idle_cost_nothing() -> None:
+    steps = [
+        Step(own_ms=1.0, stall_ms=3.0 if n % 2 else 0.0, after_ms=10.0, timed=n % 3 == 0)
+        for n in range(99)
+    ]
+    run = made([*steps, Step(own_ms=1.0, after_ms=10.0, timed=True, wait=True)])
+    assert run.truth_ms == 0
+    assert run.lost.likely_ns <= 0.01 * run.lost.of_ns
+
+
+def test_operations_that_waited_each_time_give_a_range_that_holds_the_truth() -> None:
+    steps = [
+        Step(own_ms=2.0, stall_ms=5.0 + n % 3, timed=n % 4 == 0, wait=n == 99) for n in range(100)
+    ]
+    run = made(steps)
+    lost = run.lost
+    assert lost.least_ns <= run.truth_ms * MS <= lost.most_ns
+    assert lost.most_ns - lost.least_ns > 0.2 * lost.of_ns, "it must not look certain"
+
+
+def test_a_sample_whose_block_came_while_it_ran_tells_no_own_time() -> None:
+    """The model sees such a block as a hit: it had come by the time that the end was seen."""
+    run = Run()
+    script = run.script
+    blocks = script.alloc(0, 4)
+    script.execute(script.copy([(0, 0, 4)], time_ns=FIRST_NS))
+    for n in range(1, 30):
+        at_ns = FIRST_NS + 20 * n * MS
+        script.set_state(blocks, HOST)
+        (command,) = script.start(lib.PUMP_TO_GPU, list(blocks)) or [None]
+        seq = script.copy([(0, 0, 4)], time_ns=at_ns)
+        lib.pump_model_now(script.model.raw, at_ns + 8 * MS)
+        if command is not None:
+            script.finish(command.ticket)
+        script.execute(seq)
+        done_ns = at_ns + 10 * MS
+        script.send(lib.PUMP_EVENT_TIMED, seq=seq, time_ns=done_ns + POLLED_NS, signature=10 * MS)
+        script.send(lib.PUMP_EVENT_SYNC, seq=seq, time_ns=done_ns, signature=at_ns)
+    lost = run.lost
+    assert lost.most_ns - lost.least_ns > 0.2 * lost.of_ns, "the own time is not known"
+
+
+def test_operations_that_were_not_reported_are_not_taken_for_lost_time() -> None:
+    run = Run()
+    for number, step in enumerate(training(5.0, wait=True)):
+        if 150 <= number < 350:
+            run.skip(20.0)
+        else:
+            run.step(step)
+    assert run.lost.likely_ns <= 1.2 * run.truth_ms * MS < 0.2 * 200 * 20 * MS
+
+
+def test_no_report_of_a_client_breaks_the_estimate() -> None:
+    run = Run()
+    script = run.script
+    script.alloc(0, 2)
+    most = 2**64 - 1
+    for value in (0, 1, 2**31, 2**60, 2**62, 2**63, most):
+        for kind in (lib.PUMP_EVENT_TIMED, lib.PUMP_EVENT_SYNC, lib.PUMP_EVENT_GRAPH):
+            for other in (0, 1, 2**40 - 1, most):
+                script.send(kind, seq=value, time_ns=other, signature=value, stream=3)
+        uses = [(0, 1, 0, BLOCK, lib.PUMP_ACCESS_READ)]
+        for time_ns in (0, 2**59, most):
+            script.send(lib.PUMP_EVENT_COPY, seq=value, time_ns=time_ns, uses=uses)
+        script.execute(0)
+        lost = run.lost
+        assert lost.least_ns <= lost.likely_ns <= lost.most_ns <= lost.of_ns or lost.of_ns == 0
+
+
+def test_a_long_run_is_followed_with_tables_of_one_size() -> None:
+    steps = [
+        Step(own_ms=0.1, stall_ms=0.2 if n % 10 == 9 else 0.0, after_ms=0.05, timed=n % 33 == 0)
+        for n in range(60_000)
+    ]
+    run = made([*steps, Step(own_ms=0.1, wait=True, timed=True)])
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
