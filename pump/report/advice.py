@@ -15,6 +15,8 @@ MANY: Final = 0.25
 MUCH_WAITING: Final = 0.25
 NOTHING: Final = 0.01
 """Share of a run's time below which two runs differ by chance."""
+VAGUE: Final = 0.2
+"""Share of a run's time from which the time lost is told as a range alone."""
 
 
 class Advice(NamedTuple):
@@ -27,7 +29,7 @@ class Advice(NamedTuple):
 
 def advise(report: dict[str, Any]) -> list[Advice]:
     """The findings on a report (pump.report.gather), the most important first."""
-    found = _of_comparison(report.get("compared"))
+    found = _of_comparison(report.get("compared")) + _of_estimate(report)
     if not report["sampled"]:
         return [
             *found,
@@ -57,13 +59,11 @@ def advise(report: dict[str, Any]) -> list[Advice]:
     return found
 
 
-def time_lost(compared: dict[str, Any] | None) -> str:
-    """The headline of a report: compared is its part of pump.report.compare, None without."""
+def time_lost(report: dict[str, Any]) -> str:
+    """The headline of a report: measured, where it was compared with another one."""
+    compared = report.get("compared")
     if compared is None:
-        return (
-            "not known from one recording; record the command with memory for everything "
-            "too, then pump report FILE --with OTHER"
-        )
+        return _estimated(report.get("time_lost"))
     lost, error = compared["lost_seconds"], compared["error_seconds"]
     sure = "" if compared["other_fits"] else "at least "
     within = f", to within {seconds(error)}" if error else ""
@@ -74,6 +74,38 @@ def time_lost(compared: dict[str, Any] | None) -> str:
         f"{seconds(compared['seconds'])} for {compared['operations']:,} operations{within}; "
         f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}"
     )
+
+
+def _estimated(lost: dict[str, float] | None) -> str:
+    if lost is None:
+        return (
+            "not known from this recording; record the command with memory for everything "
+            "too, then pump report FILE --with OTHER"
+        )
+    whole, least, most = lost["of_seconds"], lost["least_seconds"], lost["most_seconds"]
+    if most <= NOTHING * whole:
+        return f"none that could be seen, of {seconds(whole)}"
+    between = f"{seconds(least)} to {seconds(most)}"
+    if most - least > VAGUE * whole:
+        return f"{between}, {least / whole:.0%} to {most / whole:.0%} of {seconds(whole)}"
+    return (
+        f"about {seconds(lost['seconds'])}, {lost['seconds'] / whole:.0%} of {seconds(whole)} "
+        f"({between})"
+    )
+
+
+def _of_estimate(report: dict[str, Any]) -> list[Advice]:
+    lost = report.get("time_lost")
+    if lost is None or report.get("compared") or lost["seconds"] <= NOTHING * lost["of_seconds"]:
+        return []
+    return [
+        Advice(
+            "time-lost",
+            f"Waits for memory cost {_estimated(lost)}.",
+            "`pump simulate FILE --sweep` estimates the speed with more memory, and `pump compare "
+            "-- COMMAND` measures it.",
+        )
+    ]
 
 
 def _of_comparison(compared: dict[str, Any] | None) -> list[Advice]:

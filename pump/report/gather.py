@@ -9,6 +9,7 @@ bytes that they reach.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -47,7 +48,19 @@ def report(path: str) -> Report:
         gathered = _Gathered(Summary(reader.header))
         for columns in reader.chunks():
             gathered.add(columns)
-    return gathered.result(path, state_of(reader, being_written), reader.read_bytes)
+    found = gathered.result(path, state_of(reader, being_written), reader.read_bytes)
+    return {**found, "time_lost": estimate_of(reader.end)}
+
+
+def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """What pump estimated of the time lost to memory, in seconds; None where it is not told."""
+    values = [(end or {}).get(name) for name in form.LOST_TIMES]
+    if not all(isinstance(value, int) and 0 <= value < 1 << 63 for value in values):
+        return None
+    lost, least, most, whole = (value / 1e9 for value in values if value is not None)
+    if not whole or not least <= lost <= most:
+        return None
+    return {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
 
 
 class _Gathered:

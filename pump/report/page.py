@@ -95,7 +95,7 @@ def _escape(text: str) -> str:
 
 def _head(report: dict[str, Any]) -> list[str]:
     rows = {
-        "time lost to memory": time_lost(report.get("compared")),
+        "time lost to memory": time_lost(report),
         "recording": f"{plain(report['file'], 200)} ({report['state']})",
         "recorded": f"{plain(report['recorded'])} by pump {plain(report['pump'])}",
         "policy": plain(report["policy"]),

@@ -17,7 +17,7 @@ def text(report: dict[str, Any]) -> str:
         f"{report['file']}: {report['state']}",
         f"command      {command(report['command'])}",
         f"recorded     {plain(report['recorded'])} with policy {plain(report['policy'])}",
-        f"time lost    {time_lost(report.get('compared'))}",
+        f"time lost    {time_lost(report)}",
         f"length       {seconds(report['seconds'])}, {report['operations']:,} operations",
         f"moved        {size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host",

@@ -56,6 +56,12 @@ METRICS = (
         "counter",
         "Of these, those that had to wait, by cause: an estimate.",
     ),
+    (
+        "pump_time_lost_seconds",
+        "gauge",
+        "Time that running clients lost to memory so far: an estimate.",
+    ),
+    ("pump_time_followed_seconds", "gauge", "Of that time: since the clients' first operations."),
     ("pump_moved_bytes_total", "counter", "Bytes that pump asked the driver to move."),
     ("pump_operations_total", "counter", "Operations that the program issued while active."),
     ("pump_window_operations", "gauge", "Operations issued and not yet executed."),
@@ -81,8 +87,8 @@ class Figures:
     def __init__(self, *, per_job: bool = False, keeps: bool = False) -> None:
         self._per_job = per_job
         self._keeps = keeps and not per_job
-        self._told: dict[str, dict[Labels, int]] = {}
-        self._kept: dict[str, dict[Labels, int]] = {}
+        self._told: dict[str, dict[Labels, float]] = {}
+        self._kept: dict[str, dict[Labels, float]] = {}
         """Sums of counters."""
         self._series: Counter[str] = Counter()
         self._omitted: Counter[str] = Counter()
@@ -143,6 +149,9 @@ class Figures:
         def count(name: str, part: str, counter: str, **more: str) -> None:
             self._add(name, {**labels, **more}, live.grown(since, client, part, counter))
 
+        for name, counter in (("lost", "lost_ns"), ("followed", "lost_of_ns")):
+            value = client.worker.get(counter, 0) / 1e9
+            self._add(f"pump_time_{name}_seconds", labels, value)
         count("pump_block_uses_total", "worker", "blocks_used", policy=client.policy)
         count("pump_block_hits_total", "worker", "blocks_hit", policy=client.policy)
         for cause in ("late", "unseen", "no_room", "policy"):
@@ -177,7 +186,7 @@ class Figures:
             **({"modelName": model} if model else {}),
         }
 
-    def _add(self, name: str, labels: Mapping[str, str], value: int) -> None:
+    def _add(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add a value to the series of these labels."""
         user = labels["user"]
         if not self._has_room_for(user, labels.get("UUID", "")):

@@ -192,10 +192,36 @@ static void active_job(void) {
   pump_shm->worker_counters.blocks_hit = 934;
   pump_shm->worker_counters.miss_late = 10;
   pump_shm->worker_counters.miss_no_room = 56;
+  pump_shm->worker_counters.lost_ns = 1150000000;
+  pump_shm->worker_counters.lost_least_ns = 1060000000;
+  pump_shm->worker_counters.lost_most_ns = 1240000000;
+  pump_shm->worker_counters.lost_of_ns = 2200000000;
 }
 
 SCENARIO(the_summary_of_an_active_job) {
   active_job();
+}
+
+/* Nothing is known, nothing was lost, and what is vague, of one process each. */
+SCENARIO(the_summaries_of_times_lost) {
+  active_job();
+  struct pump_worker_counters *counters = &pump_shm->worker_counters;
+  for (int i = 0; i < 2; i++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      counters->lost_ns = counters->lost_least_ns = counters->lost_most_ns = 0;
+      if (i == 0) counters->lost_of_ns = 0;
+      pump_summary_print();
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+          WEXITSTATUS(status) == 0);
+    counters->lost_of_ns = 2200000000; /* the memory is shared */
+  }
+  counters->lost_least_ns = 300000000;
+  counters->lost_most_ns = 1600000000;
 }
 
 /* One use in 100,000 missed; the policy never tried. */

@@ -23,7 +23,7 @@ ME = os.geteuid()
 GPU = "ab" * 16
 UUID = "GPU-abababab-abab-abab-abab-abababababab"
 N_DEVICE = len(fields(DeviceState))
-LINE = re.compile(r'([a-z_]+)\{((?:[A-Za-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} (\d+)')
+LINE = re.compile(r'([a-z_]+)\{((?:[A-Za-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} ([\d.]+)')
 
 
 def registered(number: int, user: int, *gpus: str, name: str = "job", held: int = 7) -> JobState:
@@ -35,18 +35,19 @@ def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.S
     """A job with one client on one GPU; its counters."""
     device = DeviceState(0, GPU, 1000, 0, 10, False, True, *(pid,) * (N_DEVICE - 7))
     worker = {"blocks_used": used, "blocks_hit": used, "ticks": ticks}
+    worker |= {"lost_ns": pid * 10**8, "lost_of_ns": pid * 10**9}
     client = ClientState(pid, None, "window", (device,), {"operations": operations}, worker)
     return live.Seen(Job(pid, f"/run/{pid}", f"job-{pid}", "train"), [client], "")
 
 
-def parsed(text: str) -> dict[tuple[str, str], int]:
+def parsed(text: str) -> dict[tuple[str, str], float]:
     found = {}
     for line in text.splitlines():
         if not line.startswith("# "):
             match = LINE.fullmatch(line)
             assert match, line
             assert (match[1], match[2]) not in found
-            found[match[1], match[2]] = int(match[3])
+            found[match[1], match[2]] = float(match[3])
     return found
 
 
@@ -61,6 +62,8 @@ def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
     mine = f'user="{ME}",UUID="{UUID}"'
     assert found["pump_operations_total", f'user="{ME}"'] == 111
     assert found["pump_device_budget_bytes", mine] == 20
+    assert found["pump_time_lost_seconds", f'user="{ME}"'] == pytest.approx(1.1)
+    assert found["pump_time_followed_seconds", f'user="{ME}"'] == 11
     assert found["pump_device_total_bytes", mine] == 1000, "two clients of one card"
     assert found["pump_client_active", mine] == 2
     assert found["pump_job_up", f'user="{ME}"'] == 2

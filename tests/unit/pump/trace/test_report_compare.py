@@ -9,8 +9,10 @@ from test_report_page import made
 
 from pump.report.advice import advise, time_lost
 from pump.report.compare import OtherProgramError, compared
+from pump.report.gather import estimate_of
 from pump.report.page import page
 from pump.report.text import text
+from pump.trace.format import LOST_TIMES
 
 
 def run(each_s: float, operations: int = 100, *, peak: int = 1 << 30, **more: Any) -> Any:
@@ -74,15 +76,53 @@ def test_a_run_that_lost_nothing_is_told_to_look_elsewhere() -> None:
     for each_s in (0.01, 0.00999):
         report = with_other(each_s, run(0.01))
         assert "no time that can be measured" in advise(report)[0].found
-    assert time_lost(report["compared"]).startswith("none")
+    assert time_lost(report).startswith("none")
 
 
 def test_a_run_against_one_that_lacked_memory_too_is_told_a_lower_bound() -> None:
     report = with_other(0.02, run(0.01, peak=9 << 30))
-    assert time_lost(report["compared"]).startswith("at least 1.00 s")
+    assert time_lost(report).startswith("at least 1.00 s")
     assert "short of memory itself" in advise(report)[0].advice
 
 
 def test_a_report_on_one_run_says_how_to_learn_the_time_lost() -> None:
     for shown in (text(run(0.01)), page(run(0.01))):
-        assert "not known from one recording" in shown and "--with OTHER" in shown
+        assert "not known from this recording" in shown and "--with OTHER" in shown
+
+
+def with_estimate(least: float, lost: float, most: float) -> Any:
+    told = {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": 2.0}
+    return run(0.02, time_lost=told)
+
+
+def test_what_the_recording_estimated_is_the_headline_where_nothing_was_measured() -> None:
+    report = with_estimate(0.9, 1.0, 1.1)
+    for shown in (text(report), page(report)):
+        assert "about 1.00 s, 50% of 2.00 s (900.0 ms to 1.10 s)" in shown
+    assert advise(report)[0].key == "time-lost" and "pump compare" in advise(report)[0].advice
+    assert "0 ms" not in time_lost(with_estimate(0, 0, 0)), "none is a word"
+    assert not [item for item in advise(with_estimate(0, 0, 0)) if item.key == "time-lost"]
+    assert time_lost(with_estimate(0.2, 1.0, 1.8)) == "200.0 ms to 1.80 s, 10% to 90% of 2.00 s"
+    report["compared"] = compared(report, run(0.01))
+    assert time_lost(report).startswith("1.00 s, 50.0%"), "a measurement is better"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [None, {}, {"lost_ns": 1}, (2, 1, 3, 0), (5, 1, 3, 9), (1, 1, "3", 9), (-1, -1, 1, 9)],
+    ids=str,
+)
+def test_an_end_without_a_sound_estimate_tells_none(end: Any) -> None:
+    if isinstance(end, tuple):
+        end = dict(zip(LOST_TIMES, end, strict=True))
+    assert estimate_of(end) is None
+
+
+def test_the_estimate_of_a_recordings_end_is_told_in_seconds() -> None:
+    end = dict(zip(LOST_TIMES, (2 * 10**9, 10**9, 3 * 10**9, 9 * 10**9), strict=True))
+    assert estimate_of(end) == {
+        "seconds": 2.0,
+        "least_seconds": 1.0,
+        "most_seconds": 3.0,
+        "of_seconds": 9.0,
+    }
