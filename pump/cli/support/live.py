@@ -316,10 +316,11 @@ def rows(look: Look, before: Look | None) -> list[Row]:
 
 
 def lost(row: Row) -> tuple[float, float] | None:
-    """Seconds that a client's GPU waited for memory, and their share of its time; None where its
-    answer does not say."""
-    lost_s: float | None = getattr(row.client, "lost_s", None)
-    return None if lost_s is None else (lost_s, lost_s / age_s(row.client.pid))
+    """Seconds that a client lost to memory, as its worker estimates them, and their share of the
+    time that it followed; None before there is an estimate."""
+    of_ns = row.client.worker.get("lost_of_ns", 0)
+    lost_ns = row.client.worker.get("lost_ns", 0)
+    return (lost_ns / 1e9, lost_ns / of_ns) if of_ns else None
 
 
 def predicted(client: ClientState) -> float | None:

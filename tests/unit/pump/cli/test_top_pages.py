@@ -196,16 +196,9 @@ def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
     assert re.search(r"^> +8 second", text(view.lines(80, 24)), re.M)
 
 
-def test_time_lost_is_shown_where_a_job_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Telling(ClientState):
-        lost_s = 30.0
-
-    monkeypatch.setattr(live, "age_s", lambda pid: 120.0)
-    one = seen(7)
-    client = Telling(
-        **{name: getattr(one.clients[0], name) for name in ("pid", "policy", "devices")}
-    )
-    view = view_of(look(one._replace(clients=[client]), seen(8)))
+def test_time_lost_is_shown_once_there_is_an_estimate() -> None:
+    told = seen(7, turn=1, lost_ns=30_000_000_000, lost_of_ns=120_000_000_000)
+    view = view_of(look(told, seen(8)))
     shown = text(view.lines(80, 24))
     assert "LOST" in shown and "30.00 s 25.0%" in shown
     view.press("enter")
