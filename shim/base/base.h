@@ -169,6 +169,8 @@ void pump_log_release(void);
 
 /* Whether a thread keeps descriptors apart from the process's. */
 bool pump_log_is_apart(void);
+/* Takes level and file from the settings: at load, and once a rule has given its own. */
+void pump_log_configure(void);
 void pump_log_fork_child(void);
 
 /* An error line on stderr and in the log, whatever the level (log.c). */

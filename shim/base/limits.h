@@ -105,6 +105,9 @@
 /* ---- the connection ------------------------------------------------------------ */
 
 #define PUMP_ANSWER_MS 2000 /* pumpd's supervisor answers at once */
+/* `pumpd jobs` may have to start first, beside busy processors. */
+#define PUMP_ACTIVATION_MS 10000
+#define PUMP_ACTIVATION_BYTES 16384 /* a rule's settings, as they are sent */
 #define PUMP_LINK_POLL_MS 500
 #define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
 #define PUMP_HIGH_DESCRIPTOR 900 /* ours lie from there on, among the program's */

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base.h"
+#include "settings.h"
 #include "upcalls.h"
 
 #define LINE_BYTES 1024
@@ -57,6 +58,12 @@ static int level_from(const char *text) {
   return PUMP_LOG_WARNING;
 }
 
+void pump_log_configure(void) {
+  log_level = level_from(pump_setting("PUMP_LOG_LEVEL"));
+  const char *file = pump_setting("PUMP_LOG_FILE");
+  if (file != NULL && strlen(file) < sizeof log_file) strcpy(log_file, file);
+}
+
 __attribute__((constructor)) static void log_load(void) {
   int saved = errno;
   struct stat st;
@@ -65,9 +72,7 @@ __attribute__((constructor)) static void log_load(void) {
     stderr_inode = st.st_ino;
     stderr_known = true;
   }
-  log_level = level_from(getenv("PUMP_LOG_LEVEL"));
-  const char *file = getenv("PUMP_LOG_FILE");
-  if (file != NULL && strlen(file) < sizeof log_file) strcpy(log_file, file);
+  pump_log_configure();
   errno = saved;
 }
 

@@ -12,6 +12,10 @@ void pump_threads_start(void);
  * descriptor of the parent. The child is inert until its own pump_threads_start. */
 void pump_threads_fork_child(void);
 
+/* Whether pump serves this process: false where PUMP_JOBS names rules and none matches
+ * (jobs.c). At cuInit, under the lock of the start. */
+bool pump_jobs_serve(void);
+
 /* One line on stderr: what pump did, or that it had nothing to do; registered at exit by
  * pump_threads_start, callable once. */
 void pump_summary_print(void);

@@ -121,7 +121,7 @@ CUresult cuInit(unsigned int flags) {
   int saved = errno;
   pump_enter();
   pthread_mutex_lock(&start_lock);
-  if (!started) start();
+  if (!started && pump_jobs_serve()) start();
   pthread_mutex_unlock(&start_lock);
   pump_leave();
   errno = saved;

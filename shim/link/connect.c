@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,12 +38,16 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "shim/base/settings.h"
 #include "shim/execute/execute.h"
 #include "shim/memory/host.h"
 
 /* close_range() of Linux 5.9: the same on all machines, missing from older headers. */
 #define CLOSE_RANGE_CALL 436
 #define CLOSE_RANGE_OWN_TABLE 2u
+
+#define PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
+#define ACTIVATOR "/pump/jobs" /* in the runtime folder (pump/paths.py) */
 
 /* Why an attempt or a connection ended. */
 enum end {
@@ -63,7 +68,8 @@ static struct {
   int socket_number; /* -1: none */
   dev_t device;
   ino_t inode;
-  char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+  char path[PATH_BYTES];
+  char activator[PATH_BYTES]; /* where a pumpd is asked for; "": PUMP_SOCKET names it */
   bool started;
 } link_state = {.socket_number = -1};
 
@@ -132,14 +138,24 @@ static bool stopped(void) {
 
 /* ---- hello and welcome ------------------------------------------------------- */
 
-static bool connect_to_pumpd(void) {
+/* A connected socket that never blocks, else -1. */
+static int connected_socket(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  strcpy(address.sun_path, link_state.path);
+  strcpy(address.sun_path, path);
   int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0) return -1;
+  if (connect(number, (struct sockaddr *)&address, sizeof address) == 0) return number;
+  int error = errno;
+  close(number);
+  errno = error;
+  return -1;
+}
+
+static bool connect_to_pumpd(void) {
+  int number = connected_socket(link_state.path);
+  PUMP_STORE(&link_state.unheard, number < 0 && (errno == ENOENT || errno == ECONNREFUSED));
   if (number < 0) return false;
-  bool connected = connect(number, (struct sockaddr *)&address, sizeof address) == 0;
-  PUMP_STORE(&link_state.unheard, !connected && (errno == ENOENT || errno == ECONNREFUSED));
-  if (connected && keep_socket(number)) return true;
+  if (keep_socket(number)) return true;
   close(number);
   return false;
 }
@@ -194,9 +210,76 @@ static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
   return n == (ssize_t)sizeof *welcome && welcome->magic == PUMP_HELLO_MAGIC;
 }
 
+/* ---- asking for a pumpd ------------------------------------------------------- */
+
+bool pump_link_runtime_folder(char *path, size_t room) {
+  const char *session = getenv("XDG_RUNTIME_DIR");
+  int length = session != NULL && session[0] == '/'
+                   ? snprintf(path, room, "%s", session)
+                   : snprintf(path, room, "/run/user/%u", (unsigned)geteuid());
+  return length > 0 && (size_t)length < room;
+}
+
+static bool find_activator(char path[PATH_BYTES]) {
+  if (!pump_link_runtime_folder(path, PATH_BYTES - strlen(ACTIVATOR))) return false;
+  strcat(path, ACTIVATOR);
+  return true;
+}
+
+/* Another user's would learn the settings, and name a pumpd of its own. */
+static bool is_own_users(int number) {
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  return getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         peer.uid == geteuid();
+}
+
+bool pump_link_activates(void) {
+  char path[PATH_BYTES];
+  int number = find_activator(path) ? connected_socket(path) : -1;
+  if (number < 0) return false;
+  bool own = is_own_users(number);
+  close(number);
+  return own;
+}
+
+static bool send_settings(void) {
+  static char text[PUMP_ACTIVATION_BYTES]; /* one thread */
+  size_t used = 0;
+  for (const char *const *line = pump_settings_of_rule(); line != NULL && *line; line++) {
+    int n = snprintf(text + used, sizeof text - used, "%s\n", *line);
+    if (n < 0 || (size_t)n >= sizeof text - used) return false;
+    used += (size_t)n;
+  }
+  int number = own_socket();
+  return number >= 0 && send(number, text, used, MSG_NOSIGNAL) == (ssize_t)used;
+}
+
+/* Has a pumpd started for this process; its socket's path is link_state.path then. */
+static bool activate_pumpd(void) {
+  char path[PATH_BYTES];
+  int number = connected_socket(link_state.activator);
+  if (number < 0) return false;
+  if (!is_own_users(number) || !keep_socket(number)) {
+    close(number);
+    return false;
+  }
+  ssize_t length = -1;
+  if (send_settings() && wait_readable(PUMP_ACTIVATION_MS) && (number = own_socket()) >= 0)
+    length = recv(number, path, sizeof path - 1, MSG_DONTWAIT);
+  drop_socket();
+  if (length <= 0 || path[0] != '/') return false;
+  path[length] = '\0';
+  strcpy(link_state.path, path);
+  return true;
+}
+
 /* ---- one connection ----------------------------------------------------------- */
 
 static enum end join_worker(void) {
+  bool asks = link_state.activator[0] != '\0' &&
+              (link_state.path[0] == '\0' || PUMP_LOAD(&link_state.unheard) != 0);
+  if (asks && !activate_pumpd()) return NO_LISTENER;
   if (!connect_to_pumpd()) return NO_LISTENER;
   struct pump_welcome welcome;
   int memory = -1;
@@ -258,7 +341,7 @@ static void say_end(enum end end, uint64_t backoff_ns) {
     if (backoff_ns < PUMP_PATIENCE_NS) break;      /* it may just be starting */
     pump_log_once(&said[NO_LISTENER], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
-                  PUMP_QUOTED(link_state.path));
+                  PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
   case REFUSED:
     if (backoff_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
@@ -313,7 +396,8 @@ static void *link_thread(void *nothing) {
   take_own_table();
   uint64_t backoff_ns = PUMP_BACKOFF_MIN_NS, young_ns = PUMP_BACKOFF_MIN_NS;
   keep_ledger();
-  while (!stopped() && link_state.path[0] == '\0') pause_before_retry(PUMP_LINK_POLL_NS);
+  bool alone = link_state.path[0] == '\0' && link_state.activator[0] == '\0';
+  while (!stopped() && alone) pause_before_retry(PUMP_LINK_POLL_NS);
   while (!stopped()) {
     enum end end = join_worker();
     uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
@@ -337,7 +421,8 @@ static void *link_thread(void *nothing) {
 /* ---- life ---------------------------------------------------------------------- */
 
 void pump_link_start(void) {
-  const char *path = getenv("PUMP_SOCKET");
+  bool by_rule = pump_settings_of_rule() != NULL;
+  const char *path = by_rule ? NULL : getenv("PUMP_SOCKET");
   if (link_state.started) return;
   link_state.started = true;
   if (path != NULL && strlen(path) >= sizeof link_state.path) {
@@ -348,9 +433,10 @@ void pump_link_start(void) {
     path = NULL;
   }
   if (path != NULL) strcpy(link_state.path, path);
+  if (by_rule && !find_activator(link_state.activator)) link_state.activator[0] = '\0';
   pump_share_start();
   bool ledger = pump_claims_start();
-  if (link_state.path[0] == '\0' && !ledger) return;
+  if (link_state.path[0] == '\0' && link_state.activator[0] == '\0' && !ledger) return;
   int error = pump_thread_start("pump-link", link_thread, NULL);
   if (error != 0)
     pump_log(PUMP_LOG_WARNING, "cannot start thread pump-link: %s; demand paging goes on",

@@ -8,8 +8,15 @@
  * state over. False when it is not what was agreed on; the caller closes it. */
 bool pump_attach(int memory);
 
-/* Starts the thread where PUMP_SOCKET names a socket or PUMP_LEDGER a folder; once. */
+/* Starts the thread where PUMP_SOCKET names a socket, PUMP_LEDGER a folder, or a rule has
+ * made this process a job, which then asks for a pumpd; once. */
 void pump_link_start(void);
+
+/* $XDG_RUNTIME_DIR, else the session's; false where it is longer than a socket allows. */
+bool pump_link_runtime_folder(char *path, size_t room);
+/* Whether this user's manager listens where pumpds are asked for (pump enable). Waits for
+ * nothing. */
+bool pump_link_activates(void);
 
 /* How often the worker was lost, for the summary. */
 uint32_t pump_link_losses(void);

@@ -23,6 +23,7 @@
 
 #include "host.h"
 #include "shim/base/amount.h"
+#include "shim/base/settings.h"
 #include "shim/base/upcalls.h"
 
 #define CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
@@ -62,7 +63,7 @@ static uint64_t whole_blocks(uint64_t bytes) {
 
 /* A variable's amount of a card of `total_bytes`, UINT64_MAX without one. */
 static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
-  const char *text = getenv(variable);
+  const char *text = pump_setting(variable);
   struct pump_amount amount;
   static uint32_t said;
   if (!pump_amount_parse(text, &amount))
@@ -329,7 +330,7 @@ static bool reports_limit(void) {
   static uint32_t known; /* 0: not read yet, 1: no, 2: yes */
   uint32_t answer = PUMP_LOAD(&known);
   if (answer == 0) {
-    const char *text = getenv("PUMP_REPORT");
+    const char *text = pump_setting("PUMP_REPORT");
     answer = text != NULL && strcmp(text, "limit") == 0 ? 2 : 1;
     PUMP_STORE(&known, answer);
   }

@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "host_claims.h"
+#include "shim/base/settings.h"
 
 #define FIRST_SLOT_NS 200000000u /* how long the first claim waits for our link thread */
 #define TURN_TRIES 9             /* for the user's lock: half a second in all */
@@ -76,7 +77,7 @@ uint64_t claims_own_namespace(void) {
 static char ledger[CLAIMS_PATH_BYTES];
 
 bool pump_claims_start(void) {
-  const char *name = getenv("PUMP_LEDGER");
+  const char *name = pump_setting("PUMP_LEDGER");
   snprintf(ledger, sizeof ledger, "%s", name != NULL ? name : "");
   return ledger[0] != '\0';
 }

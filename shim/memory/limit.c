@@ -43,6 +43,7 @@
 
 #include "host.h"
 #include "shim/base/amount.h"
+#include "shim/base/settings.h"
 
 #define SAMPLE_AGE_NS 100000000u
 #define REPEAT_NS 1000000000u /* not more than one refusal line a second */
@@ -67,7 +68,7 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct pump_amount amount_from(const char *variable) {
-  const char *text = getenv(variable);
+  const char *text = pump_setting(variable);
   struct pump_amount amount;
   if (!pump_amount_parse(text, &amount)) {
     amount.kind = PUMP_AMOUNT_NONE;

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "shim/base/glibc.h"
+#include "shim/base/settings.h"
 #include "shim/driver/driver.h"
 
 #define FRAMES 24
@@ -106,7 +107,7 @@ static bool add_rule(const char *text, size_t length) {
 
 void pump_rules_reset(void) {
   memset(&rules, 0, sizeof rules);
-  const char *text = getenv("PUMP_KEEP_DEVICE");
+  const char *text = pump_setting("PUMP_KEEP_DEVICE");
   while (text != NULL && *text != '\0') {
     size_t length = strcspn(text, ",");
     if (!add_rule(text, length)) {

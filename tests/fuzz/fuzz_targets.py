@@ -40,7 +40,8 @@ C_TARGETS = {
     "image": [*sorted((SHIM / "driver").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
     "command": [SHIM / "execute" / f"{name}.c" for name in ("schedule", "validate")],
-    "ledger": [],  # it includes both files of claims
+    "jobs": [SHIM / "life" / "job_rules.c"],
+    "ledger": [SHIM / "base" / "settings.c"],  # it includes both files of claims
     "host": [SHIM / "memory" / "host_memory.c"],
     "schedule": [*sorted(CORE.rglob("*.c"))],
 }
@@ -75,10 +76,8 @@ def seeds(target: str) -> dict[str, bytes]:
         return image_seeds.SEEDS
     if target == "command":
         return command_seeds.SEEDS
-    if target == "ledger":
-        return host_seeds.LEDGER
-    if target == "host":
-        return host_seeds.host_inputs()
+    if target in host_seeds.SEEDS:
+        return host_seeds.SEEDS[target]
     return {"none": b"", "rows": ring_rows()} if target == "ring" else schedule_words()
 
 

@@ -1,4 +1,5 @@
-"""Sound inputs of fuzz_host.c and fuzz_ledger.c: what a host says of its memory, and claims."""
+"""Sound inputs of fuzz_host.c, fuzz_ledger.c and fuzz_jobs.c: what a host says of its memory,
+claims, and compiled rules."""
 
 from __future__ import annotations
 
@@ -48,3 +49,25 @@ LEDGER = {
 
 def host_inputs() -> dict[str, bytes]:
     return {name: "\0".join(texts).encode() for name, texts in HOST.items()}
+
+
+RULES = (
+    "pump-jobs 1\nrule train\nexe python3*\ncommand *tra?n.py*\nset PUMP_BUDGET=80%\n"
+    "rule all\ncgroup /user.slice/*\nwithout-pumpd\nset PUMP_NAME=a\nend\n"
+)
+
+
+def jobs_inputs() -> dict[str, bytes]:
+    facts = "/usr/bin/python3.11\0python3 train.py --x\0/user.slice/a\0"
+    other = "/bin/true\0true\0/\0"
+    stars = f"pump-jobs 1\nrule a\ncommand *{'a' * 1000}b\nend\n"
+    return {
+        "matches": (facts + RULES).encode(),
+        "other": (other + RULES).encode(),
+        "truncated": (facts + RULES[:-5]).encode(),
+        "stars": f"/a\0{'a' * 3000}\0/\0{stars}".encode(),
+    }
+
+
+SEEDS = {"host": host_inputs(), "jobs": jobs_inputs(), "ledger": LEDGER}
+"""By target."""

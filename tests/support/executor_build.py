@@ -15,7 +15,7 @@ from c_build import cc, compiled
 from places import ROOT
 
 SOURCES = ("progress/*.c", "execute/*.c", "link/*.c")
-SOURCES += ("base/log.c", "base/mapping.c", "base/thread.c")
+SOURCES += ("base/log.c", "base/mapping.c", "base/settings.c", "base/thread.c")
 SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
 SOURCES += ("memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
