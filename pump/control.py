@@ -16,6 +16,7 @@ import os
 import socket
 import time
 
+from pump import paths
 from pump.wire import control as wire
 from pump.wire import request_reply, server
 from pump.wire.control import ClientState, DeviceState
@@ -42,11 +43,11 @@ class Control(request_reply.Client):
     def of_job(cls, socket_path: str | None = None) -> Control:
         """Control of the job with the socket `socket_path`; None: of the job that this process
         is part of. Raises ControlError outside of a job."""
-        path = socket_path or os.environ.get("PUMP_SOCKET")
+        path = socket_path or os.environ.get("PUMP_SOCKET") or paths.job_socket(os.getpid())
         if not path:
             raise ControlError(
-                "no job to control: PUMP_SOCKET is not set; run under pump-run or name the "
-                "socket of its pumpd"
+                "no job to control: PUMP_SOCKET is not set, and no rule of pump enable serves "
+                "this process; run under pump-run or name the socket of its pumpd"
             )
         return cls(path)
 

@@ -58,6 +58,7 @@ COMPARED = Kind("a result of scripts/quickstart", rb'\{\n "gpu": ')
 COMPARISON = Kind("a result of pump compare", rb'\{\n "compared": ')
 COMPARISON_PAGE = Kind("a page of pump compare", rb"# pump compare\n")
 FITTED = Kind("a result of pump fit", rb'\{\n "fitted": ')
+KERNEL = Kind("a kernel of pump kernel install", rb'\{\n "argv": .*pump-run')
 PROFILE = Kind("a profile of pump profiles", rb"# Written from a report of scripts/gpu_probe")
 
 

@@ -24,6 +24,8 @@ SERVICE_SOCKET = "/run/pump/socket"
 """Of the system service."""
 USER_SERVICE_NAME = "service"
 """In the user's own folder, beside the folders of jobs."""
+ACTIVATION_NAME = "jobs"
+"""There, where the shim asks for pumpds (pump enable; shim/link/connect.c)."""
 BASE_BYTES_MAX = 80
 """Of a folder that holds jobs' folders: their names and the socket's follow."""
 SESSIONS = "/run/user"
@@ -142,6 +144,17 @@ def _state_bases() -> list[str]:
     return [] if weak else [base]
 
 
+def job_socket(pid: int) -> str:
+    """The socket of the job whose first process is `pid`, "" where there is none."""
+    for base in job_bases():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(base):
+                found = JOB_FOLDER.fullmatch(name)
+                if found and int(found[1]) == pid:
+                    return os.path.join(base, name, SOCKET_NAME)
+    return ""
+
+
 def make_temporary_base() -> str:
     """A new folder below TEMPORARY for one job, where the user has no other. Raises OSError."""
     base = os.path.join(TEMPORARY, f"pump-{os.urandom(8).hex()}")
@@ -186,6 +199,14 @@ def user_service_socket() -> str:
     """The socket of the user's own service. Raises UnsafeDirectoryError where no folder is safe
     for it."""
     return os.path.join(runtime_base(), USER_SERVICE_NAME)
+
+
+def activation_socket(environ: Mapping[str, str]) -> str:
+    """Where a process of this user asks for a pumpd, as the shim finds it by its environment."""
+    session = environ.get("XDG_RUNTIME_DIR", "")
+    if not session.startswith("/"):
+        session = f"{SESSIONS}/{os.geteuid()}"
+    return f"{session}/pump/{ACTIVATION_NAME}"
 
 
 def ledger_folder() -> str:

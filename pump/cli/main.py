@@ -28,6 +28,7 @@ VERBS = {
     "fit": "pump.cli.fit",
     "install-service": "pump.cli.install_service",
     "jobs": "pump.cli.jobs",
+    "kernel": "pump.cli.kernel",
     "metrics": "pump.cli.metrics",
     "profiles": "pump.cli.profiles",
     "report": "pump.cli.report",

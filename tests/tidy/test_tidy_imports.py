@@ -33,7 +33,8 @@ LAYERS: dict[str, set[str]] = {
     "trace": {"wire", "model", "outputs"},
     "report": {"trace", "model", "config", "names"},
     "frameworks": {"config"},
-    "control": {"wire"},
+    "api": {"control"},
+    "control": {"paths", "wire"},
     "service": {"wire", "paths"},
 }
 
