@@ -16,6 +16,8 @@ DESIGN
                              worker records
     start.pumpd_cpu_ms       processor time of a job's pumpd, from its start to its end, for
                              the two processes above
+    start.enabled_true_ms    from the start of `true` to its end, of TRUES runs by posix_spawn:
+                             median added, with the shim and rules of `pump enable` / without
 
   Wall-clock figures grow with the machine's load, processor times hardly.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -47,6 +50,8 @@ from harness import (
 from orphans import adopt_orphans, processor_s, wait_for_orphans
 
 PATIENCE_S = 120.0
+TRUES = 1000
+"""Runs of `true` each way, in turn."""
 MS = 1e-6
 """Of the nanoseconds that the program prints."""
 
@@ -123,6 +128,27 @@ class Bench:
         return first.main
 
 
+def trues(options: Options, folder: Path) -> tuple[list[float], list[float]]:
+    """Milliseconds of `true` under the shim of an enabled user, and plain, run by run. Raises
+    MeasurementError."""
+    program = shutil.which("true")
+    if program is None:
+        raise MeasurementError("there is no program `true`")
+    plain = {"PATH": os.defpath}
+    shim = str(options.tools.lib_dir / "libpump.so")
+    enabled = {**plain, "LD_PRELOAD": shim, "PUMP_JOBS": str(folder / "rules")}
+    times: tuple[list[float], list[float]] = [], []
+    for _ in range(TRUES):
+        for environ, kept in zip((enabled, plain), times, strict=True):
+            begin_ns = time.perf_counter_ns()
+            pid = os.posix_spawn(program, [program], environ)
+            _, status = os.waitpid(pid, 0)
+            kept.append((time.perf_counter_ns() - begin_ns) * MS)
+            if status != 0:
+                raise MeasurementError(f"`true` ended with status {status}")
+    return times
+
+
 def added(with_pump: Sequence[float], without: Sequence[float]) -> list[float]:
     """Differences, round by round."""
     return [one - other for one, other in zip(with_pump, without, strict=True)]
@@ -132,6 +158,7 @@ def run(options: Options) -> Iterator[Row]:
     """Yields the figures in the order of the list above."""
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:
+        enabled, bare = trues(options, Path(folder))
         bench = Bench(options, Path(folder))
         rounds(
             {kind: (lambda kind=kind: bench.start(kind)) for kind in bench.jobs}, options.pairs, 1
@@ -151,3 +178,10 @@ def run(options: Options) -> Iterator[Row]:
     }
     for name, values in figures.items():
         yield Row(f"start.{name}", median(values), "ms", interval=interval(values), max=max(values))
+    yield compared(
+        "start.enabled_true_ms",
+        compare(enabled, bare),
+        "ms",
+        baseline="without the shim",
+        value=median(added(enabled, bare)),
+    )

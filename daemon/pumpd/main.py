@@ -1,5 +1,6 @@
 """The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is
-the system service (serve.py).
+the system service (serve.py); `pumpd jobs` starts the former for processes that `pump enable`
+makes jobs (service/activation.py).
 
 A user may start the former by hand to replace a pumpd that was killed: the job's clients find
 it by the same path and attach again.
@@ -124,6 +125,17 @@ def _parser() -> OneLineParser:
         "serve", help="share GPUs between jobs, until SIGTERM", allow_abbrev=False
     )
     _serve_options(service)
+    jobs = verbs.add_parser(
+        "jobs", help="start a pumpd for each process that asks (pump enable)", allow_abbrev=False
+    )
+    jobs.set_defaults(run=_jobs)
+    jobs.add_argument(
+        "--socket",
+        metavar="PATH",
+        default="",
+        help="where they ask (default: the socket that systemd hands over, else "
+        "$XDG_RUNTIME_DIR/pump/jobs)",
+    )
     service.set_defaults(run=_serve)
     return parser
 
@@ -175,6 +187,12 @@ def _serve(asked: Namespace) -> int:
     from pumpd.service import serve  # a job's pumpd needs none of it
 
     return serve.run(asked)
+
+
+def _jobs(asked: Namespace) -> int:
+    from pumpd.service import activation  # a job's pumpd needs none of it
+
+    return activation.run(asked.socket)
 
 
 def _job(asked: Namespace) -> int:

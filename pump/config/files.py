@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from pump.config import locate, values
-from pump.config.schema import ADMINISTRATORS, ConfigFile
+from pump.config.schema import ADMINISTRATORS, ConfigFile, RuleFile
 from pump.config.values import BadValueError, nearest
 from pump.names import escaped, one_line, quoted
 
@@ -52,7 +52,7 @@ class FileValues(NamedTuple):
     path: str
     tables: dict[str, dict[str, Any]]
     lines: dict[tuple[str, ...], int]
-    checked: ConfigFile
+    checked: ConfigFile | RuleFile
     content: bytes
 
     def origin(self, *path: str) -> str:
@@ -61,7 +61,12 @@ class FileValues(NamedTuple):
 
 
 def load(
-    path: str, *, administrators: bool = False, own: bool = False, shown: str | None = None
+    path: str,
+    *,
+    administrators: bool = False,
+    own: bool = False,
+    shown: str | None = None,
+    schema: type[ConfigFile | RuleFile] = ConfigFile,
 ) -> FileValues | None:
     """The file at `path`; None where there is none.
 
@@ -69,11 +74,14 @@ def load(
     own: it was not named, so it must be a regular file of the user or of root that not all
         users may write to; else NotOursError.
     shown: its name in messages; None: `path`.
+    schema: the kind of file.
     Raises ConfigError with all faults that were found.
     """
     shown = shown or path
     data = read(path, own=own, shown=shown)
-    return None if data is None else parse(data, shown, administrators=administrators)
+    if data is None:
+        return None
+    return parse(data, shown, administrators=administrators, schema=schema)
 
 
 def read(path: str, *, own: bool, shown: str) -> bytes | None:
@@ -138,7 +146,13 @@ def _check_access(path: str, status: os.stat_result, shown: str) -> None:
             )
 
 
-def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
+def parse(
+    data: bytes,
+    shown: str,
+    *,
+    administrators: bool,
+    schema: type[ConfigFile | RuleFile] = ConfigFile,
+) -> FileValues:
     """The settings in a file's bytes. Raises ConfigError, with all faults."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if len(line) > LINE_BYTES_MAX:
@@ -154,7 +168,7 @@ def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax(shown, str(error))]) from None
     lines = locate.lines(text)
-    reading = _Reading(shown, lines)
+    reading = _Reading(shown, lines, schema)
     tables: dict[str, dict[str, Any]] = {}
     for name, table in content.items():
         if reading.full():
@@ -163,15 +177,15 @@ def parse(data: bytes, shown: str, *, administrators: bool) -> FileValues:
             reading.fault(
                 (name,), f"[{name}] is the administrator's; only /etc/pump/config.toml may hold it"
             )
-        elif name not in ConfigFile.__struct_fields__:
-            reading.unknown((name,), list(ConfigFile.__struct_fields__), "table")
+        elif name not in schema.__struct_fields__:
+            reading.unknown((name,), list(schema.__struct_fields__), "table")
         elif not isinstance(table, dict):
             reading.fault((name,), f"{name} is a table; write [{name}]")
         else:
             tables[name] = reading.table(name, table)
     if reading.faults:
         raise ConfigError([line for _, line in sorted(reading.faults)])
-    return FileValues(shown, tables, lines, msgspec.convert(tables, ConfigFile), data)
+    return FileValues(shown, tables, lines, msgspec.convert(tables, schema), data)
 
 
 def _syntax(shown: str, message: str) -> str:
@@ -184,8 +198,14 @@ def _syntax(shown: str, message: str) -> str:
 class _Reading:
     """One reading of a file; gathers what is wrong with it."""
 
-    def __init__(self, shown: str, lines: dict[tuple[str, ...], int]) -> None:
+    def __init__(
+        self,
+        shown: str,
+        lines: dict[tuple[str, ...], int],
+        schema: type[ConfigFile | RuleFile],
+    ) -> None:
         self.shown = shown
+        self.schema = schema
         self.lines = lines
         self.faults: list[tuple[int, str]] = []
 
@@ -203,7 +223,7 @@ class _Reading:
         self.fault(path, f"unknown {what} '{name}'{hint}; known: {', '.join(sorted(known))}")
 
     def table(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        hint = get_type_hints(ConfigFile, include_extras=True)[name]
+        hint = get_type_hints(self.schema, include_extras=True)[name]
         if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
             value = self.value((name,), content, hint)
             return value if isinstance(value, dict) else {}

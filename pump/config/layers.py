@@ -20,6 +20,9 @@ ADMINISTRATORS_FILE = "/etc/pump/config.toml"
 FOLDER_FILE = "pump.toml"
 SHIM = "libpump.so"
 
+RULES = "PUMP_JOBS"
+"""Compiled rules of `pump enable`; no job of pump-run has the variable."""
+
 OPTION = "option"
 DEFAULT = "default"
 
@@ -126,7 +129,7 @@ OTHER_VARIABLES = (
     *("ACTIVE", "BLOCK_EVENTS", "BUDGET_MOST", "DISABLE", "LEDGER", "LIB_DIR", "LIMIT_MOST"),
     *("NEIGHBOURS", "SERVICE", "SOCKET", "SUMMARY", "VIRTUAL_CARDS", "VIRTUAL_DELAY_US"),
     *("VIRTUAL_DEPARTURES", "VIRTUAL_DISCARD", "VIRTUAL_FAIL", "VIRTUAL_KERNELS", "VIRTUAL_LOG"),
-    *("VIRTUAL_PROFILE", "VIRTUAL_REPORT", "VIRTUAL_VERSION", "CGROUP_ROOT", "JOB_PID"),
+    *("VIRTUAL_PROFILE", "VIRTUAL_REPORT", "VIRTUAL_VERSION", "CGROUP_ROOT", "JOBS", "JOB_PID"),
     *("PROC_ROOT", "SYS_ROOT"),
 )
 """What pump's parts read as PUMP_<NAME>, beside the settings."""
@@ -147,6 +150,8 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _inside_a_job(environ: Mapping[str, str]) -> bool:
+    if RULES in environ:  # every process of an enabled user has the shim
+        return False
     preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     return any(os.path.basename(path) == SHIM for path in preloaded)
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from pump.config import checks, service_checks
+from pump.config import checks, rule_checks, service_checks
 from pump.config import job as defaults
 
 
@@ -243,6 +243,55 @@ class ConfigFile(Struct):
         ),
     ] = field(default_factory=dict)
     service: ServiceTable = field(default_factory=ServiceTable)
+
+
+class MatchTable(Struct):
+    """Which processes a rule serves; all patterns that are given must match."""
+
+    executable: Annotated[
+        str,
+        _about(
+            "The program's file, links resolved; a pattern without `/` means the last part of its "
+            "path.",
+            "python3*",
+            rule_checks.pattern,
+            "any",
+        ),
+    ] = ""
+    command: Annotated[
+        str,
+        _about(
+            "The command line, blanks between the words.",
+            "*train.py*",
+            rule_checks.pattern,
+            "any",
+        ),
+    ] = ""
+    cgroup: Annotated[
+        str,
+        _about(
+            "The process's cgroup, as /proc/self/cgroup has it.",
+            "/user.slice/*",
+            rule_checks.pattern,
+            "any",
+        ),
+    ] = ""
+    without_pumpd: Annotated[
+        bool,
+        _about(
+            "Whether a process is served where no pumpd can be started for it: then it runs on "
+            "demand paging.",
+            True,
+            checks.truth,
+        ),
+    ] = False
+
+
+class RuleFile(Struct):
+    """A rule of `pump enable`: a file of jobs.d. Its [job] is that of a configuration file."""
+
+    match: MatchTable = field(default_factory=MatchTable)
+    job: JobTable = field(default_factory=JobTable)
 
 
 ADMINISTRATORS = ("limits", "shares", "service")

@@ -99,6 +99,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
     if found is None and asked.config != ADMINISTRATORS_FILE:
         log.warning("--config: there is no file %s: the defaults apply", asked.config)
     content = found.checked if found else ConfigFile()
+    assert isinstance(content, ConfigFile)
     table = content.service
     reserve = str(table.reserve)
     return ServiceSettings(

@@ -12,7 +12,7 @@ import json
 import os
 from typing import Any
 
-from pump.cli.doctor import host, probe, switches, target
+from pump.cli.doctor import host, probe, rules, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError
@@ -58,6 +58,7 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     found += switches.findings(environ)
     found += switches.granularity(environ)
     found += switches.queues(environ)
+    found += rules.findings(words, environ)
     if words:
         found += target.findings(words, environ)
     return found

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from pump import frameworks
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.config.layers import RULES
 from pump.frameworks.advice import Advice
 
 SHIM = "libpump.so"
@@ -32,7 +33,7 @@ OURS = (
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
     *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_KEEP_LEARNED"),
-    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB_PID"),
+    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB_PID", RULES),
 )
 
 

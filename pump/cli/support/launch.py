@@ -50,19 +50,25 @@ class NoPumpdError(Exception):
 
 
 def start_pumpd(
-    config: JobConfig, environ: Mapping[str, str], recording: Recording | None = None
+    config: JobConfig,
+    environ: Mapping[str, str],
+    recording: Recording | None = None,
+    other_pid: int = 0,
 ) -> str:
     """Start pumpd for the job that this process becomes; return the socket's path.
 
     recording: where config.record names one; the caller closes its descriptor.
+    other_pid: of the job's first process, where that is another one.
 
     Raises NoPumpdError, and leaves no descriptor, child or folder behind.
     """
-    job_pid = os.getpid()
+    job_pid = other_pid or os.getpid()
     listener, path = _listen(job_pid)
     try:
         job_fd = _pidfd(job_pid)
         command = _pumpd_command(config, path, job_pid, job_fd is not None, recording)
+        if not other_pid and (place := _stderr()):
+            command += ["--stderr", place]
         _spawn(
             _Descriptors(
                 listener.fileno(), job_fd, recording and recording.folder, config.log_file
@@ -141,8 +147,6 @@ def _pumpd_command(
         command += ["--log-file", config.log_file]
     if config.keep_learned:
         command += ["--keep-learned", "yes"]
-    if place := _stderr():
-        command += ["--stderr", place]
     if recording is not None:
         command += ["--record", config.record, "--record-job", recording.job]
         command += ["--record-fd", str(PUMPD_RECORD_FD)]

@@ -108,12 +108,13 @@ def place(file: ServiceFile, root: str) -> str:
     return os.path.join(os.path.abspath(root), file.path.lstrip("/")) if root else file.path
 
 
-def is_ours(path: str) -> bool:
-    """Whether a file was written by pump, so that it may be replaced or removed."""
+def is_ours(path: str, mark: str = MARK) -> bool:
+    """Whether a file was written by pump, so that it may be replaced or removed. mark: in its
+    first lines."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             comment = stream.read(400).replace("\n# ", " ")  # it may be broken across lines
-            return MARK in comment
+            return mark in comment
     except OSError:
         return False
 

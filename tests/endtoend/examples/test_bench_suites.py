@@ -167,6 +167,6 @@ def test_the_latency_suite_records_wake_ups_for_the_simulator(tmp_path: Path) ->
 def test_the_start_suite_tells_a_jobs_start_with_and_without_pump(tmp_path: Path) -> None:
     rows = bench(tmp_path, "start")
     names = ("pump_run_ms", "pump_run_cpu_ms", "cuinit_ms", "cuinit_cpu_ms", "cuinit_later_ms",
-             "cuinit_recorded_ms", "pumpd_cpu_ms")  # fmt: skip
+             "cuinit_recorded_ms", "pumpd_cpu_ms", "enabled_true_ms")  # fmt: skip
     assert [f"start.{name}" for name in names] == list(rows)[1:]
     assert rows["start.pump_run_cpu_ms"][0]["ratio"] > 1 and rows["start.pumpd_cpu_ms"][0]["value"]

@@ -1,0 +1,42 @@
+"""pump disable: removes what `pump enable` wrote, and nothing else. Rules stay."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pump.cli.support import enabling, service_files
+from pump.cli.support.lines import BadInputError
+
+HELP = "remove what pump enable wrote; rules stay"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add = parser.add_argument
+    add("--machine", action="store_true", help="what was written for all users (root)")
+    add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Remove the files, print which. Processes that run are served to their end. Raises
+    BadInputError."""
+    at = enabling.places(dict(os.environ), machine=asked.machine)
+    for path in reversed(at.written()):  # what preloads goes first
+        place = os.path.join(os.path.abspath(asked.root), path.lstrip("/")) if asked.root else path
+        if not os.path.lexists(place):
+            continue
+        if not enabling.is_ours(place):
+            print(f"kept     {place}: not pump's")
+            continue
+        try:
+            os.unlink(place)
+        except OSError as error:
+            raise BadInputError(f"cannot remove {place}: {error.strerror}") from None
+        print(f"removed  {place}")
+    if not asked.root and not asked.machine:
+        print("next:")
+        print(f"    {service_files.systemctl('stop', 'pump-jobs.socket', user=True)}")
+        print(f'    # remove "{enabling.source_line(at)}" from your profile, if it is there;')
+        print("    # sessions that run keep the variables: unset LD_PRELOAD PUMP_JOBS")
+    return 0

@@ -1,0 +1,136 @@
+"""Which jobs are served without pump-run, and why not (`pump enable`). Runs nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from pump import paths
+from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.cli.support import command, enabling
+from pump.cli.support.lines import BadInputError
+from pump.config import job_rules
+from pump.report.words import many
+
+NAME = "rules"
+SCRIPT_LINE_BYTES = 256
+
+
+def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
+    """On the rules of the machine and the user, and on the command `words` if there are any.
+    None where `pump enable` has written nothing."""
+    found: list[Finding] = []
+    rules: list[job_rules.Rule] = []
+    there = False
+    for machine in (False, True):  # in the shim's order
+        try:
+            at = enabling.places(environ, machine=machine)
+        except BadInputError:
+            continue
+        if not os.path.lexists(at.compiled):
+            continue
+        there = True
+        try:
+            these = job_rules.load(at.rules, environ, machine=machine)
+        except job_rules.RuleError as error:
+            found.append(problem(NAME, str(error), "repair the rule, and run pump enable"))
+            continue
+        found.append(_compiled(at, these, machine=machine))
+        rules += these
+    if not there:
+        return []
+    if not enabling.in_force(environ):
+        text = "this session does not preload the shim: rules serve no program that it starts"
+        remedy = "begin a new session, or take the line that pump enable prints into your profile"
+        found.append(warning(NAME, text, remedy))
+    found += _activation(rules, environ)
+    return [*found, *([_command(words, rules, environ)] if words else [])]
+
+
+def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool) -> Finding:
+    again = f"run pump enable{' --machine' if machine else ''} again"
+    try:
+        status = os.lstat(at.compiled)
+        with open(at.compiled, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(job_rules.COMPILED_BYTES_MAX + 1)
+    except OSError as error:
+        return problem(NAME, f"{at.compiled} cannot be read: {error.strerror}", again)
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        return problem(
+            NAME,
+            f"{at.compiled} is another user's or can be written by others: the shim ignores it",
+            f"remove it, and {again}",
+        )
+    if text != job_rules.compiled(rules):
+        return warning(NAME, f"{at.rules} has changed since it was compiled", again)
+    names = ", ".join(rule.name for rule in rules) or "none: no program is served"
+    return ok(NAME, f"{many(len(rules), 'rule')} in {at.compiled}: {names}")
+
+
+def _activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list[Finding]:
+    path = paths.activation_socket(environ)
+    if _listens(path):
+        return [ok(NAME, f"pumpds are started at {path}, in the cgroup of pump-jobs.service")]
+    needy = [rule.name for rule in rules if not rule.match.without_pumpd]
+    if not needy:
+        return []
+    text = f"nothing listens at {path}: processes of {', '.join(needy)} run without pump"
+    remedy = "run systemctl --user enable --now pump-jobs.socket, or pumpd jobs where there is none"
+    return [warning(NAME, text, remedy)]
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _command(
+    words: Sequence[str], rules: Sequence[job_rules.Rule], environ: Mapping[str, str]
+) -> Finding:
+    try:
+        executable, line = _process(words, environ)
+    except (BadInputError, OSError) as error:
+        return warning(NAME, f"no rule can be compared: {error}", "name a program")
+    why = []
+    for rule in rules:
+        differs = rule.differs(executable, line, _cgroup())
+        if not differs:
+            return ok(NAME, f"rule {rule.name} serves {line}")
+        why.append(f"{rule.name}: {differs}")
+    text = f"no rule serves it without pump-run ({'; '.join(why) or 'there is none'})"
+    return warning(NAME, text, "use pump-run, or change a rule and run pump enable")
+
+
+def _process(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """What becomes of a command: the program's file and the command line. Raises BadInputError
+    and OSError."""
+    path = command.find(words[0], environ)
+    with open(path, "rb") as file:
+        first = file.readline(SCRIPT_LINE_BYTES).decode(errors="replace")
+    line = list(words)
+    if first.startswith("#!") and (interpreter := first[2:].split(None, 1)):
+        given = [word.strip() for word in interpreter]
+        if os.path.basename(given[0]) == "env" and len(given) > 1:
+            given = [word for word in given[1].split() if not word.startswith("-")]
+        line = [*given, path, *words[1:]]
+        path = command.find(given[0], environ)
+    return os.path.realpath(path), " ".join(line)
+
+
+def _cgroup() -> str | None:
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in sorted(lines, key=lambda one: not one.startswith("0::")):
+        return line.partition("/")[1] + line.partition("/")[2]
+    return None

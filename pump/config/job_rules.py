@@ -1,0 +1,151 @@
+"""Compiles the rules of `pump enable` (jobs.d/*.toml) to the file that the shim reads at cuInit.
+
+The form stands in shim/life/job_rules.h; docs/decisions/0058-jobs-without-a-prefix.md says why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pump.config import files, layers, rule_checks
+from pump.config.job import JobConfig
+from pump.config.schema import MatchTable, RuleFile
+
+HEADER, END = "pump-jobs 1", "end"
+FOLDER = "jobs.d"
+MACHINES_FOLDER = f"/etc/pump/{FOLDER}"
+COMPILED_BYTES_MAX = 65535
+RULES_MAX = 256
+SETTINGS = (
+    *("name", "priority", "budget", "limit", "budget_most", "limit_most", "report", "policy"),
+    *("keep_device", "keep_learned", "log_level", "log_file"),
+)
+"""Of JobConfig, in the compiled file as PUMP_<NAME>."""
+NOT_HERE = {
+    "granularity": "frameworks read it before cuInit",
+    "devices": "CUDA reads it before cuInit",
+    "record": "a recording needs pump-run",
+    "record_command": "a recording needs pump-run",
+}
+"""Settings of [job] that a rule cannot have, and why."""
+
+
+class RuleError(Exception):
+    """One line for each fault of the rules; `str()` is the first."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(faults[0])
+        self.faults = faults
+
+
+class Rule(NamedTuple):
+    """A rule: the name of its file, what it matches, the job's configuration."""
+
+    name: str
+    match: MatchTable
+    config: JobConfig
+
+    def differs(self, executable: str, command: str, cgroup: str | None = None) -> str:
+        """Why a process does not match, in words; "" where it does. cgroup None: unknown, and
+        taken as matching."""
+        last = executable if "/" in self.match.executable else os.path.basename(executable)
+        for pattern, is_, what in (
+            (self.match.executable, last, "executable"),
+            (self.match.command, command, "command"),
+            (self.match.cgroup, cgroup, "cgroup"),
+        ):
+            if pattern and is_ is not None and not rule_checks.matches(pattern, is_):
+                return f"{what} is {is_}, not {pattern}"
+        return ""
+
+
+def users_folder(environ: Mapping[str, str]) -> str:
+    """Where a user's rules lie, by the environment; "" where it names no home."""
+    config = layers.places(None, environ).user
+    return os.path.join(os.path.dirname(config), FOLDER) if config else ""
+
+
+def load(folder: str, environ: Mapping[str, str], *, machine: bool) -> list[Rule]:
+    """The rules of a folder, by name; none where there is no folder.
+
+    machine: for all users, so no user's configuration counts. Raises RuleError with all faults.
+    """
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RuleError([f"cannot read {folder}: {error.strerror}"]) from None
+    if len(names) > RULES_MAX:
+        raise RuleError([f"{folder} holds more than {RULES_MAX} rules; join some"])
+    rules, faults = [], []
+    for name in names:
+        try:
+            rules.append(_load(os.path.join(folder, name), environ, machine=machine))
+        except files.ConfigError as error:
+            faults += error.faults
+        except (RuleError, layers.ConfigInputError) as error:
+            faults.append(str(error))
+    if faults:
+        raise RuleError(faults)
+    return rules
+
+
+def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
+    found = files.load(path, own=True, schema=RuleFile)
+    if found is None:
+        raise RuleError([f"{path} leads to no file; remove it"])
+    assert isinstance(found.checked, RuleFile)
+    match, asked = found.checked.match, found.tables.get("job", {})
+    if not (match.executable or match.command or match.cgroup):
+        raise RuleError(
+            [f"{path}: [match] has no pattern; write executable, command or cgroup there"]
+        )
+    for key, why in NOT_HERE.items():
+        if key in asked:
+            raise RuleError(
+                [f"{found.origin('job', key)}: {key} cannot stand in a rule, {why}; use pump-run"]
+            )
+    name = os.path.basename(path).removesuffix(".toml")
+    if not name.isprintable():
+        raise RuleError([f"{path!r}: the name is not printable; rename it"])
+    places = layers.places(None, environ)
+    # No file of a working folder: a rule holds wherever the process starts.
+    places = places._replace(folder=os.devnull, user=None if machine else places.user)
+    resolved = layers.resolve(asked, {}, places)
+    config = resolved.apply(JobConfig([name]))
+    return Rule(name, match, config._replace(name=config.name or name))
+
+
+def compiled(rules: Iterable[Rule]) -> str:
+    """The file that the shim reads. Raises RuleError where it would be too long for it."""
+    lines = [HEADER]
+    for rule in rules:
+        lines.append(f"rule {rule.name}")
+        patterns = (
+            ("exe", rule.match.executable),
+            ("command", rule.match.command),
+            ("cgroup", rule.match.cgroup),
+        )
+        lines += [f"{word} {pattern}" for word, pattern in patterns if pattern]
+        lines += ["without-pumpd"] if rule.match.without_pumpd else []
+        lines += [f"set {line}" for line in settings(rule.config)]
+    text = "\n".join([*lines, END, ""])
+    if len(os.fsencode(text)) > COMPILED_BYTES_MAX:
+        raise RuleError(["the rules take more than 64 KiB compiled; join some"])
+    return text
+
+
+def settings(config: JobConfig) -> list[str]:
+    """PUMP_<NAME>=value for what shim and pumpd take of a configuration."""
+    found = []
+    for key in SETTINGS:
+        value = getattr(config, key)
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        if text and "\n" not in text:
+            found.append(f"PUMP_{key.upper()}={text}")
+    return found

@@ -1,0 +1,38 @@
+"""Checks the patterns of rules (`pump enable`), and compares them as the shim does. No I/O."""
+
+from __future__ import annotations
+
+from pump.config.values import BadValueError, shown
+
+PATTERN_BYTES_MAX = 1000
+
+
+def pattern(text: str) -> str:
+    """A pattern with "*" and "?": one line of 1 to 1,000 bytes. Raises BadValueError."""
+    if not text.strip() or len(text.encode()) > PATTERN_BYTES_MAX or not text.isprintable():
+        raise BadValueError(
+            f"'{shown(text)}' is no pattern; write 1 to {PATTERN_BYTES_MAX} printable characters "
+            "with * for any characters and ? for one"
+        )
+    return text
+
+
+def matches(glob: str, text: str) -> bool:
+    """Whether the whole text fits the pattern, byte by byte (shim/life/job_rules.c does the
+    same)."""
+    pattern, data = glob.encode(), text.encode(errors="surrogateescape")
+    at = place = resume = 0
+    star = -1
+    while place < len(data):
+        one = pattern[at : at + 1]
+        if one == b"*":
+            at += 1
+            star, resume = at, place
+        elif one == b"?" or one == data[place : place + 1]:
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            resume += 1
+            at, place = star, resume
+        else:
+            return False
+    return not pattern[at:].strip(b"*")
