@@ -51,6 +51,7 @@ STRUCTS = [
     "pump_learner_step",
     "pump_learner_story",
     "pump_learner_report",
+    "pump_lost",
 ]
 
 
