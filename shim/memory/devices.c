@@ -192,6 +192,7 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
     if (d->state != READY) continue;
     uint64_t before = d->budget_bytes;
     set_most(d, neighbours);
+    if (d->has_neighbours) PUMP_STORE(&shared->has_neighbours, 1);
     set_budget(d, shared, d->asked_bytes);
     if (d->budget_bytes == before) continue;
     changed = true;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -315,3 +316,17 @@ def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circl
     assert worker.counters.ops_larger == 1
     assert worker.counters.miss_no_room == 60
     assert worker.model.occupied(0) == 40
+
+
+@pytest.mark.parametrize(("neighbours", "least"), [(0, 5), (1, 0)])
+def test_on_a_card_with_other_jobs_perhaps_no_time_was_lost(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, neighbours: int, least: int
+) -> None:
+    client = make_client(60)
+    client.shm.devices[0].has_neighbours = neighbours
+    worker = Worker(client.mapping, by_name("window"))
+    found = SimpleNamespace(least_ns=5, likely_ns=7, most_ns=9, of_ns=100)
+    monkeypatch.setattr(worker.model, "lost", lambda: found)
+    worker.tick()
+    told = client.shm.worker_counters
+    assert (told.lost_least_ns, told.lost_ns, told.lost_most_ns) == (least, 7, 9)
