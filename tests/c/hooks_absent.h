@@ -6,6 +6,7 @@
 #ifndef PUMP_TESTS_HOOKS_ABSENT_H
 #define PUMP_TESTS_HOOKS_ABSENT_H
 
+#include "harness_timed.h"
 #include "shim/base/upcalls.h"
 #include "shim/execute/execute.h"
 #include "shim/pool/convert.h"

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "harness_timed.h"
 #include "shim/execute/executors.h"
 #include "shim/life/life.h"
 #include "shim/link/link.h"
@@ -92,11 +93,6 @@ struct fake_stream {
 
 /* For scenarios that take operations' times: set in pump_real and pump_present. */
 CUresult fake_event_elapsed(float *elapsed_ms, CUevent begin, CUevent end);
-/* What was reported last. */
-extern struct harness_timed {
-  uint64_t seq, elapsed_ns;
-  uint32_t stream_index, count;
-} harness_timed;
 
 CUcontext fake_context_create(CUdevice device);
 /* Fails the test if anything of the context is alive or in the driver. */

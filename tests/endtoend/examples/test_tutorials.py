@@ -10,7 +10,7 @@ from jobs import BIN
 
 def test_the_first_job_is_run_recorded_simulated_and_compared(tmp_path: Path) -> None:
     said = tutorials.run("first-job.md", tmp_path, [BIN])
-    assert said.count("pump: peak ") >= 2 and "on a budget of" in said
+    assert said.count("; peak ") >= 2 and "on a budget of" in said
     assert "pump: recorded " in said
     assert "<svg" in (tmp_path / "small.html").read_text()
     for way in ("naive", "demand", "window", "planned", "floor", "plain"):

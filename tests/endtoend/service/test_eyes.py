@@ -157,13 +157,13 @@ def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:
 
 # ---- metrics ----
 
-LINE = re.compile(r'([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\d+)')
+LINE = re.compile(r'([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\]|\\.)*",?)*)\})? ([\d.]+)')
 
 
 NONE = {("pump_jobs", f'user="{os.geteuid()}"'): 0}
 
 
-def parsed(text: str) -> dict[tuple[str, str], int]:
+def parsed(text: str) -> dict[tuple[str, str], float]:
     """Values by name and labels; asserts that the text is Prometheus's format."""
     found, typed = {}, {}
     for line in text.splitlines():
@@ -178,7 +178,7 @@ def parsed(text: str) -> dict[tuple[str, str], int]:
         assert match, line
         assert match[1] == list(typed)[-1]
         assert (typed[match[1]] == "counter") == match[1].endswith("_total")
-        found[match[1], match[2] or ""] = int(match[3])
+        found[match[1], match[2] or ""] = float(match[3])
     return found
 
 
