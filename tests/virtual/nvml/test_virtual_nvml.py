@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -189,7 +191,6 @@ os.execve(sys.executable, [sys.executable, "-c", "import json, pynvml, sys\\n"
     ],
 )
 def test_layouts_are_those_of_nvidias_package(ours: str, theirs: Any, tmp_path: Path) -> None:
-    import ctypes
 
     members = [name for name, *_ in theirs._fields_ if not name.startswith("reserved")]
     rows = [f"offsetof({ours}, {name})" for name in members]
@@ -204,3 +205,15 @@ def test_layouts_are_those_of_nvidias_package(ours: str, theirs: Any, tmp_path: 
     told = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
     wanted = [ctypes.sizeof(theirs), *(getattr(theirs, name).offset for name in members)]
     assert list(map(int, told.stdout.split())) == wanted
+
+
+def test_what_the_library_answers_it_exports() -> None:
+    """PyTorch looks functions up by name; one that no list names would stay hidden."""
+    sources = (ROOT / "virtual" / "nvml").glob("*.c")
+    names = {one for c in sources for one in re.findall(r"^NVML\((nvml\w+)", c.read_text(), re.M)}
+    assert "nvmlInit_v2" in names
+    look = f"""
+library = ctypes.CDLL("libnvidia-ml.so.1")
+print(json.dumps([name for name in {sorted(names)} if not hasattr(library, name)]))
+"""
+    assert job(look) == []
