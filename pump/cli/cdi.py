@@ -23,7 +23,8 @@ from pump.config import layers
 from pump.config.job import JobConfig
 
 HELP = "print what container runtimes need to run containers under pump: generate"
-VERSION = "0.6.0"
+VERSION = "0.5.0"
+"""The least with names that begin with a digit; podman 4.3 knows no later one."""
 KIND = "pump/settings"
 MOUNTED = "/opt/pump-cdi"
 """Where a container has pump's libraries."""
