@@ -23,7 +23,7 @@ TENSILE's choice for one job is here as well (`largest_first`): it has the same 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -148,22 +148,33 @@ def choose(job: Job, limit: float, weights: Sequence[float]) -> list[int] | None
 
 
 def largest_first(job: Job, limit: float) -> list[int] | None:
-    """TENSILE's choice: of the idle times that contain the kernel with the highest load that is
-    left, the one of the largest tensor, the longest of equals; again until the load is at most
-    `limit`. None where they do not suffice."""
-    live = job.live_bytes.copy()
-    usable = np.ones(len(job.sizes), np.bool_)
-    spans = job.ends - job.begins
-    taken: list[int] = []
-    while (live > limit).any():
-        found = np.flatnonzero(job.inside(int(live.argmax())) & usable)
-        if not len(found):
-            return None
-        one = int(found[np.lexsort((spans[found], job.sizes[found]))[-1]])
-        usable[one] = False
+    """TENSILE's choice: what `by_largest` chooses until the load is at most `limit`. None where
+    that does not suffice."""
+    if job.live_bytes.max() <= limit:
+        return []
+    taken = []
+    for one, left in by_largest(job):
         taken.append(one)
+        if left.max() <= limit:
+            return taken
+    return None
+
+
+def by_largest(job: Job, usable: NDArray[np.bool_] | None = None) -> Iterator[tuple[int, Numbers]]:
+    """Of the idle times that contain the kernel with the highest load that is left, the one of the
+    largest tensor, the longest of equals; again as long as there is one. Each with the load that it
+    leaves. usable: these alone."""
+    live = job.live_bytes.copy()
+    open_ = np.ones(len(job.sizes), np.bool_) if usable is None else usable.copy()
+    spans = job.ends - job.begins
+    while True:
+        found = np.flatnonzero(job.inside(int(live.argmax())) & open_)
+        if not len(found):
+            return
+        one = int(found[np.lexsort((spans[found], job.sizes[found]))[-1]])
+        open_[one] = False
         add(live, job.begins[one] + 1, job.ends[one], -job.sizes[one])
-    return taken
+        yield one, live
 
 
 def _mixed(values: dict[str, Numbers], weights: Sequence[float]) -> Numbers:
