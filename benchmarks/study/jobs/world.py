@@ -1,0 +1,352 @@
+"""Several jobs on one GPU, simulated: who has what of its memory, its engine and its link. Pure.
+
+DESIGN
+  A way of sharing (ways.py) looks at the jobs twice a second, as `pumpd serve` does, and says what
+  each may have of the memory, and its weights on the engine and the link. Memory goes by leases:
+  the service's own pure code (pump/policy/leases.py) grants less at once and more only out of room
+  that no job holds. In between rates are constant (rates.py), or change as memory moves:
+
+  - a job that has less in memory than its lease runs as with that little, and what comes stays;
+  - a job that has more than its lease gives back, as fast as its share of the link lets it;
+  - memory that was never used comes without a copy, in a job's first iteration at each size.
+
+  Jobs come and go at given times, run without end or pause after so much work, for a given time or
+  a random one (the same seed gives the same), and grow at given times: bytes and kernels' times.
+
+  Left out: what lies within an iteration (the rule of room, peaks against each other, kernels that
+  wait for another job's long kernel), what the first iteration of a job costs beyond its room, the
+  time that workers learn, memory that jobs have beside their leases, processor time, two GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from study.jobs.curves import Curve
+from study.jobs.rates import STILL, Flow, Link, Load, flows
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.policy.leases import Lease, step
+
+TICK_S: Final = 0.5
+"""How often leases are decided."""
+USE_S: Final = 10.0
+"""Time constant of a job's use, as jobs report it (daemon/pumpd/lease/job_usage.py)."""
+USE_STEPS: Final = 8
+MOVED_MOST: Final = 0.08
+"""Of its footprint, by which a job's memory changes while rates are taken as constant."""
+THERE: Final = 0.004
+"""Of the footprint: closer to its lease a job's memory has arrived."""
+ROUNDS: Final = 2
+"""Of grants at one time, as in the service's registry."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job does. size: footprint / the GPU's memory. compute: its kernels' time for a byte /
+    the curve's. work: iterations between pauses. drawn: both are means of random lengths. grows:
+    from each time on the job is so many times its first size."""
+
+    curve: Curve
+    size: float
+    compute: float = 1.0
+    priority: int = 0
+    weight: float = 1.0
+    arrives_s: float = 0.0
+    leaves_s: float = math.inf
+    work: float = math.inf
+    pause_s: float = 0.0
+    drawn: bool = False
+    grows: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """The GPU: bytes that jobs share, and its link."""
+
+    memory_bytes: int
+    link: Link
+
+
+class Seen(NamedTuple):
+    """What a way of sharing knows of a job: what jobs report, and their curve.
+
+    use: recent share of the time in which it ran. runs: it has something to run now. worked,
+    paused_s: mean iterations between its pauses so far, and their length; 0 before the first.
+    held_bytes: of the memory.
+    """
+
+    number: int
+    job: Job
+    wanted_bytes: int
+    use: float
+    runs: bool
+    worked: float
+    paused_s: float
+    held_bytes: float
+
+    def load(self, budget_bytes: float, engine: float = 1.0, link: float = 1.0) -> Load:
+        """As it would run with such a budget."""
+        job = self.job
+        seconds = job.curve.seconds * job.compute * self.wanted_bytes / job.curve.footprint_bytes
+        share = budget_bytes / self.wanted_bytes
+        return Load(job.curve, seconds, self.wanted_bytes, share, job.compute, engine, link)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """targets: bytes by job, together at most the memory. engine, link: weights, 1 for the others;
+    0 of the engine: the job waits for its turn."""
+
+    targets: Mapping[int, int]
+    engine: Mapping[int, float] = field(default_factory=dict)
+    link: Mapping[int, float] = field(default_factory=dict)
+
+
+class Way(Protocol):
+    """A way of sharing. It may remember."""
+
+    name: str
+
+    def look(self, now: float, jobs: Sequence[Seen], card: Card) -> Shares:
+        """What the jobs may have from now on."""
+
+
+@dataclass
+class Account:
+    """What a job has had. work_s: seconds of its kernels that ran."""
+
+    iterations: float = 0.0
+    work_s: float = 0.0
+
+
+class Running:
+    """A job that is there."""
+
+    def __init__(self, number: int, job: Job, seed: int, memory_bytes: int) -> None:
+        self.number, self.job = number, job
+        self.random = random.Random(1000 * seed + number)
+        self.memory_bytes = memory_bytes
+        self.account = Account()
+        self.scale = 1.0
+        self.resident = 0.0
+        self.fresh = self.footprint
+        """Bytes that no iteration has used yet."""
+        self.fresh_left = 1.0
+        """Iterations until all of them have been used."""
+        self.granted: int | None = None
+        self.left = self.length(job.work)
+        self.paused_until = -1.0
+        self.pauses: list[float] = []
+        self.worked = 0.0
+        """Iterations before the last pause."""
+        self.use, self.looked_s = 1.0, job.arrives_s
+
+    @property
+    def footprint(self) -> float:
+        blocks = max(1, round(self.job.size * self.scale * self.memory_bytes / BLOCK_BYTES))
+        return float(blocks * BLOCK_BYTES)
+
+    @property
+    def seconds(self) -> float:
+        """Kernels of an iteration."""
+        curve = self.job.curve
+        return curve.seconds * self.job.compute * self.footprint / curve.footprint_bytes
+
+    @property
+    def room(self) -> float:
+        """What it fills."""
+        return min(self.footprint, float(self.granted or 0))
+
+    def length(self, mean: float) -> float:
+        return self.random.expovariate(1 / mean) if self.job.drawn and mean < math.inf else mean
+
+    def runs(self, now: float) -> bool:
+        return self.paused_until <= now
+
+    def look(self, now: float) -> None:
+        """Moves its use on to `now`; it ran, or did not, since the last look."""
+        share = 1 - math.exp(-(now - self.looked_s) / USE_S)
+        self.use += share * ((self.paused_until < now) - self.use)
+        self.looked_s = now
+
+    def grow(self, factor: float) -> None:
+        before, self.scale = self.footprint, factor
+        self.fresh = max(0.0, self.footprint - before)
+        self.fresh_left = 1.0
+        self.resident = min(self.resident, self.footprint)
+
+    def seen(self, now: float) -> Seen:
+        pauses = max(1, len(self.pauses))
+        return Seen(
+            self.number,
+            self.job,
+            int(self.footprint),
+            round(self.use * USE_STEPS) / USE_STEPS,
+            self.runs(now),
+            self.worked / pauses,
+            sum(self.pauses) / pauses,
+            self.resident,
+        )
+
+
+class World:
+    """Jobs on a card. Run it once. first: number of the first job."""
+
+    def __init__(
+        self, jobs: Sequence[Job], card: Card, way: Way, seed: int = 0, first: int = 0
+    ) -> None:
+        self.card, self.way = card, way
+        memory = card.memory_bytes
+        self.waiting = [Running(i, job, seed, memory) for i, job in enumerate(jobs, first)]
+        self.accounts = [one.account for one in self.waiting]
+        self.here: list[Running] = []
+        self.shares = Shares({})
+        self._known: dict[tuple[object, ...], list[Flow]] = {}
+        self._before: dict[int, float] = {}
+        """Iterations a second, when a job last ran."""
+
+    def run(self, horizon_s: float) -> list[Account]:
+        """By job, what it has had until then."""
+        now, tick = 0.0, 0
+        while now < horizon_s:
+            self._come_and_go(now)
+            if now >= tick * TICK_S:
+                self._decide(now)
+                tick = int(now / TICK_S + 1e-6) + 1
+            self._use_fresh()
+            found = self._flows(now)
+            span = min(self._span(now, found), tick * TICK_S - now, horizon_s - now)
+            self._move(now, found, span)
+            now += span
+        return self.accounts
+
+    # ---- which jobs are there ----
+
+    def _come_and_go(self, now: float) -> None:
+        self.here = [one for one in self.here if one.job.leaves_s > now]
+        self.here += [one for one in self.waiting if one.job.arrives_s <= now < one.job.leaves_s]
+        self.waiting = [one for one in self.waiting if one.job.arrives_s > now]
+        for one in self.here:
+            for at, factor in one.job.grows:
+                if at <= now and factor > one.scale:
+                    one.grow(factor)
+
+    def _next_change(self, now: float) -> float:
+        times = [one.job.arrives_s for one in self.waiting]
+        for one in self.here:
+            times += [one.job.leaves_s, one.paused_until]
+            times += [at for at, _ in one.job.grows]
+        return min((time for time in times if time > now), default=math.inf)
+
+    # ---- leases ----
+
+    def _decide(self, now: float) -> None:
+        memory = self.card.memory_bytes
+        for one in self.here:
+            one.look(now)
+        self.shares = self.way.look(now, [one.seen(now) for one in self.here], self.card)
+        targets = self.shares.targets
+        assert sum(targets.values()) <= memory, f"{self.way.name} gives more than there is"
+        for _ in range(ROUNDS):
+            held = sum(self._lease(one).held_bytes for one in self.here)
+            leases = {one.number: self._lease(one, max(0, memory - held)) for one in self.here}
+            grants = step(memory, targets, leases)
+            for one in self.here:
+                one.granted = grants.get(one.number, one.granted)
+
+    def _lease(self, one: Running, free: int = 0) -> Lease:
+        """A newcomer has adopted what it has found free."""
+        if one.granted is None:
+            return Lease(None, 0, min(free, int(one.footprint)), 0)
+        adopted = one.granted if one.resident <= one.granted else int(one.resident)
+        return Lease(one.granted, one.granted, adopted, int(one.resident))
+
+    # ---- what moves ----
+
+    def _use_fresh(self) -> None:
+        for one in self.here:
+            free = min(one.fresh, max(0.0, one.room - one.resident))
+            one.resident += free
+            one.fresh -= free
+
+    def _flows(self, now: float) -> list[Flow]:
+        loads = []
+        for one in self.here:
+            near = THERE * one.footprint
+            engine = self.shares.engine.get(one.number, 1.0) if one.runs(now) else 0.0
+            loads.append(Load(
+                one.job.curve,
+                one.seconds,
+                one.footprint,
+                round(min(one.resident, one.footprint) / one.footprint, 3),
+                one.job.compute,
+                engine,
+                self.shares.link.get(one.number, 1.0),
+                one.resident < one.room - near,
+                one.resident > float(one.granted or 0) + near,
+            ))  # fmt: skip
+        key = tuple((one.number, *load[1:]) for one, load in zip(self.here, loads, strict=True))
+        if key not in self._known:
+            before = [self._before.get(one.number, 0.0) for one in self.here]
+            self._known[key] = flows(loads, self.card.link, before) if loads else []
+        found = self._known[key]
+        rates = zip(self.here, found, strict=True)
+        self._before |= {one.number: flow.iterations for one, flow in rates if flow.iterations}
+        return found
+
+    def _span(self, now: float, found: Sequence[Flow]) -> float:
+        """How long these rates hold."""
+        span = self._next_change(now) - now
+        for one, flow in zip(self.here, found, strict=True):
+            if flow.iterations and one.left < math.inf:
+                span = min(span, one.left / flow.iterations)
+            near, part = THERE * one.footprint, MOVED_MOST * one.footprint
+            if one.resident > float(one.granted or 0) + near and flow.back:
+                span = min(span, min(part, one.resident - float(one.granted or 0)) / flow.back)
+            elif one.resident < one.room - near and flow.come:
+                span = min(span, min(part, one.room - one.resident) / flow.come)
+        return max(span, 1e-4)
+
+    def _move(self, now: float, found: Sequence[Flow], span: float) -> None:
+        for one, flow in zip(self.here, found, strict=True):
+            near = THERE * one.footprint
+            if one.resident > float(one.granted or 0) + near:
+                one.resident = max(float(one.granted or 0), one.resident - span * flow.back)
+            elif one.resident < one.room - near:
+                one.resident = min(one.room, one.resident + span * flow.come)
+            if flow is STILL or not flow.iterations:
+                continue
+            done = span * flow.iterations
+            one.account.work_s += done * one.seconds
+            one.account.iterations += done
+            one.fresh_left -= done
+            if one.fresh_left <= 0:
+                one.fresh = 0.0
+            one.left -= done
+            if one.left < 1e-6:
+                one.look(now + span)
+                pause_s = one.length(one.job.pause_s)
+                one.pauses.append(pause_s)
+                one.worked = one.account.iterations
+                one.paused_until = now + span + pause_s
+                one.left = one.length(one.job.work)
+
+
+class Whole:
+    """A job alone: it has what it wants."""
+
+    name = "alone"
+
+    def look(self, _now: float, jobs: Sequence[Seen], card: Card) -> Shares:
+        """All to each."""
+        return Shares({one.number: card.memory_bytes // len(jobs) for one in jobs})
+
+
+def alone(job: Job, number: int, card: Card, horizon_s: float, seed: int = 0) -> Account:
+    """What the job would have had by itself, with the pauses that it has beside others."""
+    return World([job], card, Whole(), seed, number).run(horizon_s)[0]
