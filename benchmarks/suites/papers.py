@@ -1,7 +1,7 @@
 """The experiments of the papers that pump follows: published, reproduced, pump's, and the bound.
 
 A row for each cell of one table (study/papers/experiments.py), and the table at the end. Without
-options the traces of benchmarks/data/g10, in less than two minutes of one core; --whole takes all
+options the traces of benchmarks/data/g10, in less than four minutes of one core; --whole takes all
 that the table can hold, of the traces of --traces FOLDER. A cell that nothing makes has no value
 and says why. docs/papers.md shows the results that are kept in benchmarks/results/papers.jsonl.
 """
@@ -45,21 +45,25 @@ def run(options: Options) -> Iterator[Row]:
     few = traces[:1] if options.quick else traces
     bench = Bench(few, profile, chosen.traces, whole=chosen.whole)
     rows = []
-    for name, experiment in experiments(bench, chosen.only or PAPERS):
+    for name, experiment in experiments(bench, chosen.only or PAPERS, quick=options.quick):
         for row in experiment.rows(command(name, chosen)):
             rows.append(row.as_json())
             yield row
     print("\n".join(table.lines(rows)), flush=True)
 
 
-def experiments(bench: Bench, only: Sequence[str]) -> Iterator[tuple[str, Experiment]]:
+def experiments(
+    bench: Bench, only: Sequence[str], *, quick: bool = False
+) -> Iterator[tuple[str, Experiment]]:
     """Experiments in the order of the table, each with its paper."""
     from study.papers import experiments as those
+    from study.papers import several
 
     swapping = [name for name in ("autoswap", "tensile") if name in only]
     parts: dict[str, Callable[[Bench], Iterator[Experiment]]] = {
         "pump": those.pump_paper,
         "autoswap": lambda bench: those.swapping(bench, swapping),
+        "tensile": lambda bench: several.several(bench, quick=quick),
         "smartpool": those.smartpool,
         "g10": those.g10,
         "turnip": those.turnip,

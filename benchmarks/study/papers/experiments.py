@@ -250,10 +250,6 @@ def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
             planned,
             bound,
         )
-        none = Cell(None, "no simulator of several jobs")
-        own = "memory spared, several jobs"
-        theirs = Cell(None, "data not public: own framework, own workloads")
-        yield Experiment("tensile.jobs", "TENSILE", own, "%", theirs, none, none, none)
 
 
 # ---- places -------------------------------------------------------------------------------
@@ -422,6 +418,6 @@ def msched(_bench: Bench) -> Iterator[Experiment]:
     """What is known without a card: nothing."""
     card = Cell(None, "needs a card: `docs/first-card.md`")
     virtual = Cell(None, "real time, virtual GPU: `scripts/bench shared -- --only together`")
-    none = Cell(None, "no simulator of several jobs")
+    none = Cell(None, "the simulator of several jobs has no demand paging")
     text = "several jobs on one card: speed-up over demand paging"
     yield Experiment("msched.jobs", "MSched", text, "x", Cell(11.0, "up to"), card, virtual, none)

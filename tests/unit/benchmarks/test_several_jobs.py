@@ -14,6 +14,7 @@ from study.jobs.mixes import Mix
 from study.jobs.rates import Link, Load
 from study.jobs.together import Together, counts
 from study.jobs.world import Card, Job, Seen, Shares, Way, World
+from study.papers import several
 from suites import sim
 
 from pump import profiles
@@ -331,3 +332,26 @@ def test_no_way_passes_the_bound_on_the_mixes() -> None:
         most = bound.most(mix)
         for way in (ways.Arbiter(), ways.Slices(30.0), Together()):
             assert mix.mean(mix.progress(way)) <= most * 1.005
+
+
+# ---- rows ----
+
+
+def test_rows_of_several_jobs_come_out_the_same_twice() -> None:
+    pytest.importorskip("scipy")
+    chosen = [mix_of(Job(simple(0.25), 1.0), Job(simple(0.5), 0.8))]
+
+    def values() -> dict[str, float | None]:
+        found = (one.rows("command") for one in several.shared(chosen))
+        return {row.name: row.value for rows in found for row in rows}
+
+    first = values()
+    assert first == values()
+    for name in several.WAYS:
+        share, most = (first[f"papers.tensile.jobs_{name}.{one}"]
+                       for one in ("reproduction", "bound"))  # fmt: skip
+        assert share is not None
+        assert most is not None
+        assert 0 < share <= most * 1.005
+    water = first["papers.tensile.jobs_water.reproduction"]
+    assert water == first["papers.tensile.jobs_equal.pump"]

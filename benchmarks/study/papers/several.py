@@ -1,0 +1,183 @@
+"""The experiments with several jobs on one card: TENSILE's plan, and ways of sharing (study/jobs).
+
+DESIGN
+  Progress is work / work alone, in percent, the mean of a mix's jobs; the rows are means over the
+  mixes that are held out (study/jobs/mixes.toml), with the curves that are kept
+  (study/jobs/curves.py).
+
+  reproduction   the way of sharing that the row names
+  pump           water filling: today's arbiter
+  bound          of the linear program (study/jobs/bound.py)
+
+  TENSILE's plan is for jobs in pairs, each of the traces with the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from study.jobs import bound, curves, mixes, ways
+from study.jobs.mixes import Mix
+from study.jobs.rates import Link
+from study.jobs.together import Together
+from study.papers import tensile
+from study.papers.experiments import Bench, Cell, Experiment, mean
+
+if TYPE_CHECKING:
+    from pump.profiles import Profile
+    from pump.sim.tensors import TensorTrace
+
+PLANNED_RATIOS = 1.5, 2.0, 4.0
+NO_FIGURE = Cell(None, "no figure that holds for these networks")
+OWN = Cell(None, "data not public: own framework, own workloads")
+
+WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
+    "equal": ("equal shares", lambda mix: mix.progress(ways.Equal())),
+    "priorities": (
+        "today's arbiter, jobs with priorities",
+        lambda mix: mix.progress(ways.Arbiter(priorities=True)),
+    ),
+    "water": ("today's arbiter, water filling", lambda mix: mix.progress(ways.Arbiter())),
+    "slices": (
+        "turns of one job at a time, the best length in hindsight",
+        lambda mix: ways.best_slices(mix)[1],
+    ),
+    "tensile": (
+        "TENSILE's choice, planned again as jobs come and go",
+        lambda mix: mix.progress(ways.Tensile()),
+    ),
+    "partition": (
+        "constant shares, the best that a search finds in hindsight",
+        lambda mix: ways.best_partition(mix)[1],
+    ),
+    "memory": (
+        "memory by published curves, without turns (not built into pump)",
+        lambda mix: mix.progress(Together(turns=False)),
+    ),
+    "ours": (
+        "memory and turns by published curves (not built into pump)",
+        lambda mix: mix.progress(Together()),
+    ),
+}
+"""By name: text, and the progress of a mix's jobs."""
+
+
+def link_of(profile: Profile) -> Link:
+    """The link of a profile."""
+    from study import studied_policies
+
+    come, leave = studied_policies.link_rates(profile)
+    duplex = profile.values["link.duplex_factor"]
+    assert isinstance(duplex, (int, float))
+    return Link(come * 1e9, leave * 1e9, 1 + float(duplex))
+
+
+def several(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
+    """All rows."""
+    yield from plans(bench)
+    held_out = [one for one in mixes.load(curves.kept(), link_of(bench.profile)) if one.held_out]
+    yield from shared(held_out[:1] if quick else held_out)
+
+
+def shared(chosen: list[Mix]) -> Iterator[Experiment]:
+    """A row for each way, and how far ours comes."""
+    found = {
+        name: {mix.name: make(mix) for mix in chosen} for name, (_, make) in WAYS.items()
+    }  # fmt: skip
+    by_name = {mix.name: mix for mix in chosen}
+    means = {
+        name: {mix: 100 * by_name[mix].mean(progress) for mix, progress in of.items()}
+        for name, of in found.items()
+    }
+    today = mean(means["water"], geometric=False)
+    most = mean({mix.name: 100 * bound.most(mix) for mix in chosen}, geometric=False)
+    text = "several jobs, progress / progress alone"
+    for name, (what, _) in WAYS.items():
+        published = OWN if name == "tensile" else NO_FIGURE
+        cell = mean(means[name], geometric=False)
+        row = f"tensile.jobs_{name}"
+        yield Experiment(row, "TENSILE", f"{text}: {what}", "%", published, cell, today, most)
+    none = Cell(None, "not a way of its own")
+    rest = {
+        "jobs_gap": (
+            "ours: part of the way from water filling to the better of the two best in hindsight",
+            gap_closed(means),
+        ),
+        "jobs_over_water": (
+            "ours / water filling",
+            mean({mix: 100 * means["ours"][mix] / means["water"][mix] for mix in by_name},
+                 geometric=False),
+        ),
+        "jobs_over_equal": (
+            "ours: a mix's job that has least / what it has with equal shares",
+            mean({mix: 100 * least_over(found["ours"][mix], found["equal"][mix])
+                  for mix in by_name}, geometric=False),
+        ),
+    }  # fmt: skip
+    for row, (what, cell) in rest.items():
+        yield Experiment(
+            f"tensile.{row}", "TENSILE", f"{text}: {what}", "%", NO_FIGURE, cell, none, none
+        )
+
+
+def gap_closed(means: dict[str, dict[str, float]]) -> Cell:
+    """Of the means over mixes; of each mix in which there is a gap, its own."""
+    gaps, closed = {}, {}
+    for mix, water in means["water"].items():
+        gaps[mix] = max(means["slices"][mix], means["partition"][mix]) - water
+        closed[mix] = means["ours"][mix] - water
+    whole = sum(gaps.values())
+    return Cell(100 * sum(closed.values()) / whole) if whole > 0 else Cell(None, "no gap")
+
+
+def least_over(one: list[float], other: list[float]) -> float:
+    """The least ratio of two jobs."""
+    return min(mine / theirs for mine, theirs in zip(one, other, strict=True))
+
+
+# ---- plans ---------------------------------------------------------------------------------
+
+
+def plans(bench: Bench) -> Iterator[Experiment]:
+    """TENSILE's plan at limits of the combined peak."""
+    pairs = list(pairwise(bench.traces)) or [(bench.traces[0], bench.traces[0])]
+    made = {f"{one.name} + {other.name}": merged(bench, one, other) for one, other in pairs}
+    for ratio in PLANNED_RATIOS:
+        limits = {name: float(job.job.live_bytes.max()) / ratio for name, job in made.items()}
+        found = {name: tensile.plan(job, limits[name]) for name, job in made.items()}
+        spared = {
+            name: 100 * (1 - plan.peak_bytes / (limits[name] * ratio))
+            for name, plan in found.items()
+        }
+        times = {name: 100 * (1 + plan.overhead) for name, plan in found.items()}
+        per_percent = {
+            name: spared[name] / max(times[name] - 100, 0.1) for name in found
+        }  # fmt: skip
+        text = f"two jobs, combined peak / memory {ratio:g}"
+        short = f"tensile.jobs_plan_{round(ratio * 10)}"
+        none = Cell(None, "not an experiment of pump")
+        for row, what, unit, values in (
+            ("spared", "memory spared", "%", spared),
+            ("time", "time / time with memory for everything", "%", times),
+            ("ratio", "memory spared / extra time", "x", per_percent),
+        ):
+            cell = mean(values, geometric=False)
+            yield Experiment(
+                f"{short}_{row}", "TENSILE", f"{text}: {what}", unit, OWN, cell, none, none
+            )
+
+
+def merged(bench: Bench, *traces: TensorTrace) -> tensile.Swapping:
+    """The traces as one job."""
+    from study import greedy, studied_policies
+
+    from pump.sim import tensors
+
+    rates = studied_policies.link_rates(bench.profile)
+    jobs = [
+        tensile.of_trace(one, greedy.iteration_of(tensors.program(one, "unique")), *rates)
+        for one in traces
+    ]
+    return tensile.merged(jobs)
