@@ -7,7 +7,8 @@
  * notes where the first process is killed (daemon/pumpd/common/last_line.py).
  *
  *   client              a process has passed cuInit
- *   fitted PEAK BUDGET  one has ended that pump left alone; bytes
+ *   fitted PEAK BUDGET  one has ended that pump left alone; bytes. PEAK is 0 where it only
+ *                       looked for GPUs, as launchers do
  *   said                the job has had its line
  */
 #include <errno.h>
@@ -69,26 +70,21 @@ const char *pump_job_caveat(void) {
          "nothing (--virtual-set mode=compute computes)";
 }
 
-/* Without a budget where no context was made on any device. */
-static void say_fitted(uint64_t peak_bytes, uint64_t budget_bytes, const char *others) {
-  char peak[32], budget[32], of[64] = "";
-  pump_bytes_text(peak, sizeof peak, peak_bytes);
-  pump_bytes_text(budget, sizeof budget, budget_bytes);
-  if (budget_bytes != 0) snprintf(of, sizeof of, " of a budget of %s", budget);
-  pump_say("peak %s%s%s: all of it fitted on the GPU, so pump did nothing%s", peak, of,
-           others, pump_job_caveat());
-}
+/* What the first process notes of itself: it has the line to print, also where pumpd has
+ * taken the folder away. */
+static struct {
+  bool known;
+  uint64_t peak_bytes, budget_bytes;
+} own;
 
 void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes) {
   char line[96];
-  if (!is_first()) {
-    snprintf(line, sizeof line, FITTED "%llu %llu\n", (unsigned long long)peak_bytes,
-             (unsigned long long)budget_bytes);
-    pump_job_note(line);
-    return;
-  }
-  say_fitted(peak_bytes, budget_bytes, "");
-  pump_job_said();
+  snprintf(line, sizeof line, FITTED "%llu %llu\n", (unsigned long long)peak_bytes,
+           (unsigned long long)budget_bytes);
+  pump_job_note(line);
+  own.known = true;
+  own.peak_bytes = peak_bytes;
+  own.budget_bytes = budget_bytes;
 }
 
 void pump_job_said(void) {
@@ -113,9 +109,31 @@ void pump_job_flush(void) {
 /* ---- the end of the first process -------------------------------------------------- */
 
 struct notes {
-  unsigned long long clients, fitted, peak_bytes, budget_bytes;
+  unsigned long long clients, fitted, looked, peak_bytes, budget_bytes;
   bool said;
 };
+
+static void add_fitted(struct notes *notes, uint64_t peak_bytes, uint64_t budget_bytes) {
+  if (peak_bytes == 0) {
+    notes->looked++;
+    return;
+  }
+  notes->fitted++;
+  if (peak_bytes < notes->peak_bytes) return;
+  notes->peak_bytes = peak_bytes;
+  notes->budget_bytes = budget_bytes;
+}
+
+static void say_fitted(const struct notes *notes) {
+  char peak[32], budget[32], of[64] = "", others[64] = "";
+  pump_bytes_text(peak, sizeof peak, notes->peak_bytes);
+  pump_bytes_text(budget, sizeof budget, notes->budget_bytes);
+  if (notes->budget_bytes != 0) snprintf(of, sizeof of, " of a budget of %s", budget);
+  if (notes->fitted > 1)
+    snprintf(others, sizeof others, ", the most of %llu processes", notes->fitted);
+  pump_say("peak %s%s%s: all of it fitted on the GPU, so pump did nothing%s", peak, of,
+           others, pump_job_caveat());
+}
 
 /* False where there is no folder for notes: nothing is known of other processes. */
 static bool read_notes(struct notes *notes) {
@@ -136,10 +154,7 @@ static bool read_notes(struct notes *notes) {
     if (strncmp(line, FITTED, sizeof FITTED - 1) != 0) continue;
     char *rest;
     unsigned long long peak = strtoull(line + sizeof FITTED - 1, &rest, 10);
-    notes->fitted++;
-    if (peak < notes->peak_bytes) continue;
-    notes->peak_bytes = peak;
-    notes->budget_bytes = strtoull(rest, NULL, 10);
+    add_fitted(notes, peak, strtoull(rest, NULL, 10));
   }
   return true;
 }
@@ -149,17 +164,20 @@ void pump_job_end(void) {
   /* Without standard error, which many tools close at exit, pumpd has the line to print. */
   if (fcntl(STDERR_FILENO, F_GETFD) < 0) return;
   if (!is_first() || !read_notes(&notes) || notes.said) return;
+  if (own.known && notes.clients == 0) {
+    notes.clients = 1;
+    add_fitted(&notes, own.peak_bytes, own.budget_bytes);
+  }
   if (notes.fitted != 0) {
-    char others[64] = "";
-    if (notes.fitted > 1)
-      snprintf(others, sizeof others, ", the most of %llu processes", notes.fitted);
-    say_fitted(notes.peak_bytes, notes.budget_bytes, others);
+    say_fitted(&notes);
+  } else if (notes.clients != 0 && notes.looked == notes.clients) {
+    pump_say("this job used CUDA and allocated no GPU memory, so pump did nothing");
   } else if (notes.clients != 0) {
     pump_say(
         "%llu process(es) of this job used CUDA and ended before pump could sum up what "
         "it did: by a signal (Ctrl-C, SIGTERM, a time limit) or _exit; pump-run --record "
         "FILE keeps the figures even then, for pump report FILE",
-        notes.clients);
+        notes.clients - notes.looked);
   } else {
     pump_say("no process of this job used CUDA (none called cuInit), so pump did nothing; "
              "if one should have, put pump-run in front of that program itself: pump does "

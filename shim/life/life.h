@@ -30,7 +30,7 @@ void pump_summary_write(void);
 
 /* Appends a line to the notes in the job's folder; without such a folder does nothing. */
 void pump_job_note(const char *line);
-/* This process ends, and pump left it alone. The job's first process says so at once. */
+/* This process ends, and pump left it alone; the job's first process says so at its end. */
 void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes);
 /* The job has had its line. */
 void pump_job_said(void);

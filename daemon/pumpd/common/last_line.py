@@ -84,6 +84,8 @@ def of_job(found: Notes) -> str | None:
         return None
     if found.fitted and len(found.fitted) == found.clients:
         peak, budget = max(found.fitted)
+        if not peak:
+            return "this job used CUDA and allocated no GPU memory, so pump did nothing"
         return (
             f"peak {size(peak)} of a budget of {size(budget)}: all of it fitted on the GPU, so "
             "pump did nothing"

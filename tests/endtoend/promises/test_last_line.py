@@ -27,6 +27,8 @@ print("up", flush=True)
 time.sleep(60)
 """
 )
+LOOKS = "from cuda.bindings import driver as cu; cu.cuInit(0); cu.cuDeviceGetCount()"
+EMPTY = "this job used CUDA and allocated no GPU memory, so pump did nothing"
 NOTHING = "no process of this job used CUDA"
 SHORT = "all of it fitted on the GPU, so pump did nothing"
 CUT = "ended before pump could sum up what it did"
@@ -67,9 +69,8 @@ def test_a_job_that_fits_names_its_peak_and_its_budget() -> None:
     assert f"peak 8 MiB of a budget of 62 MiB: {SHORT}" in line(*python())
 
 
-def test_a_job_that_only_looks_for_gpus_is_told_of_no_budget() -> None:
-    looks = "from cuda.bindings import driver as cu; cu.cuInit(0); cu.cuDeviceGetCount()"
-    assert f"peak 0 MiB: {SHORT}" in line(sys.executable, "-c", looks)
+def test_a_job_that_only_looks_for_gpus_is_told_that_it_allocated_nothing() -> None:
+    assert line(sys.executable, "-c", LOOKS) == f"pump: {EMPTY}"
 
 
 @pytest.mark.parametrize("mode", ["timing", "compute"])
@@ -108,11 +109,18 @@ def test_a_launcher_has_one_line_for_all_its_children() -> None:
     assert f"peak 24 MiB of a budget of 62 MiB, the most of 2 processes: {SHORT}" in found
 
 
+@pytest.mark.parametrize("mib", [8, 96], ids=["fits", "moves"])
+def test_a_launcher_that_looks_for_gpus_itself_leaves_the_line_to_its_child(mib: int) -> None:
+    launcher = LOOKS + "; import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
+    found = line(sys.executable, "-c", launcher, *python(mib))
+    assert f"peak {mib} MiB o" in found and "processes" not in found
+
+
 def test_a_launcher_of_which_the_child_is_killed_says_so() -> None:
-    script = '"$@"; exit 0'
+    launcher = LOOKS + "; import subprocess, sys; subprocess.run(sys.argv[1:])"
     killed = FITS.format(mib=8) + "import os\nos.kill(os.getpid(), 9)\n"
     done = subprocess.run(
-        command("bash", "-c", script, "bash", sys.executable, "-c", killed),
+        command(sys.executable, "-c", launcher, sys.executable, "-c", killed),
         env=environment(),
         capture_output=True,
         text=True,

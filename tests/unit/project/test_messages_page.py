@@ -24,7 +24,8 @@ def messages() -> set[str]:
                 text = re.sub(r"PRI\w+", '"x"', call["text"])
                 text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
                 found.add(DIRECTIVE.sub(lambda part: "%" if part[0] == "%%" else "X", text))
-    ends = (Notes(0, [], False), Notes(1, [], False), Notes(1, [(1 << 30, 1 << 31)], False))
+    peaks: list[list[tuple[int, int]]] = [[], [(0, 0)], [(1 << 30, 1 << 31)]]
+    ends = (Notes(0, [], False), *(Notes(1, fitted, False) for fitted in peaks))
     return found | {line for notes in ends if (line := of_job(notes))}
 
 
