@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import pytest
+from places import DOCS
 
 from pump.cli.jobs import Job
 from pump.cli.support import live
@@ -204,6 +205,47 @@ def test_time_lost_is_shown_once_there_is_an_estimate() -> None:
     view.press("enter")
     assert "lost       30.00 s 25.0% of its time" in text(view.lines(80, 24))
     assert "LOST" not in text(view_of(look(seen(8))).lines(200, 24))
+
+
+def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
+    """Two GPUs, and three jobs whose figures change: the same at each call."""
+    host = "host 96.0 GiB of 128.0 GiB available, 16 processors 12% busy"
+    monkeypatch.setattr("pump.cli.top.view.host", lambda: line(host))
+    monkeypatch.setattr("time.strftime", lambda _: "12:00:00")
+    view = View()
+    known = {GPUS[n]: Identity(n, n, "NVIDIA H100 80GB HBM3") for n in range(2)}
+    done = [0, 1, 3, 7, 9, 10, 14, 21, 30, 33, 40, 48]
+    for at, turn in enumerate(done):
+        lost = {"lost_ns": 300_000_000, "lost_of_ns": 1_200_000_000}
+        jobs = [
+            seen(4711, turn=turn, **(lost if turn else {})),
+            seen(4802, "finetune.py", turn=done[-at]),
+            seen(5003, "notebook", turn=turn // 7),
+        ]
+        half = replace(device(), resident_bytes=440 * MIB, budget_bytes=485 * MIB)
+        for one, devices in zip(jobs, (half, half, device(GPUS[1])), strict=True):
+            one.clients[0] = replace(one.clients[0], devices=(devices,))
+        view.take(look(*jobs, at_s=at, identities=known))
+    return view
+
+
+def kept(width: int, height: int) -> str:
+    """The picture that people see: in docs/operator.md, or too wide for that, in a file."""
+    if width == 80:
+        page = (DOCS / "operator.md").read_text(encoding="utf-8")
+        return page.partition("```text\npump top")[2].partition("\n```")[0]
+    picture = (DOCS / "pictures" / f"top-{width}x{height}.txt").read_text(encoding="utf-8")
+    return picture.removeprefix("pump top").rstrip("\n")
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
+def test_the_documented_screens_are_what_it_draws(
+    width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = busy_view(monkeypatch).lines(width, height)
+    check_fits(drawn, width, height)
+    shown = "\n".join(plain(one).rstrip() for one in drawn)
+    assert shown == "pump top" + kept(width, height)
 
 
 def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
