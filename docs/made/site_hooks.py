@@ -1,8 +1,8 @@
 """Hooks of mkdocs: what the pages of docs/ get on their way into the site.
 
 In the repository a page names another file in backticks, as code does: `docs/slow.md`. On the site
-that is a link where the file is a page. Man pages, which are made from the commands, become
-pages, and the folder of decisions its own navigation.
+that is a link with the page's title, where the file is a page. Man pages, which are made from the
+commands, become pages, and the folder of decisions its own navigation.
 """
 
 from __future__ import annotations
@@ -55,10 +55,16 @@ def _linked(text: str, page: Any, files: Files) -> str:
         for candidate in candidates:
             target = files.get_file_from_path(re.sub(r"\.1$", ".md", candidate))
             if target is not None and target.is_documentation_page():
-                return f"[{found[0]}]({relpath(target.src_uri, here or '.')})"
+                return f"[{_title(target)}]({relpath(target.src_uri, here or '.')})"
         return found[0]
 
     return NAMED.sub(link, text)
+
+
+def _title(page: File) -> str:
+    """The page's first heading."""
+    found = re.search(r"^# (.+)$", page.content_string, re.MULTILINE)
+    return found[1].strip() if found else page.name
 
 
 def markdown_of(roff: str) -> str:

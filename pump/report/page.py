@@ -25,7 +25,7 @@ PLACES: Final = {
 CAUSES: Final = {
     "no_room": ("no room in the budget", "#c8413b"),
     "late": ("on its way, too late", "#e0a030"),
-    "unseen": ("not seen in time", "#7a4fa3"),
+    "unseen": ("not seen in time", "#9467bd"),
 }
 TO_GPU, TO_HOST, WORK = "#2e9e6b", "#e0a030", "#3b6fb6"
 KERNELS: Final = 12
@@ -51,6 +51,7 @@ svg{width:100%;min-width:620px;height:auto;display:block;margin:4px 0}
 svg text{font:11.5px system-ui,sans-serif;fill:var(--dim);paint-order:stroke;
 stroke:var(--page);stroke-width:3px;stroke-linejoin:round}
 .grid{stroke:var(--rule)}.mark{stroke:var(--ink);stroke-dasharray:5 4}
+.halo{stroke:var(--page);stroke-width:3}
 .legend span{display:inline-block;margin-right:18px;font-size:13.5px}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:6px;
 vertical-align:-1px}

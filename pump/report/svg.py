@@ -14,7 +14,11 @@ from typing import Final, NamedTuple
 WIDTH: Final = 860
 HEIGHT: Final = 250
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 12, 34
+UNDER: Final = 4
+"""From the lowest line of text to the edge: letters reach below their line."""
 TICKS: Final = 5
+IN_THE_DARK: Final = "@media(prefers-color-scheme:dark){svg{filter:invert(.87) hue-rotate(180deg)}}"
+"""A picture of its own turns from black on white to the other way, and keeps its hues."""
 USUAL: Final = 0.97
 """Share of the values that are no spike."""
 SPIKE: Final = 1.5
@@ -96,7 +100,7 @@ class _Frame:
             parts.append(_text(LEFT - 8, y + 4, words(value), "end"))
         for value in self.x_steps:
             parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, x_words(value), "middle"))
-        parts.append(_text(WIDTH - RIGHT, HEIGHT - 2, x_unit, "end"))
+        parts.append(_text(WIDTH - RIGHT, HEIGHT - UNDER, x_unit, "end"))
         return parts
 
     def path(self, xs: Sequence[float], ys: Sequence[float]) -> str:
@@ -150,7 +154,7 @@ def stacked(
         below = above
     if mark:
         y = frame.y(mark[1])
-        parts.append(_across("mark", y))
+        parts += [_across("halo", y), _across("mark", y)]
         parts.append(_text(WIDTH - RIGHT - 4, y - 5, mark[0], "end"))
     return _svg(parts, label)
 
@@ -203,10 +207,10 @@ def curves(
         [least + (most - least) * part for part in quarters],
     )
     parts = [
-        "<style>text{font:12px sans-serif}.grid{stroke:#ddd}</style>",
+        f"<style>text{{font:12px sans-serif}}.grid{{stroke:#ddd}}{IN_THE_DARK}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         *frame.axes(words, x_unit, x_words),
-        _text(LEFT, HEIGHT - 2, label, "start"),
+        _text(LEFT, HEIGHT - UNDER, label, "start"),
     ]
     if mark:
         x, along = frame.x(mark[1]), f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
