@@ -32,6 +32,7 @@ def run(name: str, folder: Path, path: list[Path]) -> str:
         "PUMP_SERVICE": "none",  # whatever else runs on this machine
         "PUMP_VIRTUAL_CARDS": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
+        "JUPYTER_DATA_DIR": str(folder / "jupyter"),
     }
     said = []
     for block in blocks:

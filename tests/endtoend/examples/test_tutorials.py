@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import tutorials
@@ -20,6 +21,16 @@ def test_the_first_job_is_run_recorded_simulated_and_compared(tmp_path: Path) ->
 def test_two_jobs_share_a_card_and_both_end_well(tmp_path: Path) -> None:
     said = tutorials.run("several-jobs.md", tmp_path, [BIN])
     assert said.count("final loss") == 2 and said.count("on a budget of") == 2
+
+
+def test_a_notebook_runs_in_the_kernel_and_sees_what_pump_did(tmp_path: Path) -> None:
+    said = tutorials.run("notebooks.md", tmp_path, [BIN])
+    assert said.count("jupyter/kernels/pump/kernel.json") == 2  # written, removed
+    cells = json.loads((tmp_path / "notebook.ipynb").read_text())["cells"]
+    printed = ["".join(map(str, cell["outputs"])) for cell in cells if cell["cell_type"] == "code"]
+    assert "192 MiB allocated and written" in printed[0]
+    assert "pump: policy window; GPU 0: " in printed[1]
+    assert "operations: 120" in printed[2]
 
 
 def test_no_tutorial_is_left_out_here_and_among_the_frameworks() -> None:
