@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any
 
 from pump.measure.paired import Paired, compare, in_rounds, interval, percentile
+from pump.measure.progress import passing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 30
@@ -179,10 +180,12 @@ def rounds(
     The first `warm_up` rounds do not count.
     """
     found: dict[str, list[float]] = {name: [] for name in measures}
-    for turn, name in in_rounds(list(measures), warm_up + count):
-        value = measures[name]()
-        if turn >= warm_up:
-            found[name].append(value)
+    with passing((warm_up + count) * len(measures)) as step:
+        for turn, name in in_rounds(list(measures), warm_up + count):
+            value = measures[name]()
+            if turn >= warm_up:
+                found[name].append(value)
+            step()
     return found
 
 
