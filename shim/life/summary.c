@@ -13,7 +13,25 @@
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
 
+/* Budgets of the devices on which executors ever ran. */
+static uint64_t budget_of_used_devices(void) {
+  uint64_t sum = 0;
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
+    if (PUMP_LOAD(&pump_executors_of(d)->life) != 0)
+      sum += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
+  return sum;
+}
+
+/* A recorded job's devices are active also where all of it fits. */
+static bool recorded_and_fitted(void) {
+  const struct pump_shim_counters *counters = &pump_shm->shim_counters;
+  return PUMP_LOAD(&pump_shm->header.recording) != 0 &&
+         PUMP_LOAD(&counters->moved_to_host_bytes) == 0 &&
+         PUMP_LOAD(&counters->converted_bytes_peak) <= budget_of_used_devices();
+}
+
 static bool did_anything(void) {
+  if (recorded_and_fitted()) return false;
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE) return true;
   return PUMP_LOAD(&pump_shm->shim_counters.operations) != 0;
@@ -28,15 +46,6 @@ static void fitted_print(void) {
   pump_job_fitted(PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak) +
                       pump_plain_peak_bytes(),
                   budget);
-}
-
-/* Budgets of the devices on which executors ever ran. */
-static uint64_t budget_of_used_devices(void) {
-  uint64_t sum = 0;
-  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (PUMP_LOAD(&pump_executors_of(d)->life) != 0)
-      sum += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
-  return sum;
 }
 
 /* NULL: none was counted. */
@@ -158,6 +167,9 @@ static void recording_print(void) {
 void pump_summary_print(void) {
   static uint32_t printed;
   if (pump_shm == NULL || __atomic_exchange_n(&printed, 1, __ATOMIC_RELAXED) != 0) return;
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0 &&
+      PUMP_LOAD(&pump_shm->shim_counters.operations) != 0)
+    recording_print();
   if (!did_anything()) {
     fitted_print();
     return;
@@ -178,7 +190,6 @@ void pump_summary_print(void) {
   char lost[48] = "", predicted[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
   predicted_text(predicted, sizeof predicted);
-  if (PUMP_LOAD(&pump_shm->header.recording) != 0) recording_print();
   pump_say(
       "%s; peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; pump compare -- "
       "COMMAND measures what memory costs%s",

@@ -69,6 +69,21 @@ def test_a_job_that_fits_names_its_peak_and_its_budget() -> None:
     assert f"peak 8 MiB of a budget of 62 MiB: {SHORT}" in line(*python())
 
 
+def test_a_recorded_job_that_fits_is_told_so_behind_its_recording(tmp_path: Path) -> None:
+    program = FITS.format(mib=8).strip().replace("cu.cuMemAlloc(", "m = cu.cuMemAlloc(")
+    done = subprocess.run(
+        command(sys.executable, "-c", f"{program}[1]\ncu.cuMemsetD8(m, 0, 4096)"),
+        env={**environment(), "PUMP_RECORD": str(tmp_path / "run.pump")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    recorded, fits = done.stderr.splitlines()
+    assert recorded.startswith("pump: recorded 1 operations to ")
+    assert f"peak 8 MiB of a budget of 62 MiB: {SHORT}" in fits
+
+
 def test_a_job_that_only_looks_for_gpus_is_told_that_it_allocated_nothing() -> None:
     assert line(sys.executable, "-c", LOOKS) == f"pump: {EMPTY}"
 
