@@ -104,7 +104,8 @@ def _best(found: Comparison, ways: Sequence[Way]) -> Way:
     best, least = usual, 1.0
     for way in ways:
         ratio = found.ratio(way, usual)
-        if ratio and ratio[1].high < 1.0 and ratio[0] < least:
+        sure = ratio and ratio[1].high < 1.0 and ratio[1].confidence >= SURE
+        if ratio and sure and ratio[0] < least:
             best, least = way, ratio[0]
     return best
 
@@ -117,8 +118,9 @@ def _against(found: Comparison, best: Way, base: Way) -> str:
     sure = f"{around.low:.2f} to {around.high:.2f}, {around.confidence:.0%} sure"
     if around.confidence < SURE:
         rounds = many(len(best.seconds), "round")
+        said = f" ({sure})" if around.confidence else ""
         return (
-            f"{best.name} took {middle:.2f} times as long as {base.name} ({sure}): {rounds} may be "
+            f"{best.name} took {middle:.2f} times as long as {base.name}{said}: {rounds} may be "
             "chance; give --rounds more."
         )
     if around.low <= 1.0 <= around.high:
@@ -145,7 +147,9 @@ def _rows(found: Comparison) -> list[Sequence[str]]:
         ratio = found.ratio(way, base) if base and way is not base else None
         middle, around = ("-", "-")
         if ratio:
-            middle, around = f"{ratio[0]:.3f}", f"{ratio[1].low:.3f} to {ratio[1].high:.3f}"
+            middle = f"{ratio[0]:.3f}"
+        if ratio and ratio[1].confidence:
+            around = f"{ratio[1].low:.3f} to {ratio[1].high:.3f}"
         time = f"{median(way.seconds.values()):.3f} s"
         rows.append((way.name, str(len(way.seconds)), time, middle, around))
     return rows
@@ -154,7 +158,8 @@ def _rows(found: Comparison) -> list[Sequence[str]]:
 def _notes(found: Comparison) -> list[str]:
     base = found.baseline()
     ratios = [found.ratio(way, base) for way in found.ways if base and way is not base]
-    counts = sorted({f"{ratio[1].confidence:.1%}" for ratio in ratios if ratio})
+    sure = {ratio[1].confidence for ratio in ratios if ratio and ratio[1].confidence}
+    counts = [f"{confidence:.1%}" for confidence in sorted(sure)]
     notes = [f"median: of {found.times}."]
     if counts:
         notes.append(
