@@ -25,8 +25,6 @@ from places import DOCS, ROOT
 from pumpds import wait_for
 from service_client import Service
 
-pytestmark = pytest.mark.long
-
 SHAPE = {"buffers": 24, "mib": 4, "steps": 60, "seed": 1}
 MEMORY_MIB = 120
 SHARDS = 4
@@ -244,6 +242,7 @@ def test_two_jobs_share_one_gpu_by_shards(
     leaves_nothing(place, service)
 
 
+@pytest.mark.long
 def test_a_cancelled_and_a_requeued_job_leave_nothing_and_the_second_ends_right(
     slurm: Slurm, place: Path, service: Service, job: Job
 ) -> None:
@@ -266,6 +265,7 @@ def test_a_cancelled_and_a_requeued_job_leave_nothing_and_the_second_ends_right(
     leaves_nothing(place, service)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["slurmd", "slurmctld"])
 def test_a_job_goes_on_over_a_restart_of_slurms_daemons(
     slurm: Slurm, place: Path, service: Service, job: Job, name: str
