@@ -20,8 +20,9 @@ DESCRIPTION: dict[str, tuple[str, ...]] = {
     "pump": (
         "pump looks at running jobs (jobs, top), at recordings (trace, report, simulate), at "
         "settings (config) and at this machine (doctor, profiles). compare and fit run a command "
-        "several times and measure it. metrics, install-service and uninstall-service are for "
-        "administrators.",
+        "several times and measure it. enable and disable serve programs without pump-run in front "
+        "of them, kernel makes a kernel for notebooks. metrics, install-service, uninstall-service "
+        "and cdi are for administrators.",
     ),
     "pumpd": (
         "pump-run starts one pumpd for each job, and it ends with the job; users need not call "
