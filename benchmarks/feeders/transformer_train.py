@@ -37,6 +37,7 @@ def parse() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--warm-up", type=int, required=True, help="iterations before the timed")
     parser.add_argument("--iterations", type=int, required=True)
+    parser.add_argument("--wait-every", type=int, required=True, help="timed iterations; 0: never")
     parser.add_argument("--touches", action="store_true")
     parser.add_argument("--counting", metavar="LIBRARY")
     parser.add_argument("--json", type=Path, required=True)
@@ -68,8 +69,10 @@ def main() -> int:
         model.wait()
         library.end_counting()
     cpu, started = time.process_time(), time.perf_counter()
-    for _ in range(options.iterations):
+    for done in range(1, options.iterations + 1):
         model.step()
+        if options.wait_every and done % options.wait_every == 0:
+            model.wait()
     issued = time.perf_counter()
     model.wait()
     ended = time.perf_counter()

@@ -99,6 +99,18 @@ def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
     return Bytes(**dead, live=live)
 
 
+def shares(moved: Bytes, naive_dead_bytes: int) -> dict[str, float]:
+    """`fewer`: the part of naive's dead bytes that did not leave. `fewer_at_most`: that part if
+    none of the free ones had left either: no discard beside the kernels can save more, as it
+    may overtake the first kernel of the next owner. `free_share`: free of all that left."""
+    naive = max(1, naive_dead_bytes)
+    return {
+        "fewer": 1 - moved.dead / naive,
+        "fewer_at_most": 1 - (moved.dead - moved.free) / naive,
+        "free_share": moved.free / max(1, moved.dead + moved.live),
+    }
+
+
 def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
     """When something was handed out in each 2 MiB, by their number, in order."""
     times: dict[int, list[int]] = {}

@@ -11,9 +11,12 @@ DESIGN
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
     transformer.dead_bytes.<mode>   bytes without an owner when they were copied to the
-                                    host, of the whole run, at 2x; beside them of which kind
+                                    host, of the whole run; beside them of which kind
                                     (`free_bytes`, `handed_bytes`, `part_bytes`: dead_bytes.py),
-                                    `live_bytes`, `fewer`: the share of naive's that is saved
+                                    `live_bytes`, `fewer`: the share of naive's that is saved;
+                                    `fewer_at_most`: if all of `free_bytes` were discarded too,
+                                    and no more, as no discard beside the kernels could;
+                                    `free_share`: `free_bytes` / all that left
     transformer.fits.time, .cpu     with pump / without, where all fits, of the timed
                                     iterations; processor time of the program's process,
                                     the shim's threads included
@@ -21,10 +24,12 @@ DESIGN
                                     row says how they were counted, and for what shape)
 
   <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
-  cuts the memory. naive: that allocator on Unified Memory without pump. The floor is that of the
-  native allocator's addresses (tests/acceptance/models/torch_touches.py); other
-  granularities have the same memory, not the same addresses.
+  cuts the memory. `planned` and `planned.native`: only where --mode names them. naive: that
+  allocator on Unified Memory without pump. The floor is that of the native allocator's
+  addresses (tests/acceptance/models/torch_touches.py); other granularities have the same
+  memory, not the same addresses.
 
+  Rows transformer.ordered_discards.*, where --only names `ordered`: workloads/ordered_discards.py.
   Rows virtual.inference.*, virtual.lora.* and virtual.experts.*: see workloads/measured.py.
 """
 
@@ -59,12 +64,13 @@ from study import (
     dead_bytes,
     instructions,
 )
+from suites.sim import written
 from torch_runs import PROFILE, ROOM_BYTES, Torch, environment, library
-from workloads import measured
+from workloads import measured, ordered_discards
 
 PARTS = ("speed", "dead", "fits", "instructions", *measured.PROGRAMS)
+ON_REQUEST_PARTS = ("ordered",)
 RATIOS = (1.5, 2.0)
-DEAD_RATIO = 2.0
 CPUS_MOST = 4
 COUNTING_SECONDS_MAX = 900
 COUNTED_BYTES = 2 << 30
@@ -89,12 +95,13 @@ PUMPED = (
     Mode("demand", "demand", "tensor"),
     Mode("window", "window", "tensor"),
 )
+ON_REQUEST = (Mode("planned.native", "planned"), Mode("planned", "planned", "tensor"))
 
 
 @dataclass(frozen=True)
 class Shape:
     """Of the model and of its run. Few large operations: the CPU that issues them must not be
-    what everybody waits for."""
+    what everybody waits for. wait_every: iterations between waits for the GPU; 0: none."""
 
     layers: int = 4
     width: int = 1024
@@ -104,6 +111,7 @@ class Shape:
     batch: int = 4
     warm_up: int = 4
     iterations: int = 12
+    wait_every: int = 0
 
     def words(self) -> list[str]:
         return [f"--{name.replace('_', '-')}={value}" for name, value in vars(self).items()]
@@ -133,15 +141,21 @@ class Figures:
 
 
 class Bench:
-    """Runs the training in modes and makes rows of what it took."""
+    """Runs the training in modes and makes rows of what it took. settings: of the virtual GPU."""
 
-    def __init__(self, options: Options, shape: Shape, work: Path) -> None:
+    def __init__(
+        self, options: Options, shape: Shape, work: Path, settings: Sequence[str] = ()
+    ) -> None:
         self._options = options
         self._shape = shape
         self._work = work
-        self._facts = virtual_facts(PROFILE, "timing")
+        self._facts = {
+            **virtual_facts(PROFILE, "timing"),
+            "profile_settings": list(settings),
+            "wait_every": shape.wait_every,
+        }
         self._link = quickstart.link_bytes_per_second(PROFILE)
-        self._training = Torch(options, training(shape), work)
+        self._training = Torch(options, training(shape), work, settings)
         first = self.run(UNLIMITED, ROOM_BYTES, "--touches").found
         self.reserved_bytes = int(first["reserved_bytes"])
         self._touches = [floor.Touch(*map(tuple, each)) for each in first["touches"]]
@@ -204,14 +218,14 @@ class Bench:
             "issue_seconds": statistics.median(run.found["issue_seconds"] for run in runs),
         }
 
-    def speed(self, ratio: float, parts: Sequence[str]) -> Iterator[Row]:
-        """Rows of all modes at one oversubscription."""
-        modes = (UNLIMITED, NAIVE, *PUMPED)
+    def speed(self, ratio: float, parts: Sequence[str], pumped: Sequence[Mode]) -> Iterator[Row]:
+        """Rows of naive paging and of the modes `pumped` at one oversubscription."""
+        modes = (UNLIMITED, NAIVE, *pumped)
         memory = {mode.name: self.memory_bytes(ratio) for mode in modes}
         found = self.rounds(modes, memory | {UNLIMITED.name: ROOM_BYTES})
         least = [self.floor_seconds(run.seconds, ratio) for run in found[UNLIMITED.name]]
         naive = [run.seconds for run in found[NAIVE.name]]
-        for mode in (NAIVE, *PUMPED) if "speed" in parts else ():
+        for mode in (NAIVE, *pumped) if "speed" in parts else ():
             runs = found[mode.name]
             seconds, facts = [run.seconds for run in runs], self.facts(ratio, runs)
             facts["granularity"] = mode.granularity
@@ -221,31 +235,50 @@ class Bench:
                 yield compared(f"{name}.speedup", speedup, "x", baseline="naive", **facts)
             of_floor = compare(least, seconds)
             yield compared(f"{name}.of_floor", of_floor, "x", baseline="floor", **facts)
-        if "dead" in parts and ratio == DEAD_RATIO:
-            yield from self._dead(ratio, found)
+        if "dead" in parts:
+            yield from self._dead(ratio, (NAIVE, *pumped), found)
 
-    def _dead(self, ratio: float, found: Mapping[str, Sequence[Figures]]) -> Iterator[Row]:
-        kinds = dead_bytes.Bytes._fields
+    def _dead(
+        self, ratio: float, modes: Sequence[Mode], found: Mapping[str, Sequence[Figures]]
+    ) -> Iterator[Row]:
         naive = int(statistics.median(run.moved.dead for run in found[NAIVE.name]))
-        for mode in (NAIVE, *PUMPED):
+        for mode in modes:
             runs = found[mode.name]
-            dead = int(statistics.median(run.moved.dead for run in runs))
+            moved = dead_bytes.Bytes(
+                *map(int, map(statistics.median, zip(*(run.moved for run in runs), strict=True)))
+            )
             yield Row(
                 f"transformer.dead_bytes.{mode.name}",
-                dead,
+                moved.dead,
                 "bytes",
                 **self.facts(ratio, runs),
-                **{
-                    f"{kind}_bytes": int(statistics.median(left))
-                    for kind, left in zip(
-                        kinds, zip(*(run.moved for run in runs), strict=True), strict=True
-                    )
-                },
+                **{f"{kind}_bytes": left for kind, left in moved._asdict().items()},
                 dropped_bytes=int(
                     statistics.median(run.report["counters"]["dropped_bytes"] for run in runs)
                 ),
-                fewer=1 - dead / naive if naive else 0.0,
+                **dead_bytes.shares(moved, naive),
             )
+
+    def ordered(self, ratios: Sequence[float]) -> Iterator[Row]:
+        """Rows of discards in the order of the GPU, from a recording of a run that fits."""
+        from pump import profiles
+
+        file, blocks = self._work / "ordered.trace", self._work / "ordered.blocks"
+        pump = ["--policy", "window", "--record", str(file)]
+        environ = {"PUMP_BENCH_BLOCKS": str(blocks)}
+        _, driver = self._training.run(ROOM_BYTES, pump, environ=environ)
+        with blocks.open() as lines:
+            handed = dead_bytes.read_handed(lines)
+        every = self._shape.wait_every
+        yield from ordered_discards.rows(
+            written(file).read_bytes(),
+            handed,
+            profiles.load(PROFILE),
+            compute_ns=driver["counters"]["compute_busy_ns"],
+            iterations=self._shape.warm_up + self._shape.iterations,
+            waits=1 + (self._shape.iterations // every if every else 0),
+            memory_bytes={ratio: self.memory_bytes(ratio) for ratio in ratios},
+        )
 
     def fits(self) -> Iterator[Row]:
         """Rows of the case that fits: pump as it comes, nothing to page."""
@@ -322,27 +355,59 @@ class Counting:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
-    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    parts = (*PARTS, *ON_REQUEST_PARTS)
+    parser.add_argument("--only", action="append", choices=parts, help="may be repeated")
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=[mode.name for mode in (*PUMPED, *ON_REQUEST)],
+        help="of speed and dead, beside naive; may be repeated",
+    )
+    parser.add_argument(
+        "--ratio", action="append", type=float, help="oversubscription of the transformer"
+    )
+    parser.add_argument(
+        "--wait-every",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the transformer waits for the GPU after every N iterations (default: at the end)",
+    )
+    parser.add_argument(
+        "--virtual-set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the virtual GPU, for speed, dead and fits",
+    )
     parser.add_argument(
         "--record", metavar="FOLDER", type=Path, help="inference, LoRA and experts, for `sim`"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if any(not 1 <= ratio <= 8 for ratio in options.ratio or ()):
+        parser.error("--ratio must lie in 1 to 8")
+    if options.wait_every < 0:
+        parser.error("--wait-every must not be negative")
+    return options
 
 
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
     parts = chosen.only or PARTS
     environment(options)
-    ratios = [ratio for ratio in RATIOS if "speed" in parts or ratio == DEAD_RATIO]
-    shape = QUICK if options.quick else Shape()
+    pumped = [m for m in (*PUMPED, *ON_REQUEST) if m.name in chosen.mode] if chosen.mode else PUMPED
+    shape = replace(QUICK if options.quick else Shape(), wait_every=chosen.wait_every)
     with tempfile.TemporaryDirectory() as work, pin(*cpus()[:CPUS_MOST]):
         for name in measured.PROGRAMS:
             if name in parts:
                 yield from measured.rows(name, options, Path(work), chosen.record)
-        if {"speed", "dead", "fits"} & set(parts):
-            bench = Bench(options, shape, Path(work))
+        if {"speed", "dead", "fits", "ordered"} & set(parts):
+            bench = Bench(options, shape, Path(work), chosen.virtual_set)
+            ratios = chosen.ratio or RATIOS
             for ratio in ratios if {"speed", "dead"} & set(parts) else ():
-                yield from bench.speed(ratio, parts)
+                yield from bench.speed(ratio, parts, pumped)
+            if "ordered" in parts:
+                yield from bench.ordered(ratios)
             if "fits" in parts:
                 yield from bench.fits()
         if "instructions" in parts:

@@ -10,6 +10,7 @@ from study.dead_bytes import (
     Handed,
     read_departures,
     read_handed,
+    shares,
     split,
 )
 
@@ -66,3 +67,10 @@ def test_lines_are_read_and_others_refused() -> None:
     assert read_departures(["7 2097152 8000000f 9\n"]) == [expected]
     with pytest.raises(ValueError, match="not enough"):
         read_departures(["7 2097152\n"])
+
+
+def test_what_was_handed_out_again_bounds_what_a_discard_beside_kernels_saves() -> None:
+    found = shares(Bytes(free=10, handed=50, part=10, live=130), 100)
+    assert found["fewer"] == pytest.approx(0.3)
+    assert found["fewer_at_most"] == pytest.approx(0.4), "the ten that were free"
+    assert found["free_share"] == pytest.approx(0.05)
