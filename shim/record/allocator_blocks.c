@@ -16,9 +16,9 @@
  *
  * Reports come in order with the launches of their thread. A block is reported free when
  * the program gave it up; what was issued before may still run there. So no such block may
- * be discarded: DEAD only names the memory that leaves first, and its contents are kept. A
- * graph's launches also use blocks that were freed while it was captured; nothing is
- * reported of them at a launch.
+ * be discarded: DEAD only names the memory that leaves first, and its contents are kept
+ * (docs/decisions/0052-dead-blocks-of-others.md). A graph's launches also use blocks that
+ * were freed while it was captured; nothing is reported of them at a launch.
  *
  * A dormant program reports nothing, and PyTorch makes three reports for a launch:
  * until it becomes active the live blocks stand in a table, at a third of the price of the
