@@ -11,12 +11,14 @@ static bool own_call(void) {
   return pump_reentry_depth != 0;
 }
 
-/* Runs `call` in the guard, errno saved; true: `result` is the answer. */
+/* Runs `call` in the guard, errno saved; true: `result` is the answer. These calls need no
+ * current context, but those for managed memory do. */
 #define SERVED(call)                                                                       \
   ({                                                                                       \
     int errno_before = errno;                                                              \
     pump_enter();                                                                          \
-    bool served = call;                                                                    \
+    bool borrowed = pump_context_borrow(), served = call;                                  \
+    pump_context_return(borrowed);                                                         \
     pump_leave();                                                                          \
     errno = errno_before;                                                                  \
     served;                                                                                \
@@ -72,8 +74,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
   if (pump_inert()) return pump_real.cuMemCreate(handle, bytes, properties, flags);
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
-  pump_current_device(NULL); /* its budget is chosen before memory is taken */
-  if (SERVED(pump_mapped_create(handle, bytes, properties, flags, &result))) return result;
+  /* The device's budget is chosen before memory is taken. */
+  if (SERVED((pump_current_device(NULL),
+              pump_mapped_create(handle, bytes, properties, flags, &result))))
+    return result;
   result = pump_real.cuMemCreate(handle, bytes, properties, flags);
   if (result == CUDA_SUCCESS) count(*handle, bytes, properties);
   errno = saved;

@@ -152,6 +152,33 @@ static bool primary_is_active(CUdevice device) {
          active != 0;
 }
 
+/* One that is not going to end soon, else any. */
+static CUcontext known_context(void) {
+  CUcontext context = NULL;
+  for (int i = 0; i < PUMP_MAX_DEVICES && context == NULL; i++) {
+    pthread_mutex_lock(&primary_lock);
+    if (primaries[i].retained != 0) context = primaries[i].context;
+    pthread_mutex_unlock(&primary_lock);
+    if (context != NULL && !primary_is_active(i)) context = NULL;
+  }
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES && context == NULL; i++)
+    context = pump_context_on(i);
+  return context;
+}
+
+bool pump_context_borrow(void) {
+  CUcontext context = NULL;
+  if (!PUMP_HAS(cuCtxGetCurrent) || !PUMP_HAS(cuCtxSetCurrent) ||
+      pump_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != NULL)
+    return false;
+  context = known_context();
+  return context != NULL && pump_real.cuCtxSetCurrent(context) == CUDA_SUCCESS;
+}
+
+void pump_context_return(bool borrowed) {
+  if (borrowed) pump_real.cuCtxSetCurrent(NULL);
+}
+
 CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown) {
   *unknown = false;
   if (!in_bounds(device)) return NULL;

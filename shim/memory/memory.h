@@ -169,6 +169,11 @@ CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown);
  * gone after a reset, active again or not, and after a release when the driver says
  * that it is not active. */
 bool pump_primary_over(CUdevice device, bool reset);
+/* Makes a context of the program's current in a thread that has none, for calls that the
+ * driver itself serves without one; false: it has one, or pump knows none. Under the
+ * guard. */
+bool pump_context_borrow(void);
+void pump_context_return(bool borrowed);
 void pump_primaries_reset(void);
 
 /* ---- device memory that is not converted (plain.c) --------------- */

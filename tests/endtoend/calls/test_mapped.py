@@ -37,6 +37,7 @@ SAME = [
     "counted",
     "grown_at_a_hint",
     "threads",
+    "without_a_context",
     "captured",
     "reset",
 ]
@@ -68,6 +69,12 @@ def test_memory_beyond_the_device_keeps_its_bits(version: str, tmp_path: Path) -
 def test_one_arena_as_jax_makes_it_may_be_three_times_the_budget(tmp_path: Path) -> None:
     found, _ = run("arena", tmp_path, f"--virtual-set=memory={ROOM}", "--budget=32MiB")
     assert found == [24, 0]
+
+
+def test_a_thread_without_a_context_makes_pageable_memory(tmp_path: Path) -> None:
+    found, lines = run("bare_arena", tmp_path, f"--virtual-set=memory={ROOM}", "--budget=32MiB")
+    assert found == [24, True]
+    assert "cuMemCreate" not in lines, "none is the driver's"
 
 
 def test_the_limit_counts_what_is_created_not_what_is_reserved(tmp_path: Path) -> None:

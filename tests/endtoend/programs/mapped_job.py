@@ -266,6 +266,43 @@ def threads() -> Any:
     return wrong
 
 
+def without_a_context() -> Any:
+    """Addresses and memory are no context's: a thread without a current one makes and ends
+    them, and finds none behind it."""
+    found: dict[str, Any] = {}
+
+    def alone(step: Any) -> None:
+        def work() -> None:
+            found[step.__name__] = [step(), int(ask(cu.cuCtxGetCurrent()))]
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join()
+
+    def made() -> int:
+        found["base"], found["handle"] = reserve(4), create()
+        place(found["base"], found["handle"])
+        return code(cu.cuMemsetD8(found["base"], 0, 1))
+
+    def moved() -> None:
+        ask(cu.cuMemUnmap(found["base"], PIECE))
+        place(found["base"] + PIECE, found["handle"])
+
+    def ended() -> int:
+        ask(cu.cuMemUnmap(found["base"] + PIECE, PIECE))
+        ask(cu.cuMemRelease(found["handle"]))
+        return code(cu.cuMemAddressFree(found["base"], 4 * PIECE))
+
+    before = free_mib()
+    alone(made)
+    write(found["base"], 1)
+    ask(cu.cuCtxSynchronize())
+    alone(moved)
+    same = holds(found["base"] + PIECE, 1)
+    alone(ended)
+    return [same, found["made"], found["moved"], found["ended"], free_mib(before)]
+
+
 def captured() -> Any:
     """A capture goes on beside mapping, as it does with the driver's."""
     stream = ask(cu.cuStreamCreate(1))
@@ -381,6 +418,21 @@ def arena() -> Any:
     remove(base, pieces)
     ask(cu.cuMemRelease(handle))
     return [pieces, code(cu.cuMemAddressFree(base, pieces * PIECE))]
+
+
+def bare_arena() -> Any:
+    """An arena whose thread has no context while it makes addresses and memory: one that has
+    not been current since it was retained is all that there is."""
+    ask(cu.cuCtxSetCurrent(0))
+    total = 128 * MIB
+    pieces = total * 3 // 4 // PIECE
+    handle = create(pieces, 1)
+    base = reserve(pieces)
+    place(base, handle, pieces)
+    ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(0))))
+    for i in range(pieces):
+        write(base + i * PIECE, i)
+    return [pieces, all(holds(base + i * PIECE, i) for i in range(pieces))]
 
 
 def main() -> None:
