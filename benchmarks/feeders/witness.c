@@ -34,6 +34,7 @@ struct set {
   size_t count, room;
 };
 
+/* segments: where an address in no block is stale. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct set blocks, segments;
 static FILE *file;
@@ -55,6 +56,10 @@ static bool holds(const struct set *set, size_t at, uint64_t address) {
   return at < set->count && set->spans[at].base <= address;
 }
 
+static bool contains(const struct set *set, uint64_t address) {
+  return holds(set, position(set, address), address);
+}
+
 static void add(struct set *set, uint64_t base, uint64_t length_bytes) {
   size_t at = position(set, base);
   if (set->count == set->room) {
@@ -72,6 +77,22 @@ static void drop(struct set *set, uint64_t base) {
   if (!holds(set, at, base) || set->spans[at].base != base) return;
   set->count--;
   memmove(&set->spans[at], &set->spans[at + 1], (set->count - at) * sizeof *set->spans);
+}
+
+/* A block that is handed out in no segment of cudaMalloc: PyTorch has mapped its memory
+ * (expandable segments). What it has used there stays a segment, mapped or not. */
+static void cover(uint64_t base, uint64_t end) {
+  size_t at;
+  pthread_mutex_lock(&lock);
+  if (contains(&blocks, base)) base = end; /* of cudaMallocAsync */
+  while (base < end && (at = position(&segments, base)) < segments.count &&
+         segments.spans[at].base < end) {
+    const struct span *span = &segments.spans[at];
+    if (span->base > base) add(&segments, base, span->base - base);
+    base = segments.spans[position(&segments, base)].end;
+  }
+  if (base < end) add(&segments, base, end - base);
+  pthread_mutex_unlock(&lock);
 }
 
 /* length_bytes 0: the block is taken back. */
@@ -101,7 +122,7 @@ __attribute__((destructor)) static void ended(void) {
 EXPORT int pump_witness_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   pthread_mutex_lock(&lock);
   size_t at = position(&blocks, address);
-  int found = holds(&segments, position(&segments, address), address) ? FREE : NONE;
+  int found = contains(&segments, address) ? FREE : NONE;
   if (holds(&blocks, at, address)) {
     *base = blocks.spans[at].base;
     *length_bytes = blocks.spans[at].end - *base;
@@ -118,8 +139,11 @@ EXPORT void REPORT(void *pointer, int64_t bytes, size_t allocated, size_t reserv
                    uint16_t device) {
   void (*next)(void *, int64_t, size_t, size_t, uint16_t);
   void *found = dlsym(RTLD_NEXT, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
-  if ((device & 0xff) == DEVICE_CUDA)
-    note((uint64_t)pointer, bytes > 0 ? (uint64_t)bytes : 0);
+  if ((device & 0xff) == DEVICE_CUDA) {
+    uint64_t base = (uint64_t)pointer, length_bytes = bytes > 0 ? (uint64_t)bytes : 0;
+    cover(base, base + length_bytes);
+    note(base, length_bytes);
+  }
   memcpy(&next, &found, sizeof next); /* pump listens behind us, and then PyTorch itself */
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }

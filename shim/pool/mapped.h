@@ -68,6 +68,11 @@ bool pump_mapped_holds(CUdeviceptr address);
  * there plain memory would refuse a copy. */
 bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes);
 
+/* Where accessible memory (`live`), or a gap between such, begins and ends around the
+ * address; false: it lies in no reservation. For pump_pool_piece, which the virtual driver
+ * calls under its own lock: takes none that is held across the driver's calls. */
+bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live);
+
 struct pump_mapping {
   uint64_t base, bytes;
   int handle_types; /* that the program has requested of its memory */

@@ -21,7 +21,8 @@ static void set_one(struct mapped_mapping *mapping, const CUmemAccessDesc *acces
   uint32_t device = 1u << access->location.id;
   bool reads = (access->flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0;
   bool writes = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  mapping->readers = reads ? mapping->readers | device : mapping->readers & ~device;
+  PUMP_STORE(&mapping->readers,
+             reads ? mapping->readers | device : mapping->readers & ~device);
   mapping->writers = writes ? mapping->writers | device : mapping->writers & ~device;
 }
 
@@ -82,6 +83,58 @@ bool pump_mapped_holds(CUdeviceptr address) {
   bool holds = mapped_span_find(&mapped_places, address) != NULL;
   pthread_mutex_unlock(&mapped_lock);
   return holds;
+}
+
+static bool accessible(const struct mapped_mapping *mapping) {
+  return PUMP_LOAD(&mapping->readers) != 0;
+}
+
+/* Accessible mappings without a gap, of which number `i` is one. */
+static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
+  struct mapped_span run = *(struct mapped_span *)mapped_span_at(&mapped_mappings, i);
+  const struct mapped_mapping *mapping;
+  for (size_t at = i; at-- > 0 && run.base > place->base; run.base = mapping->base) {
+    mapping = mapped_span_at(&mapped_mappings, at);
+    if (mapping->base + mapping->bytes != run.base || !accessible(mapping)) break;
+    run.bytes += mapping->bytes;
+  }
+  for (size_t at = i + 1; at < mapped_mappings.count; at++) {
+    uint64_t end = run.base + run.bytes;
+    mapping = mapped_span_at(&mapped_mappings, at);
+    if (mapping->base != end || end == place->base + place->bytes || !accessible(mapping))
+      break;
+    run.bytes += mapping->bytes;
+  }
+  return run;
+}
+
+/* From the address to the next mapping that is accessible; `i` is the first one there. */
+static struct mapped_span gap_from(uint64_t address, size_t i,
+                                   const struct mapped_place *place) {
+  uint64_t end = place->base + place->bytes;
+  for (; i < mapped_mappings.count; i++) {
+    const struct mapped_mapping *mapping = mapped_span_at(&mapped_mappings, i);
+    if (!accessible(mapping)) continue;
+    if (mapping->base < end) end = mapping->base;
+    break;
+  }
+  return (struct mapped_span){address, end - address};
+}
+
+bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live) {
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_places) == 0)) return false;
+  pthread_mutex_lock(&mapped_spans_lock);
+  const struct mapped_place *place = mapped_span_find(&mapped_places, address);
+  if (place != NULL) {
+    size_t i = mapped_span_index(&mapped_mappings, address);
+    const struct mapped_mapping *mapping = mapped_span_at(&mapped_mappings, i);
+    *live = i < mapped_mappings.count && mapping->base <= address && accessible(mapping);
+    struct mapped_span piece = *live ? run_of(i, place) : gap_from(address, i, place);
+    *base = piece.base;
+    *bytes = piece.bytes;
+  }
+  pthread_mutex_unlock(&mapped_spans_lock);
+  return place != NULL;
 }
 
 bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {

@@ -14,6 +14,7 @@
 #define PENDING 64u
 #define ADDRESS_END (1ull << 47)
 
+pthread_mutex_t mapped_spans_lock = PTHREAD_MUTEX_INITIALIZER;
 struct mapped_spans mapped_places = {.record_bytes = sizeof(struct mapped_place)};
 struct mapped_spans mapped_mappings = {.record_bytes = sizeof(struct mapped_mapping)};
 struct mapped_spans mapped_homes = {.record_bytes = sizeof(struct mapped_home)};
@@ -387,5 +388,6 @@ void pump_mapped_reset(void) {
 /* Another thread may have been changing the records: they stay with their copy. */
 void pump_mapped_fork_child(void) {
   pthread_mutex_init(&mapped_lock, NULL);
+  pthread_mutex_init(&mapped_spans_lock, NULL);
   empty(false);
 }

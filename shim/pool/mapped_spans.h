@@ -1,14 +1,19 @@
 /* mapped_spans.h - records of disjoint spans of addresses, in the order of their addresses.
- * Each begins with its base and its length in bytes. The caller holds a lock.
+ * Each begins with its base and its length in bytes. The caller holds a lock, or, to look
+ * alone, mapped_spans_lock.
  */
 #ifndef PUMP_MAPPED_SPANS_H
 #define PUMP_MAPPED_SPANS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Held while records move. No driver call is made under it. */
+extern pthread_mutex_t mapped_spans_lock;
 
 struct mapped_spans {
   char *records;
@@ -55,10 +60,14 @@ static inline void *mapped_span_find(const struct mapped_spans *spans, uint64_t 
 static inline void *mapped_span_add(struct mapped_spans *spans, uint64_t base,
                                     uint64_t bytes) {
   if (mapped_span_within(spans, base, bytes) != NULL) return NULL;
+  pthread_mutex_lock(&mapped_spans_lock);
   if (spans->count == spans->room) {
     size_t room = spans->room == 0 ? 64 : 2 * spans->room;
     char *grown = realloc(spans->records, room * spans->record_bytes);
-    if (grown == NULL) return NULL;
+    if (grown == NULL) {
+      pthread_mutex_unlock(&mapped_spans_lock);
+      return NULL;
+    }
     spans->records = grown;
     spans->room = room;
   }
@@ -70,14 +79,17 @@ static inline void *mapped_span_add(struct mapped_spans *spans, uint64_t base,
   memset(span, 0, spans->record_bytes);
   span->base = base;
   span->bytes = bytes;
+  pthread_mutex_unlock(&mapped_spans_lock);
   return span;
 }
 
 static inline void mapped_span_remove(struct mapped_spans *spans, void *span) {
   size_t i = (size_t)((char *)span - spans->records) / spans->record_bytes;
+  pthread_mutex_lock(&mapped_spans_lock);
   spans->count--;
   memmove(span, (char *)span + spans->record_bytes,
           (spans->count - i) * spans->record_bytes);
+  pthread_mutex_unlock(&mapped_spans_lock);
 }
 
 static inline void mapped_spans_reset(struct mapped_spans *spans) {

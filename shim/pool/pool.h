@@ -49,8 +49,8 @@ struct pump_pool_block {
 bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 
 /* For checks of the pool (by the virtual GPU and tests), exported: where the piece
- * that `address` lies in begins and ends, and whether it is live; of mapped memory
- * (mapped.h), where it ends. 0: neither. */
+ * that `address` lies in begins and ends, and whether it is live; the same
+ * of reserved addresses (mapped.h), of which mapped ones are live. 0: neither. */
 #define PUMP_POOL_PIECE_FREE 1
 #define PUMP_POOL_PIECE_LIVE 2
 __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,

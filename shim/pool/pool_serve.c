@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "mapped.h"
 #include "pool_state.h"
 #include "shim/memory/rules.h"
 
@@ -355,25 +356,12 @@ uint64_t pump_pool_relieve(uint32_t device) {
 
 /* ---- what is known of an address ----------------------------------------------------- */
 
-/* Mapped memory without a gap: it may be several ranges, and the reservation goes on. */
-static uint64_t mapped_bytes(const struct pump_hit *first) {
-  struct pump_hit next = *first;
-  uint64_t bytes = first->length_bytes;
-  while (pump_range_lookup(first->base + bytes, &next) && next.by_handle &&
-         next.base == first->base + bytes)
-    bytes += next.length_bytes;
-  return bytes;
-}
-
 int pump_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   struct pump_hit hit;
-  if (!pump_range_lookup(address, &hit)) return 0;
-  if (hit.by_handle) {
-    *base = hit.base;
-    *length_bytes = mapped_bytes(&hit);
-    return PUMP_POOL_PIECE_LIVE;
-  }
-  if (hit.pool == NULL) return 0;
+  bool live;
+  if (pump_mapped_piece(address, base, length_bytes, &live))
+    return live ? PUMP_POOL_PIECE_LIVE : PUMP_POOL_PIECE_FREE;
+  if (!pump_range_lookup(address, &hit) || hit.pool == NULL) return 0;
   struct pool_piece piece = pool_map_piece(hit.pool, address - hit.base);
   *base = hit.base + piece.offset_bytes;
   *length_bytes = piece.length_bytes;

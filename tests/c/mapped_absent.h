@@ -31,6 +31,7 @@ ABSENT(pump_mapped_get_access, unsigned long long *flags, const CUmemLocation *l
        CUdeviceptr address, CUresult *result)
 ABSENT(pump_mapped_holds, CUdeviceptr address)
 ABSENT(pump_mapped_gap, CUdeviceptr address, uint64_t bytes)
+ABSENT(pump_mapped_piece, CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live)
 ABSENT(pump_mapped_find, CUdeviceptr address, struct pump_mapping *mapping)
 bool pump_mapped_yield(CUmemGenericAllocationHandle *handle, const char *call,
                        uint32_t *said, CUresult *result) {

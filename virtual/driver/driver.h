@@ -127,8 +127,10 @@ void vd_departures_kernel(uint64_t issued_ns);
 void vd_departures_note(uint64_t address, uint32_t pages);
 void vd_departures_end(void);
 
-/* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed */
+/* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed, and
+ * where that begins, which includes it */
 uint64_t vd_mapped_bytes(uint64_t address);
+uint64_t vd_mapped_base(uint64_t address);
 
 /* memory.c, with the lock */
 CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,

@@ -77,6 +77,18 @@ def test_a_thread_without_a_context_makes_pageable_memory(tmp_path: Path) -> Non
     assert "cuMemCreate" not in lines, "none is the driver's"
 
 
+@pytest.mark.parametrize("env", [{}, {"PUMP_DISABLE": "1"}], ids=["pumped", "plain"])
+def test_a_kernel_touches_what_is_mapped_without_a_gap(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """And nothing in the rest of the reservation, of which pump makes managed memory."""
+    found = []
+    for step in ("touched_mapped", "touched_allocated"):
+        run(step, tmp_path, **env)
+        found.append(json.loads((tmp_path / "report.json").read_text())["compute_busy_ns"])
+    assert found[0] == found[1]
+
+
 def test_the_limit_counts_what_is_created_not_what_is_reserved(tmp_path: Path) -> None:
     found, lines = run("too_much", tmp_path, "--virtual-set=memory=64MiB", "--limit=96MiB")
     assert found == [24, OUT_OF_MEMORY]

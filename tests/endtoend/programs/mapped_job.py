@@ -6,6 +6,7 @@ test_mapped.py names. Steps are functions of this file.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import sys
 import threading
@@ -433,6 +434,35 @@ def bare_arena() -> Any:
     for i in range(pieces):
         write(base + i * PIECE, i)
     return [pieces, all(holds(base + i * PIECE, i) for i in range(pieces))]
+
+
+TOUCH = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry touch(.param .u64 memory) { ret; }
+"""
+
+
+def launch_each(addresses: list[int]) -> None:
+    function = ask(cu.cuModuleGetFunction(ask(cu.cuModuleLoadData(TOUCH)), b"touch"))
+    for address in addresses:
+        values = (address,), (ctypes.c_uint64,)
+        ask(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, values, 0))
+    ask(cu.cuCtxSynchronize())
+
+
+def touched_mapped() -> None:
+    """Kernels whose memory ends at a gap, and behind several mappings; one begins in a gap."""
+    base = reserve(64)
+    for at, pieces in ((0, 1), (2, 4), (6, 4)):
+        place(base + at * PIECE, create(pieces), pieces)
+    launch_each([base + piece * PIECE for piece in (0, 1, 2, 3)])
+
+
+def touched_allocated() -> None:
+    """The same lengths."""
+    launch_each([int(ask(cu.cuMemAlloc(n * PIECE))) if n else 0 for n in (1, 0, 8, 7)])
 
 
 def main() -> None:

@@ -31,6 +31,8 @@ static void touch(struct touched *touched, uint64_t word) {
     memory = vd_range_find(&vd.managed, word);
   else if (word >= vd.plain.base && word < vd.plain.end)
     memory = vd_range_find(&vd.plain, word);
+  else if (vd.mapped.count != 0)
+    memory = vd_range_find(&vd.mapped, word);
   if (memory == NULL || word >= memory->base + memory->length_bytes) return;
   uint64_t base, end;
   if (!vd_memory_piece(memory, word, &base, &end)) return;

@@ -151,6 +151,7 @@ struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_
     const struct vd_memory *memory = vd_range_find(&vd.managed, part->address);
     bool managed = memory != NULL;
     if (!managed) memory = vd_range_find(&vd.plain, part->address);
+    if (memory == NULL) memory = vd_range_find(&vd.mapped, part->address);
     if (memory == NULL) continue;
     if (part->address >= memory->base + memory->length_bytes) continue;
     uint64_t base, end;

@@ -120,9 +120,13 @@ bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t 
   uint64_t length_bytes;
   *base = memory->base;
   *end = memory->base + memory->length_bytes;
+  if (memory->kind == VD_MAPPED) { /* mappings side by side are one allocation */
+    *base = vd_mapped_base(address);
+    *end = address + vd_mapped_bytes(address);
+  }
   int piece = witness_piece(address, base, &length_bytes);
   if (piece == VD_PIECE_NONE && memory->kind == VD_MANAGED)
     piece = vd_pool_piece(address, base, &length_bytes);
   if (piece != VD_PIECE_NONE) *end = *base + length_bytes;
-  return piece != VD_PIECE_FREE;
+  return piece != VD_PIECE_FREE && address < *end;
 }

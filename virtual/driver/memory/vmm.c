@@ -313,13 +313,23 @@ CUresult vd_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
   return memory != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static const struct vd_memory *accessible(uint64_t address) {
+  const struct vd_memory *memory = vd_range_find(&vd.mapped, address);
+  return memory != NULL && memory->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? memory : NULL;
+}
+
 uint64_t vd_mapped_bytes(uint64_t address) {
   uint64_t at = address;
   const struct vd_memory *memory;
-  while ((memory = vd_range_find(&vd.mapped, at)) != NULL &&
-         memory->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-    at = memory->base + memory->length_bytes;
+  while ((memory = accessible(at)) != NULL) at = memory->base + memory->length_bytes;
   return at - address;
+}
+
+uint64_t vd_mapped_base(uint64_t address) {
+  const struct vd_memory *memory = accessible(address), *before;
+  if (memory == NULL) return address;
+  while ((before = accessible(memory->base - 1)) != NULL) memory = before;
+  return memory->base;
 }
 
 /* ---- other processes ------------------------------------------------------ */
