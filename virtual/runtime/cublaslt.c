@@ -138,6 +138,38 @@ static cublasStatus_t set(void *descriptor, const struct field *fields, size_t c
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+/* The length alone where there is no room for a value. */
+static cublasStatus_t get(const void *descriptor, const struct field *fields, size_t count,
+                          int attribute, void *value, size_t length_bytes,
+                          size_t *written) {
+  if (descriptor == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    if (fields[i].attribute != attribute) continue;
+    if (written != NULL) *written = fields[i].length_bytes;
+    if (length_bytes == 0 && written != NULL) return CUBLAS_STATUS_SUCCESS;
+    if (value == NULL || length_bytes < fields[i].length_bytes)
+      return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, (const char *)descriptor + fields[i].offset_bytes,
+           fields[i].length_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+BLAS_API(cublasLtMatmulDescGetAttribute,
+         (cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t attribute,
+          void *value, size_t length_bytes, size_t *written)) {
+  return get(descriptor, matmul_fields, COUNT(matmul_fields), attribute, value,
+             length_bytes, written);
+}
+
+BLAS_API(cublasLtMatrixLayoutGetAttribute,
+         (cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+          void *value, size_t length_bytes, size_t *written)) {
+  return get(layout, layout_fields, COUNT(layout_fields), attribute, value, length_bytes,
+             written);
+}
+
 BLAS_API(cublasLtMatmulDescSetAttribute,
          (cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t attribute,
           const void *value, size_t length_bytes)) {
@@ -145,8 +177,13 @@ BLAS_API(cublasLtMatmulDescSetAttribute,
   cublasStatus_t status =
       set(d, matmul_fields, COUNT(matmul_fields), attribute, value, length_bytes);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) return status;
-  /* The result depends on neither the multiprocessors to use nor fast accumulation. */
-  if (attribute != 15 && attribute != 25) d->other = attribute;
+  if (value == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+  /* Nothing is changed by zeros (no scale, no place for a maximum), nor does the result
+   * depend on the multiprocessors to use or on fast accumulation. */
+  bool zeros = true;
+  for (size_t i = 0; i < length_bytes; i++) zeros &= ((const char *)value)[i] == 0;
+  if (zeros && d->other == attribute) d->other = 0;
+  if (!zeros && attribute != 15 && attribute != 25) d->other = attribute;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -186,24 +223,52 @@ BLAS_API(cublasLtMatmulPreferenceSetAttribute,
 
 /* -- the product -- */
 
+/* Matrices by rows are their transposes by columns. So is a result by rows, which is the
+ * product of the transposes in the other order. */
+#define ORDER_ROWS 1
+
+static bool swapped(const struct layout *const layouts[4]) {
+  return layouts[GEMM_D]->order == ORDER_ROWS;
+}
+
+static int op_of(int op, const struct layout *layout, bool flip) {
+  if (layout->order == ORDER_ROWS) flip = !flip;
+  if (!flip) return op;
+  return op == GEMM_OP_N ? GEMM_OP_T : GEMM_OP_N;
+}
+
+/* false, and a line in the log: a product that is not computed here. */
 static bool fill(const struct matmul *d, const struct layout *const layouts[4],
                  struct gemm_shape *s) {
   uint32_t known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_RELU |
                    CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_GELU;
-  if (d->other != 0 || (d->epilogue & ~known) != 0 || d->pointer_mode > 1) return false;
+  if (d->other != 0 || (d->epilogue & ~known) != 0 || d->pointer_mode > 1) {
+    rt_log("cublasLt: no product of attribute %d, epilogue %u, pointer mode %d", d->other,
+           d->epilogue, d->pointer_mode);
+    return false;
+  }
+  const struct layout *a = layouts[GEMM_A], *b = layouts[GEMM_B], *out = layouts[GEMM_D];
+  bool swap = swapped(layouts);
   for (int i = GEMM_A; i <= GEMM_D; i++) {
-    const struct layout *l = layouts[i];
-    if (l->order != 0 || gemm_type_bytes((int)l->type) == 0) return false;
+    int from = swap && i <= GEMM_B ? GEMM_A + GEMM_B - i : i;
+    const struct layout *l = layouts[from];
+    if (l->order > ORDER_ROWS || gemm_type_bytes((int)l->type) == 0 ||
+        (i == GEMM_C && l->order != out->order) ||
+        ((l->type == GEMM_C_32F || l->type == GEMM_C_64F) && l->order != 0) ||
+        (swap && (d->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)) {
+      rt_log("cublasLt: no product of order %u, type %u, epilogue %u", l->order, l->type,
+             d->epilogue);
+      return false;
+    }
     s->ld[i] = l->ld;
     s->stride[i] = l->stride;
     s->type[i] = (int32_t)l->type;
   }
-  const struct layout *a = layouts[GEMM_A], *out = layouts[GEMM_D];
-  s->m = (int64_t)out->rows;
-  s->n = (int64_t)out->columns;
+  s->m = (int64_t)(swap ? out->columns : out->rows);
+  s->n = (int64_t)(swap ? out->rows : out->columns);
   s->k = (int64_t)(d->op_a == GEMM_OP_N ? a->columns : a->rows);
-  s->op_a = d->op_a;
-  s->op_b = d->op_b;
+  s->op_a = swap ? op_of(d->op_b, b, true) : op_of(d->op_a, a, false);
+  s->op_b = swap ? op_of(d->op_a, a, true) : op_of(d->op_b, b, false);
   s->batch_count = out->batch_count;
   s->scale_type = d->scale_type;
   s->bias_type = d->bias_type >= 0 ? d->bias_type : (int32_t)out->type;
@@ -238,10 +303,8 @@ BLAS_API(cublasLtMatmulAlgoGetHeuristic,
     return CUBLAS_STATUS_INVALID_VALUE;
   *count = 0;
   memset(results, 0, sizeof *results);
-  if (!fill((const struct matmul *)(void *)operation, layouts, &shape)) {
-    rt_log("cublasLtMatmulAlgoGetHeuristic: a product that is not computed here");
+  if (!fill((const struct matmul *)(void *)operation, layouts, &shape))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
   results->state = CUBLAS_STATUS_SUCCESS;
   results->wavesCount = 1;
   *count = 1;
@@ -262,7 +325,8 @@ BLAS_API(cublasLtMatmul, (cublasLtHandle_t handle, cublasLtMatmulDesc_t operatio
       !collect(layout_a, layout_b, layout_c, layout_d, layouts))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!fill(m, layouts, &gemm.shape)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const void *pointers[] = {a, b, c, d};
+  bool swap = swapped(layouts);
+  const void *pointers[] = {swap ? b : a, swap ? a : b, c, d};
   for (int i = GEMM_A; i <= GEMM_D; i++)
     gemm.pointers[i] = (uint64_t)(uintptr_t)pointers[i];
   if (m->epilogue & CUBLASLT_EPILOGUE_BIAS) gemm.pointers[GEMM_BIAS] = m->bias;

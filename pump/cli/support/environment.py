@@ -26,7 +26,7 @@ from pump.frameworks.advice import Advice
 SHIM = "libpump.so"
 # Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas calls
 # libcublasLt, which calls libcudart. The second also computes what it launches.
-STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
+STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcudnn.so.9")
 COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),

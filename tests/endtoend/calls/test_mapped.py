@@ -78,9 +78,7 @@ def test_a_thread_without_a_context_makes_pageable_memory(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("env", [{}, {"PUMP_DISABLE": "1"}], ids=["pumped", "plain"])
-def test_a_kernel_touches_what_is_mapped_without_a_gap(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_kernel_touches_what_is_mapped_without_a_gap(env: dict[str, str], tmp_path: Path) -> None:
     """And nothing in the rest of the reservation, of which pump makes managed memory."""
     found = []
     for step in ("touched_mapped", "touched_allocated"):

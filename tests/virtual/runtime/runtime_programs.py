@@ -6,6 +6,7 @@ Each prints one JSON object. The libraries are preloaded, so that their names ar
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import sys
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
@@ -159,6 +160,43 @@ def bias_case(name: str) -> float:
     return worst_error(out.read().T, expected, name)
 
 
+def rows_case(name: str, orders: tuple[int, int, int]) -> float:
+    """cuBLASLt's product of transposed A and B, each stored by columns (0) or rows (1), as XLA
+    asks for it: it sets what it does not use to null and reads layouts back."""
+    m, n, k = 24, 18, 40
+    a, b = random((k, m), name, 7), random((k, n), name, 8)
+    device = []
+    lt, operation, null = c_void_p(), c_void_p(), c_void_p()
+    check(CUDA.cublasLtCreate(byref(lt)))
+    check(CUDA.cublasLtMatmulDescCreate(byref(operation), COMPUTE.get(name, 68), NUMBER[name]))
+    check(CUDA.cublasLtMatmulDescSetAttribute(operation, 3, byref(c_int(1)), c_size_t(4)))
+    check(CUDA.cublasLtMatmulDescSetAttribute(operation, 21, byref(null), c_size_t(8)))
+    layouts = []
+    for values, order in zip((a, b, np.zeros((m, n), name)), orders, strict=True):
+        device.append(Buffer(values if order else column_major(values)))
+        layouts.append(c_void_p())
+        rows, columns = values.shape
+        size = [ctypes.c_uint64(rows), ctypes.c_uint64(columns)]
+        leading = c_longlong(columns if order else rows)
+        check(CUDA.cublasLtMatrixLayoutCreate(byref(layouts[-1]), NUMBER[name], *size, leading))
+        given, read, length = c_int(order), c_int(-1), c_size_t(0)
+        check(CUDA.cublasLtMatrixLayoutSetAttribute(layouts[-1], 1, byref(given), c_size_t(4)))
+        out = (byref(read), c_size_t(4), byref(length))
+        check(CUDA.cublasLtMatrixLayoutGetAttribute(layouts[-1], 1, *out))
+        assert (read.value, length.value) == (order, 4)
+    matrices = (device[0].address, layouts[0], device[1].address, layouts[1])
+    result = (device[2].address, layouts[2], device[2].address, layouts[2])
+    scalars = scalar(1, name), scalar(0, name)
+    check(
+        CUDA.cublasLtMatmul(
+            *(lt, operation, scalars[0], *matrices, scalars[1], *result),
+            *(None, None, c_size_t(0), None),
+        )
+    )
+    got = device[2].read() if orders[2] else device[2].read().T
+    return worst_error(got, a.T @ b, name)
+
+
 def products(name: str) -> dict[str, float]:
     blas = handle()
     turns = "NTC" if name.startswith("complex") else "NT"
@@ -167,6 +205,8 @@ def products(name: str) -> dict[str, float]:
     if name in ("float32", "float64"):
         cases["vector"] = vector_case(blas, name)
         cases["bias"] = bias_case(name)
+        for orders in itertools.product((0, 1), repeat=3):
+            cases[f"orders {orders}"] = rows_case(name, orders)
     return cases
 
 

@@ -1,4 +1,4 @@
-"""The stand-ins for libcudart, libcublas and libcublasLt, called by name."""
+"""The stand-ins for libcudart, libcublas, libcublasLt and libcudnn, called by name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ from pump.cli.support.environment import STAND_INS
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = virtual.ROOT / "virtual" / "runtime"
-BLAS = ("cublas", "cublasLt")  # their headers come with the frameworks
-HEADERS_OF = {"cudart": "cuda_runtime_api.h", "cublas": "cublas_v2.h", "cublasLt": "cublasLt.h"}
+OTHERS = ("cublas", "cublasLt", "cudnn")  # their headers come with the frameworks
+HEADERS_OF = {
+    "cudart": "cuda_runtime_api.h",
+    "cublas": "cublas_v2.h",
+    "cublasLt": "cublasLt.h",
+    "cudnn": "cudnn.h",
+}
 
 
 def libraries() -> list[str]:
@@ -163,7 +168,7 @@ def implemented() -> dict[str, str]:
     functions = {}
     for source in sorted(RUNTIME.glob("*.c")):
         text = re.sub(r"\\\n", " ", source.read_text())
-        for match in re.finditer(r"^(?:RT|BLAS)_\w+\((?:[\w *]+, )?(\w+),\s*\(", text, re.M):
+        for match in re.finditer(r"^(?:RT|BLAS|DNN)_\w+\((?:[\w *]+, )?(\w+),\s*\(", text, re.M):
             depth, end = 1, match.end()
             while depth:
                 depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -184,7 +189,7 @@ def test_every_function_is_exported_under_a_listed_name() -> None:
     twins = re.findall(r"^RT_\w*TWINS\((\w+), (\w+),", sources, re.M)
     assert len(twins) > 20
     assert {name + suffix for suffix, name in twins} <= listed("cudart")
-    assert set(functions) <= listed("cudart") | listed("cublas") | listed("cublasLt")
+    assert set(functions) <= listed("cudart").union(*map(listed, OTHERS))
 
 
 CRT = """
@@ -247,7 +252,7 @@ def compile_against(tmp_path: Path, header: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cudart", *(pytest.param(n, marks=pytest.mark.frameworks) for n in BLAS)]
+    "name", ["cudart", *(pytest.param(n, marks=pytest.mark.frameworks) for n in OTHERS)]
 )
 def test_signatures_are_those_of_the_real_header(name: str, tmp_path: Path) -> None:
     """As far as the header has them: what nvcc generates calls of stands in none of these."""
@@ -260,7 +265,7 @@ def test_signatures_are_those_of_the_real_header(name: str, tmp_path: Path) -> N
         and re.search(rf"\b{function}\(", declared)
         and not function.startswith("__")
     }
-    assert len(wanted) > 10
+    assert len(wanted) >= 9
     checks = []
     for function, parameters in wanted.items():
         checks.append(f"#undef {function}\nextern __typeof__({function}) *check_{function};")
@@ -276,9 +281,12 @@ def test_signatures_are_those_of_the_real_header(name: str, tmp_path: Path) -> N
 def returned(function: str) -> str:
     if function.endswith(("GetErrorName", "GetErrorString", "GetStatusName", "GetStatusString")):
         return "const char *"
-    if function.endswith(("CudartVersion", "LtGetVersion")):
+    if function.endswith(("CudartVersion", "LtGetVersion", "cudnnGetVersion")):
         return "size_t"
-    return "cudaError_t" if function.startswith("cuda") else "cublasStatus_t"
+    if function == "cudnnGetLastErrorString":
+        return "void"
+    library = next(name for name in ("cuda", "cublas", "cudnn") if function.startswith(name))
+    return "cudaError_t" if library == "cuda" else f"{library}Status_t"
 
 
 def layout(struct: str) -> str:
