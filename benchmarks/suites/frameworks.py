@@ -10,6 +10,7 @@ DESIGN
 
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds
+    virtual.transformer.window.expandable.of_native  seconds of window.native / its seconds
     transformer.dead_bytes.<mode>   bytes without an owner when they were copied to the
                                     host, of the whole run; beside them of which kind
                                     (`free_bytes`, `handed_bytes`, `part_bytes`: dead_bytes.py),
@@ -24,10 +25,10 @@ DESIGN
                                     row says how they were counted, and for what shape)
 
   <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
-  cuts the memory. `planned` and `planned.native`: only where --mode names them. naive: that
-  allocator on Unified Memory without pump. The floor is that of the native allocator's
-  addresses (tests/acceptance/models/torch_touches.py); other granularities have the same
-  memory, not the same addresses.
+  cuts the memory, with `.expandable` out of segments that it maps. `planned` and `planned.native`: only
+  where --mode names them. naive: that allocator on Unified Memory without pump. The floor is that of
+  the native allocator's addresses (tests/acceptance/models/torch_touches.py); other granularities
+  have the same memory, not the same addresses.
 
   Rows transformer.ordered_discards.*, where --only names `ordered`: workloads/ordered_discards.py.
   Rows virtual.inference.*, virtual.lora.* and virtual.experts.*: see workloads/measured.py.
@@ -79,19 +80,24 @@ COUNTED_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Mode:
-    """How to run. No policy: pump is off; `managed`: cudaMalloc gives managed memory."""
+    """How to run. No policy: pump is off; `managed`: cudaMalloc gives managed memory;
+    `expandable`: PyTorch's segments are mapped memory."""
 
     name: str
     policy: str = ""
     granularity: str = "native"
     managed: bool = False
+    expandable: bool = False
 
 
 UNLIMITED = Mode("unlimited")
 NAIVE = Mode("naive", managed=True)
+WINDOW_NATIVE = Mode("window.native", "window")
+EXPANDABLE = Mode("window.expandable", "window", expandable=True)
 PUMPED = (
     Mode("demand.native", "demand"),
-    Mode("window.native", "window"),
+    WINDOW_NATIVE,
+    EXPANDABLE,
     Mode("demand", "demand", "tensor"),
     Mode("window", "window", "tensor"),
 )
@@ -180,6 +186,8 @@ class Bench:
             "PUMP_SUMMARY": str(summary),
             "PUMP_VIRTUAL_DEPARTURES": str(departures),
         }
+        if mode.expandable:
+            environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         found, driver = self._training.run(
             memory_bytes, pump, *more, managed=mode.managed, environ=environ
         )
@@ -235,6 +243,10 @@ class Bench:
                 yield compared(f"{name}.speedup", speedup, "x", baseline="naive", **facts)
             of_floor = compare(least, seconds)
             yield compared(f"{name}.of_floor", of_floor, "x", baseline="floor", **facts)
+            if mode is EXPANDABLE and WINDOW_NATIVE.name in found:
+                native = [run.seconds for run in found[WINDOW_NATIVE.name]]
+                of_native = compare(native, seconds)
+                yield compared(f"{name}.of_native", of_native, "x", baseline="native", **facts)
         if "dead" in parts:
             yield from self._dead(ratio, (NAIVE, *pumped), found)
 
