@@ -19,6 +19,30 @@ PUMP_DRIVER(HOOK, CTX, NONE, cuArrayCreate_v2, cuArrayCreate, 3020, 0,
 PUMP_DRIVER(HOOK, CTX, NONE, cuArray3DCreate_v2, cuArray3DCreate, 3020, 0,
             (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
 PUMP_DRIVER(HOOK, CTX, NONE, cuArrayDestroy, cuArrayDestroy, 2000, 0, (CUarray array), (array))
+PUMP_DRIVER(NO, INIT, NONE, cuArrayGetDescriptor_v2, cuArrayGetDescriptor, 3020, 0,
+            (CUDA_ARRAY_DESCRIPTOR *shape, CUarray array), (shape, array))
+PUMP_DRIVER(NO, INIT, NONE, cuArray3DGetDescriptor_v2, cuArray3DGetDescriptor, 3020, 0,
+            (CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array), (shape, array))
+PUMP_DRIVER(NO, CTX, NONE, cuMipmappedArrayGetLevel, cuMipmappedArrayGetLevel, 5000, 0,
+            (CUarray *level, CUmipmappedArray array, unsigned int number), (level, array, number))
+PUMP_DRIVER(NO, CTX, NONE, cuTexObjectCreate, cuTexObjectCreate, 5000, 0,
+            (CUtexObject *object, const CUDA_RESOURCE_DESC *resource,
+             const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view),
+            (object, resource, texture, view))
+PUMP_DRIVER(NO, CTX, NONE, cuTexObjectDestroy, cuTexObjectDestroy, 5000, 0,
+            (CUtexObject object), (object))
+PUMP_DRIVER(NO, INIT, NONE, cuTexObjectGetResourceDesc, cuTexObjectGetResourceDesc, 5000, 0,
+            (CUDA_RESOURCE_DESC *resource, CUtexObject object), (resource, object))
+PUMP_DRIVER(NO, INIT, NONE, cuTexObjectGetTextureDesc, cuTexObjectGetTextureDesc, 5000, 0,
+            (CUDA_TEXTURE_DESC *texture, CUtexObject object), (texture, object))
+PUMP_DRIVER(NO, INIT, NONE, cuTexObjectGetResourceViewDesc, cuTexObjectGetResourceViewDesc, 5000, 0,
+            (CUDA_RESOURCE_VIEW_DESC *view, CUtexObject object), (view, object))
+PUMP_DRIVER(NO, CTX, NONE, cuSurfObjectCreate, cuSurfObjectCreate, 5000, 0,
+            (CUsurfObject *object, const CUDA_RESOURCE_DESC *resource), (object, resource))
+PUMP_DRIVER(NO, CTX, NONE, cuSurfObjectDestroy, cuSurfObjectDestroy, 5000, 0,
+            (CUsurfObject object), (object))
+PUMP_DRIVER(NO, INIT, NONE, cuSurfObjectGetResourceDesc, cuSurfObjectGetResourceDesc, 5000, 0,
+            (CUDA_RESOURCE_DESC *resource, CUsurfObject object), (resource, object))
 PUMP_DRIVER(HOOK, CTX, NONE, cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0,
             (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
             (array, shape, levels))
@@ -113,10 +137,23 @@ PUMP_DRIVER(HOOK, CTX, SZ, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAs
 PUMP_DRIVER(HOOK, CTX, SZ, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, 13020, 13020,
             (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream),
             (copy, flags, stream))
-PUMP_DRIVER(HOOK, NO, DS, cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, 7000,
+PUMP_DRIVER(HOOK, CTX, DS, cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, 7000,
             (CUarray to, size_t offset, CUdeviceptr from, size_t bytes), (to, offset, from, bytes))
-PUMP_DRIVER(HOOK, NO, DS, cuMemcpyAtoD_v2, cuMemcpyAtoD, 3020, 7000,
+PUMP_DRIVER(HOOK, CTX, DS, cuMemcpyAtoD_v2, cuMemcpyAtoD, 3020, 7000,
             (CUdeviceptr to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes))
+PUMP_DRIVER(NO, CTX, DS, cuMemcpyHtoA_v2, cuMemcpyHtoA, 3020, 7000,
+            (CUarray to, size_t offset, const void *from, size_t bytes), (to, offset, from, bytes))
+PUMP_DRIVER(NO, CTX, DS, cuMemcpyAtoH_v2, cuMemcpyAtoH, 3020, 7000,
+            (void *to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes))
+PUMP_DRIVER(NO, CTX, DS, cuMemcpyAtoA_v2, cuMemcpyAtoA, 3020, 7000,
+            (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes),
+            (to, to_offset, from, from_offset, bytes))
+PUMP_DRIVER(NO, CTX, SZ, cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync, 3020, 7000,
+            (CUarray to, size_t offset, const void *from, size_t bytes, CUstream stream),
+            (to, offset, from, bytes, stream))
+PUMP_DRIVER(NO, CTX, SZ, cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync, 3020, 7000,
+            (void *to, CUarray from, size_t offset, size_t bytes, CUstream stream),
+            (to, from, offset, bytes, stream))
 PUMP_DRIVER(HOOK, NO, SZ, cuMemBatchDecompressAsync, cuMemBatchDecompressAsync, 12060, 12060,
             (CUmemDecompressParams *parts, size_t count, unsigned int flags, size_t *failed,
              CUstream stream),

@@ -257,6 +257,46 @@ typedef struct {
   unsigned int Flags; /* CUDA_ARRAY3D_* */
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+/* What a texture or surface object stands for. */
+typedef struct {
+  int resType; /* CU_RESOURCE_TYPE_* */
+  union {
+    struct {
+      CUarray hArray;
+    } array;
+    struct {
+      CUmipmappedArray hMipmappedArray;
+    } mipmap;
+    struct {
+      CUdeviceptr devPtr;
+      int format;
+      unsigned int numChannels;
+      size_t sizeInBytes;
+    } linear;
+    struct {
+      CUdeviceptr devPtr;
+      int format;
+      unsigned int numChannels;
+      size_t width, height, pitchInBytes;
+    } pitch2D;
+    int reserved[32];
+  } res;
+  unsigned int flags;
+} CUDA_RESOURCE_DESC;
+typedef struct {
+  int addressMode[3], filterMode;
+  unsigned int flags, maxAnisotropy;
+  int mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp, borderColor[4];
+  int reserved[12];
+} CUDA_TEXTURE_DESC;
+typedef struct {
+  int format; /* CU_RES_VIEW_FORMAT_* */
+  size_t width, height, depth;
+  unsigned int firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
+} CUDA_RESOURCE_VIEW_DESC;
+typedef unsigned long long CUtexObject, CUsurfObject;
+
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_SPARSE 0x40
 #define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80

@@ -246,7 +246,13 @@ uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
                     struct gpu_use *use);
 
 /* copy_nd.c */
-CUresult vd_copy_of_3d(const CUDA_MEMCPY3D *params, struct vd_copy *out);
+CUresult vd_copy_of_3d_locked(const CUDA_MEMCPY3D *params, struct vd_copy *out);
+
+/* array.c: where the texels of an array lie; false: no array */
+bool vd_array_texels_locked(CUarray array, struct vd_texels *texels);
+
+/* texture.c: the memory behind a texture or surface object; false: the word is none */
+bool vd_texture_memory_locked(uint64_t word, uint64_t *address, uint64_t *length_bytes);
 
 /* launch.c */
 /* Checks a launch and takes its parameters into a buffer that is the caller's. */

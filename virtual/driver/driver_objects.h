@@ -31,6 +31,8 @@ enum vd_magic {
   VD_POOL,
   VD_PHYSICAL,
   VD_USER_OBJECT,
+  VD_TEXTURE,
+  VD_SURFACE,
 };
 
 enum vd_memory_kind {
@@ -40,6 +42,18 @@ enum vd_memory_kind {
   VD_MANAGED,
   VD_MAPPED,  /* memory of cuMemCreate; `flags` is its access */
   VD_RESERVED /* addresses only */
+};
+
+/* An array as it was asked for. levels: of a mipmapped one, else 0. */
+struct vd_array {
+  CUDA_ARRAY3D_DESCRIPTOR shape;
+  unsigned int levels;
+};
+
+/* Texels of an array, or of a level of one. */
+struct vd_texels {
+  uint64_t address;
+  size_t texel_bytes, row_bytes, pitch, rows, slices;
 };
 
 /* One live allocation. */
@@ -52,9 +66,10 @@ struct vd_memory {
   uint64_t id;
   struct vd_context *context;
   struct vd_pool *pool;
-  void *physical; /* of VD_MAPPED */
+  void *physical;         /* of VD_MAPPED */
+  struct vd_array *array; /* or NULL; owned */
   CUmemLocation preferred, last_prefetch, accessed_by;
-  bool prefetched, is_array;
+  bool prefetched;
   bool freed;       /* by cuMemFreeAsync: gone when the stream gets there */
   bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as the program set it */
   /* Memory of allocation nodes (graph_memory.c): how many of them hold this address,
@@ -216,6 +231,7 @@ struct vd_copy {
   uint64_t destination, source;
   size_t width_bytes, height, depth;
   size_t destination_pitch, destination_slice, source_pitch, source_slice;
+  CUarray destination_array, source_array; /* that they lie in; NULL: in none */
 };
 
 struct vd_set {

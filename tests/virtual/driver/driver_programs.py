@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
+import driver_arrays
 import driver_clock
 import driver_kernels
 import driver_memory
@@ -19,6 +20,7 @@ import driver_streams
 PROGRAMS = {
     name: value
     for module in (
+        driver_arrays,
         driver_clock,
         driver_kernels,
         driver_memory,

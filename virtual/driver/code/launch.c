@@ -25,8 +25,22 @@ struct touched {
   uint32_t count;
 };
 
+static void add(struct touched *touched, uint64_t base, uint64_t end, uint64_t from) {
+  for (uint32_t i = 0; i < touched->count; i++) {
+    if (touched->parts[i].base != base) continue;
+    if (from < touched->parts[i].from) touched->parts[i].from = from;
+    return;
+  }
+  if (touched->count == MOST_POINTERS) return;
+  touched->parts[touched->count].base = base;
+  touched->parts[touched->count].end = end;
+  touched->parts[touched->count++].from = from;
+}
+
 static void touch(struct touched *touched, uint64_t word) {
   const struct vd_memory *memory = NULL;
+  uint64_t base, end;
+  if (vd_texture_memory_locked(word, &base, &end)) add(touched, base, base + end, base);
   if (word >= vd.managed.base && word < vd.managed.end)
     memory = vd_range_find(&vd.managed, word);
   else if (word >= vd.plain.base && word < vd.plain.end)
@@ -34,17 +48,7 @@ static void touch(struct touched *touched, uint64_t word) {
   else if (vd.mapped.count != 0)
     memory = vd_range_find(&vd.mapped, word);
   if (memory == NULL || word >= memory->base + memory->length_bytes) return;
-  uint64_t base, end;
-  if (!vd_memory_piece(memory, word, &base, &end)) return;
-  for (uint32_t i = 0; i < touched->count; i++) {
-    if (touched->parts[i].base != base) continue;
-    if (word < touched->parts[i].from) touched->parts[i].from = word;
-    return;
-  }
-  if (touched->count == MOST_POINTERS) return;
-  touched->parts[touched->count].base = base;
-  touched->parts[touched->count].end = end;
-  touched->parts[touched->count++].from = word;
+  if (vd_memory_piece(memory, word, &base, &end)) add(touched, base, end, word);
 }
 
 /* Fills the operation from the parameters; `uses` has room for MOST_POINTERS. */

@@ -1,7 +1,8 @@
 /* graph_params.c - what nodes do: their parameters, given, asked for and changed.
  *
  * A copy comes back as the linear addresses that it was resolved to, not as the
- * offsets it was given with. A memset or copy is checked where it runs.
+ * offsets it was given with, unless these are in an array. A memset or copy is checked
+ * where it runs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ CUresult vd_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p, CUkernel kernel,
 
 CUresult vd_work_of_copy(const CUDA_MEMCPY3D *params, struct vd_work *out) {
   out->type = CU_GRAPH_NODE_TYPE_MEMCPY;
-  return vd_copy_of_3d(params, &out->copy);
+  return vd_copy_of_3d_locked(params, &out->copy);
 }
 
 CUresult vd_work_of_set(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct vd_work *out) {
@@ -315,6 +316,17 @@ static size_t rows_of(size_t slice, size_t pitch, size_t height) {
   return pitch != 0 && slice != 0 ? slice / pitch : height;
 }
 
+/* Offsets of a copy's end in its array. */
+static void report_place(CUarray array, uint64_t address, size_t *x_bytes, size_t *y,
+                         size_t *z) {
+  struct vd_texels texels;
+  if (!vd_array_texels_locked(array, &texels)) return; /* destroyed since */
+  uint64_t offset = address - texels.address, slice = texels.pitch * texels.rows;
+  *z = offset / slice;
+  *y = offset % slice / texels.pitch;
+  *x_bytes = offset % texels.pitch;
+}
+
 static void report_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
   *out = (CUDA_MEMCPY3D){
       .WidthInBytes = copy->width_bytes, .Height = copy->height, .Depth = copy->depth};
@@ -329,6 +341,17 @@ static void report_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
   out->dstPitch = copy->destination_pitch ? copy->destination_pitch : copy->width_bytes;
   out->srcHeight = rows_of(copy->source_slice, copy->source_pitch, copy->height);
   out->dstHeight = rows_of(copy->destination_slice, copy->destination_pitch, copy->height);
+  if (copy->source_array != NULL) {
+    out->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    out->srcArray = copy->source_array;
+    report_place(out->srcArray, copy->source, &out->srcXInBytes, &out->srcY, &out->srcZ);
+  }
+  if (copy->destination_array != NULL) {
+    out->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    out->dstArray = copy->destination_array;
+    report_place(out->dstArray, copy->destination, &out->dstXInBytes, &out->dstY,
+                 &out->dstZ);
+  }
 }
 
 #define GET(symbol, type, node_type, fill)                                                 \

@@ -1,8 +1,11 @@
 /* array.c - arrays and mipmapped arrays: memory that is taken from the card, by a handle.
  *
- * They hold nothing: no copy reaches them (CUDA_ERROR_INVALID_VALUE), no texture reads
- * them. Rows take whole sectors of 64 bytes, an array whole pages.
+ * A handle is the address of its first texel, which kernels' C functions may read. No copy
+ * takes it for an address. Texels lie row by row: rows take whole sectors of 64 bytes, an
+ * array whole pages, and levels of a mipmapped array follow each other.
  */
+#include <stdlib.h>
+
 #include "virtual/driver/driver.h"
 
 #define SECTOR_BYTES 64u
@@ -31,20 +34,48 @@ static size_t half(size_t extent) {
   return extent > 1 ? extent / 2 : extent;
 }
 
+static size_t at_least_one(size_t extent) {
+  return extent != 0 ? extent : 1;
+}
+
+/* The first texel's address is not filled in. */
+static struct vd_texels texels_of(const CUDA_ARRAY3D_DESCRIPTOR *shape) {
+  struct vd_texels texels = {.texel_bytes =
+                                 channel_bytes(shape->Format) * shape->NumChannels,
+                             .rows = at_least_one(shape->Height),
+                             .slices = at_least_one(shape->Depth)};
+  texels.row_bytes = shape->Width * texels.texel_bytes;
+  texels.pitch = (texels.row_bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
+  return texels;
+}
+
+static uint64_t bytes_of(const struct vd_texels *texels) {
+  return texels->pitch * texels->rows * texels->slices;
+}
+
+static CUDA_ARRAY3D_DESCRIPTOR next_level(CUDA_ARRAY3D_DESCRIPTOR shape) {
+  shape.Width = half(shape.Width);
+  shape.Height = half(shape.Height);
+  if ((shape.Flags & CUDA_ARRAY3D_LAYERED) == 0) shape.Depth = half(shape.Depth);
+  return shape;
+}
+
 static CUresult create(uint64_t *handle, CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels,
                        const char *what) {
-  size_t texel = channel_bytes(shape.Format) * shape.NumChannels, sum = 0;
-  bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
-  if (handle == NULL || shape.Width == 0 || texel == 0 || shape.NumChannels > 4 ||
-      shape.NumChannels == 3 || levels == 0)
+  struct vd_texels first = texels_of(&shape);
+  uint64_t sum = 0;
+  if (handle == NULL || shape.Width == 0 || first.texel_bytes == 0 ||
+      shape.NumChannels > 4 || shape.NumChannels == 3 || shape.Width > 1u << 27 ||
+      shape.Height > 1u << 17 || shape.Depth > 1u << 14)
     return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned int i = 0; i < levels; i++) {
-    size_t rows = (shape.Height | !shape.Height) * (shape.Depth | !shape.Depth);
-    size_t row = (shape.Width * texel + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
-    sum += row * rows;
-    shape.Width = half(shape.Width);
-    shape.Height = half(shape.Height);
-    if (!layered) shape.Depth = half(shape.Depth);
+  struct vd_array *array = calloc(1, sizeof *array);
+  if (array == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  array->shape = shape;
+  array->levels = levels;
+  for (unsigned int i = 0; i < at_least_one(levels); i++) {
+    struct vd_texels texels = texels_of(&shape);
+    sum += bytes_of(&texels);
+    shape = next_level(shape);
   }
   struct vd_memory *memory;
   vd_lock();
@@ -53,30 +84,55 @@ static CUresult create(uint64_t *handle, CUDA_ARRAY3D_DESCRIPTOR shape, unsigned
     result =
         vd_memory_new(VD_PLAIN, (sum + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES, &memory);
   if (result == CUDA_SUCCESS) {
-    memory->is_array = true;
+    memory->array = array;
     *handle = memory->base;
   }
   vd_unlock();
+  if (result != CUDA_SUCCESS) free(array);
   return result;
 }
 
-static CUresult destroy(uint64_t handle) {
+static CUresult destroy(uint64_t handle, bool mipmapped) {
   vd_lock();
   struct vd_memory *memory = vd_memory_at(handle);
-  bool known = memory != NULL && memory->is_array && memory->base == handle;
+  bool known = memory != NULL && memory->array != NULL && memory->base == handle &&
+               (memory->array->levels != 0) == mipmapped;
   if (known) {
+    uint64_t id = memory->id;
     vd_wait_device_locked();
     memory = vd_memory_at(handle); /* another thread may have destroyed it meanwhile */
-    known = memory != NULL && memory->is_array;
+    known = memory != NULL && memory->id == id;
   }
   if (known) vd_wait_until_locked(vd_memory_release(memory));
   vd_unlock();
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* The shape of the array that a handle stands for, which may be a level of a mipmapped
+ * one, and where its texels lie. */
+static bool see(uint64_t handle, CUDA_ARRAY3D_DESCRIPTOR *shape, struct vd_texels *texels) {
+  const struct vd_memory *memory = vd_memory_at(handle);
+  if (memory == NULL || memory->array == NULL) return false;
+  uint64_t at = memory->base;
+  *shape = memory->array->shape;
+  *texels = texels_of(shape);
+  for (unsigned int i = 1; i < memory->array->levels && at < handle; i++) {
+    at += bytes_of(texels);
+    *shape = next_level(*shape);
+    *texels = texels_of(shape);
+  }
+  texels->address = at;
+  return at == handle;
+}
+
+bool vd_array_texels_locked(CUarray array, struct vd_texels *texels) {
+  CUDA_ARRAY3D_DESCRIPTOR shape;
+  return see((uint64_t)array, &shape, texels);
+}
+
 CUresult vd_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
   if (shape == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return create((uint64_t *)array, *shape, 1, "cuArray3DCreate");
+  return create((uint64_t *)array, *shape, 0, "cuArray3DCreate");
 }
 
 CUresult vd_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape) {
@@ -85,20 +141,61 @@ CUresult vd_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape)
                                          .Height = shape->Height,
                                          .Format = shape->Format,
                                          .NumChannels = shape->NumChannels};
-  return create((uint64_t *)array, whole, 1, "cuArrayCreate");
+  return create((uint64_t *)array, whole, 0, "cuArrayCreate");
 }
 
 CUresult vd_cuArrayDestroy(CUarray array) {
-  return destroy((uint64_t)array);
+  return destroy((uint64_t)array, false);
+}
+
+CUresult vd_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array) {
+  struct vd_texels texels;
+  if (shape == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  bool known = see((uint64_t)array, shape, &texels);
+  vd_unlock();
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vd_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *shape, CUarray array) {
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  if (shape == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = vd_cuArray3DGetDescriptor_v2(&whole, array);
+  if (result == CUDA_SUCCESS)
+    *shape =
+        (CUDA_ARRAY_DESCRIPTOR){whole.Width, whole.Height, whole.Format, whole.NumChannels};
+  return result;
 }
 
 CUresult vd_cuMipmappedArrayCreate(CUmipmappedArray *array,
                                    const CUDA_ARRAY3D_DESCRIPTOR *shape,
                                    unsigned int levels) {
-  if (shape == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (shape == NULL || levels == 0) return CUDA_ERROR_INVALID_VALUE;
   return create((uint64_t *)array, *shape, levels, "cuMipmappedArrayCreate");
 }
 
+CUresult vd_cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray array,
+                                     unsigned int number) {
+  if (level == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  vd_lock();
+  const struct vd_memory *memory = vd_memory_at((uint64_t)array);
+  if (memory != NULL && memory->array != NULL && memory->base == (uint64_t)array &&
+      memory->array->levels != 0) {
+    result = number < memory->array->levels ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR shape = memory->array->shape;
+    uint64_t at = memory->base;
+    for (unsigned int i = 0; i < number && result == CUDA_SUCCESS; i++) {
+      struct vd_texels texels = texels_of(&shape);
+      at += bytes_of(&texels);
+      shape = next_level(shape);
+    }
+    if (result == CUDA_SUCCESS) *level = (CUarray)at;
+  }
+  vd_unlock();
+  return result;
+}
+
 CUresult vd_cuMipmappedArrayDestroy(CUmipmappedArray array) {
-  return destroy((uint64_t)array);
+  return destroy((uint64_t)array, true);
 }

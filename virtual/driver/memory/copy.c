@@ -41,9 +41,11 @@ struct end {
   bool device;
 };
 
-/* False: a device pointer of ours that is not live, or too short. */
-static bool end_of(uint64_t address, uint64_t length_bytes, struct end *end) {
+/* False: a device pointer of ours that is not live, or too short. `array`: a place in an
+ * array, which is no address. */
+static bool end_of(uint64_t address, uint64_t length_bytes, bool array, struct end *end) {
   end->memory = vd_memory_at(address);
+  if (array != (end->memory != NULL && end->memory->array != NULL)) return false;
   end->device = end->memory != NULL && end->memory->kind >= VD_PLAIN;
   if (end->memory == NULL)
     return (address < vd.managed.base || address >= vd.managed.end) &&
@@ -76,8 +78,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   uint64_t to_bytes = span(copy, copy->destination_pitch, copy->destination_slice);
   uint64_t from_bytes = span(copy, copy->source_pitch, copy->source_slice);
   struct end to, from;
-  if (!end_of(copy->destination, to_bytes, &to) ||
-      !end_of(copy->source, from_bytes, &from)) {
+  if (!end_of(copy->destination, to_bytes, copy->destination_array != NULL, &to) ||
+      !end_of(copy->source, from_bytes, copy->source_array != NULL, &from)) {
     vd_log("copy of %llu bytes from 0x%llx to 0x%llx: not live memory, or too short",
            (unsigned long long)from_bytes, (unsigned long long)copy->source,
            (unsigned long long)copy->destination);
@@ -246,7 +248,7 @@ CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *wha
   struct end end;
   uint64_t total;
   if (what->width == 0 || what->height == 0) return CUDA_SUCCESS;
-  if (!extent_of(what, &total) || !end_of(what->destination, total, &end) ||
+  if (!extent_of(what, &total) || !end_of(what->destination, total, false, &end) ||
       end.memory == NULL)
     return CUDA_ERROR_INVALID_VALUE;
   struct vd_action *action = NULL;
@@ -274,7 +276,7 @@ static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous
   if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(name);
   struct end end;
   if (result == CUDA_SUCCESS &&
-      (!end_of(what->destination, total, &end) || end.memory == NULL))
+      (!end_of(what->destination, total, false, &end) || end.memory == NULL))
     result = CUDA_ERROR_INVALID_VALUE;
   bool captured = false, waits = result == CUDA_SUCCESS && waits_for_set(end.memory);
   struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *what};

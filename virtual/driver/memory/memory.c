@@ -109,6 +109,7 @@ uint64_t vd_memory_release(struct vd_memory *memory) {
   if (memory->kind == VD_PLAIN && (!memory->of_graph || memory->backed))
     gpu_plain_release(vd.engine, vd_now_ns(), &vd_hooks, memory->reserved_bytes);
   if (memory->pool != NULL) memory->pool->used_bytes -= memory->reserved_bytes;
+  free(memory->array);
   free(memory);
   return vd.locks == 0 ? cost.complete_ns : mapping_ns(cost.complete_ns);
 }
@@ -171,8 +172,8 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
   CUresult result = vd_capture_unsafe_locked("cuMemFree");
   if (result == CUDA_SUCCESS) {
     struct vd_memory *memory = vd_memory_at(address);
-    if (memory == NULL || memory->base != address || memory->is_array || memory->freed ||
-        (memory->kind != VD_PLAIN && memory->kind != VD_MANAGED)) {
+    if (memory == NULL || memory->base != address || memory->array != NULL ||
+        memory->freed || (memory->kind != VD_PLAIN && memory->kind != VD_MANAGED)) {
       vd.checks.free_unknown++;
       vd_log("cuMemFree: 0x%llx is no live allocation", address);
       result = CUDA_ERROR_INVALID_VALUE;
