@@ -136,9 +136,12 @@ class ClientModel:
         if lib.pump_model_time(self.raw) != 0:
             raise MemoryError("the tables of times do not fit into memory")
 
-    def lost(self) -> Any:
-        """Return the time lost so far: a `struct pump_lost`, overwritten by the next call."""
-        lib.pump_model_lost(self.raw, self._lost)
+    def lost(self, neighbours: int = 0) -> Any:
+        """Return the time lost so far: a `struct pump_lost`, overwritten by the next call.
+
+        neighbours: other processes that may compute on the GPUs, at the most.
+        """
+        lib.pump_model_lost(self.raw, neighbours, self._lost)
         return self._lost
 
     def kept_operations(self) -> int:

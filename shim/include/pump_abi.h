@@ -250,7 +250,7 @@ struct pump_device {
   /* The second cache line. An attach leaves it as the new worker has it. */
   uint64_t asked_budget_bytes;   /* worker: budget to apply; 0: keep the present one */
   uint64_t adopted_budget_bytes; /* the last asked_budget_bytes that the shim has applied */
-  uint32_t has_neighbours;       /* 1: other jobs under pump were seen on the card */
+  uint32_t neighbours; /* processes of other jobs under pump, the most seen on the card */
   uint32_t reserved0;
   uint64_t reserved[5];
 };

@@ -56,7 +56,7 @@ PUMP_ASSERT_OFFSET(pump_device, device_state, 56);
 PUMP_ASSERT_OFFSET(pump_device, emulated, 60);
 PUMP_ASSERT_OFFSET(pump_device, asked_budget_bytes, 64); /* a cache line of its own */
 PUMP_ASSERT_OFFSET(pump_device, adopted_budget_bytes, 72);
-PUMP_ASSERT_OFFSET(pump_device, has_neighbours, 80);
+PUMP_ASSERT_OFFSET(pump_device, neighbours, 80);
 PUMP_ASSERT_OFFSET(pump_device, reserved0, 84);
 PUMP_ASSERT_OFFSET(pump_device, reserved, 88);
 

@@ -38,7 +38,7 @@ static struct device {
   uint8_t uuid[16];
   uint64_t total_bytes;
   uint64_t found_bytes; /* free before anything under pump was there, as far as is known */
-  bool has_neighbours;  /* under pump, on the same card */
+  uint32_t neighbours;  /* under pump, on the same card */
   uint64_t asked_bytes; /* UINT64_MAX: none */
   uint64_t most_bytes;  /* of a job that asks for none: what is free, or its share */
   uint64_t card_bytes;  /* a budget from here on is none */
@@ -152,7 +152,7 @@ static bool adopt_budget(uint32_t index) {
 /* Under pump_range_lock. */
 static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
   uint64_t found;
-  d->has_neighbours = pump_neighbours_on(neighbours, d->uuid, &found) != 0;
+  d->neighbours = pump_neighbours_on(neighbours, d->uuid, &found);
   if (found > d->total_bytes) found = d->total_bytes;
   if (found > d->found_bytes) d->found_bytes = found;
   uint64_t whole = without_reserve(d->found_bytes);
@@ -192,7 +192,8 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
     if (d->state != READY) continue;
     uint64_t before = d->budget_bytes;
     set_most(d, neighbours);
-    if (d->has_neighbours) PUMP_STORE(&shared->has_neighbours, 1);
+    if (d->neighbours > PUMP_LOAD(&shared->neighbours))
+      PUMP_STORE(&shared->neighbours, d->neighbours);
     set_budget(d, shared, d->asked_bytes);
     if (d->budget_bytes == before) continue;
     changed = true;
@@ -353,7 +354,7 @@ void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes
   uint64_t taken = d->allocated_bytes + d->plain_bytes;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
   /* What these have is not free, but can be had. */
-  bool makes_way = d->has_neighbours || d->left_bytes != 0;
+  bool makes_way = d->neighbours != 0 || d->left_bytes != 0;
   pthread_mutex_unlock(&pump_range_lock);
   if (left < *free_bytes || makes_way) *free_bytes = left;
 }

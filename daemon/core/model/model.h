@@ -242,7 +242,8 @@ struct pump_lost {
 int pump_model_time(struct pump_model *model);
 /* The time of what is reported next. */
 void pump_model_now(struct pump_model *model, uint64_t now_ns);
-void pump_model_lost(struct pump_model *model, struct pump_lost *lost);
+/* `neighbours`: other processes that may compute on the GPUs, at the most. */
+void pump_model_lost(struct pump_model *model, uint32_t neighbours, struct pump_lost *lost);
 
 /* ---- transfers ---- */
 

@@ -21,10 +21,17 @@ static uint64_t not_negative(int64_t ns) {
   return ns > 0 ? (uint64_t)ns : 0;
 }
 
-EXPORT void pump_model_lost(struct pump_model *m, struct pump_lost *lost) {
+static uint64_t at_most(uint64_t value, uint64_t most) {
+  return value < most ? value : most;
+}
+
+EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
+                            struct pump_lost *lost) {
   *lost = (struct pump_lost){0};
   struct pump_timing *timing = m->timing;
-  if (timing == NULL || timing->first_seq == 0) return;
+  if (timing == NULL) return;
+  timing->neighbours = neighbours < TIMING_NEIGHBOURS ? neighbours : TIMING_NEIGHBOURS;
+  if (timing->first_seq == 0) return;
   struct timing_replay *again = &timing->again;
   *again = timing->replay;
   timing_advance(timing, again, timing->next_seq);
@@ -36,10 +43,9 @@ EXPORT void pump_model_lost(struct pump_model *m, struct pump_lost *lost) {
   uint64_t error_ns = likely_ns / 100 * PUMP_LOST_PERCENT;
   if (least_ns > likely_ns - error_ns) least_ns = likely_ns - error_ns;
   if (most_ns < likely_ns + error_ns) most_ns = likely_ns + error_ns;
-  lost->likely_ns = likely_ns;
-  lost->least_ns = least_ns;
-  lost->most_ns = most_ns < lost->of_ns ? most_ns : lost->of_ns;
-  if (likely_ns > lost->of_ns) lost->likely_ns = lost->of_ns;
+  lost->likely_ns = at_most(likely_ns, lost->of_ns);
+  lost->least_ns = at_most(least_ns, lost->of_ns);
+  lost->most_ns = at_most(most_ns, lost->of_ns);
 }
 
 void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,

@@ -75,7 +75,7 @@ static void push_out(struct pump_model *m, struct device *device) {
 static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->window.ops[index];
   bool hit = true, untouched = false;
-  uint64_t arrived_ns = 0;
+  struct timing_met met = {0};
   op->executed = true;
   m->window.again_seq[index] = m->window.again[index] =
       0; /* they have become eviction candidates, or are away */
@@ -84,15 +84,19 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     fetch_ahead(m, op, i);
     if (block == NONE) continue;
     struct block *b = &m->blocks.all[block];
-    if (m->arrived_ns != NULL && m->arrived_ns[block] > arrived_ns)
-      arrived_ns = m->arrived_ns[block];
+    if (m->arrived_ns != NULL && m->arrived_ns[block] > met.arrived_ns)
+      met.arrived_ns = m->arrived_ns[block];
     untouched |= !b->used;
-    hit &= count_use(m, op, block);
+    met.doubted += b->state == PUMP_BLOCK_MAYBE_EVICTED;
+    bool there = count_use(m, op, block);
+    hit &= there;
+    met.missed += !there;
     bool advanced = b->first == use;
     bool ended = advanced && model_advance_chain(m, block);
     /* It came by fault. A LEAVING block stays so: its end decides where it is. */
     if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST ||
         b->state == PUMP_BLOCK_DISCARDING) {
+      met.faulted += b->state == PUMP_BLOCK_HOST;
       model_set_state(m, block, PUMP_BLOCK_RESIDENT);
       push_out(m, &m->devices[b->device]);
     } else if (advanced) {
@@ -101,9 +105,8 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     if (ended) model_discarding(m, block, op->seq);
   }
   m->devices[m->window.op_device[index]].args_truncated |= op->args_truncated;
-  if (m->timing != NULL)
-    timing_retired(m->timing, op->seq, hit && !untouched && !op->args_truncated,
-                   arrived_ns);
+  met.known = !untouched && !op->args_truncated;
+  if (m->timing != NULL) timing_retired(m->timing, op->seq, &met);
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;

@@ -62,22 +62,28 @@ void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
   timing->graph_key = timing_mix(executable, count) | 1;
 }
 
-static void take(struct pump_timing *timing, const struct timing_op *op) {
-  if (op->seen_ns == 0 || !op->retired) return;
-  bool before = op->arrived_ns + op->elapsed_ns + SEEN_LATE_NS <= op->seen_ns;
-  bool clean = op->clean && (op->arrived_ns == 0 || before);
-  timing_sample(timing, op->key, op->elapsed_ns, clean);
-  if (op->shape != op->key) timing_sample(timing, op->shape, op->elapsed_ns, clean);
+static void take(struct pump_timing *timing, const struct timing_op *reported) {
+  struct timing_op op = *reported;
+  if (op.seen_ns == 0 || !op.retired || op.elapsed_ns == 0) return;
+  bool before =
+      op.arrived_ns == 0 || op.arrived_ns + op.elapsed_ns + SEEN_LATE_NS <= op.seen_ns;
+  op.clean &= before;
+  op.faulting &= before;
+  timing_sample(timing, op.key, &op);
+  if (op.shape != op.key) timing_sample(timing, op.shape, &op);
 }
 
-void timing_retired(struct pump_timing *timing, uint64_t seq, bool clean,
-                    uint64_t arrived_ns) {
+void timing_retired(struct pump_timing *timing, uint64_t seq,
+                    const struct timing_met *met) {
   struct timing_op *op = timing_find(timing, seq);
   if (op == NULL) return;
   op->retired = true;
-  op->clean = clean;
-  if (arrived_ns > op->arrived_ns) op->arrived_ns = arrived_ns;
-  if (op->inside && !clean) op->arrived_ns = UINT64_MAX / 2;
+  op->clean = met->known && met->missed == 0;
+  op->faulted = met->faulted;
+  op->faulting = met->known && met->missed != 0 && met->missed == met->faulted;
+  op->ready = op->clean && met->doubted == 0 && met->arrived_ns <= op->issued_ns;
+  if (met->arrived_ns > op->arrived_ns) op->arrived_ns = met->arrived_ns;
+  if (op->inside && !op->clean) op->arrived_ns = UINT64_MAX / 2;
   if (op->inside && timing->graph_last >= seq) {
     struct timing_op *last = timing_find(timing, timing->graph_last);
     if (last != NULL && op->arrived_ns > last->arrived_ns)

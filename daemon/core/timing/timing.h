@@ -4,7 +4,12 @@
  * knows that all blocks of such an operation were on the GPU before it began, that is the
  * operation's own time. Operations of one key, which is the kernel, its grid, its blocks of
  * threads and how much it reaches, have the same own time: the lower end of what was
- * measured, because a wait that the model did not see can only make it longer.
+ * measured, because a wait that the model did not see can only make it longer. Beside other
+ * processes it is longer by a factor: waits for their kernels are not lost
+ * (timing_share.c).
+ *
+ * Operations of some kinds find blocks away each time they are timed. What a block costs
+ * that a fault brings is learned from kinds of which both are known, and subtracted.
  *
  * With these times the run is repeated without waits for memory (timing_replay.c): the
  * program's issues and waits in their order. What the real run took longer is the time
@@ -28,6 +33,8 @@
 #define TIMING_SHAPES 16384u      /* of launches, by signature; a power of two */
 #define TIMING_KEYS 8192u         /* of own times; a power of two */
 #define TIMING_SAMPLES 16u        /* of one key: the newest */
+#define TIMING_FAULTS 64u         /* samples of what a block by fault costs: the newest */
+#define TIMING_NEIGHBOURS 63u     /* that count */
 #define TIMING_STREAMS 64u        /* told apart; 0: none of them, and all that come later */
 #define TIMING_END_NS (1ll << 60) /* no moment is later, whatever a client reports */
 
@@ -41,9 +48,22 @@ struct timing_op {
   uint64_t seen_ns;    /* when its end was seen; 0: its time was not taken */
   uint64_t elapsed_ns;
   uint32_t stream;
-  bool retired, clean; /* clean: no block of it came by fault or was on its way */
-  bool deep;           /* many operations were in front of it when it was issued */
-  bool inside;         /* of a graph, and not its last: it takes no time of its own */
+  uint32_t faulted; /* blocks of a `faulting` one that faults brought */
+  bool retired;
+  bool clean;    /* no block of it came by fault or was on its way */
+  bool faulting; /* some came by fault, none was on its way */
+  bool ready;    /* all had come for certain before it was issued */
+  bool deep;     /* many operations were in front of it when it was issued */
+  bool inside;   /* of a graph, and not its last: it takes no time of its own */
+};
+
+/* What an operation met as it executed. */
+struct timing_met {
+  uint64_t arrived_ns; /* when the last of its blocks had come */
+  uint32_t missed;     /* blocks that were not there */
+  uint32_t doubted;    /* blocks that the driver may have evicted */
+  uint32_t faulted;    /* blocks that faults brought from the host */
+  bool known;          /* all its blocks are, and none was used for the first time */
 };
 
 struct timing_wait {
@@ -52,10 +72,21 @@ struct timing_wait {
   uint32_t stream; /* 0: all */
 };
 
+/* What clean samples took beside other processes: their own times, as much as counts of
+ * what they took, and at the least. */
+struct timing_share {
+  uint32_t count;     /* samples of the stretch that is not over */
+  uint32_t stretches; /* in the sums */
+  uint64_t own_ns, taken_ns, least_ns;
+  uint64_t sum_own_ns, sum_taken_ns, sum_least_ns;
+};
+
 struct timing_own {
   uint64_t key; /* 0: free */
   uint32_t count;
-  uint64_t shortest_ns; /* of all samples, clean or not; 0: there is none */
+  uint64_t shortest_ns;     /* of all samples, clean or not; 0: there is none */
+  uint64_t faulting_ns;     /* the shortest of those with the fewest blocks by fault */
+  uint32_t faulting_blocks; /* how many these were; 0: there is none */
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
@@ -71,6 +102,8 @@ struct timing_replay {
   uint32_t gaps[TIMING_GAPS];     /* ns between two issues that did not wait */
   uint32_t delays[TIMING_DELAYS]; /* ns from an execution's end to the end of the wait */
   uint32_t gap_count, delay_count;
+  uint32_t ready_count; /* of delays: if any, only those of waits for `ready` ones */
+  uint64_t unready;     /* streams with others since the last wait for them, a bit each */
   uint32_t usual_gap_ns, usual_delay_ns;
   bool missing; /* operations were not reported, since the newest known end */
 };
@@ -80,13 +113,17 @@ struct pump_timing {
   uint64_t first_seq, next_seq; /* of the operations that are kept */
   uint64_t wait_count;
   uint64_t graph_last, graph_key; /* of the newest launch of a graph */
-  bool left;        /* a block has been away from the GPU: memory may cost time */
-  uint32_t streams; /* that have a number */
+  uint32_t neighbours; /* other processes that may compute on the GPUs, at the most */
+  bool left;           /* a block has been away from the GPU: memory may cost time */
+  uint32_t streams;    /* that have a number */
   uint8_t number[PUMP_MAX_STREAMS]; /* of a stream; 0: none yet */
   struct timing_replay replay, again;
   struct timing_op ops[TIMING_OPS];
   struct timing_wait waits[TIMING_WAITS];
   struct timing_own own[TIMING_KEYS];
+  struct timing_share share;
+  uint32_t fault_ns[TIMING_FAULTS]; /* what a block by fault cost, the newest */
+  uint32_t fault_count;
   struct timing_shape {
     uint64_t signature, shape;
   } shapes[TIMING_SHAPES];
@@ -106,19 +143,24 @@ void timing_issued(struct pump_timing *timing, const struct timing_op *op, uint1
                    uint64_t signature, uint64_t bytes, uint32_t depth);
 void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
                   uint64_t executable);
-void timing_retired(struct pump_timing *timing, uint64_t seq, bool clean,
-                    uint64_t arrived_ns);
+void timing_retired(struct pump_timing *timing, uint64_t seq, const struct timing_met *met);
 void timing_timed(struct pump_timing *timing, uint64_t seq, uint64_t elapsed_ns,
                   uint64_t seen_ns);
 void timing_waited(struct pump_timing *timing, const struct timing_wait *wait);
 
 /* ---- own times (timing_own.c) ---- */
 
-void timing_sample(struct pump_timing *timing, uint64_t key, uint64_t elapsed_ns,
-                   bool clean);
+void timing_sample(struct pump_timing *timing, uint64_t key, const struct timing_op *op);
 /* `own_ns`: for each way. */
 void timing_own_times(const struct pump_timing *timing, const struct timing_op *op,
                       int64_t *own_ns);
+
+/* ---- beside other processes (timing_share.c) ---- */
+
+/* Of a clean sample: the operation's own time, and what it took. */
+void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns);
+/* What takes `alone_ns` takes so long beside them, in each way. */
+void timing_shared(const struct pump_timing *timing, int64_t alone_ns, int64_t *own_ns);
 
 /* ---- the run without waits (timing_replay.c) ---- */
 

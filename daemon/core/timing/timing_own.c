@@ -4,6 +4,8 @@
 #include "timing.h"
 
 #define PROBES 16u
+#define COSTS_LEAST 8u   /* samples, before they tell what faults cost */
+#define SAMPLES_LEAST 4u /* of one kind, before they tell what neighbours cost */
 
 static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, bool make) {
   for (uint32_t i = 0; i < PROBES; i++) {
@@ -14,14 +16,6 @@ static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, boo
     return make ? own : NULL;
   }
   return NULL; /* too many kinds: this one stays unknown */
-}
-
-void timing_sample(struct pump_timing *timing, uint64_t key, uint64_t elapsed_ns,
-                   bool clean) {
-  struct timing_own *own = place_of(timing, key, true);
-  if (own == NULL || elapsed_ns == 0) return;
-  if (own->shortest_ns == 0 || elapsed_ns < own->shortest_ns) own->shortest_ns = elapsed_ns;
-  if (clean) own->clean_ns[own->count++ % TIMING_SAMPLES] = elapsed_ns;
 }
 
 static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
@@ -36,13 +30,18 @@ static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
 
 /* The lower end of the clean samples; they scatter, or are few, so it may be less. Any
  * sample bounds it from above. */
-static bool known(const struct timing_own *own, int64_t *own_ns) {
+static bool known(const struct pump_timing *timing, const struct timing_own *own,
+                  int64_t *own_ns) {
   uint64_t values[TIMING_SAMPLES] = {0};
   if (own == NULL || own->count == 0) return false;
   uint32_t count = sorted(own, values);
   int64_t likely = (int64_t)values[count / 8], middle = (int64_t)values[count / 2];
   int64_t shortest = (int64_t)own->shortest_ns;
   if (shortest < likely) likely = shortest;
+  if (timing->neighbours != 0) {
+    timing_shared(timing, likely, own_ns);
+    return true;
+  }
   int64_t spread = middle > likely ? middle - likely : 0;
   if (count == 1) spread = likely / 2;
   own_ns[TIMING_LIKELY] = likely;
@@ -51,23 +50,88 @@ static bool known(const struct timing_own *own, int64_t *own_ns) {
   return true;
 }
 
+/* What a block costs that a fault brings: at the lowest eighth, in the middle, at the
+ * highest eighth of the samples. False: they are few, or do not agree, because
+ * something else held operations up, or blocks were there that the model believed away. */
+static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
+  uint32_t values[TIMING_FAULTS];
+  uint32_t count =
+      timing->fault_count < TIMING_FAULTS ? timing->fault_count : TIMING_FAULTS;
+  if (count < COSTS_LEAST) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t at = i;
+    for (; at > 0 && values[at - 1] > timing->fault_ns[i]; at--)
+      values[at] = values[at - 1];
+    values[at] = timing->fault_ns[i];
+  }
+  cost_ns[TIMING_MOST] = values[count / 8];
+  cost_ns[TIMING_LIKELY] = values[count / 2];
+  cost_ns[TIMING_LEAST] = values[count - 1 - count / 8];
+  return values[count * 3 / 4] <= 3 * (uint64_t)values[count / 2] / 2;
+}
+
+/* Each one that was timed waited for memory, or may have: what the faults of the one with
+ * the fewest cost is subtracted. */
+static void bounded(const struct pump_timing *timing, const struct timing_own *own,
+                    int64_t *own_ns) {
+  int64_t cost_ns[TIMING_WAYS], shortest_ns = (int64_t)own->shortest_ns;
+  own_ns[TIMING_LEAST] = 0;
+  own_ns[TIMING_LIKELY] = shortest_ns / 2;
+  own_ns[TIMING_MOST] = shortest_ns;
+  if (own->faulting_blocks == 0 || !fault_costs(timing, cost_ns)) return;
+  for (int way = 0; way < TIMING_WAYS; way++) {
+    own_ns[way] = (int64_t)own->faulting_ns - own->faulting_blocks * cost_ns[way];
+    if (own_ns[way] < 0) own_ns[way] = 0;
+    if (own_ns[way] > shortest_ns) own_ns[way] = shortest_ns;
+  }
+}
+
 void timing_own_times(const struct pump_timing *timing, const struct timing_op *op,
                       int64_t *own_ns) {
   struct pump_timing *all = (struct pump_timing *)timing; /* nothing is made */
   const struct timing_own *own = place_of(all, op->key, false);
   memset(own_ns, 0, TIMING_WAYS * sizeof *own_ns);
-  if (op->inside || known(own, own_ns)) return;
+  if (op->inside || known(timing, own, own_ns)) return;
   if (own != NULL && own->shortest_ns != 0) {
-    /* Each one that was timed waited for memory, or may have. */
-    own_ns[TIMING_MOST] = (int64_t)own->shortest_ns;
-    own_ns[TIMING_LIKELY] = own_ns[TIMING_MOST] / 2;
+    bounded(timing, own, own_ns);
     return;
   }
   const struct timing_own *alike = place_of(all, op->shape, false);
-  if (known(alike, own_ns)) {
+  if (known(timing, alike, own_ns))
     own_ns[TIMING_LEAST] = 0;
-  } else if (alike != NULL) {
-    own_ns[TIMING_MOST] = (int64_t)alike->shortest_ns;
-    own_ns[TIMING_LIKELY] = own_ns[TIMING_MOST] / 2;
+  else if (alike != NULL)
+    bounded(timing, alike, own_ns);
+}
+
+static void note_clean(struct pump_timing *timing, struct timing_own *own,
+                       uint64_t elapsed_ns, bool counts) {
+  uint64_t values[TIMING_SAMPLES] = {0};
+  own->clean_ns[own->count++ % TIMING_SAMPLES] = elapsed_ns;
+  if (!counts || timing->neighbours == 0 || own->count < SAMPLES_LEAST) return;
+  uint64_t own_ns = values[sorted(own, values) / 8];
+  if (own->shortest_ns < own_ns) own_ns = own->shortest_ns;
+  timing_share_sample(timing, own_ns, elapsed_ns);
+}
+
+static void note_faulting(struct pump_timing *timing, struct timing_own *own,
+                          const struct timing_op *op, bool counts) {
+  int64_t own_ns[TIMING_WAYS];
+  if (own->faulting_blocks == 0 || op->faulted < own->faulting_blocks ||
+      (op->faulted == own->faulting_blocks && op->elapsed_ns < own->faulting_ns)) {
+    own->faulting_blocks = op->faulted;
+    own->faulting_ns = op->elapsed_ns;
   }
+  if (!counts || !known(timing, own, own_ns)) return;
+  int64_t cost_ns = ((int64_t)op->elapsed_ns - own_ns[TIMING_LIKELY]) / op->faulted;
+  if (cost_ns >= 0 && cost_ns <= UINT32_MAX)
+    timing->fault_ns[timing->fault_count++ % TIMING_FAULTS] = (uint32_t)cost_ns;
+}
+
+void timing_sample(struct pump_timing *timing, uint64_t key, const struct timing_op *op) {
+  struct timing_own *own = place_of(timing, key, true);
+  if (own == NULL) return;
+  if (own->shortest_ns == 0 || op->elapsed_ns < own->shortest_ns)
+    own->shortest_ns = op->elapsed_ns;
+  if (op->clean) note_clean(timing, own, op->elapsed_ns, key == op->key);
+  if (op->faulting) note_faulting(timing, own, op, key == op->key);
 }

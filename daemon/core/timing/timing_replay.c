@@ -6,9 +6,13 @@
  * because the program issues nothing, costs nothing.
  *
  * Two delays are no work of the program: how long after the last execution the driver wakes
- * the waiting thread, which is what the shortest waits show; and a launch that waits for
+ * the waiting thread, which on a busy machine may be long; and a launch that waits for
  * room in the driver's queue, which is an issue that follows the one before after an
  * unusual time while many operations are under way.
+ *
+ * A wait for operations that all found their blocks ends as late as it really did. Such
+ * waits show how late others end on the average; without any it is what the shortest waits
+ * show.
  *
  * What operations took that were not reported (events were lost) is unknown: up to the next
  * known end nothing counts as lost.
@@ -50,7 +54,17 @@ static void note_gap(struct timing_replay *r, int64_t gap_ns) {
   if (r->usual_gap_ns < GAP_LEAST_NS) r->usual_gap_ns = GAP_LEAST_NS;
 }
 
+/* After operations that were ready. */
+static void note_ready(struct timing_replay *r, int64_t delay_ns) {
+  uint64_t sum_ns = 0;
+  r->delays[r->ready_count++ % TIMING_DELAYS] = capped(delay_ns);
+  uint32_t count = r->ready_count < TIMING_DELAYS ? r->ready_count : TIMING_DELAYS;
+  for (uint32_t i = 0; i < count; i++) sum_ns += r->delays[i];
+  r->usual_delay_ns = (uint32_t)(sum_ns / count);
+}
+
 static void note_delay(struct timing_replay *r, int64_t delay_ns) {
+  if (r->ready_count != 0) return;
   r->delays[r->delay_count++ % TIMING_DELAYS] = capped(delay_ns);
   if (r->delay_count % 8 != 0 && r->delay_count > 8) return;
   uint32_t usual = percentile(r->delays, r->delay_count, TIMING_DELAYS, 10);
@@ -73,6 +87,7 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
     queued_ns = gap_ns - (int64_t)r->usual_gap_ns;
   if (gap_ns > 0) r->at_ns = op->issued_ns;
   timing_own_times(timing, op, own_ns);
+  if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
   for (int way = 0; way < TIMING_WAYS; way++) {
     int64_t *free_ns = &r->free_ns[way][op->stream];
     r->late_ns[way] = larger(0, r->late_ns[way] + queued_ns);
@@ -100,13 +115,16 @@ static int64_t done_at(const struct timing_replay *r, int way, uint32_t stream) 
 
 static void wait_for(struct timing_replay *r, const struct timing_wait *wait) {
   int64_t began_ns = (int64_t)wait->began_ns, ended_ns = (int64_t)wait->ended_ns;
+  uint64_t streams = wait->stream != 0 ? UINT64_C(1) << wait->stream : UINT64_MAX;
+  bool ready = !r->missing && (r->unready & streams) == 0;
+  r->unready &= ~streams;
   for (int way = 0; way < TIMING_WAYS; way++) {
     int64_t done_ns = done_at(r, way, wait->stream), called_ns = began_ns - r->late_ns[way];
     if (way == TIMING_LIKELY && done_ns > called_ns)
-      note_delay(r, ended_ns - r->late_ns[way] - done_ns);
+      (ready ? note_ready : note_delay)(r, ended_ns - r->late_ns[way] - done_ns);
     int64_t delay_ns = (int64_t)r->usual_delay_ns;
     if (delay_ns > ended_ns - began_ns) delay_ns = ended_ns - began_ns;
-    if (!r->missing)
+    if (!r->missing && !ready)
       r->late_ns[way] = larger(0, ended_ns - larger(called_ns, done_ns) - delay_ns);
     r->lost_ns[way] = r->late_ns[way];
     for (uint32_t i = 0; i < TIMING_STREAMS; i++)

@@ -354,18 +354,13 @@ class Worker:
 
     def _publish_lost(self) -> None:
         """Work out the time lost: all that is not final yet, so at most a twentieth of the
-        time goes into it. On a card with other jobs, waits for their kernels look the same, so
-        there it may be as little as nothing."""
+        time goes into it."""
         before_ns = lib.pump_core_now_ns()
-        lost, counters = self.model.lost(), self.counters
-        shm = self.mapping.shm
-        is_shared = any(
-            shm.devices[index].has_neighbours
-            for index in range(min(shm.header.device_count, lib.PUMP_MAX_DEVICES))
-        )
+        counters, shm = self.counters, self.mapping.shm
+        neighbours = (device.neighbours for device in shm.devices[0 : lib.PUMP_MAX_DEVICES])
+        lost = self.model.lost(max(neighbours))
         counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns
-        counters.lost_least_ns = 0 if is_shared else lost.least_ns
-        counters.lost_most_ns = lost.most_ns
+        counters.lost_least_ns, counters.lost_most_ns = lost.least_ns, lost.most_ns
         now_ns = lib.pump_core_now_ns()
         self._lost_may_ns = now_ns + 20 * (now_ns - before_ns)
         self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)

@@ -287,9 +287,9 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(pump_device_prepare(2));
   allocate(900);
   CHECK(share(device) == MOST_BLOCKS && device->device_state == PUMP_DEVICE_DORMANT);
-  CHECK(device->has_neighbours == 0);
+  CHECK(device->neighbours == 0);
   neighbour(2, 5, 0, 0); /* it has only just begun */
-  CHECK(share(device) == MOST_BLOCKS && device->has_neighbours == 1);
+  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1);
   others.cards[0].need_bytes = 100 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS - 100);
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit */
@@ -305,7 +305,7 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
   blind = 0;
   others.count = 0;
-  CHECK(share(device) == MOST_BLOCKS && device->has_neighbours == 1); /* it has had */
+  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1); /* it has had */
 }
 
 static void what_cannot_make_way_is_left_to_its_owner(void) {
@@ -385,7 +385,7 @@ static void a_job_whose_cards_are_its_own_has_no_neighbours(void) {
   struct pump_device *device = set_up("");
   CHECK(pump_device_prepare(2));
   CHECK(share(device) == MOST_BLOCKS && told.found_bytes == 0);
-  CHECK(device->has_neighbours == 0);
+  CHECK(device->neighbours == 0);
 }
 
 int main(int argc, char **argv) {

@@ -318,15 +318,20 @@ def test_an_operation_larger_than_the_budget_fills_it_and_moves_nothing_in_circl
     assert worker.model.occupied(0) == 40
 
 
-@pytest.mark.parametrize(("neighbours", "least"), [(0, 5), (1, 0)])
-def test_on_a_card_with_other_jobs_perhaps_no_time_was_lost(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, neighbours: int, least: int
+def test_the_estimate_knows_how_many_neighbours_were_seen_on_a_card(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(60)
-    client.shm.devices[0].has_neighbours = neighbours
+    client.shm.devices[0].neighbours = 2
     worker = Worker(client.mapping, by_name("window"))
-    found = SimpleNamespace(least_ns=5, likely_ns=7, most_ns=9, of_ns=100)
-    monkeypatch.setattr(worker.model, "lost", lambda: found)
+    asked = []
+
+    def lost(neighbours: int) -> SimpleNamespace:
+        asked.append(neighbours)
+        return SimpleNamespace(least_ns=5, likely_ns=7, most_ns=9, of_ns=100)
+
+    monkeypatch.setattr(worker.model, "lost", lost)
     worker.tick()
     told = client.shm.worker_counters
-    assert (told.lost_least_ns, told.lost_ns, told.lost_most_ns) == (least, 7, 9)
+    assert (told.lost_least_ns, told.lost_ns, told.lost_most_ns) == (5, 7, 9)
+    assert asked == [2]

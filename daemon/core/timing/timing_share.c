@@ -1,0 +1,55 @@
+/* timing_share.c - what operations take beside other processes. See timing.h.
+ *
+ * A GPU that several processes use gives each the same part of its time. So an operation
+ * takes longer, by no more than there are others, where these have memory for everything.
+ * What clean samples take more is either that, or waits for an operation of a neighbour
+ * that waits for memory itself and keeps the GPU, and would not with memory for all.
+ * So they are compared with own times in stretches of a few samples: neighbours come and
+ * go, and each stretch counts with what others may have of its time at the most.
+ *
+ * At the least, no single wait is longer than if others had their turns meanwhile.
+ */
+#include "timing.h"
+
+#define STRETCH 32u   /* samples */
+#define STRETCHES 64u /* so many more, and what was before counts half */
+
+static uint64_t at_most(uint64_t value, uint64_t most) {
+  return value < most ? value : most;
+}
+
+void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns) {
+  struct timing_share *share = &timing->share;
+  uint64_t turns = timing->neighbours + 1;
+  share->own_ns += own_ns;
+  share->taken_ns += taken_ns;
+  share->least_ns += at_most(taken_ns, turns * own_ns);
+  if (++share->count < STRETCH) return;
+  share->sum_own_ns += share->own_ns;
+  share->sum_least_ns += share->least_ns;
+  share->sum_taken_ns += at_most(share->taken_ns, turns * share->own_ns);
+  share->count = 0;
+  share->own_ns = share->taken_ns = share->least_ns = 0;
+  if (++share->stretches < STRETCHES) return;
+  share->stretches /= 2;
+  share->sum_own_ns /= 2;
+  share->sum_least_ns /= 2;
+  share->sum_taken_ns /= 2;
+}
+
+static int64_t scaled(int64_t own_ns, uint64_t taken_ns, uint64_t sum_own_ns) {
+  __int128_t product = (__int128_t)own_ns * taken_ns;
+  return (int64_t)(product / sum_own_ns);
+}
+
+void timing_shared(const struct pump_timing *timing, int64_t alone_ns, int64_t *own_ns) {
+  const struct timing_share *share = &timing->share;
+  own_ns[TIMING_LEAST] = own_ns[TIMING_LIKELY] = own_ns[TIMING_MOST] = alone_ns;
+  if (share->sum_own_ns == 0) {
+    own_ns[TIMING_MOST] = alone_ns * (timing->neighbours + 1);
+    return;
+  }
+  own_ns[TIMING_LEAST] = scaled(alone_ns, share->sum_least_ns, share->sum_own_ns);
+  own_ns[TIMING_LIKELY] = scaled(alone_ns, share->sum_taken_ns, share->sum_own_ns);
+  own_ns[TIMING_MOST] = own_ns[TIMING_LIKELY];
+}
