@@ -215,6 +215,7 @@ def _job(asked: Namespace) -> int:
         job_name=asked.name or "",
         priority=asked.priority,
         learned_folder=learned_folder(os.environ) if asked.keep_learned else "",
+        notes_folder=place.folder,
     )
     facts = JobFacts(
         paths=[one for one in asked.service if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX],

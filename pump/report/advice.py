@@ -63,7 +63,7 @@ def time_lost(report: dict[str, Any]) -> str:
     """The headline of a report: measured, where it was compared with another one."""
     compared = report.get("compared")
     if compared is None:
-        return _estimated(report.get("time_lost"))
+        return estimated(report.get("time_lost"))
     lost, error = compared["lost_seconds"], compared["error_seconds"]
     sure = "" if compared["other_fits"] else "at least "
     within = f", to within {seconds(error)}" if error else ""
@@ -76,7 +76,8 @@ def time_lost(report: dict[str, Any]) -> str:
     )
 
 
-def _estimated(lost: dict[str, float] | None) -> str:
+def estimated(lost: dict[str, float] | None) -> str:
+    """The time lost as pump estimates it (pump.report.gather.estimate_of), in words."""
     if lost is None:
         return (
             "not known from this recording; record the command with memory for everything "
@@ -94,6 +95,14 @@ def _estimated(lost: dict[str, float] | None) -> str:
     )
 
 
+def _with_room(lost: dict[str, float]) -> str:
+    """How long the run would take; as a range where that is all that is known."""
+    whole, least, most = lost["of_seconds"], lost["least_seconds"], lost["most_seconds"]
+    if most - least > VAGUE * whole:
+        return f"{seconds(whole - most)} to {seconds(whole - least)}"
+    return f"about {seconds(whole - lost['seconds'])}"
+
+
 def _of_estimate(report: dict[str, Any]) -> list[Advice]:
     lost = report.get("time_lost")
     if lost is None or report.get("compared") or lost["seconds"] <= NOTHING * lost["of_seconds"]:
@@ -101,7 +110,8 @@ def _of_estimate(report: dict[str, Any]) -> list[Advice]:
     return [
         Advice(
             "time-lost",
-            f"Waits for memory cost {_estimated(lost)}.",
+            f"Waits for memory cost {estimated(lost)}; with memory for everything it would take "
+            f"{_with_room(lost)}.",
             "`pump simulate FILE --sweep` estimates the speed with more memory, and `pump compare "
             "-- COMMAND` measures it.",
         )

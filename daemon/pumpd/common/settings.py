@@ -28,6 +28,7 @@ class WorkerSettings:
     client_command: the client's command line in a recorded job; empty where it cannot be
         seen.
     learned_folder: absolute path of the folder in which what was learned is kept; "" for nowhere.
+    notes_folder: the job's, for the figures of a client that a signal ends; "" for nowhere.
     """
 
     policy: str
@@ -43,3 +44,4 @@ class WorkerSettings:
     priority: int = DEFAULT_PRIORITY
     client_command: tuple[str, ...] = ()
     learned_folder: str = ""
+    notes_folder: str = ""

@@ -11,7 +11,6 @@ import contextlib
 import gc
 import logging
 import os
-import select
 import socket
 from typing import Any, Final
 
@@ -24,9 +23,11 @@ from pump.trace import format as trace
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Mapping, ProtocolError
 from pumpd.common.settings import WorkerSettings
+from pumpd.worker import ended
 from pumpd.worker import recorder as recording
 from pumpd.worker.control_worker import ControlWorker
 from pumpd.worker.learned import Learned
+from pumpd.worker.liveness import Liveness
 from pumpd.worker.recorder import Recorder
 from pumpd.worker.sampler import Sampler
 
@@ -34,9 +35,6 @@ log = logging.getLogger("pumpd.worker")
 
 SLEEP_NS: Final = 250_000_000
 """Longest sleep; the heartbeat (stale for the shim after 3 s) is written after each."""
-
-LIVENESS_NS: Final = 100_000_000
-"""Time between two checks of the client's socket and process."""
 
 UNREADY_NS: Final = 100_000_000
 """How long a record may be reserved without being filled."""
@@ -271,6 +269,14 @@ class Worker:
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None
 
+    def last_figures(self) -> None:
+        """Publish what is known once the client ends; while it exits, its last line may tell it."""
+        self.finish_recording()
+        self._read_events(self.mapping.backlog())
+        self.mapping.follow(self.model.raw)
+        self.publish()
+        self._publish_lost()
+
     def finish_learning(self) -> None:
         """Keep what was learned for the program's next run."""
         if self._learned:
@@ -402,42 +408,6 @@ def _blocks(whole_bytes: int, taken_bytes: int) -> int:
     return int(min(max(0, whole_bytes - taken_bytes) // BLOCK_BYTES, 1 << 30))
 
 
-class Liveness:
-    """Whether the client has ended: its socket closed, or its process ended."""
-
-    def __init__(self, connection: socket.socket, client_pid: int) -> None:
-        self._poll = select.poll()
-        self._poll.register(connection, select.POLLIN | select.POLLHUP)
-        self._connection = connection
-        self._pidfd = -1
-        self._next_check_ns = 0
-        if client_pid > 0:
-            try:
-                # A forked child of the client keeps the socket open, so the socket
-                # alone would not do.
-                self._pidfd = os.pidfd_open(client_pid)
-                self._poll.register(self._pidfd, select.POLLIN)
-            except OSError:
-                log.info("no pidfd for client %d: its end is seen by its socket", client_pid)
-
-    def gone(self, now_ns: int) -> bool:
-        """Return whether the client has left; checks at most every LIVENESS_NS."""
-        if now_ns < self._next_check_ns:
-            return False
-        self._next_check_ns = now_ns + LIVENESS_NS
-        for fd, _ in self._poll.poll(0):
-            if fd == self._pidfd:
-                return True
-            try:
-                if not self._connection.recv(4096, socket.MSG_DONTWAIT):
-                    return True
-            except BlockingIOError:
-                continue
-            except OSError:
-                return True
-        return False
-
-
 def run(
     fd_memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
 ) -> None:
@@ -458,14 +428,17 @@ def run(
     steering.start()
     gc.freeze()  # what is alive now stays alive: no need to visit it again
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)
+    exits = False
     while not liveness.gone(lib.pump_core_now_ns()):
         seen = mapping.activity()
         steering.step()
         worker.tick()
-        if mapping.shm.header.client_state == lib.PUMP_CLIENT_EXITING:
-            worker.finish_recording()
+        if not exits and mapping.shm.header.client_state == lib.PUMP_CLIENT_EXITING:
+            exits = True
+            worker.last_figures()
         worker.wait(seen)
-    worker.finish_recording()
-    worker.publish()
+    worker.last_figures()
+    if not exits:
+        ended.note(mapping.shm, settings.notes_folder)
     worker.finish_learning()
     log.info("client %d left: %r", settings.client_pid, worker.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from jobs import BIN
+from places import ROOT
 
 FITS = """
 from cuda.bindings import driver as cu
@@ -32,6 +34,7 @@ EMPTY = "this job used CUDA and allocated no GPU memory, so pump did nothing"
 NOTHING = "no process of this job used CUDA"
 SHORT = "all of it fitted on the GPU, so pump did nothing"
 CUT = "ended before pump could sum up what it did"
+LOST = "time lost to memory: "
 TIMING = "virtual GPU in timing mode: nothing was computed"
 SOON_S = 30.0
 
@@ -168,6 +171,21 @@ def test_a_job_that_a_signal_ends_has_its_line_in_the_file_of_its_errors(
         assert job.wait() != 0
         job.stdout.close()
     assert eventually(errors, CUT).count("pump: ") == 1
+
+
+def test_a_job_that_a_signal_ends_tells_the_time_that_it_lost(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    program = [str(ROOT / "examples" / "train_mlp.py"), "--width=1024", "--layers=8", "--no-hash"]
+    with errors.open("w") as file:
+        words = command(sys.executable, *program, "--iterations=1000000", "--report-every=5")
+        job = subprocess.Popen(words, env=environment(), stdout=file, stderr=file)
+        eventually(errors, "iteration 20:")
+        job.send_signal(signal.SIGTERM)
+        assert job.wait() == -signal.SIGTERM
+    said = [one for one in eventually(errors, LOST).splitlines() if one.startswith("pump: ")]
+    assert len(said) == 1
+    assert re.search(r": .* of [\d.,]+ m?s.*, until a signal", said[0])
+    assert "on a budget of 62.0 MiB (2." in said[0] and "pump compare -- COMMAND" in said[0]
 
 
 def test_a_job_that_is_killed_in_a_terminal_has_its_line_there() -> None:

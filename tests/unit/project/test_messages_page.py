@@ -6,7 +6,7 @@ import re
 
 from places import DOCS, ROOT
 
-from pumpd.common.last_line import Notes, of_job
+from pumpd.common.last_line import Cut, Notes, of_job
 
 CALL = re.compile(
     r"\bpump_(?:say|log|log_once)\(\s*(?:&\w+(?:\[\w+\])?,\s*)?(?:PUMP_LOG_(?P<level>\w+),\s*)?"
@@ -24,8 +24,13 @@ def messages() -> set[str]:
                 text = re.sub(r"PRI\w+", '"x"', call["text"])
                 text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
                 found.add(DIRECTIVE.sub(lambda part: "%" if part[0] == "%%" else "X", text))
+    cut = Cut(9 * 10**9, 10**9, 10**9, 2 * 10**9, 1 << 31, 1 << 30)
     peaks: list[list[tuple[int, int]]] = [[], [(0, 0)], [(1 << 30, 1 << 31)]]
-    ends = (Notes(0, [], False), *(Notes(1, fitted, False) for fitted in peaks))
+    ends = (
+        Notes(0, [], False),
+        *(Notes(1, fitted, False) for fitted in peaks),
+        Notes(1, [], False, [cut]),
+    )
     return found | {line for notes in ends if (line := of_job(notes))}
 
 

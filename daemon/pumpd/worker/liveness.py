@@ -1,0 +1,50 @@
+"""Whether a worker's client has ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+from typing import Final
+
+LIVENESS_NS: Final = 100_000_000
+"""Time between two checks of the client's socket and process."""
+
+log = logging.getLogger("pumpd.worker")
+
+
+class Liveness:
+    """Whether the client has ended: its socket closed, or its process ended."""
+
+    def __init__(self, connection: socket.socket, client_pid: int) -> None:
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN | select.POLLHUP)
+        self._connection = connection
+        self._pidfd = -1
+        self._next_check_ns = 0
+        if client_pid > 0:
+            try:
+                # A forked child of the client keeps the socket open, so the socket
+                # alone would not do.
+                self._pidfd = os.pidfd_open(client_pid)
+                self._poll.register(self._pidfd, select.POLLIN)
+            except OSError:
+                log.info("no pidfd for client %d: its end is seen by its socket", client_pid)
+
+    def gone(self, now_ns: int) -> bool:
+        """Return whether the client has left; checks at most every LIVENESS_NS."""
+        if now_ns < self._next_check_ns:
+            return False
+        self._next_check_ns = now_ns + LIVENESS_NS
+        for fd, _ in self._poll.poll(0):
+            if fd == self._pidfd:
+                return True
+            try:
+                if not self._connection.recv(4096, socket.MSG_DONTWAIT):
+                    return True
+            except BlockingIOError:
+                continue
+            except OSError:
+                return True
+        return False

@@ -1,0 +1,91 @@
+"""What pumpd says of a job whose first process could not print its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pump.paths import NOTES_NAME
+from pump.wire.abi import ffi, lib
+from pumpd.common import last_line
+from pumpd.common.last_line import Cut, Notes
+from pumpd.worker import ended
+
+S = 10**9
+CUT = Cut(4 * S, 2 * S, int(1.9 * S), int(2.1 * S), 3 << 30, 2 << 30)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / NOTES_NAME).write_text("client\n")
+    return tmp_path
+
+
+def test_the_figures_of_a_process_that_was_cut_short_are_its_jobs_line(folder: Path) -> None:
+    last_line.note(str(folder), CUT)
+    found = last_line.notes(str(folder))
+    assert found == Notes(1, [], False, [CUT])
+    assert last_line.of_job(found) == (
+        "time lost to memory: about 2.00 s, 50% of 4.00 s (1.90 s to 2.10 s), until a signal "
+        "(Ctrl-C, SIGTERM, a time limit) or _exit ended it; peak 3.0 GiB on a budget of 2.0 GiB "
+        "(1.50x); pump compare -- COMMAND measures what memory costs"
+    )
+
+
+def test_of_several_the_one_that_was_followed_longest_counts(folder: Path) -> None:
+    for cut in (CUT, CUT._replace(of_ns=9 * S, lost_ns=2 * S), CUT):
+        last_line.note(str(folder), cut)
+    said = last_line.of_job(last_line.notes(str(folder)))
+    assert said is not None and "of 9.00 s" in said and "the longest of 3 processes" in said
+
+
+def test_a_job_that_had_its_line_has_no_second_one(folder: Path) -> None:
+    last_line.note(str(folder), CUT)
+    with (folder / NOTES_NAME).open("a") as file:
+        file.write("said\n")
+    assert last_line.of_job(last_line.notes(str(folder))) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["cut", "cut 1 2 3 4 5", "cut 1 2 3 4 5 -6", "cut 1 2 3 4 5 " + "9" * 21]
+)
+def test_notes_that_make_no_sense_are_passed_over(folder: Path, line: str) -> None:
+    with (folder / NOTES_NAME).open("a") as file:
+        file.write(line + "\n")
+    assert last_line.notes(str(folder)).cut == []
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**64 - 1])
+def test_whatever_a_process_noted_makes_a_line(folder: Path, value: int) -> None:
+    last_line.note(str(folder), Cut(*[value] * 6))
+    said = last_line.of_job(last_line.notes(str(folder)))
+    assert said is not None and "time lost to memory: " in said
+
+
+def client(state: int, of_ns: int = 4 * S) -> Any:
+    """A mapping of a client with one device."""
+    shm = ffi.new("struct pump_shm *")
+    shm.header.device_count = 1
+    shm.devices[0].device_state = state
+    shm.devices[0].budget_bytes = CUT.budget_bytes
+    shm.shim_counters.converted_bytes_peak = CUT.peak_bytes
+    shm.worker_counters.lost_of_ns = of_ns
+    shm.worker_counters.lost_ns = CUT.lost_ns
+    shm.worker_counters.lost_least_ns = CUT.least_ns
+    shm.worker_counters.lost_most_ns = CUT.most_ns
+    return SimpleNamespace(shm=shm)
+
+
+def test_a_worker_notes_its_clients_figures_where_pump_moved_memory(folder: Path) -> None:
+    ended.note(client(lib.PUMP_DEVICE_ACTIVE).shm, str(folder))
+    assert last_line.notes(str(folder)).cut == [CUT]
+
+
+def test_a_worker_notes_nothing_of_a_client_that_was_left_alone(folder: Path) -> None:
+    ended.note(client(lib.PUMP_DEVICE_DORMANT).shm, str(folder))
+    ended.note(client(lib.PUMP_DEVICE_ACTIVE, of_ns=0).shm, str(folder))
+    ended.note(client(lib.PUMP_DEVICE_ACTIVE).shm, "")
+    assert last_line.notes(str(folder)).cut == []
