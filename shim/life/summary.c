@@ -96,29 +96,41 @@ static void time_text(char *text, size_t room, uint64_t time_ns) {
     snprintf(text, room, "%.2f s", (double)time_ns / 1e9);
 }
 
-/* "lost about 1.15 s of 2.20 s to memory (52 %; 1.06 s to 1.24 s); ", a range alone where
- * that is all that is known. */
-static void lost_text(char *text, size_t room) {
+static uint64_t less(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+/* "lost about 1.15 s of 2.20 s to memory (52 %; 1.06 s to 1.24 s), with room for all
+ * about 1.05 s", a range alone where that is all that is known. The worker's figures, so
+ * any. */
+static void lost_text(char *text, size_t length) {
   const struct pump_worker_counters *counters = &pump_shm->worker_counters;
   uint64_t lost = PUMP_LOAD(&counters->lost_ns), of = PUMP_LOAD(&counters->lost_of_ns);
   uint64_t least = PUMP_LOAD(&counters->lost_least_ns),
            most = PUMP_LOAD(&counters->lost_most_ns);
-  char lost_time[32], of_time[32], least_time[32], most_time[32];
+  char lost_time[32], of_time[32], least_time[32], most_time[32], room[32], room_most[32];
   time_text(lost_time, sizeof lost_time, lost);
   time_text(of_time, sizeof of_time, of);
   time_text(least_time, sizeof least_time, least);
   time_text(most_time, sizeof most_time, most);
+  bool range = most > least && most - least > of / 5;
+  time_text(room, sizeof room, less(of, range ? most : lost));
+  time_text(room_most, sizeof room_most, less(of, least));
   double whole = of == 0 ? 1 : (double)of;
   if (of == 0)
-    snprintf(text, room, "how much time was lost to memory is not known");
+    snprintf(text, length, "how much time was lost to memory is not known");
   else if (most <= of / 100)
-    snprintf(text, room, "lost no time to memory, of %s", of_time);
-  else if (most > least && most - least > of / 5)
-    snprintf(text, room, "lost %s to %s of %s to memory (%.0f to %.0f %%)", least_time,
-             most_time, of_time, 100 * (double)least / whole, 100 * (double)most / whole);
+    snprintf(text, length, "lost no time to memory, of %s", of_time);
+  else if (range)
+    snprintf(text, length,
+             "lost %s to %s of %s to memory (%.0f to %.0f %%), with room for all %s to %s",
+             least_time, most_time, of_time, 100 * (double)least / whole,
+             100 * (double)most / whole, room, room_most);
   else
-    snprintf(text, room, "lost about %s of %s to memory (%.0f %%; %s to %s)", lost_time,
-             of_time, 100 * (double)lost / whole, least_time, most_time);
+    snprintf(
+        text, length,
+        "lost about %s of %s to memory (%.0f %%; %s to %s), with room for all about %s",
+        lost_time, of_time, 100 * (double)lost / whole, least_time, most_time, room);
 }
 
 /* Under policy `planned`: "; 87 % of operations predicted". */
@@ -178,7 +190,7 @@ void pump_summary_print(void) {
   uint64_t peak = PUMP_LOAD(&counters->converted_bytes_peak);
   uint64_t budget = budget_of_used_devices();
   char peak_text[32], budget_text[32], in_text[32], out_text[32], hits[160], ratio[32] = "";
-  char time[192];
+  char time[256];
   lost_text(time, sizeof time);
   pump_bytes_text(peak_text, sizeof peak_text, peak);
   pump_bytes_text(budget_text, sizeof budget_text, budget);

@@ -61,6 +61,8 @@ METRICS = (
         "gauge",
         "Time that running clients lost to memory so far: an estimate.",
     ),
+    ("pump_time_lost_least_seconds", "gauge", "The same, at the least."),
+    ("pump_time_lost_most_seconds", "gauge", "The same, at the most."),
     ("pump_time_followed_seconds", "gauge", "Of that time: since the clients' first operations."),
     ("pump_moved_bytes_total", "counter", "Bytes that pump asked the driver to move."),
     ("pump_operations_total", "counter", "Operations that the program issued while active."),
@@ -149,7 +151,8 @@ class Figures:
         def count(name: str, part: str, counter: str, **more: str) -> None:
             self._add(name, {**labels, **more}, live.grown(since, client, part, counter))
 
-        for name, counter in (("lost", "lost_ns"), ("followed", "lost_of_ns")):
+        for name in ("lost", "lost_least", "lost_most", "followed"):
+            counter = "lost_of_ns" if name == "followed" else f"{name}_ns"
             value = client.worker.get(counter, 0) / 1e9
             self._add(f"pump_time_{name}_seconds", labels, value)
         count("pump_block_uses_total", "worker", "blocks_used", policy=client.policy)

@@ -10,7 +10,7 @@ from pump.cli.top.overview import INDENT, Page, gpu_lines, title
 from pump.cli.top.table import causes, hit, key_of, lost, state, waits
 from pump.cli.top.text import Line, Span, line, sparkline
 from pump.control import DeviceState
-from pump.report.words import many, share, size
+from pump.report.words import many, seconds, share, size
 
 LABEL = 11
 SPARK_LEAST, SPARK_MOST = 10, 60
@@ -133,6 +133,13 @@ def _counts(row: live.Row) -> list[Line]:
     if predicted:
         lines.append(_fact("predicted", f"{share(predicted, 1.0)} of operations; {dropped}"))
     lines.append(_fact("runs for", str(timedelta(seconds=round(live.age_s(row.client.pid))))))
-    if live.lost(row) is not None:
-        lines.append(_fact("lost", lost(row), " of its time, waiting for memory"))
+    if (found_lost := live.lost(row)) is not None:
+        least, most, of = (
+            seconds(worker.get(f"lost_{name}_ns", 0) / 1e9) for name in ("least", "most", "of")
+        )
+        room = seconds(max(0.0, worker["lost_of_ns"] / 1e9 - found_lost[0]))
+        lines += [
+            _fact("lost", lost(row), f" of its time to memory ({least} to {most})"),
+            _fact("with room", f"{room} instead of {of}; pump compare -- COMMAND measures it"),
+        ]
     return lines

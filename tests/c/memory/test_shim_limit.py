@@ -344,7 +344,8 @@ def test_a_reader_that_does_not_read_blocks_no_process() -> None:
 def test_the_summary_is_one_line_that_names_the_cause() -> None:
     (line,) = run(SAN, "the_summary_of_an_active_job").stderr.splitlines()
     assert line == (
-        "pump: lost about 1.15 s of 2.20 s to memory (52 %; 1.06 s to 1.24 s); "
+        "pump: lost about 1.15 s of 2.20 s to memory (52 %; 1.06 s to 1.24 s), with room for all "
+        "about 1.05 s; "
         "peak 1536 MiB on a budget of 1024 MiB (1.50x); hit rate about 93.4 %, main cause of "
         "misses: the budget left no room to bring blocks in early; prefetched 30.0 GiB in, "
         "20.0 GiB out; pump compare -- COMMAND measures what memory costs"
@@ -356,7 +357,8 @@ def test_a_time_lost_that_is_not_known_well_is_a_range() -> None:
     assert [line.partition("; peak")[0] for line in lines] == [
         "pump: how much time was lost to memory is not known",
         "pump: lost no time to memory, of 2.20 s",
-        "pump: lost 300 ms to 1.60 s of 2.20 s to memory (14 to 73 %)",
+        "pump: lost 300 ms to 1.60 s of 2.20 s to memory (14 to 73 %), with room for all "
+        "600 ms to 1.90 s",
     ]
 
 
