@@ -48,6 +48,17 @@ def test_the_shared_suite_gives_every_row_of_two_jobs_on_one_card(tmp_path: Path
     assert row["overlap"] <= 1
 
 
+def test_the_lost_suite_tells_the_time_lost_beside_a_neighbour_and_the_truth(
+    tmp_path: Path,
+) -> None:
+    rows = bench(tmp_path, "lost", "--", "--only", "two_jobs", "--record")
+    assert set(rows) == {"bench.machine", "lost.two_jobs"}
+    (row,) = rows["lost.two_jobs"]
+    assert (row["mode"], row["oversubscription"], row["runs"]) == ("timing", 1.7, 1)
+    assert 0 <= row["least_s"] <= row["value"] <= row["most_s"] and row["most_s"] > 0
+    assert row["each_s"][0][1] == pytest.approx(row["baseline"])
+
+
 @needs_compiler
 def test_the_ring_suite_loses_nothing_while_producers_wait(tmp_path: Path) -> None:
     rows = bench(tmp_path, "ring")
