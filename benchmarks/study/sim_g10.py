@@ -90,7 +90,8 @@ def one(name: str, file: Path) -> Iterator[Row]:
     from pump import profiles
     from pump.model.bounds import without_reserve
     from pump.sim import tensors
-    from pump.sim.simulation import Host, Machine, run
+    from pump.sim.host import Host
+    from pump.sim.simulation import Machine, run
 
     profile = profiles.load(PROFILE).changed(SETTINGS)
     trace = scaled(tensors.parse(file.read_bytes(), file.name))

@@ -16,17 +16,17 @@ from pump.model.bounds import with_reserve
 from pump.names import quoted
 
 if TYPE_CHECKING:
+    from pump.sim.host import Host
     from pump.sim.named_policies import NamedPolicy
     from pump.sim.report import Case
-    from pump.sim.simulation import Host
 
 HELP = "simulate a trace on another GPU memory, under any policy"
 
 COMPARED = (*("naive", "naive+discard", "window", "window+discard", "planned", "planned+discard"),)
 SWEEP_POLICIES = ("naive", "window")
 TEXTS = (
-    *("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "wake_ups"),
-    "json",
+    *("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "flash_latency"),
+    *("wake_ups", "json"),
     "svg",
 )
 TRACE_BYTES_MOST = 128 << 20
@@ -71,6 +71,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flash", metavar="GBPS",
         help="flash behind --host-memory: rates of reading and writing, such as 3.2,3.2",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flash-latency", metavar="US",
+        help="and latencies of both, in microseconds, such as 12,16 (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flash-writes", type=float, metavar="TB",
+        help="10^12 bytes that may be written to it in a day, such as 20 (default: any)",
     )  # fmt: skip
     parser.add_argument(
         "--duplicates", action="store_true",
@@ -238,8 +246,10 @@ def _size(option: str, text: str) -> int:
 
 
 def _host(asked: argparse.Namespace) -> Host | None:
-    from pump.sim.simulation import Host
+    from pump.sim.host import Host
 
+    if not asked.flash and (asked.flash_latency or asked.flash_writes is not None):
+        raise BadInputError("--flash-latency and --flash-writes are of flash; add --flash GBPS")
     if not asked.host_memory:
         if asked.flash:
             raise BadInputError("--flash lies behind a limited host; add --host-memory SIZE")
@@ -247,15 +257,31 @@ def _host(asked: argparse.Namespace) -> Host | None:
     memory_bytes = _size("--host-memory", asked.host_memory)
     if not asked.flash:
         return Host(memory_bytes)
-    try:
-        rates = [float(word) for word in asked.flash.split(",")]
-    except ValueError:
-        rates = []
-    if not 1 <= len(rates) <= 2 or not all(0.001 <= rate <= 1e5 for rate in rates):
+    rates = _pair(asked.flash, 0.001, 1e5)
+    if rates is None:
         raise BadInputError(
             f"--flash is '{asked.flash}'; write READ,WRITE in GB/s, such as 3.2,3.2"
         )
-    return Host(memory_bytes, (rates[0], rates[-1]))
+    latencies = _pair(asked.flash_latency or "0", 0, 1e6)
+    if latencies is None:
+        raise BadInputError(
+            f"--flash-latency is '{asked.flash_latency}'; write READ,WRITE in us, such as 12,16"
+        )
+    writes = asked.flash_writes
+    if writes is not None and not 0.001 <= writes <= 1e6:
+        raise BadInputError(f"--flash-writes is {writes:g}; write TB a day, such as 20")
+    return Host(memory_bytes, rates, latencies, None if writes is None else writes * 1e12)
+
+
+def _pair(text: str, least: float, most: float) -> tuple[float, float] | None:
+    """READ,WRITE, or one for both; None where it is not that."""
+    try:
+        values = [float(word) for word in text.split(",")]
+    except ValueError:
+        return None
+    if not 1 <= len(values) <= 2 or not all(least <= value <= most for value in values):
+        return None
+    return values[0], values[-1]
 
 
 def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:

@@ -24,6 +24,12 @@ DESIGN
   no stay and need no room. Many iterations count in the mean: the mean of schedules satisfies the
   program, too.
 
+  With a host that does not hold everything, what is away is in the host or on flash. At a cut at
+  most H blocks are in the host. What is on flash has been written there since the first use, and is
+  read before the second; a part takes as long as its bytes each way at the rates of flash. What was
+  written stays valid until the second use, as on the GPU it may be overwritten. A budget of writes
+  bounds their sum by that of the parts' times.
+
   Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
   (virtual/gpu/uvm_link.h): of two transfers that meet only one is slowed.
 
@@ -38,6 +44,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Final
@@ -50,10 +57,23 @@ from pump.sim.floor import Rates, Touch
 
 CUTS: Final = 64
 """Places where an iteration is cut, about."""
+CUTS_WITH_FLASH: Final = 32
+"""There the program has three times as many variables."""
 
 Stays = Counter[tuple[int, int]]
 """Blocks with contents that are needed later: by the operation that leaves them, and how many
 operations later they are needed."""
+
+
+@dataclass(frozen=True)
+class Flash:
+    """A host of so many bytes, and flash behind it: rates in bytes per nanosecond; `written` of all
+    that is written, in the mean, infinite without a budget."""
+
+    host_bytes: int
+    read: float
+    write: float
+    written: float = float("inf")
 
 
 def available() -> bool:
@@ -66,15 +86,19 @@ def least_seconds(
     compute_ns: Sequence[int],
     memory_bytes: int,
     rates: Rates,
-    cuts: int = CUTS,
+    cuts: int | None = None,
     *,
     duplicates: bool = False,
+    flash: Flash | None = None,
 ) -> float:
     """Seconds of one iteration out of many, in the mean, for any policy.
 
     compute_ns: of each operation. cuts: places where the iteration is cut, about. duplicates: what
-    was only read may leave without a copy. Raises ArithmeticError if the solver gives up.
+    was only read may leave without a copy. flash: None: the host holds everything. Raises
+    ArithmeticError if the solver gives up.
     """
+    if cuts is None:
+        cuts = CUTS if flash is None else CUTS_WITH_FLASH
     around = stays(operations)
     passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
     edges = _edges(around, passed, len(operations), cuts)
@@ -83,7 +107,7 @@ def least_seconds(
     if duplicates:
         parted = ((stays(operations, written=written), written) for written in (True, False))
         kinds = [(_by_cuts(part, edges), written) for part, written in parted]
-    program = _Program(kinds, compute, memory_bytes // BLOCK_BYTES)
+    program = _Program(kinds, compute, memory_bytes // BLOCK_BYTES, flash)
     return program.least(rates)
 
 
@@ -138,13 +162,19 @@ def _by_cuts(around: Stays, edges: Sequence[int]) -> Stays:
 
 class _Program:
     """The linear program. Columns: blocks of each stay that are there at each of its cuts, those
-    that come in each of its parts but the last, the seconds of each part."""
+    that come in each of its parts but the last, the seconds of each part. With flash also those
+    that are there alone, those that were written, at each cut, and those that are read in each part
+    but the last."""
 
     def __init__(
-        self, kinds: Iterable[tuple[Stays, bool]], compute: NDArray[np.float64], blocks: int
+        self,
+        kinds: Iterable[tuple[Stays, bool]],
+        compute: NDArray[np.float64],
+        blocks: int,
+        flash: Flash | None,
     ) -> None:
         """kinds: stays, and whether these blocks are copied when they leave."""
-        self.compute = compute
+        self.compute, self.flash = compute, flash
         parts = len(compute)
         self._rows: list[tuple[int, int, float]] = []
         self._most: list[float] = []
@@ -153,7 +183,10 @@ class _Program:
         self._come: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._leave: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._always = np.zeros((2, parts))
+        self._written: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
+        self._read: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         there: list[list[int]] = [[] for _ in range(parts)]
+        kept, on_flash = np.zeros(parts), [list[int]() for _ in range(parts)]
         every = ((*stay, copied) for kind, copied in kinds for stay in kind.items())
         for (first, cuts), count, copied in every:
             columns = self._columns(2 * cuts - 1, count)
@@ -173,9 +206,55 @@ class _Program:
             end = (first + cuts) % parts
             self._always[0, end] += count
             self._come[end].append((at[-1], -1))
+            if flash is None:
+                continue
+            for cut, column in enumerate(self._flash_columns(first, at, count, copied), first):
+                on_flash[cut % parts].append(column)
+                kept[cut % parts] += count
         for columns in there:
             self._at_most([(column, 1) for column in columns], blocks)
+        if flash is not None:
+            room = flash.host_bytes // BLOCK_BYTES
+            for columns, others, blocks_kept in zip(there, on_flash, kept, strict=True):
+                every_one = [(column, -1.0) for column in (*columns, *others)]
+                self._at_most(every_one, room - float(blocks_kept))
         self._seconds = self._columns(parts, np.inf)
+
+    def _flash_columns(
+        self, first: int, at: Sequence[int], count: int, copied: bool
+    ) -> Sequence[int]:
+        """The blocks of a stay that are on flash alone, at each of its cuts. at: those that are on
+        the GPU. copied: False: flash may have them from before."""
+        cuts, parts = len(at), len(self.compute)
+        columns = self._columns(3 * cuts - 1, count)
+        alone, written, read = columns[:cuts], columns[cuts : 2 * cuts], columns[2 * cuts :]
+        for there, away, copies in zip(at, alone, written, strict=True):
+            self._at_most([(there, 1), (away, 1)], count)
+            self._at_most([(away, 1), (copies, -1)], 0)
+        if copied:
+            self._written[first].append((written[0], 1))
+        for part, (before, after) in enumerate(pairwise(written), first + 1):
+            self._at_most([(before, 1), (after, -1)], 0)
+            if copied:
+                self._written[part % parts] += [(after, 1), (before, -1)]
+        for part, (reads, (before, after)) in enumerate(
+            zip(read, pairwise(alone), strict=True), first + 1
+        ):
+            self._at_most([(before, 1), (after, -1), (reads, -1)], 0)
+            self._read[part % parts].append((reads, 1))
+        self._read[(first + cuts) % parts].append((alone[-1], 1))
+        return alone
+
+    def _take_flash(self, flash: Flash) -> None:
+        """Parts take as long as what they write and read."""
+        for ways, rate in ((self._written, flash.write), (self._read, flash.read)):
+            for blocks, column in zip(ways, self._seconds, strict=True):
+                seconds = BLOCK_BYTES / rate / 1e9
+                self._at_most([*((c, f * seconds) for c, f in blocks), (column, -1)], 0)
+        seconds = BLOCK_BYTES / flash.written / 1e9
+        if seconds:
+            every = [(c, f * seconds) for blocks in self._written for c, f in blocks]
+            self._at_most([*every, *((column, -1) for column in self._seconds)], 0)
 
     def least(self, rates: Rates) -> float:
         from scipy.optimize import linprog
@@ -189,6 +268,8 @@ class _Program:
                 crossing = [(c, f * come) for c, f in self._come[part]]
                 crossing += [(c, f * leave) for c, f in self._leave[part]]
                 self._at_most([*crossing, (column, -1)], -always)
+        if self.flash is not None:
+            self._take_flash(self.flash)
         rows, columns, factors = zip(*self._rows, strict=True)
         shape = len(self._most), len(self._bounds)
         matrix = csr_array((factors, (rows, columns)), shape=shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -12,6 +13,7 @@ from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.report.words import size
 from pump.sim import lp_floor
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
+from pump.sim.host import Host
 from pump.sim.named_policies import NamedPolicy, iteration_steps, simulate
 from pump.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
 from pump.sim.simulation import Machine, Outcome, Stretch, run
@@ -77,8 +79,23 @@ def floor_of_parts(case: Case) -> float | None:
     durations_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
     used, memory_bytes = touches(program, first), case.machine.memory_bytes
     duplicates = case.machine.duplicates
-    least = lp_floor.least_seconds(used, durations_ns, memory_bytes, rates, duplicates=duplicates)
+    least = lp_floor.least_seconds(
+        used,
+        durations_ns,
+        memory_bytes,
+        rates,
+        duplicates=duplicates,
+        flash=flash_of(case.machine.host),
+    )
     return max(floor(case).seconds, least)
+
+
+def flash_of(host: Host | None) -> lp_floor.Flash | None:
+    """What the floor knows of a host with flash; None where there is none."""
+    if host is None or host.flash_gbps is None:
+        return None
+    read, write = host.flash_gbps
+    return lp_floor.Flash(host.memory_bytes, read, write, host.write_budget_gbps or math.inf)
 
 
 def busy_seconds(steps: Table) -> float:
@@ -223,6 +240,8 @@ def about(case: Case) -> Figures:
         "duplicates": machine.duplicates,
         "host_memory_bytes": machine.host.memory_bytes if machine.host else None,
         "flash_gbps": machine.host.flash_gbps if machine.host else None,
+        "flash_us": machine.host.flash_us if machine.host else None,
+        "flash_writes_a_day_bytes": machine.host.writes_a_day if machine.host else None,
         "profile": machine.profile.name,
         "profile_hash": machine.profile.hash(),
     }
@@ -277,13 +296,19 @@ def as_text(found: Figures) -> str:
     lines += _notes(found)
     if found["flash_gbps"]:
         lines.append(
-            f"host memory {gib(found['host_memory_bytes'])}, flash read and written: "
+            f"host memory {gib(found['host_memory_bytes'])}, flash{_budget(found)} read and "
+            "written: "
             + ", ".join(
                 f"{row['policy']} {gib(row['flash_read_bytes'])} {gib(row['flash_write_bytes'])}"
                 for row in found["policies"]
             )
         )
     return "\n".join([*lines, *caveats(found)])
+
+
+def _budget(found: Figures) -> str:
+    a_day = found["flash_writes_a_day_bytes"]
+    return "" if a_day is None else f" ({a_day / 1e12:g} TB a day)"
 
 
 def _parts_line(found: Figures) -> list[str]:

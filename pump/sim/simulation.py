@@ -16,6 +16,7 @@ from pump.model.client import ClientModel, DeviceFacts
 from pump.policy.base import Deciding, Policy
 from pump.policy.step import decide
 from pump.profiles import Profile
+from pump.sim.host import Host
 from pump.sim.library import ffi, lib
 from pump.sim.program import Program, ProgramError
 from pump.sim.wakeups import Delays, WakeUps
@@ -105,18 +106,6 @@ class Foresight:
     from_step: int = 0
     run: bool = False
     expects: bool = False
-
-
-@dataclass(frozen=True)
-class Host:
-    """A limit of host memory for blocks that leave the GPU, and flash behind it.
-
-    flash_gbps: reading and writing, 10^9 bytes a second; None: without flash a program that
-    needs more is refused.
-    """
-
-    memory_bytes: int
-    flash_gbps: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -256,7 +245,8 @@ def run(
             f"a GPU of {machine.memory_bytes:,} bytes cannot be simulated; it needs one block of "
             f"2 MiB at least and {MEMORY_MOST_BYTES >> 40} TiB at most"
         )
-    _check_host(program, machine.host)
+    if machine.host is not None:
+        machine.host.check(program)
     most = without_reserve(memory_bytes, machine.reserve_percent)
     budget = most if budget_bytes is None else min(budget_bytes, most)
     facts = DeviceFacts(budget // BLOCK_BYTES, memory_bytes // BLOCK_BYTES, budget < most, True)
@@ -291,7 +281,8 @@ class _Simulation:
                 self.model.learn(True)
             self.model.schedule(not isinstance(policy, Deciding))
         raw_program = self._raw_program()
-        settings = _settings(machine, facts, foresight)
+        scheduled = policy is not None and not isinstance(policy, Deciding)
+        settings = _settings(machine, facts, foresight, scheduled=scheduled)
         raw_model = ffi.NULL if self.model is None else self.model.raw
         self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
         if self.raw == ffi.NULL:
@@ -413,7 +404,9 @@ def _between(begin: tuple[int, dict[str, int]], end: tuple[int, dict[str, int]])
     return Stretch((end[0] - begin[0]) / 1e9, counters)
 
 
-def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any:
+def _settings(
+    machine: Machine, facts: DeviceFacts, foresight: Foresight, *, scheduled: bool
+) -> Any:
     daemon = machine.daemon
     raw = ffi.new("struct pump_sim_settings *")
     raw.memory_bytes = facts.capacity * BLOCK_BYTES - machine.taken_bytes
@@ -440,9 +433,12 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:
         raw.jitter, raw.jitter_seed = machine.jitter.share, machine.jitter.seed
-    if machine.host is not None and machine.host.flash_gbps is not None:
-        raw.host_memory_bytes = machine.host.memory_bytes
-        raw.flash_read_gbps, raw.flash_write_gbps = machine.host.flash_gbps
+    if (host := machine.host) is not None and host.flash_gbps is not None:
+        raw.host.memory_bytes = host.memory_bytes
+        raw.host.read_gbps, raw.host.write_gbps = host.flash_gbps
+        raw.host.read_us, raw.host.write_us = host.flash_us
+        raw.host.write_budget_gbps = host.write_budget_gbps
+        raw.flash_ahead = host.ahead and scheduled
     return raw
 
 
@@ -457,21 +453,6 @@ def raw_delays(delays: Delays) -> Any:
     raw.count = len(delays.shares)
     raw.shares[0 : raw.count], raw.ns[0 : raw.count] = delays.shares, delays.delays_ns
     return raw
-
-
-def _check_host(program: Program, host: Host | None) -> None:
-    """Raises ProgramError where the host is too small: Unified Memory needs host memory for all
-    blocks that may leave the GPU."""
-    if host is None:
-        return
-    needed = program.mapped_peak_bytes
-    if host.flash_gbps is None and needed > host.memory_bytes:
-        raise ProgramError(
-            f"{program.name} may need {needed / 2**30:.2f} GiB of host memory, and "
-            f"{host.memory_bytes / 2**30:.2f} GiB are given; give it more, or flash behind it"
-        )
-    if host.memory_bytes < BLOCK_BYTES or min(host.flash_gbps or (1.0,)) <= 0:
-        raise ProgramError("host memory and the rates of flash must be positive")
 
 
 def parsed(profile: Profile) -> Any:

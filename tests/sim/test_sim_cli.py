@@ -19,6 +19,7 @@ from pump.model.bounds import BLOCK_BYTES, without_reserve
 
 PUMP = Path(sys.executable).parent / "pump"
 VIT = str(DATA / "vit_b256_marginal.json.xz")
+FLASH = "--host-memory", "4GiB", "--flash", "3.2"
 
 
 def simulate(*words: str) -> subprocess.CompletedProcess[str]:
@@ -267,6 +268,9 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
         ((VIT, "--flash", "3.2"), "--host-memory"),
         ((VIT, "--host-memory", "16GiB", "--flash", "fast"), "READ,WRITE"),
         ((VIT, "--host-memory", "4GiB"), "flash behind it"),
+        ((VIT, "--flash-writes", "5"), "add --flash"),
+        ((VIT, *FLASH, "--flash-latency", "-1"), "--flash-latency is '-1'"),
+        ((VIT, *FLASH, "--flash-writes", "nan"), "--flash-writes is nan"),
         ((VIT, "--oversubscription", "0"), "--oversubscription"),
         ((str(Path(__file__)),), "no readable trace"),
     ],

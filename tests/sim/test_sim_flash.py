@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
-from sim_programs import MS, cyclic, machine
+from sim_programs import DATA, MS, cyclic, machine
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.scheduled import Window
+from pump.sim import report, tensors
+from pump.sim.host import Host
+from pump.sim.named_policies import by_name, simulate
 from pump.sim.program import ProgramError
-from pump.sim.simulation import Host, Outcome, run
+from pump.sim.simulation import Machine, Outcome, run
 
 SWEEP = cyclic(3, 4, 2, MS)  # 12 blocks, 4 at a time
 
@@ -58,3 +62,82 @@ def test_without_flash_a_host_that_is_too_small_is_an_error_that_names_the_remed
     assert swept(Host(12 * BLOCK_BYTES)).whole.seconds == swept(None).whole.seconds
     with pytest.raises(ProgramError, match="must be positive"):
         swept(Host(4 * BLOCK_BYTES, (0.0, 1.0)))
+
+
+# ---- what is known decides what is on flash -----------------------------------------------
+
+VIT = tensors.parse((DATA / "vit_b256_marginal.json.xz").read_bytes(), "vit")
+RATES = 3.2, 3.0
+
+
+@cache
+def vit(host: Host | None, policy: str = "planned+discard", iterations: int = 3) -> Outcome:
+    program = vit_case(host, iterations).of(by_name(policy))
+    assert program is not None
+    return simulate(by_name(policy), program, vit_machine(host))
+
+
+@cache
+def vit_case(host: Host | None, iterations: int = 3) -> report.Case:
+    plain, discarding = (
+        tensors.program(VIT, iterations=iterations, discard=discard) for discard in (False, True)
+    )
+    return report.Case(plain, vit_machine(host), discarding)
+
+
+def vit_machine(host: Host | None) -> Machine:
+    plain = tensors.program(VIT)
+    return Machine(machine(1).profile, plain.peak_bytes // 2, host=host)
+
+
+@pytest.mark.parametrize("policy", ["window+discard", "planned+discard"])
+def test_of_a_training_only_what_has_to_be_on_flash_is_written_once(policy: str) -> None:
+    """Published floors are of decision 0064: 3.28 times the time alone; 4.4 where what comes to a
+    full host goes to flash."""
+    host = Host(4 << 30, RATES)
+    found = vit(host, policy).steady
+    alone = report.unlimited(vit_case(host)).steady.seconds
+    over = vit_case(host).program.peak_bytes // 2 - host.memory_bytes
+    assert found.seconds <= 3.7 * alone
+    assert found.counters["flash_write_bytes"] <= 1.1 * over
+    assert found.counters["flash_read_bytes"] <= 1.1 * over
+    as_it_comes = vit(replace(host, ahead=False), policy).steady
+    assert as_it_comes.seconds >= 1.15 * found.seconds
+
+
+def test_no_policy_is_faster_than_the_floor_with_flash() -> None:
+    pytest.importorskip("scipy")
+    for host in (Host(4 << 30, RATES), Host(3 << 30, (6.4, 2.0), writes_a_day=100e12)):
+        floor = report.floor_of_parts(vit_case(host, 5))
+        assert floor is not None
+        found = vit(host, "planned+discard", 5)
+        mean = sum(stretch.seconds for stretch in found.stretches[2:]) / 3
+        assert 0.9 * mean <= floor <= mean
+
+
+def test_a_write_budget_is_kept_by_each_policy() -> None:
+    host = Host(4 << 30, RATES, writes_a_day=50e12)
+    for policy in ("window+discard", "planned+discard", "naive+discard"):
+        whole = vit(host, policy).whole
+        assert whole.counters["flash_write_bytes"] <= 50e12 / 86_400 * whole.seconds, policy
+        assert vit(host, policy).steady.seconds > vit(replace(host, writes_a_day=None), policy
+                                                      ).steady.seconds  # fmt: skip
+
+
+def test_no_policy_writes_to_flash_what_the_host_can_hold() -> None:
+    host = Host(12 << 30, (0.01, 0.01))
+    for policy in ("window", "planned+discard"):
+        assert vit(host, policy).whole.counters["flash_write_bytes"] == 0
+
+
+def test_latencies_of_flash_take_time() -> None:
+    host = Host(4 * BLOCK_BYTES, (1.0, 2.0))
+    late = swept(replace(host, flash_us=(1000.0, 500.0))).whole
+    assert late.counters["flash_read_bytes"] == swept(host).whole.counters["flash_read_bytes"]
+    assert late.seconds > swept(host).whole.seconds + 0.002
+
+
+def test_what_makes_no_sense_of_flash_is_refused() -> None:
+    for facts in ({"flash_us": (-1.0, 0.0)}, {"writes_a_day": 0.0}):
+        with pytest.raises(ProgramError, match="must not be negative"):
+            swept(Host(4 * BLOCK_BYTES, (1.0, 1.0), **facts))  # type: ignore[arg-type]

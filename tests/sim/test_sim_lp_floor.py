@@ -13,7 +13,7 @@ from study.studied_policies import by_name
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import lp_floor, report, tensors
 from pump.sim.floor import Rates, Touch, floor_of, least_traffic
-from pump.sim.lp_floor import least_seconds, stays
+from pump.sim.lp_floor import Flash, least_seconds, stays
 
 pytest.importorskip("scipy")
 
@@ -86,6 +86,52 @@ def test_what_is_only_read_leaves_for_free_where_blocks_are_duplicated() -> None
         assert least == pytest.approx(seconds)
     without = least_seconds(mixed, [0] * 3, BLOCK_BYTES, RATES)
     assert least_seconds(mixed, [0] * 3, BLOCK_BYTES, RATES, duplicates=True) < without
+
+
+# ---- with flash ----------------------------------------------------------------------------
+
+WRITE_MS, READ_MS = 5, 3
+
+
+def flash(host_blocks: int, written: float = np.inf) -> Flash:
+    """written: milliseconds for each block, in the mean."""
+    return Flash(
+        host_blocks * BLOCK_BYTES,
+        BLOCK_BYTES / (READ_MS * MS),
+        BLOCK_BYTES / (WRITE_MS * MS),
+        BLOCK_BYTES / (written * MS) if written < np.inf else np.inf,
+    )
+
+
+def test_what_neither_memory_nor_the_host_holds_is_written_and_read() -> None:
+    """Of twelve blocks four stay, four are in the host, four on flash."""
+    operations = there_and_back(12)
+    found = [
+        least_seconds(operations, [0] * 24, 4 * BLOCK_BYTES, RATES, flash=flash(host))
+        for host in (8, 4, 0)
+    ]
+    assert found[0] == pytest.approx(8 * 0.002 + 8 * 0.001), "as without flash"
+    assert found[1] == pytest.approx(4 * (WRITE_MS + READ_MS) / 1000)
+    assert found[2] == pytest.approx(8 * (WRITE_MS + READ_MS) / 1000)
+
+
+def test_a_budget_of_writes_bounds_the_iteration() -> None:
+    operations = there_and_back(12)
+    rates = {"memory_bytes": 4 * BLOCK_BYTES, "rates": RATES}
+    for each_ms, seconds in ((7, 0.032), (12, 0.048)):
+        budget = flash(4, each_ms)
+        found = least_seconds(operations, [0] * 24, **rates, flash=budget)  # type: ignore[arg-type]
+        assert found == pytest.approx(seconds), "four blocks are written"
+
+
+def test_what_stays_on_flash_is_written_once_and_may_be_read_twice() -> None:
+    """Weights larger than memory and host together, read only: the host's part changes hands, and
+    what it gives back it need not write again."""
+    sweep = [Touch((i,), (), ()) for i in range(4)]
+    found = least_seconds(sweep, [0] * 4, BLOCK_BYTES, RATES, flash=flash(1))
+    assert found == pytest.approx(2 * WRITE_MS / 1000), "a block that was on the GPU is void"
+    free = least_seconds(sweep, [0] * 4, BLOCK_BYTES, RATES, duplicates=True, flash=flash(1))
+    assert free == pytest.approx(2 * READ_MS / 1000), "duplicates are not"
 
 
 def any_program(random: np.random.Generator) -> tuple[list[Touch], list[int]]:

@@ -239,6 +239,20 @@ struct gpu_counters {
   uint64_t flash_write_bytes;
 };
 
+/* Where the contents of a block are that is not on the GPU. */
+#define GPU_IN_HOST 1
+#define GPU_ON_FLASH 2
+
+#define GPU_HOST_VICTIMS 64
+
+/* A host that does not hold everything, and flash behind it. */
+struct gpu_host {
+  uint64_t memory_bytes;
+  double read_gbps, write_gbps; /* of flash, 10^9 bytes a second */
+  double read_us, write_us;     /* from the last byte until it is there */
+  double write_budget_gbps;     /* in the mean since the beginning; 0: none */
+};
+
 /* What one owner of a shared GPU has. */
 struct gpu_owner_info {
   uint64_t plain_bytes;
@@ -363,11 +377,29 @@ int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,
 int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
                       const struct gpu_hooks *hooks, uint64_t length_bytes);
 
-/* Limits the host's memory for what leaves the GPU, with flash behind it that reads and
- * writes at these rates (10^9 bytes a second). Before anything has left. GPU_INVALID for
- * less than a block, or a rate that is not positive. */
-int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
-                   double flash_write_gbps);
+/* Limits the host's memory for what leaves the GPU, with flash behind it. Before anything
+ * has left. GPU_INVALID for less than a block, a rate that is not positive, or a negative
+ * time. */
+int gpu_host_limit(struct gpu_engine *engine, const struct gpu_host *host);
+/* Where the contents of a block are that is not on the GPU: GPU_IN_HOST, GPU_ON_FLASH, both
+ * or neither. */
+uint32_t gpu_host_place(const struct gpu_engine *engine, uint32_t block);
+/* Blocks that the host can still take. */
+uint32_t gpu_host_room(const struct gpu_engine *engine);
+/* Begins to copy a block that is in the host alone to flash, or one that is on flash alone
+ * to the host; `*free_ns`: when the next one can begin. GPU_INVALID where it is elsewhere,
+ * or the host is full. */
+int gpu_flash_write(struct gpu_engine *engine, uint64_t now_ns,
+                    const struct gpu_hooks *hooks, uint32_t block, uint64_t *free_ns);
+int gpu_flash_read(struct gpu_engine *engine, uint64_t now_ns,
+                   const struct gpu_hooks *hooks, uint32_t block, uint64_t *free_ns);
+/* Gives the host's memory of a block back that is on flash as well. GPU_INVALID where it
+ * is not, or not yet. */
+int gpu_host_drop(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
+                  uint32_t block);
+/* Blocks of the host that go to flash where it is full, in this order, instead of what
+ * comes; until the next call. */
+void gpu_host_victims(struct gpu_engine *engine, const uint32_t *blocks, uint32_t count);
 /* From this call on each fault batch and each slice of a prefetch takes between 1 - share
  * and 1 + share of its time on the link, in a sequence that `seed` determines. GPU_INVALID
  * for a share outside [0, 1). */

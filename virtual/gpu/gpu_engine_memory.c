@@ -76,15 +76,50 @@ int gpu_plain_release(struct gpu_engine *engine, uint64_t now_ns,
   return uvm_plain_release(&engine->uvm, length_bytes);
 }
 
-int gpu_host_limit(struct gpu_engine *engine, uint64_t host_bytes, double flash_read_gbps,
-                   double flash_write_gbps) {
-  uint64_t room = host_bytes / GPU_BLOCK_BYTES;
-  if (room == 0 || room > UINT32_MAX || !(flash_read_gbps > 0) || !(flash_write_gbps > 0))
+int gpu_host_limit(struct gpu_engine *engine, const struct gpu_host *host) {
+  uint64_t room = host->memory_bytes / GPU_BLOCK_BYTES;
+  if (room == 0 || room > UINT32_MAX || !(host->read_gbps > 0) || !(host->write_gbps > 0) ||
+      !(host->read_us >= 0) || !(host->write_us >= 0) || !(host->write_budget_gbps >= 0))
     return GPU_INVALID;
-  engine->uvm.host = (struct uvm_host){.flash_read_gbps = flash_read_gbps,
-                                       .flash_write_gbps = flash_write_gbps,
-                                       .room = (uint32_t)room};
+  engine->uvm.host = (struct uvm_host){.facts = *host, .room = (uint32_t)room};
   return GPU_OK;
+}
+
+uint32_t gpu_host_place(const struct gpu_engine *engine, uint32_t block) {
+  return uvm_blocks(&engine->uvm)[block].place;
+}
+
+uint32_t gpu_host_room(const struct gpu_engine *engine) {
+  return engine->uvm.host.room - engine->uvm.host.held;
+}
+
+int gpu_flash_write(struct gpu_engine *engine, uint64_t now_ns,
+                    const struct gpu_hooks *hooks, uint32_t block, uint64_t *free_ns) {
+  gpu_advance(engine, now_ns, hooks);
+  if (!gpu_blocks_valid(engine, block, 1)) return GPU_INVALID;
+  return uvm_flash_write(&engine->uvm, block, free_ns);
+}
+
+int gpu_flash_read(struct gpu_engine *engine, uint64_t now_ns,
+                   const struct gpu_hooks *hooks, uint32_t block, uint64_t *free_ns) {
+  gpu_advance(engine, now_ns, hooks);
+  if (!gpu_blocks_valid(engine, block, 1)) return GPU_INVALID;
+  return uvm_flash_read(&engine->uvm, block, free_ns);
+}
+
+int gpu_host_drop(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
+                  uint32_t block) {
+  gpu_advance(engine, now_ns, hooks);
+  if (!gpu_blocks_valid(engine, block, 1)) return GPU_INVALID;
+  return uvm_host_drop(&engine->uvm, block);
+}
+
+void gpu_host_victims(struct gpu_engine *engine, const uint32_t *blocks, uint32_t count) {
+  struct uvm_host *host = &engine->uvm.host;
+  host->victims_taken = host->victims_made = 0;
+  for (uint32_t i = 0; i < count && i < GPU_HOST_VICTIMS; i++)
+    if (gpu_blocks_valid(engine, blocks[i], 1))
+      host->victims[host->victims_made++] = blocks[i];
 }
 
 int gpu_jitter(struct gpu_engine *engine, double share, uint64_t seed) {

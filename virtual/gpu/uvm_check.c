@@ -43,7 +43,7 @@ int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owne
   }
   if (chunks != uvm->capacity_blocks) return 2;
 
-  uint32_t found[UVM_LISTS] = {0};
+  uint32_t found[UVM_LISTS] = {0}, in_host = 0;
   uint64_t resident_bytes = 0;
   for (uint32_t i = 0; i < uvm->block_count; i++) {
     if (uvm->owner_blocks != 0 && !(owners >> (i / uvm->owner_blocks) & 1)) {
@@ -52,12 +52,14 @@ int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owne
     }
     if (blocks[i].list >= UVM_LISTS) return 3;
     found[blocks[i].list]++;
+    in_host += (blocks[i].place & GPU_IN_HOST) != 0;
     resident_bytes += uvm_pages_bytes(blocks[i].gpu_pages);
     int broken = check_block(&blocks[i]);
     if (broken != 0) return broken;
   }
   for (uint32_t list = GPU_LIST_UNUSED; list <= GPU_LIST_USED; list++)
     if (found[list] != uvm->lists[list].count) return 8;
+  if (in_host != uvm->host.held) return 12;
 
   uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
   uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->clean_bytes +

@@ -79,8 +79,6 @@
 #define UVM_CPU_MAPPED 2u
 #define UVM_HOST_ALLOCATED 4u
 #define UVM_READ_MOSTLY 8u
-#define UVM_IN_HOST 16u /* of a limited host: held in its memory */
-#define UVM_ON_FLASH 32u
 #define UVM_CPU_READS 64u /* CPU_MAPPED, for reading alone */
 #define UVM_PREFERS_GPU 128u
 
@@ -94,7 +92,7 @@ struct uvm_block {
   uint8_t list;
   uint8_t flags;
   uint8_t discard;
-  uint8_t reserved;
+  uint8_t place;       /* of a limited host: GPU_IN_HOST, GPU_ON_FLASH */
   uint32_t host_pages; /* of gpu_pages: valid on the host, too */
 };
 
@@ -107,9 +105,11 @@ struct uvm_list {
 
 /* The host's memory and what is behind it; room 0: it holds everything. In blocks. */
 struct uvm_host {
-  double flash_read_gbps, flash_write_gbps;
+  struct gpu_host facts;
   uint64_t read_free_ns, write_free_ns;
   uint32_t room, held;
+  uint32_t victims[GPU_HOST_VICTIMS]; /* that go to flash where room is short, in order */
+  uint32_t victims_taken, victims_made;
 };
 
 /* How long transfers take, of what they should; see gpu_jitter. */
@@ -241,6 +241,10 @@ uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
 uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns);
 /* The block's contents are gone: takes them from the host's account. */
 void uvm_host_forget(struct uvm *uvm, uint32_t block);
+/* What gpu_flash_write(), gpu_flash_read() and gpu_host_drop() do, of a valid block. */
+int uvm_flash_write(struct uvm *uvm, uint32_t block, uint64_t *free_ns);
+int uvm_flash_read(struct uvm *uvm, uint32_t block, uint64_t *free_ns);
+int uvm_host_drop(struct uvm *uvm, uint32_t block);
 
 /* gpu_engine_owners.c: notifies the owner of the block, which is not the caller */
 void gpu_note_drop(struct uvm *uvm, uint32_t block);

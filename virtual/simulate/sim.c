@@ -80,10 +80,8 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
   sim->engine = gpu_engine_create(sim->engine_memory, bytes, &capacity, profile,
                                   sim->settings.memory_bytes, 0);
   if (sim->engine == NULL) return false;
-  if (sim->settings.host_memory_bytes != 0 &&
-      gpu_host_limit(sim->engine, sim->settings.host_memory_bytes,
-                     sim->settings.flash_read_gbps,
-                     sim->settings.flash_write_gbps) != GPU_OK)
+  if (sim->settings.host.memory_bytes != 0 &&
+      gpu_host_limit(sim->engine, &sim->settings.host) != GPU_OK)
     return false;
   if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK ||
       gpu_locks(sim->engine, sim->settings.locks) != GPU_OK ||
@@ -94,7 +92,8 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
     if (number < 0) return false;
     sim->streams[i].number = (uint32_t)number;
   }
-  return sim_discards_init(sim) && sim_duplicates_init(sim) && sim_movers_init(sim);
+  return sim_discards_init(sim) && sim_duplicates_init(sim) && sim_flash_init(sim) &&
+         sim_movers_init(sim);
 }
 
 static bool make_tables(struct pump_sim *sim) {
@@ -182,6 +181,7 @@ static uint64_t next_ns(struct pump_sim *sim) {
   next = sim_least(next, sim_least(tick_ns, sim->poll_ns));
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     next = sim_least(next, sim_movers_next_ns(sim, i));
+  if (sim->settings.flash_ahead) next = sim_least(next, sim->flash.next_ns);
   return next;
 }
 
@@ -202,6 +202,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (sim->model != NULL) {
       if (sim->poll_ns <= sim->now_ns) sim_worker_poll(sim);
       for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++) sim_movers_go(sim, i);
+      if (sim->settings.flash_ahead && sim->flash.next_ns <= sim->now_ns) sim_flash_go(sim);
     }
     sim_program_go(sim);
     if (sim->model != NULL && sim_worker_due_ns(sim, sim->tick_ns) <= sim->now_ns &&

@@ -99,9 +99,8 @@ struct pump_sim_settings {
   uint64_t foresight_from;    /* once the program is at this step */
   uint32_t foresight_run;     /* 1: beyond what has run, not beyond what was issued */
   uint32_t foresight_expects; /* 1: as expected, not as issued */
-  uint64_t host_memory_bytes; /* for what leaves the GPU; 0: enough */
-  double flash_read_gbps, flash_write_gbps; /* behind it */
-  double jitter;                            /* of transfers' times: gpu_jitter */
+  struct gpu_host host;       /* of what leaves the GPU; no memory: it holds all */
+  double jitter;              /* of transfers' times: gpu_jitter */
   uint64_t jitter_seed;
   uint32_t queue_operations; /* of a stream, issued and not finished: then launches wait */
   uint32_t locks;            /* of the driver: GPU_LOCK_* */
@@ -117,7 +116,7 @@ struct pump_sim_settings {
   uint64_t wake_seed;                 /* of both */
   uint64_t transfers_most;            /* kept for pump_sim_transfers() */
   uint32_t duplicates;                /* 1: blocks are duplicated on trial */
-  uint32_t reserved;
+  uint32_t flash_ahead; /* 1: what is known decides what is on flash (sim_flash.c) */
 };
 
 /* Totals of all that has happened so far; times in ns. */

@@ -125,6 +125,28 @@ struct sim_duplicates {
   uint64_t operations;
 };
 
+/* ---- flash (sim_flash.c) --------------------------------------------------------- */
+
+struct sim_tiered {
+  int64_t next_use; /* PUMP_NOT_NEEDED: of no known operation */
+  int64_t last_use;
+  uint32_t block;
+};
+
+#define SIM_FLASH_BLOCKS 32 /* that are chosen at once */
+
+struct sim_chosen {
+  struct sim_tiered blocks[SIM_FLASH_BLOCKS]; /* in order */
+  uint32_t count, done;
+};
+
+struct sim_flash {
+  uint64_t next_ns;           /* when something is done next */
+  uint64_t plan_ns, wait_ns;  /* when it is chosen anew, and how long after the last time */
+  uint64_t write_ns, read_ns; /* when flash can take the next */
+  struct sim_chosen writes, reads, drops;
+};
+
 /* A range that shall be resident before it is used, while everything fits. */
 struct sim_populate {
   uint32_t range;
@@ -172,6 +194,7 @@ struct pump_sim {
 
   struct sim_discards discards;
   struct sim_duplicates duplicates;
+  struct sim_flash flash;
   struct sim_direction directions[PUMP_DIRECTIONS];
   struct pump_own_context own_context;
   struct sim_populate *populate; /* ring of range_count entries */
@@ -269,6 +292,11 @@ void sim_duplicates_run(const struct pump_sim *sim, uint32_t way, uint32_t *firs
  * wrong. */
 void sim_duplicates_discarded(struct pump_sim *sim, uint32_t step);
 void sim_duplicates_freed(struct pump_sim *sim, const struct pump_sim_range *range);
+
+/* sim_flash.c */
+bool sim_flash_init(struct pump_sim *sim);
+/* Writes ahead, reads ahead and makes room in the host, as far as it is time for it. */
+void sim_flash_go(struct pump_sim *sim);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);

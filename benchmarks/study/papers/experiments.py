@@ -342,7 +342,8 @@ def g10_cells(file: Path) -> list[Cell]:
     from pump import profiles
     from pump.model.bounds import without_reserve
     from pump.sim import report, tensors
-    from pump.sim.simulation import Host, Machine, run
+    from pump.sim.host import Host
+    from pump.sim.simulation import Machine, run
 
     profile = profiles.load(sim_g10.PROFILE).changed(sim_g10.SETTINGS)
     trace = sim_g10.scaled(tensors.parse(file.read_bytes(), file.name))
