@@ -6,8 +6,10 @@ kernel time in there during which more lives than fits. The best goes first; its
 is booked on the link right behind the use, its prefetch as late as the link lets it; taken
 only if the one ends before the other begins. Then prefetches are pulled earlier, kernel by
 kernel, while they fit. Dead memory is the allocator's discards' to free; room for what is
-written anew is made AHEAD of it. Unlike G10: one line (LINE of the memory) instead of
-two, no flash in the schedule, kernels' times without stalls.
+written anew is made AHEAD of it. With flash a period goes there if it is longer than both
+transfers and SLACK, unless flash has no time to write in it and the host has room; if it is
+shorter, to the host, by the host's times. Unlike G10: kernels' times without stalls, and one
+line (LINE of the memory): the tolerant one is of a variant without published results.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ DEAD_KERNELS: Final = 4
 """What is dead for longer is given room again AHEAD kernels before its use."""
 AHEAD: Final = 4
 
+SLACK: Final = 0.5
+"""Of a transfer's time, that a period has to be longer than two of them."""
+
 Numbers = NDArray[np.float64]
 Span = tuple[int, int, int]
 
@@ -49,10 +54,23 @@ class Period:
     leaves: int = 0
     """As scheduled: it is gone from this kernel on, and comes from that one on."""
     comes: int = 0
+    past_host: bool = False
+    """It goes to flash."""
 
     @property
     def length_bytes(self) -> int:
         return self.span[2]
+
+
+@dataclass(frozen=True)
+class Flash:
+    """A host of so many bytes and flash behind it: rates and latencies."""
+
+    host_bytes: int
+    read_gbps: float
+    write_gbps: float
+    read_us: float
+    write_us: float
 
 
 @dataclass(frozen=True)
@@ -128,9 +146,14 @@ def add(line: Numbers, begin: int, end: int, amount: float) -> None:
         line[max(begin - count, 0) : end - count] += amount
 
 
-def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: float,
-             ) -> list[Period]:  # fmt: skip
-    """The periods to evict in, with their times."""
+def schedule(
+    iteration: Iteration,
+    memory_bytes: int,
+    in_gbps: float,
+    out_gbps: float,
+    flash: Flash | None = None,
+) -> list[Period]:
+    """The periods to evict in, with their times. flash: None: the host holds everything."""
     limit = memory_bytes * LINE
     live = iteration.live_bytes.copy()
     in_left, out_left = (iteration.seconds * gbps * 1e9 for gbps in (in_gbps, out_gbps))
@@ -141,6 +164,10 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
     clock = prefix_sums(iteration.seconds)
     idle = (clock[ends] - clock[begins]) * sizes
     usable = np.ones(len(open_), np.bool_)
+    tiers = None
+    if flash is not None:
+        rate = min(in_gbps, out_gbps)
+        tiers = _Tiers(iteration.seconds, flash, rate, (in_left, out_left))
     taken = []
     while usable.any() and (live > limit).any():
         crowded = prefix_sums(np.where(live > limit, iteration.seconds, 0))
@@ -152,7 +179,8 @@ def schedule(iteration: Iteration, memory_bytes: int, in_gbps: float, out_gbps: 
         chosen = int(ties[np.argmax(idle[ties])])
         usable[chosen] = False
         period = open_[chosen]
-        if not _book(period, in_left, out_left):
+        seconds = float(clock[period.end] - clock[period.begin + 1])
+        if not (tiers.book(period, seconds) if tiers else _book(period, in_left, out_left)):
             continue
         add(live, period.leaves, period.comes, -period.length_bytes)
         taken.append(period)
@@ -193,6 +221,58 @@ def _book(period: Period, in_left: Numbers, out_left: Numbers) -> bool:
     return True
 
 
+class _Tiers:
+    """What flash and the host have left. Chooses between them."""
+
+    def __init__(
+        self, seconds: Numbers, flash: Flash, gbps: float, link: tuple[Numbers, Numbers]
+    ) -> None:
+        """gbps: of the slower way of the link. link: what both ways have left."""
+        self.flash, self.gbps, self.link = flash, gbps, link
+        self.reads, self.writes = (
+            seconds * gbps * 1e9 for gbps in (flash.read_gbps, flash.write_gbps)
+        )
+        self.host = np.zeros(len(seconds))
+        self.clock = prefix_sums(seconds)
+
+    def book(self, period: Period, seconds: float) -> bool:
+        """Books both ways of a period of so many seconds, or nothing."""
+        size, flash = period.length_bytes, self.flash
+        to_flash = max(flash.read_us, flash.write_us) / 1e6
+        to_flash += size / min(flash.read_gbps, flash.write_gbps) / 1e9
+        to_host = size / self.gbps / 1e9
+        if seconds > (2 + SLACK) * to_flash and not (
+            self._is_busy(period, to_flash) and self._has_room(period)
+        ):
+            return self._book_flash(period)
+        if seconds <= (2 + SLACK) * to_host or not self._has_room(period):
+            return False
+        if not _book(period, *self.link):
+            return False
+        add(self.host, period.begin, period.end, size)
+        return True
+
+    def _has_room(self, period: Period) -> bool:
+        return bool(self.host.max() + period.length_bytes <= self.flash.host_bytes)
+
+    def _is_busy(self, period: Period, to_flash: float) -> bool:
+        """Whether flash writes all the time in which it would write this."""
+        done = float(self.clock[period.begin + 1]) + to_flash
+        last = int(np.searchsorted(self.clock, done))
+        count = len(self.writes)
+        return all(self.writes[kernel % count] <= 0 for kernel in range(period.begin + 1, last))
+
+    def _book_flash(self, period: Period) -> bool:
+        reads, writes = self.reads.copy(), self.writes.copy()
+        if not _book(period, self.reads, self.writes):
+            return False
+        for left, before, now in zip(self.link, (reads, writes), (self.reads, self.writes),
+                                     strict=True):  # fmt: skip
+            np.maximum(left - (before - now), 0, out=left)
+        period.past_host = True
+        return True
+
+
 def _take(left: Numbers, kernels: range, need: float) -> dict[int, float] | None:
     """What each kernel's time carries of `need`, in this order; None if not all."""
     found: dict[int, float] = {}
@@ -230,9 +310,14 @@ class Carried:
         self._firsts = program.ranges["first_block"].tolist()
         count = len(self._iteration.kernel_steps)
         self._turns: list[list[tuple[bool, Blocks]]] = [[] for _ in range(count)]
+        self._past: list[list[int]] = [[] for _ in range(count)]
+        self.past_host: list[int] = []
+        """Blocks that go to flash when they leave, for the simulation."""
         for period in periods:
             blocks = self._blocks(period.span)
             self._turns[(period.begin + 1) % count].append((False, blocks))
+            if period.past_host:
+                self._past[(period.begin + 1) % count] += blocks.tolist()
             self._turns[period.comes % count].append((True, blocks))
         coming: list[list[int]] = [[] for _ in range(count)]
         for block, end in self._iteration.dead:
@@ -260,7 +345,9 @@ class Carried:
         kernel = int(np.searchsorted(self._iteration.kernel_steps, place))
         count = len(self._turns)
         now = round_ * count + min(kernel, count - 1)
+        self.past_host = []
         for turn in range(self._seen + 1, now + 1):
+            self.past_host += self._past[turn % count]
             for to_gpu, blocks in self._turns[turn % count]:
                 self._waiting[to_gpu].append(blocks)
         self._seen = max(self._seen, now)
@@ -277,7 +364,14 @@ class Greedy(Carried):
 
     name: ClassVar[str] = "g10"
 
-    def __init__(self, program: Program, memory_bytes: int, in_gbps: float, out_gbps: float):
+    def __init__(
+        self,
+        program: Program,
+        memory_bytes: int,
+        in_gbps: float,
+        out_gbps: float,
+        flash: Flash | None = None,
+    ):
         iteration = iteration_of(program)
-        periods = schedule(iteration, memory_bytes, in_gbps, out_gbps)
+        periods = schedule(iteration, memory_bytes, in_gbps, out_gbps, flash)
         super().__init__(program, iteration, periods)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from study.baselines import Correlation, Perfect, Unbounded
 from study.dispatch import FixedOrder, Iterations, order_of
-from study.greedy import LINE, Carried, Greedy, Iteration, Period, iteration_of
+from study.greedy import LINE, Carried, Flash, Greedy, Iteration, Period, iteration_of
 from study.papers import autoswap
 
 from pump.model.bounds import without_reserve
@@ -41,7 +41,16 @@ def _expected(program: Program) -> Foresight:
 
 
 def _greedy(program: Program, machine: Machine) -> Policy:
-    return Greedy(program, _budget_bytes(machine), *link_rates(machine.profile))
+    rates = link_rates(machine.profile)
+    return Greedy(program, _budget_bytes(machine), *rates, flash_of(machine))
+
+
+def flash_of(machine: Machine) -> Flash | None:
+    """What G10's schedule knows of a host with flash; None where there is none."""
+    host = machine.host
+    if host is None or host.flash_gbps is None:
+        return None
+    return Flash(host.memory_bytes, *host.flash_gbps, *host.flash_us)
 
 
 def _budget_bytes(machine: Machine) -> int:

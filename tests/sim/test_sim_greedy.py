@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +17,7 @@ from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.sim import tensors
+from pump.sim.host import Host
 from pump.sim.program import Program, ProgramError
 from pump.sim.touches import touches
 
@@ -280,3 +282,34 @@ def test_the_executors_carry_autoswaps_transfers_out_and_beat_the_driver_alone()
         found = simulate(by_name(name), program, gpu).steady
         assert found.seconds < 0.9 * naive.seconds
         assert found.counters["prefetch_in_blocks"] > 0
+
+
+# ---- flash -----------------------------------------------------------------------------------
+
+
+def with_flash(host_blocks: int, gbps: float, memory_blocks: int = 5 * BLOCKS) -> list[bool]:
+    """Which of the periods of weights() go past the host, on a link of 23 GB/s."""
+    flash = greedy.Flash(host_blocks * BLOCK_BYTES, gbps, gbps, 0.0, 0.0)
+    found = greedy.iteration_of(weights(5000))
+    periods = greedy.schedule(found, memory_blocks * BLOCK_BYTES, 23.0, 23.0, flash)
+    return [period.past_host for period in periods]
+
+
+def test_a_period_goes_to_flash_where_it_is_long_enough_for_that() -> None:
+    """32 MiB are idle for 35 ms: two transfers and half of one take 28 ms at 3 GB/s."""
+    for host_blocks in (0, 64 * BLOCKS):
+        assert with_flash(host_blocks, 3.0) == [True, True], "more than flash can write and read"
+    assert with_flash(64 * BLOCKS, 2.0) == [False] * (WEIGHTS - 1)
+
+
+def test_what_is_too_short_for_flash_goes_as_far_as_the_host_has_room() -> None:
+    assert with_flash(BLOCKS, 2.0) == [False]
+    assert with_flash(0, 2.0) == []
+
+
+def test_what_the_schedule_sends_past_the_host_is_written_to_flash() -> None:
+    program = weights(5000)
+    gpu = replace(machine(6 * BLOCKS), host=Host(64 * BLOCKS * BLOCK_BYTES, (3.2, 3.2)))
+    counters = simulate(by_name("g10"), program, gpu).steady.counters
+    assert counters["flash_write_bytes"] > 0, "though the host holds everything"
+    assert counters["flash_read_bytes"] > 0

@@ -73,8 +73,10 @@ static uint64_t make_room(struct uvm *uvm, uint64_t earliest_ns) {
 uint64_t uvm_host_take(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   struct uvm_host *host = &uvm->host;
   if (host->room == 0 || (uvm_blocks(uvm)[block].place & GPU_IN_HOST)) return earliest_ns;
+  bool past = uvm_blocks(uvm)[block].place == GPU_TO_FLASH;
   uvm_host_forget(uvm, block);
-  uint64_t room_ns = host->held < host->room ? earliest_ns : make_room(uvm, earliest_ns);
+  uint64_t room_ns = GPU_NEVER;
+  if (!past) room_ns = host->held < host->room ? earliest_ns : make_room(uvm, earliest_ns);
   struct uvm_block *b = uvm_edit(uvm, block);
   if (room_ns == GPU_NEVER) {
     b->place = GPU_ON_FLASH;

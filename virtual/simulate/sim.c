@@ -83,6 +83,7 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
   if (sim->settings.host.memory_bytes != 0 &&
       gpu_host_limit(sim->engine, &sim->settings.host) != GPU_OK)
     return false;
+  gpu_least_used(sim->engine, sim->settings.least_used);
   if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK ||
       gpu_locks(sim->engine, sim->settings.locks) != GPU_OK ||
       gpu_connections(sim->engine, sim->settings.connections) != GPU_OK)
@@ -183,6 +184,10 @@ static uint64_t next_ns(struct pump_sim *sim) {
     next = sim_least(next, sim_movers_next_ns(sim, i));
   if (sim->settings.flash_ahead) next = sim_least(next, sim->flash.next_ns);
   return next;
+}
+
+void pump_sim_leaves_for_flash(struct pump_sim *sim, uint32_t block) {
+  gpu_leaves_for_flash(sim->engine, block);
 }
 
 struct pump_shm *pump_sim_mapping(struct pump_sim *sim) {

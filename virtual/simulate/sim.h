@@ -117,6 +117,8 @@ struct pump_sim_settings {
   uint64_t transfers_most;            /* kept for pump_sim_transfers() */
   uint32_t duplicates;                /* 1: blocks are duplicated on trial */
   uint32_t flash_ahead; /* 1: what is known decides what is on flash (sim_flash.c) */
+  uint32_t least_used;  /* 1: gpu_least_used */
+  uint32_t reserved;
 };
 
 /* Totals of all that has happened so far; times in ns. */
@@ -171,6 +173,9 @@ void pump_sim_delete(struct pump_sim *sim);
 
 /* Goes on to the next decision; returns PUMP_SIM_DECIDE and so on. */
 int pump_sim_run(struct pump_sim *sim);
+
+/* gpu_leaves_for_flash. */
+void pump_sim_leaves_for_flash(struct pump_sim *sim, uint32_t block);
 
 /* Where the transfers of a decision go, after PUMP_SIM_DECIDE (pump_worker_carry_out); they
  * reach the movers at the end of the tick. */

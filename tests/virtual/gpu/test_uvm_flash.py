@@ -147,3 +147,28 @@ def test_a_host_that_makes_no_sense_is_refused(facts: dict[str, float]) -> None:
     host = {"memory_bytes": BLOCK, "read_gbps": 1.0, "write_gbps": 1.0, **facts}
     status = made.lib.gpu_host_limit(made.engine, made.ffi.new("struct gpu_host *", host))
     assert status == made.lib.GPU_INVALID
+
+
+def test_what_is_to_go_past_the_host_does_so_once() -> None:
+    made = gpu()
+    made.lib.gpu_leaves_for_flash(made.engine, 0)
+    made.evict(0, 2)
+    assert [place(made, 0), place(made, 1)] == [ON_FLASH, IN_HOST]
+    made.prefetch(0, 1)
+    made.evict(0, 1)
+    assert place(made, 0) == IN_HOST, "it was for one departure"
+    made.lib.gpu_leaves_for_flash(made.engine, 0)
+    assert place(made, 0) == IN_HOST, "it is not on the GPU"
+    made.check()
+
+
+@pytest.mark.parametrize("least_used", [False, True])
+def test_on_request_what_was_used_longest_ago_is_evicted_first(least_used: bool) -> None:
+    made = gpu_with(4)
+    made.create(0, 8)
+    made.lib.gpu_least_used(made.engine, least_used)
+    made.run_kernel([(0, 4)])
+    made.run_kernel([(0, 1)])
+    made.run_kernel([(4, 1)])
+    assert made.resident(0, 5) == ([0, 2, 3, 4] if least_used else [1, 2, 3, 4])
+    made.check()
