@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def experiments(
 ) -> Iterator[tuple[str, Experiment]]:
     """Experiments in the order of the table, each with its paper."""
     from study.papers import experiments as those
-    from study.papers import several
+    from study.papers import flash, several
 
     swapping = [name for name in ("autoswap", "tensile") if name in only]
     parts: dict[str, Callable[[Bench], Iterator[Experiment]]] = {
@@ -65,7 +66,7 @@ def experiments(
         "autoswap": lambda bench: those.swapping(bench, swapping),
         "tensile": lambda bench: several.several(bench, quick=quick),
         "smartpool": those.smartpool,
-        "g10": those.g10,
+        "g10": lambda bench: chain(those.g10(bench), flash.experiments(bench)),
         "turnip": those.turnip,
         "deepum": those.deepum,
         "msched": those.msched,

@@ -1,0 +1,84 @@
+"""A host that does not hold everything, with flash behind it: G10's schedule, pump's, the floor.
+
+Rows of suites/papers.py. Of each trace at half of its footprint the host holds HOST_SHARE of what
+the GPU does not. Time / time with memory for everything, means of the iterations from the third on:
+with a budget of writes one alone may use what earlier ones did not. The profile is the A100's,
+without the changes of the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from study import sim_g10, sim_planned
+from study.papers.experiments import PLANNED, Bench, Cell, Experiment, mean
+
+if TYPE_CHECKING:
+    from pump.sim.report import Case
+
+RATIO = 2.0
+HOST_SHARE = 0.7
+TERABYTES_A_DAY = None, 100, 20, 5
+FIRST = 2
+"""Iterations before it are not measured."""
+
+METHODS = "g10", PLANNED
+BOUND = "floor"
+
+
+def experiments(bench: Bench) -> Iterator[Experiment]:
+    """A row without a budget of writes, and one for each budget."""
+    measured = cache(lambda trace, terabytes: slowdowns(bench, trace, terabytes))
+    gbps = " and ".join(f"{rate:g}" for rate in sim_g10.FLASH_GBPS)
+    for terabytes in TERABYTES_A_DAY:
+        budget = "" if terabytes is None else f", {terabytes} TB written a day"
+        cells = [
+            mean(bench.by_trace(lambda one, t=terabytes, m=method: measured(one, t)[m]))
+            for method in (*METHODS, BOUND)
+        ]
+        yield Experiment(
+            "g10.flash" + ("" if terabytes is None else f"_{terabytes}"),
+            "G10",
+            f"time / time with memory for everything, footprint / memory {RATIO:g}, host memory "
+            f"for {HOST_SHARE:.0%} of the rest, flash {gbps} GB/s{budget}",
+            "x",
+            Cell(None, "no such figure"),
+            *cells,
+        )
+
+
+def slowdowns(bench: Bench, trace: str, terabytes: float | None) -> dict[str, float]:
+    """By method, and of the floor."""
+    from study import studied_policies
+
+    from pump.sim import report
+
+    case = case_of(bench, trace, terabytes)
+    alone = report.unlimited(case).steady.seconds
+    found = {}
+    for method in METHODS:
+        candidate = studied_policies.by_name(method)
+        program = case.of(candidate)
+        assert program is not None
+        stretches = studied_policies.simulate(candidate, program, case.machine).stretches[FIRST:]
+        found[method] = sum(one.seconds for one in stretches) / len(stretches) / alone
+    floor = report.floor_of_parts(case)
+    assert floor is not None, "scripts/bench installs scipy"
+    return {**found, BOUND: floor / alone}
+
+
+def case_of(bench: Bench, trace: str, terabytes: float | None) -> Case:
+    """The trace on such a machine."""
+    from pump import profiles
+    from pump.model.bounds import BLOCK_BYTES
+    from pump.sim.host import Host
+
+    case = sim_planned.case_of(bench.named[trace], profiles.load(sim_g10.PROFILE))
+    memory_bytes = int(case.program.peak_bytes / RATIO)
+    host_bytes = max(BLOCK_BYTES, int((case.program.peak_bytes - memory_bytes) * HOST_SHARE))
+    a_day = None if terabytes is None else terabytes * 1e12
+    host = Host(host_bytes, sim_g10.FLASH_GBPS, writes_a_day=a_day)
+    return replace(case, machine=replace(case.machine, memory_bytes=memory_bytes, host=host))
