@@ -15,6 +15,7 @@
 struct pump_touch {
   uint64_t address, length_bytes;
 };
+#define TOUCH_READ (1ull << 63) /* it is only read */
 
 #define SHAPE const unsigned grid[3], const unsigned block[3]
 #define TOUCH(kernel)                                                                      \
@@ -63,7 +64,8 @@ HOST(probe_fill) {
 /* probe_sum(data, quads, sink): what it writes to the sink is not worth a fault */
 TOUCH(probe_sum) {
   UNUSED_SHAPE;
-  if (most >= 1) out[0] = (struct pump_touch){wide(params[0]), wide(params[1]) * 16};
+  if (most >= 1)
+    out[0] = (struct pump_touch){wide(params[0]), wide(params[1]) * 16 | TOUCH_READ};
   return 1;
 }
 HOST(probe_sum) {

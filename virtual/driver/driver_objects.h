@@ -299,6 +299,7 @@ struct vd_checks {
   uint64_t discard_unknown;
   uint64_t discard_live;
   uint64_t discard_pending;
+  uint64_t advise_pool;
   uint64_t free_unknown;
   uint64_t capture_invalidated;
   uint64_t managed_stream_operations;

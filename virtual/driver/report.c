@@ -140,14 +140,15 @@ static void put_checks(FILE *file, const struct gpu_counters *c) {
   fputs("  ", file);
   put(file, "violations",
       v->prefetch_unknown + v->discard_unknown + v->discard_live + v->discard_pending +
-          v->free_unknown + v->capture_invalidated + v->managed_stream_operations +
-          c->errors,
+          v->advise_pool + v->free_unknown + v->capture_invalidated +
+          v->managed_stream_operations + c->errors,
       ",\n  ");
   fputs("\"violations_by_check\": {", file);
   put(file, "prefetch_unknown", v->prefetch_unknown, ", ");
   put(file, "discard_unknown", v->discard_unknown, ", ");
   put(file, "discard_live", v->discard_live, ", ");
   put(file, "discard_pending", v->discard_pending, ", ");
+  put(file, "advise_pool", v->advise_pool, ", ");
   put(file, "free_unknown", v->free_unknown, ", ");
   put(file, "capture_invalidated", v->capture_invalidated, ", ");
   put(file, "managed_stream_operations", v->managed_stream_operations, ", ");

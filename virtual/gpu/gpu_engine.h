@@ -370,6 +370,8 @@ int gpu_advise(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hook
  * only the GPU has. */
 uint32_t gpu_read_mostly(const struct gpu_engine *engine, uint32_t first_block,
                          uint32_t block_count, uint32_t *kept_blocks);
+/* The block's pages that are mapped for the CPU, a bit for each. */
+uint32_t gpu_cpu_mapped(const struct gpu_engine *engine, uint32_t block);
 /* Plain device memory: evicts managed blocks if it has to. GPU_NO_MEMORY when
  * even that does not suffice; then nothing has changed. */
 int gpu_plain_reserve(struct gpu_engine *engine, uint64_t now_ns,

@@ -52,3 +52,8 @@ uint32_t gpu_read_mostly(const struct gpu_engine *engine, uint32_t first_block,
   }
   return found;
 }
+
+uint32_t gpu_cpu_mapped(const struct gpu_engine *engine, uint32_t block) {
+  const struct uvm_block *b = &uvm_blocks(&engine->uvm)[block];
+  return b->flags & UVM_CPU_MAPPED ? ~b->gpu_pages | b->host_pages : 0;
+}

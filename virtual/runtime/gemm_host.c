@@ -14,6 +14,7 @@
 struct touch {
   uint64_t address, length_bytes;
 };
+#define TOUCH_READ (1ull << 63) /* it is only read */
 RT_EXPORT unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
                                         const unsigned block[3], struct touch *out,
                                         unsigned most);
@@ -62,11 +63,14 @@ unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
   for (int i = GEMM_A; i <= GEMM_D; i++) {
     if (i == GEMM_C && !reads_c(&gemm)) continue;
     uint64_t length = s->pointer_arrays ? (uint64_t)s->batch_count * 8 : span_bytes(s, i);
-    if (length > 0) out[count++] = (struct touch){gemm.pointers[i], length};
+    if (length == 0) continue;
+    out[count++] =
+        (struct touch){gemm.pointers[i], i == GEMM_D ? length : length | TOUCH_READ};
   }
   if (gemm.pointers[GEMM_BIAS] != 0)
-    out[count++] = (struct touch){gemm.pointers[GEMM_BIAS],
-                                  (uint64_t)s->m * gemm_type_bytes(s->bias_type)};
+    out[count++] =
+        (struct touch){gemm.pointers[GEMM_BIAS],
+                       (uint64_t)s->m * gemm_type_bytes(s->bias_type) | TOUCH_READ};
   return count;
 }
 

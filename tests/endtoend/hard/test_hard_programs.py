@@ -98,6 +98,7 @@ class Program:
             "prefetch_unknown": 0,
             "discard_unknown": 0,
             "discard_live": 0,
+            "advise_pool": 0,
             "discard_pending": 0,
             "free_unknown": free_unknown,
             "capture_invalidated": capture_invalidated,

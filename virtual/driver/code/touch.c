@@ -23,6 +23,9 @@
  *                      unsigned parameter_bytes, const unsigned grid[3],
  *                      const unsigned block[3], struct pump_touch *out, unsigned most);
  *
+ * A part is written, as far as is known; PUMP_TOUCH_READ, 1 << 63, in its length says that
+ * it is only read, which matters under READ_MOSTLY.
+ *
  * Libraries may also tell how long a launch computes at least, in clock cycles of one
  * multiprocessor, summed over all of them (the profile has their number and clock):
  *
@@ -39,6 +42,7 @@
 #define MOST_PARTS 65536
 #define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)
 #define ALL_PAGES 0xffffffffu
+#define TOUCH_READ (1ull << 63)
 
 /* The time of that many cycles, spread over all multiprocessors. */
 static uint64_t least_ns(double cycles) {
@@ -91,6 +95,8 @@ static uint32_t pages_between(uint64_t first, uint64_t last) {
 struct collector {
   struct gpu_use *uses;
   uint32_t count, room;
+  uint32_t begin;  /* of the uses that are made at present, */
+  uint16_t access; /* and how these are used */
   bool failed;
 };
 
@@ -109,7 +115,7 @@ static bool make_room(struct collector *out) {
 
 /* Blocks come in ascending order, a block perhaps more than once in a row. */
 static void add_pages(struct collector *out, uint32_t block, uint32_t pages) {
-  struct gpu_use *last = out->count > 0 ? &out->uses[out->count - 1] : NULL;
+  struct gpu_use *last = out->count > out->begin ? &out->uses[out->count - 1] : NULL;
   if (last != NULL && block < last->first_block + last->block_count) {
     if (last->block_count == 1) last->pages |= pages; /* else all are touched already */
     return;
@@ -121,10 +127,8 @@ static void add_pages(struct collector *out, uint32_t block, uint32_t pages) {
     return;
   }
   if (!make_room(out)) return;
-  out->uses[out->count++] = (struct gpu_use){.first_block = block,
-                                             .block_count = 1,
-                                             .access = GPU_READ | GPU_WRITE,
-                                             .pages = pages};
+  out->uses[out->count++] = (struct gpu_use){
+      .first_block = block, .block_count = 1, .access = out->access, .pages = pages};
 }
 
 static void add_part(struct collector *out, const struct vd_memory *memory, uint64_t from,
@@ -139,15 +143,14 @@ static void add_part(struct collector *out, const struct vd_memory *memory, uint
   }
 }
 
-/* Uses of the told parts, the caller's to free, and the bytes of all parts, of plain
- * memory too. Parts beyond their allocation are cut; those in no allocation are left
- * out. NULL when there is no memory for it. */
-struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
-                                       uint64_t *length_bytes) {
-  struct collector out = {0};
-  qsort(touched->parts, touched->count, sizeof *touched->parts, by_address);
+/* Adds what is read alone, or all else, and the bytes of it. */
+static void add_parts(struct collector *out, const struct vd_touched *touched, bool read,
+                      uint64_t *length_bytes) {
+  out->begin = out->count;
+  out->access = read ? GPU_READ : GPU_READ | GPU_WRITE;
   for (uint32_t i = 0; i < touched->count; i++) {
     const struct vd_touch *part = &touched->parts[i];
+    if (((part->length_bytes & TOUCH_READ) != 0) != read) continue;
     const struct vd_memory *memory = vd_range_find(&vd.managed, part->address);
     bool managed = memory != NULL;
     if (!managed) memory = vd_range_find(&vd.plain, part->address);
@@ -156,11 +159,22 @@ struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_
     if (part->address >= memory->base + memory->length_bytes) continue;
     uint64_t base, end;
     if (!vd_memory_piece(memory, part->address, &base, &end)) continue;
-    uint64_t left = end - part->address;
-    uint64_t length = part->length_bytes < left ? part->length_bytes : left;
+    uint64_t left = end - part->address, length = part->length_bytes & ~TOUCH_READ;
+    if (length > left) length = left;
     *length_bytes += length;
-    if (managed) add_part(&out, memory, part->address, part->address + length);
+    if (managed) add_part(out, memory, part->address, part->address + length);
   }
+}
+
+/* Uses of the told parts, the caller's to free, and the bytes of all parts, of plain
+ * memory too. Parts beyond their allocation are cut; those in no allocation are left
+ * out. NULL when there is no memory for it. */
+struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
+                                       uint64_t *length_bytes) {
+  struct collector out = {0};
+  qsort(touched->parts, touched->count, sizeof *touched->parts, by_address);
+  add_parts(&out, touched, false, length_bytes);
+  add_parts(&out, touched, true, length_bytes);
   (void)make_room(&out); /* so that NULL means failure alone */
   *count = out.count;
   if (!out.failed) return out.uses;

@@ -187,6 +187,14 @@ CUresult vd_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *le
 
 /* -- advice and attributes: READ_MOSTLY per block, the rest per allocation -- */
 
+/* Whether a piece of pump's pool lies in it: its owners change with no call that would end
+ * an advice. */
+static bool is_pools(uint64_t address, size_t length_bytes) {
+  uint64_t base, piece_bytes;
+  return vd_pool_piece(address, &base, &piece_bytes) != VD_PIECE_NONE ||
+         vd_pool_piece(address + length_bytes - 1, &base, &piece_bytes) != VD_PIECE_NONE;
+}
+
 static void advise_locked(uint32_t first, uint32_t count, uint32_t advice) {
   struct gpu_cost cost;
   struct vd_begun begun = vd_begin();
@@ -205,6 +213,11 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
     const CUmemLocation nowhere = {0, 0};
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      if (is_pools(address, length_bytes)) {
+        vd.checks.advise_pool++;
+        vd_log("READ_MOSTLY on 0x%llx, %zu bytes: memory of the pool",
+               (unsigned long long)address, length_bytes);
+      }
       advise_locked(first, count, GPU_ADVICE_READ_MOSTLY);
       break;
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
@@ -235,6 +248,25 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
 CUresult vd_cuMemAdvise(CUdeviceptr address, size_t length_bytes, int advice,
                         CUdevice device) {
   return vd_cuMemAdvise_v2(address, length_bytes, advice, location_of(device));
+}
+
+/* What the page map of a process would show of managed memory, which has no page tables
+ * here: an entry for each page of 4 KiB, with the bit of those that the CPU has mapped. */
+__attribute__((visibility("default"))) void
+pump_page_map(uint64_t address, uint64_t *entries, uint32_t count);
+void pump_page_map(uint64_t address, uint64_t *entries, uint32_t count) {
+  memset(entries, 0, count * sizeof *entries);
+  if (__atomic_load_n(&vd.state, __ATOMIC_ACQUIRE) != VD_READY) return;
+  vd_lock();
+  gpu_advance(vd.engine, vd_now_ns(), &vd_hooks);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t at = address + i * 4096ull;
+    const struct vd_memory *memory = vd_range_find(&vd.managed, at);
+    if (memory == NULL) continue;
+    uint32_t mapped = gpu_cpu_mapped(vd.engine, vd_memory_block(memory, at));
+    if (mapped >> (at % GPU_BLOCK_BYTES / 65536) & 1) entries[i] = 1ull << 63;
+  }
+  vd_unlock();
 }
 
 static int device_of(CUmemLocation location) {
