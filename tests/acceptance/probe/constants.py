@@ -27,6 +27,14 @@ def subtract(left: float | None, *rights: float | None) -> float | None:
     return max(left - sum(right for right in rights if right is not None), 0.0)
 
 
+def collapse_us(
+    per_block: float | None, base_replay: float | None, block: float | None
+) -> float | None:
+    """Of a page of 4 KiB that is written, by a duplicated block: its faults fill two batches."""
+    pages = subtract(per_block, base_replay, base_replay, block, block)
+    return None if pages is None else pages / (BLOCK / (4 * KIB))
+
+
 Reader = Callable[..., float | None]  # at("faults", "warm_touch_us", "p10")
 
 
@@ -127,6 +135,15 @@ def derive_profile(questions: Json) -> Json:
             at("discard", "fit_caller", "fixed_us"), at("discard", "refused_us", "p10")
         ),
         "t_discard_block_us": at("discard", "fit_caller", "per_block_us"),
+        "t_advise_us": subtract(
+            at("duplicates", "fit_end", "fixed_us"), at("duplicates", "refused_us", "p10")
+        ),
+        "t_advise_block_us": at("duplicates", "fit_end", "per_block_us"),
+        "t_collapse_page_us": collapse_us(
+            at("duplicates", "collapse", "fit", "per_block_us"),
+            fault["base_replay_us"],
+            fault["block_us"],
+        ),
         "bw_memset_gbps": memset,
         "kernel_gbps": at("kernel_speed", "copy_kernel", "plain_gbps"),
         "kernel_min_us": kernel_min,

@@ -87,6 +87,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemHostAlloc": (PTR, SIZE, U32),
     "cuMemPrefetchAsync": (U64, SIZE, INT, PTR),
     "cuMemPrefetchAsync_v2": (U64, SIZE, MemLocation, U32, PTR),
+    "cuMemAdvise": (U64, SIZE, INT, INT),
+    "cuMemAdvise_v2": (U64, SIZE, INT, MemLocation),
     "cuMemPrefetchBatchAsync": (PTR, PTR, SIZE, PTR, PTR, SIZE, U64, PTR),
     "cuMemDiscardBatchAsync": (PTR, PTR, SIZE, U64, PTR),
     "cuMemDiscardAndPrefetchBatchAsync": (PTR, PTR, SIZE, PTR, PTR, SIZE, U64, PTR),

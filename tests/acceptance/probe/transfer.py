@@ -16,6 +16,7 @@ DISCARD = "gVisor does not pass UVM_DISCARD on to the driver"
 
 QUESTIONS = {
     "discard": DISCARD,
+    "duplicates": f"`departure`, `page_map`: {OUT}; {CALL}",
     "felt_by_others": OUT,
     "lanes": f"`out` of busy lanes: {OUT}",
     "prefetch_idle": f"`out`, `first_out` and all `caller_us`: {OUT}; {CALL}",
@@ -40,6 +41,8 @@ CONSTANTS = {
     "t_hostalloc_us": OUT,
     "t_discard_us": DISCARD,
     "t_discard_block_us": DISCARD,
+    "t_advise_us": CALL,
+    "t_advise_block_us": CALL,
     "kernel_idle_us": CALL,
     "kernel_launch_us": CALL,
 }
