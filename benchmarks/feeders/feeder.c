@@ -225,7 +225,7 @@ static void end_transfer(struct feeder *f, uint32_t direction) {
   uint64_t blocks = ended->length_bytes / PUMP_BLOCK_BYTES;
   if (direction == PUMP_TO_HOST) f->shm->schedules[0].left_bytes += ended->length_bytes;
   pump_schedule_finish(f->shm, ended->ticket, PUMP_RESULT_MOVED,
-                       (uint32_t)(blocks * f->block_ns / 1000));
+                       (uint32_t)(blocks * f->block_ns / 1000), 0);
   ended->ticket = 0;
 }
 

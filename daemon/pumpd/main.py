@@ -100,6 +100,12 @@ def _parser() -> OneLineParser:
         default=True,
     )
     value(
+        "--duplicates yes|no",
+        checks.truth,
+        "whether memory that was only read leaves the GPU without a copy (default: no)",
+        default=False,
+    )
+    value(
         "--keep-learned yes|no",
         checks.truth,
         "whether what was learned of a program is kept for its next run (default: no)",
@@ -214,6 +220,7 @@ def _job(asked: Namespace) -> int:
         record_job=_json_object(asked.record_job),
         job_name=asked.name or "",
         priority=asked.priority,
+        duplicates=asked.duplicates,
         learned_folder=learned_folder(os.environ) if asked.keep_learned else "",
         notes_folder=place.folder,
     )

@@ -68,8 +68,27 @@ def _from_probe(asked: argparse.Namespace) -> int:
     except from_probe.ReportError as error:
         raise BadInputError(f"{asked.report}: {error}", status=1) from None
     save(asked.out, text, outputs.PROFILE)
-    print(_line(profiles.load(str(out))))
+    made = profiles.load(str(out))
+    print(_line(made))
+    print(_duplicates(made, report["profile"]))
     return 0
+
+
+def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
+    """Whether read duplication pays on the card, for the user to set. found: the constants of
+    the report."""
+    from pump.profiles import duplicates
+
+    if any(found.get(name) is None for name in ("delta", "t_advise_us", "t_advise_block_us")):
+        return "whether read duplication pays was not measured"
+    share = float(profile.values["link.duplex_factor"])
+    figures = f"the link keeps {share:.2f} of its speed both ways at once, a call of advice takes "
+    figures += f"{duplicates.advice_us(profile.values):.0f} us"
+    if duplicates.pay(profile.values):
+        return (
+            f'memory that is only read need not be copied back: set duplicates = "on" ({figures})'
+        )
+    return f"copies of memory that is only read cost less than read duplication ({figures})"
 
 
 def _read(path: str) -> dict[str, Any]:

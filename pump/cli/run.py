@@ -83,7 +83,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
         if config.log_level in TALKATIVE:
             for choice in environment.choices(config, environ):
                 say(PROGRAM, f"granularity {choice}")
-        socket_path = _pumpd(config, environ, _recording(config))
+        socket_path = _pumpd(_with_duplicates(config), environ, _recording(config))
         parts = parts._replace(socket_path=socket_path, ledger=_ledger(), job_pid=os.getpid())
     elif config.record:
         say(PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
@@ -135,6 +135,20 @@ def _profile(name: str, settings: dict[str, str]) -> str:
         return profile if "shared" in settings else f"{profile};card={os.urandom(4).hex()}"
     except profiles.ProfileError as error:
         raise BadInputError(f"--virtual: {error}") from None
+
+
+def _with_duplicates(config: JobConfig) -> JobConfig:
+    """The job with `auto` decided. Of a real GPU's link and driver nothing is known here."""
+    if config.duplicates != "auto":
+        return config
+    pay = False
+    if config.virtual is not None:
+        from pump import profiles
+        from pump.profiles import duplicates
+
+        keys = {key: text for key, text in config.virtual_settings.items() if key in profiles.KEYS}
+        pay = duplicates.pay(profiles.load(config.virtual).changed(keys).values)
+    return config._replace(duplicates="on" if pay else "off")
 
 
 def _recording(config: JobConfig) -> Recording | None:

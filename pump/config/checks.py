@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from pump.config import keep
-from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
+from pump.config.job import DUPLICATES, GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
 from pump.config.values import BYTES_MAX, BadValueError, choose, parse_amount, shown, whole_number
 
 NAME_CHARACTERS_MAX = 64
@@ -52,6 +52,11 @@ def report(text: str) -> str:
 def policy(text: str) -> str:
     """One of POLICIES. Raises BadValueError."""
     return choose(text, POLICIES, "policy")
+
+
+def duplicates(text: str) -> str:
+    """One of DUPLICATES. Raises BadValueError."""
+    return choose(text, DUPLICATES, "choice of duplicates")
 
 
 def granularity(text: str) -> str:
@@ -118,6 +123,7 @@ JOB: dict[str, Callable[..., object]] = {
     "limit": amount,
     "report": report,
     "policy": policy,
+    "duplicates": duplicates,
     "granularity": granularity,
     "keep_device": keep_device,
     "devices": devices,

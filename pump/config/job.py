@@ -14,6 +14,8 @@ GRANULARITIES = ["native", "tensor", "auto"]
 DEFAULT_GRANULARITY = "native"
 REPORTS = ["budget", "limit"]
 DEFAULT_REPORT = "budget"
+DUPLICATES = ["auto", "on", "off"]
+DEFAULT_DUPLICATES = "auto"
 DEFAULT_PRIORITY = 0
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
@@ -43,6 +45,7 @@ class JobConfig(NamedTuple):
     keep_learned: whether what is learned of the program is kept for its next run.
     keep_device: rules for memory that stays device memory, in the form the shim reads
         (shim/memory/rules.c).
+    duplicates: whether memory that was only read leaves the GPU without a copy, one of DUPLICATES.
     granularity: whether frameworks allocate tensor by tensor (pump/frameworks).
     command: program and arguments, never empty.
     """
@@ -62,6 +65,7 @@ class JobConfig(NamedTuple):
     record_command: bool = True
     keep_learned: bool = True
     keep_device: list[str] = DEFAULT_KEEP_DEVICE
+    duplicates: str = DEFAULT_DUPLICATES
     granularity: str = DEFAULT_GRANULARITY
     name: str = ""
     priority: int = DEFAULT_PRIORITY

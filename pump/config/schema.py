@@ -93,6 +93,17 @@ class JobTable(Struct):
     policy: Annotated[
         str, _choice("How pump decides what moves", defaults.POLICIES, "window", checks.policy)
     ] = defaults.DEFAULT_POLICY
+    duplicates: Annotated[
+        str,
+        _about(
+            "Whether memory that was only read leaves the GPU without a copy, under policy "
+            "`window`: the host's copy stays valid (`READ_MOSTLY`). `auto` does it where the "
+            "profile of the virtual GPU says that it pays, and on no real GPU; "
+            "`pump profiles from-probe` tells whether it pays on a card.",
+            "on",
+            checks.duplicates,
+        ),
+    ] = defaults.DEFAULT_DUPLICATES
     granularity: Annotated[
         str,
         _about(
@@ -306,6 +317,7 @@ FOLDER: dict[str, str] = {
     "limit": AT_ONCE,
     "report": AT_ONCE,
     "policy": AT_ONCE,
+    "duplicates": AT_ONCE,
     "granularity": AT_ONCE,  # sets variables of frameworks, to values that pump knows
     "keep_device": AT_ONCE,  # `library` is compared with what is loaded, and opens nothing
     "devices": AT_ONCE,

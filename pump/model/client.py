@@ -164,6 +164,10 @@ class ClientModel:
         """Make schedules, or none: then a Deciding policy chooses the transfers."""
         lib.pump_model_schedule(self.raw, wanted)
 
+    def duplicate(self, wanted: bool) -> None:
+        """Duplicate, or do not, what was only read, so that it leaves without a copy."""
+        lib.pump_model_duplicate(self.raw, wanted)
+
     def finish(self, outcomes: Any, count: int) -> None:
         """Take the ends of commands (`struct pump_outcome *`)."""
         lib.pump_model_finish(self.raw, outcomes, count)

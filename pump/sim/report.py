@@ -385,7 +385,7 @@ def heading(found: Figures) -> list[str]:
     if found["jitter"]:
         lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
     if found["duplicates"]:
-        lines.append(f"{'duplicates':<12} on trial: pump does not make them yet")
+        lines.append(f"{'duplicates':<12} of what was not written the times before")
     if found["wake_ups"]:
         lines.append(f"{'wake-ups':<12} {found['wake_ups']}, seed {found['wake_ups_seed']}")
     return lines

@@ -283,6 +283,7 @@ class _Simulation:
             if self.learns:
                 self.model.learn(True)
             self.model.schedule(not isinstance(policy, Deciding))
+            self.model.duplicate(machine.duplicates)
         raw_program = self._raw_program()
         scheduled = policy is not None and not isinstance(policy, Deciding)
         settings = _settings(machine, facts, foresight, scheduled=scheduled)

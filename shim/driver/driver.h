@@ -26,6 +26,11 @@ struct pump_present {
 extern struct pump_present pump_present;
 #define PUMP_HAS(name) (pump_present.name)
 
+/* What the process's page map would show of managed memory, an entry for each page of 4
+ * KiB, by the virtual driver, whose memory has no page tables of its own. NULL: by the
+ * kernel. */
+extern void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
+
 /* The wrappers, exported under the driver's names. */
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   __attribute__((visibility("default"))) CUresult name parameters;

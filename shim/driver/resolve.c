@@ -88,6 +88,7 @@ struct pump_real pump_real = {
 #include "hooks.h"
 };
 struct pump_present pump_present;
+void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
 
 /* 0: nothing; 1: one thread copies; 2: pump_real and driver_base are filled. */
 static uint32_t resolved;
@@ -139,10 +140,12 @@ static void fill_from(void *driver, const void *base) {
     look_up(driver, &hooks[i], true, &real, &present);
   for (size_t i = 0; i < COUNT(calls); i++)
     look_up(driver, &calls[i], false, &real, &present);
+  void *page_map = pump_real_dlsym(driver, "pump_page_map");
   uint32_t none = 0;
   if (__atomic_compare_exchange_n(&resolved, &none, 1, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE)) {
     pump_present = present;
+    memcpy(&pump_driver_page_map, &page_map, sizeof page_map);
     driver_base = base;
     void *const *from = (void *const *)&real;
     void **to = (void **)&pump_real;

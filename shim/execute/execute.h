@@ -45,6 +45,22 @@ void pump_executors_need(uint32_t device, bool full);
  * To be called again until it is done. */
 void pump_executors_ask(uint32_t device);
 
+/* ---- prefetches ---------------------------------------------------------------------- */
+
+/* Prefetches to the device, or to the host, by whichever call the driver has. */
+static inline CUresult pump_prefetch(uint32_t device, bool to_gpu, uint64_t address,
+                                     uint64_t length_bytes, CUstream stream) {
+  CUdevice number = (CUdevice)device;
+  if (PUMP_HAS(cuMemPrefetchAsync_v2)) {
+    CUmemLocation location = {.type = to_gpu ? CU_MEM_LOCATION_TYPE_DEVICE
+                                             : CU_MEM_LOCATION_TYPE_HOST,
+                              .id = to_gpu ? number : 0};
+    return pump_real.cuMemPrefetchAsync_v2(address, length_bytes, location, 0, stream);
+  }
+  return pump_real.cuMemPrefetchAsync(address, length_bytes,
+                                      to_gpu ? number : CU_DEVICE_CPU, stream);
+}
+
 /* ---- streams (own_streams.c) ------------------------------------------------------- */
 
 /* The program has made a stream of that priority (own_streams.c). */

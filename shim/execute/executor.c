@@ -36,6 +36,7 @@ struct job {
   struct pump_command command;
   struct pump_command *place; /* in the ring; NULL: populate, or scheduled */
   bool scheduled;             /* taken from the schedule */
+  uint32_t duplicates, kept;  /* struct pump_entry, struct pump_entry_end */
   uint64_t epoch;             /* of the mapping it was taken from */
   struct pump_slice_times times;
   uint32_t waiting; /* commands left in the ring then */
@@ -121,17 +122,20 @@ static void measure_call(const struct mover *mover, uint64_t call_ns) {
   PUMP_STORE(&set->own_contexts_now, own_context.state == PUMP_OWN_CONTEXT_YES);
 }
 
-static CUresult prefetch(const struct mover *mover, CUstream stream, uint64_t address,
-                         uint64_t length_bytes) {
-  CUdevice device = (CUdevice)mover->role.set->device;
-  if (PUMP_HAS(cuMemPrefetchAsync_v2)) {
-    CUmemLocation location = {.type = to_gpu(mover) ? CU_MEM_LOCATION_TYPE_DEVICE
-                                                    : CU_MEM_LOCATION_TYPE_HOST,
-                              .id = to_gpu(mover) ? device : 0};
-    return pump_real.cuMemPrefetchAsync_v2(address, length_bytes, location, 0, stream);
-  }
-  return pump_real.cuMemPrefetchAsync(address, length_bytes,
-                                      to_gpu(mover) ? device : CU_DEVICE_CPU, stream);
+/* The prefetch of a slice, and the advice in front of it. */
+static CUresult move(const struct mover *mover, CUstream stream, uint64_t address,
+                     struct job *job) {
+  uint32_t device = mover->role.set->device;
+  uint64_t length_bytes = job->command.length_bytes, at = 0, bytes = 0;
+  CUresult result = CUDA_SUCCESS;
+  if (to_gpu(mover))
+    job->kept = pump_duplicates_arrive(device, address, length_bytes, job->duplicates);
+  else
+    result = pump_duplicates_depart(device, address, length_bytes, &job->kept);
+  uint32_t skipped = to_gpu(mover) ? 0 : job->kept;
+  while (result == CUDA_SUCCESS && pump_duplicates_rest(skipped, length_bytes, &at, &bytes))
+    result = pump_prefetch(device, to_gpu(mover), address + at, bytes, stream);
+  return result;
 }
 
 /* Hands the lane's slice to the driver: true when it is under way. */
@@ -143,7 +147,7 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   if (mover->over || !lane_open(mover, lane)) return false;
   job->in_flight = PUMP_ADD(&mover->direction->flight_slices, 1) + 1;
   job->times.called_ns = pump_now_ns();
-  CUresult result = prefetch(mover, lane->stream, address, job->command.length_bytes);
+  CUresult result = move(mover, lane->stream, address, job);
   job->times.returned_ns = pump_now_ns();
   if (!note(mover, result, "cuMemPrefetchAsync")) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
@@ -182,6 +186,12 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
     PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
 }
 
+/* Of a slice that has moved: what had to be copied. */
+static uint64_t copied_bytes(const struct mover *mover, const struct job *job) {
+  uint64_t kept = to_gpu(mover) ? 0 : (uint64_t)(uint32_t)__builtin_popcount(job->kept);
+  return job->command.length_bytes - kept * PUMP_BLOCK_BYTES;
+}
+
 /* Writes how the job ended. The mapping entered is the one that the job was taken from. */
 static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
@@ -198,7 +208,7 @@ static void write_result(const struct mover *mover, const struct job *job,
                       job->command.length_bytes);
   if (pump_recording) pump_hops_ended(mover->role.set->device);
   if (pump_recording) pump_hops_write(job->command.ticket, &job->times);
-  pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us);
+  pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us, job->kept);
 }
 
 static void report(const struct mover *mover, const struct job *job, uint32_t result) {
@@ -208,7 +218,7 @@ static void report(const struct mover *mover, const struct job *job, uint32_t re
       PUMP_ADD(&pump_shm->shim_counters.populate_bytes, bytes);
     return;
   }
-  count(mover, result, bytes);
+  count(mover, result, copied_bytes(mover, job));
   if (job->scheduled && result == PUMP_RESULT_MOVED)
     PUMP_ADD(&pump_shm->shim_counters.scheduled_bytes, bytes);
   if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
@@ -363,6 +373,7 @@ static bool take_command(struct mover *mover, struct job *job) {
     uint64_t made_ns;
     job->scheduled = pump_schedule_take(device, direction, &entry, &made_ns);
     if (job->scheduled) job->command = entry.command;
+    if (job->scheduled) job->duplicates = entry.duplicates;
     if (job->scheduled && pump_recording)
       job->times.free_ns = pump_hops_ready(mover->role.set, direction, &entry, made_ns);
     job->waiting = job->scheduled && pump_schedule_ready(device, direction);

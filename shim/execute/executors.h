@@ -129,6 +129,34 @@ bool pump_command_validate_fields(const struct pump_command *command);
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address);
 
+/* ---- duplicates (duplicates.c) -------------------------------------------- */
+
+/* Before blocks of one range arrive: those of `wanted`, a bit each, get READ_MOSTLY, if the
+ * driver and the range allow it. Returns those that the host keeps a valid copy of. */
+uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t length_bytes,
+                                uint32_t wanted);
+/* Before blocks leave: ends READ_MOSTLY, at which duplicates are gone from the GPU.
+ * `clean`: a bit for each block that is valid on the host already. Returns the driver's
+ * answer. */
+CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t length_bytes,
+                                uint32_t *clean);
+/* The next blocks of a slice that are not clean: from `*offset_bytes` + `*bytes` on, both 0
+ * at first. False: there are none. */
+bool pump_duplicates_rest(uint32_t clean, uint64_t length_bytes, uint64_t *offset_bytes,
+                          uint64_t *bytes);
+
+/* ---- the process's page map (page_map.c) ---------------------------------- */
+
+#define PUMP_BLOCK_PAGES (PUMP_BLOCK_BYTES / 4096)
+/* Open for one departure. */
+struct pump_page_map {
+  int file; /* -1: none */
+};
+struct pump_page_map pump_page_map_open(void);
+void pump_page_map_close(struct pump_page_map map);
+/* How many pages of the block are mapped for the CPU; -1: unknown. */
+int pump_page_map_mapped(struct pump_page_map map, uint64_t address);
+
 /* ---- bytes in flight (flight.c) ------------------------------------------ */
 
 uint32_t pump_flight_bound(uint32_t device, uint32_t direction);

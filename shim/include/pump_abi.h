@@ -14,6 +14,7 @@
  *   operation  kernel launch, copy or memset, also as a node of a graph; numbered by
  *              `seq`, from 1, in issue order
  *   window     operations issued but not yet executed
+ *   duplicated of a block: the host's copy stays valid while the GPU has one (READ_MOSTLY)
  *   predicted  of an operation: the worker expects it, the program has not issued it
  *   marker     an event of the shim's behind an operation, that shows when it has executed
  *   budget     bytes of a device's memory that a client may keep resident there
@@ -92,7 +93,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 9
+#define PUMP_ABI_VERSION 10
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -116,6 +117,7 @@
 #define PUMP_SCHEDULE_ENTRIES 256         /* of a direction */
 #define PUMP_UNPACED_BYTES 0x100000000    /* more than a list holds */
 #define PUMP_SCHEDULE_TICKETS 1024
+#define PUMP_MASK_BLOCKS 32   /* of a slice, that `duplicates` and `kept` have a bit for */
 #define PUMP_PREDICTIONS 4096 /* operations */
 
 /* client_state */
@@ -353,7 +355,7 @@ struct pump_entry {
   uint64_t left_bytes;   /* pump_schedule.left_bytes has come so far; 0: no condition */
   uint64_t ended_bytes;  /* and pump_schedule.ended_bytes so far; 0: no condition */
   uint32_t after_stream; /* of that operation */
-  uint32_t reserved;
+  uint32_t duplicates;   /* TO_GPU: bit i: the host keeps its copy of the slice's block i */
 };
 
 struct pump_schedule {
@@ -384,6 +386,9 @@ struct pump_entry_end {
   uint32_t called_us; /* from then to the driver's call, or to its refusal */
   uint32_t driver_us; /* in the call */
   uint32_t link_us;   /* from its return to when its completion was seen */
+  uint32_t kept; /* also without a trace. TO_GPU: bit i: block i has come as a duplicate;
+                    TO_HOST: it has left without a copy */
+  uint32_t reserved;
 };
 
 /* The operation that is expected under a number; at the place `seq` modulo

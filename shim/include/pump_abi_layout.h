@@ -129,7 +129,7 @@ PUMP_ASSERT_OFFSET(pump_entry, after_seq, 64);
 PUMP_ASSERT_OFFSET(pump_entry, left_bytes, 72);
 PUMP_ASSERT_OFFSET(pump_entry, ended_bytes, 80);
 PUMP_ASSERT_OFFSET(pump_entry, after_stream, 88);
-PUMP_ASSERT_OFFSET(pump_entry, reserved, 92);
+PUMP_ASSERT_OFFSET(pump_entry, duplicates, 92);
 
 PUMP_ASSERT_SIZE(pump_schedule, 49344);
 PUMP_ASSERT_OFFSET(pump_schedule, turn, 0);
@@ -139,13 +139,15 @@ PUMP_ASSERT_OFFSET(pump_schedule, left_bytes, 64);   /* a cache line of its own 
 PUMP_ASSERT_OFFSET(pump_schedule, ended_bytes, 128); /* another */
 PUMP_ASSERT_OFFSET(pump_schedule, entries, 192);
 
-PUMP_ASSERT_SIZE(pump_entry_end, 40);
+PUMP_ASSERT_SIZE(pump_entry_end, 48);
 PUMP_ASSERT_OFFSET(pump_entry_end, ticket, 0);
 PUMP_ASSERT_OFFSET(pump_entry_end, result, 8);
 PUMP_ASSERT_OFFSET(pump_entry_end, duration_us, 12);
 PUMP_ASSERT_OFFSET(pump_entry_end, ended_ns, 16);
 PUMP_ASSERT_OFFSET(pump_entry_end, waited_us, 24);
 PUMP_ASSERT_OFFSET(pump_entry_end, link_us, 36);
+PUMP_ASSERT_OFFSET(pump_entry_end, kept, 40);
+PUMP_ASSERT_OFFSET(pump_entry_end, reserved, 44);
 
 PUMP_ASSERT_SIZE(pump_prediction, 16);
 PUMP_ASSERT_OFFSET(pump_prediction, signature, 0);
@@ -204,7 +206,7 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, lost_most_ns, 168);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_of_ns, 176);
 PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 184);
 
-PUMP_ASSERT_SIZE(pump_shm, 20369408);
+PUMP_ASSERT_SIZE(pump_shm, 20377600);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);
 PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 448);
 PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 768);
@@ -213,8 +215,8 @@ PUMP_ASSERT_OFFSET(pump_shm, progress, 3072);
 PUMP_ASSERT_OFFSET(pump_shm, commands, 68608);
 PUMP_ASSERT_OFFSET(pump_shm, schedules, 599040);
 PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 1388544);
-PUMP_ASSERT_OFFSET(pump_shm, predicted, 1429504);
-PUMP_ASSERT_OFFSET(pump_shm, events, 1495040);
-PUMP_ASSERT_OFFSET(pump_shm, ranges, 3592192);
+PUMP_ASSERT_OFFSET(pump_shm, predicted, 1437696);
+PUMP_ASSERT_OFFSET(pump_shm, events, 1503232);
+PUMP_ASSERT_OFFSET(pump_shm, ranges, 3600384);
 
 #endif

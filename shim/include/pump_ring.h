@@ -296,9 +296,11 @@ static inline bool pump_schedule_claim(struct pump_schedule *schedule, uint32_t 
 }
 
 static inline void pump_schedule_finish(struct pump_shm *shm, uint64_t ticket,
-                                        uint32_t result, uint32_t duration_us) {
+                                        uint32_t result, uint32_t duration_us,
+                                        uint32_t kept) {
   struct pump_entry_end *end = &shm->entry_ends[ticket & (PUMP_SCHEDULE_TICKETS - 1)];
   PUMP_STORE(&end->result, result);
+  PUMP_STORE(&end->kept, kept);
   PUMP_STORE(&end->duration_us, duration_us);
   PUMP_STORE_RELEASE(&end->ticket, ticket);
 }

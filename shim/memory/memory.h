@@ -94,6 +94,11 @@ void pump_range_republish(void);
 /* Empties table, index and mirrors; no other thread runs (start of a process). */
 void pump_range_reset(void);
 
+/* Whether pump has put the block of `address` under READ_MOSTLY. */
+bool pump_hinted(uint64_t address);
+/* These blocks, by number, are now, or not any more; a range that comes or goes ends it. */
+void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted);
+
 /* ---- devices and their figures (devices.c) ------------------------ */
 
 /* Once per process and device, with a context of it current: fills
@@ -238,6 +243,8 @@ void pump_kernel_note(const char *kernel);
 /* A converted range has been added: where a peer may reach it, it is to stay on its device.
  * Under the guard. */
 void pump_peer_settle(const struct pump_range_info *info);
+/* Whether a peer may reach memory of the device: converted ranges prefer it then. */
+bool pump_peer_reached(uint32_t device);
 /* From this call on that context's device lets the current one reach its memory. */
 void pump_peer_reach(CUcontext peer);
 /* Other devices reach memory of that one from this call on. */

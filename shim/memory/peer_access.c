@@ -35,6 +35,10 @@ static void advise(const struct pump_range_info *info) {
                   result);
 }
 
+bool pump_peer_reached(uint32_t device) {
+  return device < PUMP_MAX_DEVICES && PUMP_LOAD(&reached[device]) != 0;
+}
+
 void pump_peer_settle(const struct pump_range_info *info) {
   if (PUMP_LIKELY(PUMP_LOAD(&reached[info->device]) == 0)) return;
   struct pump_driver_scope scope = pump_driver_scope_open();

@@ -12,6 +12,10 @@
  * space are 2^26 blocks: a top table of 2^13 pointers to leaves of 2^13 words.
  * Leaves are never given back, so a reader can hold on to one without a lock.
  *
+ * Beside it there is a bit for each block that pump has put under READ_MOSTLY
+ * (execute/duplicates.c). The driver forgets that with its allocation, so a range that
+ * comes or goes clears the bits of its blocks.
+ *
  * Readers (every hook) take no lock. They read a mirror between two looks at its
  * `state`, which changes at every add and remove; the generation in it makes a
  * slot that was freed and taken again look different. So a look-up that races
@@ -59,7 +63,34 @@ static int index_prepare(uint64_t first, uint64_t end) {
   return 0;
 }
 
+/* ---- hints ------------------------------------------------------------------------ */
+
+#define HINT_BITS 64
+static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* touched where any is */
+static uint32_t hinted_ever;
+
+bool pump_hinted(uint64_t address) {
+  uint64_t block = address >> BLOCK_SHIFT;
+  if (PUMP_LOAD(&hinted_ever) == 0 || address >= ADDRESS_END) return false;
+  return PUMP_LOAD(&hints[block / HINT_BITS]) >> block % HINT_BITS & 1;
+}
+
+void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted) {
+  if (hinted) PUMP_STORE(&hinted_ever, 1);
+  if (PUMP_LOAD(&hinted_ever) == 0) return;
+  for (uint64_t block = first_block; block < end_block; block++) {
+    uint64_t bit = 1ull << block % HINT_BITS, *word = &hints[block / HINT_BITS];
+    if (hinted)
+      __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+    else if (PUMP_LOAD(word) & bit)
+      __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
+  }
+}
+
+/* ---- the table -------------------------------------------------------------------- */
+
 static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
+  pump_hints_note(first, end, false);
   for (uint64_t block = first; block < end; block++)
     PUMP_STORE_RELEASE(index_word(block), value);
 }

@@ -182,15 +182,6 @@ void pump_pool_dead_leave(CUcontext context) {
 
 /* ---- repopulation: the thread that allocates --------------------------------------- */
 
-static CUresult prefetch(const struct pool_arena *arena, uint64_t address, uint64_t bytes,
-                         CUstream stream) {
-  CUdevice device = (CUdevice)arena->device;
-  CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-  if (PUMP_HAS(cuMemPrefetchAsync_v2))
-    return pump_real.cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
-  return pump_real.cuMemPrefetchAsync(address, bytes, device, stream);
-}
-
 /* Under the lock: makes the stream and the events for repopulation. What was made before a
  * failure stays with the context. */
 static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
@@ -227,11 +218,11 @@ static bool repopulate(const struct pool_arena *arena, const struct pool_stream 
                        CUstream handle, bool at_once) {
   if (populator == NULL)
     return pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
-           prefetch(arena, address, bytes, handle) == CUDA_SUCCESS;
+           pump_prefetch(arena->device, true, address, bytes, handle) == CUDA_SUCCESS;
   return (at_once ||
           pump_real.cuStreamWaitEvent(populator, by->asked, 0) == CUDA_SUCCESS) &&
          pump_real.cuEventRecord(by->asked, handle) == CUDA_SUCCESS &&
-         prefetch(arena, address, bytes, populator) == CUDA_SUCCESS &&
+         pump_prefetch(arena->device, true, address, bytes, populator) == CUDA_SUCCESS &&
          pump_real.cuEventRecord(by->populated, populator) == CUDA_SUCCESS &&
          pump_real.cuStreamWaitEvent(handle, by->populated, 0) == CUDA_SUCCESS;
 }

@@ -68,7 +68,7 @@ static void take_schedules(void) {
         must((way == PUMP_TO_GPU ? command->needed_by_seq : command->observed_seq) <=
              shm.header.valid_seq);
         judge(command, d, way);
-        pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1);
+        pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1, 0);
         if (way == PUMP_TO_HOST) pump_schedule_left(d, command->length_bytes);
       }
     }

@@ -110,7 +110,8 @@ static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t res
     if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
       schedule->left_bytes += entry.command.length_bytes;
     schedule->ended_bytes += pump_ended_bytes(way, result, entry.command.length_bytes);
-    pump_schedule_finish(&shm, entry.command.ticket, result, 100);
+    pump_schedule_finish(&shm, entry.command.ticket, result, 100,
+                         (uint32_t)(entry.command.ticket * 0x9e3779b9u));
   }
 }
 
@@ -270,7 +271,7 @@ static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where)
     entry[where / 32] = value;
     break;
   default:
-    pump_schedule_finish(&shm, value, at & 15, where);
+    pump_schedule_finish(&shm, value, at & 15, where, where * 0x9e3779b9u);
     break;
   }
 }
@@ -412,6 +413,7 @@ static void begin(void) {
   for (uint32_t d = 0; d < DEVICES; d++) pump_model_device(model, d, &facts);
   must(pump_model_learn(model, 1) == 0);
   pump_model_schedule(model, 1);
+  pump_model_duplicate(model, 1);
   for (uint32_t slot = 0; slot < LAYERS * DEVICES; slot++)
     alloc_or_free(slot, PUMP_EVENT_ALLOC);
 }

@@ -68,7 +68,8 @@ def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 class Job:
     """Builds and runs `pump-run ... job.py ...` on a virtual card of `memory_mib`."""
 
-    def __init__(self, kernels: Path, folder: Path) -> None:
+    def __init__(self, kernels: Path, folder: Path, program: str = "job.py") -> None:
+        self.program = program
         self.kernels = kernels
         self.folder = folder
         self.report = folder / "report.json"
@@ -80,7 +81,7 @@ class Job:
         settings = [f"device.memory_bytes={memory_mib * MIB}", f"mode={mode}"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
         log = ["--log-level", "info", "--log-file", str(self.log)]
-        script = str(PROGRAMS / "job.py")
+        script = str(PROGRAMS / self.program)
         options = ["--virtual", "a100-pcie4", *virtual, *log, *run]
         return [str(BIN / "pump-run"), *options, "--", sys.executable, script, *job]
 

@@ -148,23 +148,14 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
 
 void pump_sim_delete(struct pump_sim *sim) {
   if (sim == NULL) return;
-  void *const owned[] = {sim->streams,
-                         sim->scratch_uses,
-                         sim->marker_behind,
-                         sim->last_use_seq,
-                         sim->live,
-                         sim->populate,
-                         sim->range_of_slot,
-                         sim->marks,
-                         sim->syncs_ns,
-                         sim->batch,
-                         sim->fresh,
-                         sim->engine_memory,
-                         sim->shm,
-                         sim->discards.of_block,
-                         sim->transfers,
-                         sim->duplicates.blocks,
-                         sim->duplicates.step_of_seq};
+  void *const owned[] = {sim->streams,       sim->scratch_uses,
+                         sim->marker_behind, sim->last_use_seq,
+                         sim->live,          sim->populate,
+                         sim->range_of_slot, sim->marks,
+                         sim->syncs_ns,      sim->batch,
+                         sim->fresh,         sim->engine_memory,
+                         sim->shm,           sim->discards.of_block,
+                         sim->transfers,     sim->duplicates.hinted};
   for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
   free(sim);
 }
@@ -227,6 +218,11 @@ void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out) {
   out->schedules = sim->schedule_version;
   for (uint32_t i = 0; i < PUMP_DIRECTIONS; i++)
     out->movers[i] = sim->directions[i].adapt.threads;
+  if (sim->model == NULL) return;
+  struct pump_model_totals totals;
+  pump_model_totals(sim->model, &totals);
+  out->trials = totals.trials;
+  out->trials_wrong = totals.trials_wrong;
 }
 
 uint32_t pump_sim_mark(const struct pump_sim *sim, uint32_t i, struct pump_sim_mark *out) {

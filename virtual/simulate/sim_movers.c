@@ -159,14 +159,16 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
     if (way == PUMP_TO_GPU)
       sim->result.moved_to_gpu_bytes += job->command.length_bytes;
     else
-      sim->result.moved_to_host_bytes += job->command.length_bytes;
+      sim->result.moved_to_host_bytes +=
+          job->command.length_bytes -
+          (uint64_t)(uint32_t)__builtin_popcount(job->kept) * GPU_BLOCK_BYTES;
   }
   uint32_t duration_us = (uint32_t)((sim->now_ns - called_ns) / 1000);
   if (job->scheduled) {
     sim->shm->schedules[0].ended_bytes +=
         pump_ended_bytes(way, result, job->command.length_bytes);
     if (moved) sim->result.scheduled_bytes += job->command.length_bytes;
-    pump_schedule_finish(sim->shm, job->command.ticket, result, duration_us);
+    pump_schedule_finish(sim->shm, job->command.ticket, result, duration_us, job->kept);
   } else {
     pump_command_finish(job->sent, result, duration_us);
   }
@@ -263,15 +265,14 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   uint32_t end = first + (uint32_t)(job->command.length_bytes / GPU_BLOCK_BYTES);
   if (job->called_ns == 0) {
     job->called_ns = sim->now_ns;
-    uint64_t free_ns =
-        sim_duplicates_advise(sim, way, job->command.needed_by_seq, first, end - first);
+    uint64_t free_ns = sim_duplicates_advise(sim, way, job, first, end - first);
     if (free_ns > sim->now_ns) {
       go_on_later(sim, way, mover, job, free_ns);
       return;
     }
   }
   uint32_t from = first + job->blocks_done, count = end - from;
-  sim_duplicates_run(sim, way, &from, &count);
+  sim_duplicates_run(job, way, first, &from, &count);
   uint32_t at = (mover->oldest + mover->in_flight) % sim->settings.lanes[way];
   struct sim_lane *lane = &mover->lanes[at];
   const struct pump_command *command = &job->command;
@@ -353,7 +354,8 @@ static bool take_entry(struct pump_sim *sim, uint32_t way, struct sim_command *j
       !pump_schedule_peek(sim->shm, 0, way, &entry, &turn))
     return false;
   pump_schedule_claim(&sim->shm->schedules[0], way, turn);
-  *job = (struct sim_command){.command = entry.command, .scheduled = true};
+  *job = (struct sim_command){
+      .command = entry.command, .scheduled = true, .duplicates = entry.duplicates};
   sim->directions[way].entry_ns = GPU_NEVER;
   return true;
 }

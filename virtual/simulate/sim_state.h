@@ -52,6 +52,7 @@ struct sim_command {
    */
   uint64_t called_ns;
   uint32_t blocks_done;
+  uint32_t duplicates, kept; /* struct pump_entry, struct pump_entry_end */
 };
 
 struct sim_lane {
@@ -102,27 +103,8 @@ struct sim_discards {
 
 /* ---- duplicates (sim_duplicates.c) ----------------------------------------------- */
 
-#define SIM_TRIALS 4 /* kernels that one block comes for */
-
-/* The trials of a block for one kernel that it comes for. */
-struct sim_trial {
-  uint32_t kernel;
-  uint8_t wrong; /* trials that were */
-  bool known;
-};
-
-struct sim_duplicate {
-  struct sim_trial trials[SIM_TRIALS];
-  uint8_t trial; /* the one that it is there for; SIM_TRIALS: none */
-  bool hinted;   /* under READ_MOSTLY */
-  bool left;     /* at least once since it has its owner */
-  bool clean;    /* the last time without a copy */
-};
-
 struct sim_duplicates {
-  struct sim_duplicate *blocks;
-  uint32_t *step_of_seq;
-  uint64_t operations;
+  bool *hinted; /* by block: under READ_MOSTLY */
 };
 
 /* ---- flash (sim_flash.c) --------------------------------------------------------- */
@@ -283,13 +265,13 @@ uint64_t sim_wait_end_ns(struct sim_wait *wait, const struct pump_sim_delays *de
 bool sim_duplicates_init(struct pump_sim *sim);
 /* A mover makes the advice calls that come before blocks arrive or leave; returns when it
  * may go on. */
-uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, uint64_t needed_by_seq,
+uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, struct sim_command *job,
                                uint32_t first, uint32_t count);
-/* The first of these blocks, in a row, that a prefetch has to move; perhaps none. */
-void sim_duplicates_run(const struct pump_sim *sim, uint32_t way, uint32_t *first,
-                        uint32_t *count);
-/* If the step is a discard, its blocks have lost their contents: trials of them count as
- * wrong. */
+/* The first of these blocks, in a row, that a prefetch has to move; perhaps none. `begin`:
+ * the first of the job. */
+void sim_duplicates_run(const struct sim_command *job, uint32_t way, uint32_t begin,
+                        uint32_t *first, uint32_t *count);
+/* If the step is a discard, its blocks have lost their contents. */
 void sim_duplicates_discarded(struct pump_sim *sim, uint32_t step);
 void sim_duplicates_freed(struct pump_sim *sim, const struct pump_sim_range *range);
 

@@ -87,6 +87,9 @@ struct pump_model_totals {
   uint64_t predicted; /* operations that were expected, with the blocks that they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
   uint64_t schedules;        /* put in force */
+  uint64_t trials;           /* blocks that have left after they were duplicated, */
+  uint64_t trials_wrong;     /* and had been written */
+  uint32_t trials_ended;     /* devices where duplicates come too late: none any more */
   double confidence; /* of the learner, lately: share of operations, 0 without one */
 };
 
@@ -222,6 +225,9 @@ void pump_model_kept(const struct pump_model *model, struct pump_learner_story *
 int pump_model_recall(struct pump_model *model, const struct pump_learner_story *story);
 /* Whether the worker makes schedules; otherwise a policy says what moves. */
 void pump_model_schedule(struct pump_model *model, uint32_t wanted);
+/* Whether schedules duplicate what was not written the times before, so that it leaves
+ * without a copy (docs/decisions/0051-read-duplication.md). */
+void pump_model_duplicate(struct pump_model *model, uint32_t wanted);
 /* Expects what was learned, as far as it goes, at most `most` operations more. Nothing
  * as long as an operation of the program uses much that its record does not name. Returns
  * how many. */

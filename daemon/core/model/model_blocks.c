@@ -117,7 +117,7 @@ static void end_due(struct pump_model *m, const struct block *b) {
 static void begin_due(struct pump_model *m, struct block *b, uint32_t kind) {
   uint32_t op = m->window.uses[b->first].op;
   b->due_use = b->first;
-  b->need = (uint8_t)(NEED_DUE + kind);
+  b->need = (NEED_DUE + kind) & 7;
   m->window.due_uses[b->first >> 6][kind] |= 1ull << (b->first & 63);
   m->window.away[op] += kind == DUE_AWAY;
   if (m->window.ops[op].due[kind]++ == 0) set_bits(m, op);
@@ -153,11 +153,13 @@ void model_relist(struct pump_model *m, int32_t block) {
 }
 
 void model_set_dead(struct pump_model *m, int32_t block) {
+  model_duplicate_ended(m, block);
   m->blocks.all[block].dead = true;
   model_relist(m, block);
 }
 
 void model_set_discard_pending(struct pump_model *m, int32_t block) {
+  model_duplicate_ended(m, block);
   m->blocks.all[block].discard_pending = true;
   model_relist(m, block);
 }
@@ -294,6 +296,12 @@ EXPORT void pump_model_totals(const struct pump_model *m,
   totals->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
   totals->under_way = PUMP_MAX_UNDER_WAY - m->transfers.unused_count - m->schedules.places;
   totals->confidence = model_confidence(m);
+  totals->trials = totals->trials_wrong = totals->trials_ended = 0;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    totals->trials += m->devices[i].duplicates.trials;
+    totals->trials_wrong += m->devices[i].duplicates.wrong;
+    totals->trials_ended += m->devices[i].duplicates.ended;
+  }
 }
 
 EXPORT void pump_model_tally(const struct pump_model *m, uint32_t device,

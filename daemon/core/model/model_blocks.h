@@ -32,7 +32,11 @@ struct block {
   uint32_t slot;                /* of the range that owns it */
   int32_t due_use;              /* its operation counts the block when need >= NEED_DUE */
   uint8_t state, device;
-  uint8_t need;         /* NEED_* */
+  uint8_t need : 3;     /* NEED_* */
+  bool left : 1;        /* by request, since it was allocated or lost its contents */
+  bool duplicated : 1;  /* it came as a duplicate, and has not left since */
+  bool clean : 1;       /* the last time that it was one it was not written */
+  uint8_t wrong : 2;    /* times that it was, DUPLICATES_WRONG at most */
   uint8_t age_list : 2; /* AGE_* */
   bool dead : 1;        /* holds no tensor: the first to leave, until it is used again */
   bool discarded : 1;   /* since its newest use */
@@ -63,6 +67,28 @@ void model_set_dead(struct pump_model *m, int32_t block);
 void model_set_discard_pending(struct pump_model *m, int32_t block);
 /* Blocks that have waited too long for their discard count as dead only. */
 void model_give_up_pending_discards(struct pump_model *m, struct device *device);
+
+/* ---- duplicates (model_duplicates.c) ---- */
+
+/* Of a device. */
+struct duplicates {
+  uint64_t trials, wrong; /* duplicates that have left, and had been written */
+  uint64_t open;          /* that are there, and whose block has no right trial yet; */
+  uint64_t marked;        /* and those that the schedule in force will bring */
+  uint32_t asked, kept;   /* lately: to be duplicates when they came, and were */
+  bool ended;             /* they come too late: none any more */
+};
+
+/* A schedule is about to be put in force for the device. */
+void model_duplicates_anew(struct pump_model *m, uint32_t device);
+/* Of these blocks, which it will bring, those that are to be duplicated: a bit for each. */
+uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t blocks);
+/* The block has come, and was to be a duplicate; `kept`: it is one. */
+void model_duplicate_came(struct pump_model *m, int32_t block, bool kept);
+/* The block has left; `kept`: without a copy. */
+void model_duplicate_left(struct pump_model *m, int32_t block, bool kept);
+/* Its contents have become worthless, so what it was says nothing of its next owner. */
+void model_duplicate_ended(struct pump_model *m, int32_t block);
 
 /* Room that blocks take: resident, maybe evicted, on their way in or out. */
 int64_t model_occupied(const struct device *device);

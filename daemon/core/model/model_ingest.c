@@ -102,6 +102,7 @@ static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uin
     if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
     bool fresh = b->first != NONE && (m->window.uses[b->first].flags & USE_FRESH) != 0;
     if (!b->discarded && !fresh) continue;
+    model_duplicate_ended(m, block);
     model_set_state(m, block, PUMP_BLOCK_ABSENT);
   }
 }

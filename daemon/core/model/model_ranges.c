@@ -82,6 +82,7 @@ void model_range_remove(struct pump_model *m, uint32_t slot) {
   for (int32_t block = range->first_block; block < range->first_block + range->blocks;
        block++) {
     model_drop_chain(m, block);
+    model_duplicate_ended(m, block);
     model_set_state(m, block, PUMP_BLOCK_FREE);
   }
   keep_gap(m, range->first_block, range->blocks);

@@ -25,6 +25,7 @@ struct pump_model {
   struct pump_extents *extents;
   struct expected expected;
   struct schedules schedules;
+  bool duplicates;            /* blocks are, on trial (model_duplicates.c) */
   struct pump_timing *timing; /* NULL: no times are taken */
   uint64_t *arrived_ns;       /* of each block: when a transfer had brought it last */
 };

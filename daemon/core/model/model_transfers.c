@@ -149,7 +149,7 @@ static bool was_refused(uint32_t result) {
 }
 
 static void finish(struct pump_model *m, struct transfer *transfer, uint32_t result,
-                   uint32_t duration_us) {
+                   uint32_t duration_us, uint32_t kept) {
   struct device *device = &m->devices[transfer->device];
   const struct range *range = &m->ranges.all[transfer->slot];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
@@ -167,7 +167,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
   }
-  if (result == PUMP_RESULT_MOVED)
+  if (result == PUMP_RESULT_MOVED && (to_gpu || kept == 0))
     learn_duration(device, transfer->direction, transfer->blocks, duration_us);
   transfer->ticket = 0;
   m->transfers.unused[m->transfers.unused_count++] =
@@ -181,8 +181,13 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   /* Or another operation has run in its place, and the blocks are where they were. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_MAYBE_EVICTED;
-  for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;
-       b++) {
+  for (int32_t i = 0; i < transfer->blocks; i++) {
+    int32_t b = transfer->first_block + i;
+    uint32_t bit = i < PUMP_MASK_BLOCKS ? 1u << i : 0;
+    if (result == PUMP_RESULT_MOVED && !to_gpu)
+      model_duplicate_left(m, b, (kept & bit) != 0);
+    if (result == PUMP_RESULT_MOVED && (transfer->duplicates & bit))
+      model_duplicate_came(m, b, (kept & bit) != 0);
     if (m->blocks.all[b].state != before) continue;
     model_set_state(m, b, after);
     if (m->arrived_ns != NULL && to_gpu) m->arrived_ns[b] = m->timing->now_ns;
@@ -197,19 +202,19 @@ EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *o
   for (uint32_t i = 0; i < count; i++) {
     struct transfer *transfer = by_ticket(m, outcomes[i].ticket);
     if (transfer != NULL && !transfer->scheduled)
-      finish(m, transfer, outcomes[i].result, outcomes[i].duration_us);
+      finish(m, transfer, outcomes[i].result, outcomes[i].duration_us, 0);
   }
 }
 
 void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
-                          uint32_t duration_us) {
-  finish(m, &m->transfers.all[place], result, duration_us);
+                          uint32_t duration_us, uint32_t kept) {
+  finish(m, &m->transfers.all[place], result, duration_us, kept);
 }
 
 EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command *commands,
                                  uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     struct transfer *transfer = by_ticket(m, commands[i].ticket);
-    if (transfer != NULL) finish(m, transfer, PUMP_RESULT_DEAD, 0);
+    if (transfer != NULL) finish(m, transfer, PUMP_RESULT_DEAD, 0, 0);
   }
 }

@@ -12,6 +12,7 @@ struct transfer {
   int32_t first_block, blocks;
   uint32_t slot, generation;
   uint64_t offset_bytes, bytes; /* offset: from the range's base; of scheduled ones */
+  uint32_t duplicates;          /* pump_entry */
   uint8_t device, direction;
   bool expected;  /* for an operation that had not been issued */
   bool scheduled; /* taken from a schedule: it takes no credit of commands */
@@ -41,9 +42,10 @@ struct device {
   uint64_t discarding_seq;           /* behind it the newest discard under way */
   int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed when one was refused */
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
-  uint64_t missed;                   /* blocks that came by fault since progress was read */
-  int64_t faults;                    /* since the last view */
-  int64_t left_over;                 /* fewest blocks that took room since a switch */
+  struct duplicates duplicates;
+  uint64_t missed;   /* blocks that came by fault since progress was read */
+  int64_t faults;    /* since the last view */
+  int64_t left_over; /* fewest blocks that took room since a switch */
   bool known;
   bool short_of_room;  /* something needed was left out: no block may leave for it */
   bool args_truncated; /* an operation used more than its record named */
@@ -60,9 +62,10 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
 
 /* ---- under way (model_transfers.c) ---- */
 
-/* An entry of a schedule, which an executor has taken, has ended. */
+/* An entry of a schedule, which an executor has taken, has ended. `kept`: pump_entry_end.
+ */
 void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
-                          uint32_t duration_us);
+                          uint32_t duration_us, uint32_t kept);
 /* Blocks that one command takes at most. */
 uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
 uint64_t model_ticket(struct pump_model *m, uint32_t place);

@@ -305,6 +305,7 @@ void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t droppe
 void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {
   struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
+  model_duplicate_ended(m, block);
   if (b->state != PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_MAYBE_EVICTED) return;
   model_set_state(m, block, PUMP_BLOCK_DISCARDING);
   if (seq > device->discarding_seq) device->discarding_seq = seq;

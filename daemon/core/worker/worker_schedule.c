@@ -123,7 +123,8 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t way) 
     }
     if (m->schedules.recorded != NULL)
       record_end(m->schedules.recorded, transfer, end, now_ns);
-    model_transfer_ended(m, place, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us));
+    model_transfer_ended(m, place, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us),
+                         PUMP_LOAD(&end->kept));
   }
   m->schedules.running_count = kept;
 }
@@ -187,6 +188,7 @@ static void write_entry(struct pump_entry *to, const struct pump_model *m,
   PUMP_STORE(&to->left_bytes, scheduled->left_bytes);
   PUMP_STORE(&to->ended_bytes, scheduled->ended_bytes);
   PUMP_STORE(&to->after_stream, scheduled->after_stream);
+  PUMP_STORE(&to->duplicates, transfer->duplicates);
 }
 
 /* Whether the entry could go at once, so that it is worth waking an executor. */
@@ -202,6 +204,7 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
                          const struct schedule_lists *found, uint64_t until_seq) {
   struct schedule *schedule = &m->schedules.all[device];
   struct pump_schedule *shared = &shm->schedules[device];
+  model_duplicates_anew(m, device);
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     const struct schedule_entry *scheduled = found->entries[way];
     uint32_t count =
@@ -210,6 +213,9 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
     for (uint32_t i = 0; i < count; i++) {
       struct transfer *transfer = &m->transfers.all[schedule->places[way][i]];
       transfer->observed_seq = (int64_t)until_seq;
+      if (way == PUMP_TO_GPU)
+        transfer->duplicates =
+            model_duplicates_mark(m, scheduled[i].first_block, scheduled[i].blocks);
       write_entry(&shared->entries[way][i], m, transfer, &scheduled[i], until_seq);
       schedule->blocks[way] += scheduled[i].blocks;
     }

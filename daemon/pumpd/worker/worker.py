@@ -18,6 +18,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Deciding, Policy
+from pump.policy.scheduled import Window
 from pump.policy.step import decide
 from pump.trace import format as trace
 from pump.wire.abi import ffi, lib
@@ -73,14 +74,19 @@ class Worker:
         recorder: Recorder | None = None,
         client_pid: int = 0,
         learned_folder: str = "",
+        *,
+        duplicates: bool = False,
     ) -> None:
-        """client_pid: 0 where the client cannot be seen. learned_folder: in which what is
+        """client_pid: 0 where the client cannot be seen. duplicates: whether what was only read
+        leaves without a copy, under policy window. learned_folder: in which what is
         learned under this policy is kept for the program's next run; "" for nowhere."""
         self.mapping = mapping
         self.model = ClientModel()
         self.model.time()
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
+        self._duplicates = duplicates
+        self._said_ended = False
         self._take(policy)
         self.recorder = recorder
         if recorder:
@@ -323,6 +329,7 @@ class Worker:
         self.policy = policy
         self._deciding = policy if isinstance(policy, Deciding) else None
         self.model.schedule(self._deciding is None)
+        self.model.duplicate(self._duplicates and isinstance(policy, Window))
         try:
             self.model.learn(self.policy.predicts, keep=self._learned is not None)
         except MemoryError as error:
@@ -355,6 +362,9 @@ class Worker:
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
         counters.schedules = totals.schedules
+        if totals.trials_ended and not self._said_ended:
+            self._said_ended = True
+            log.info("advice takes too long: what was only read is copied to the host again")
         self._count_misses(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
@@ -422,7 +432,14 @@ def run(
     os.close(fd_memfd)
     mapping.shm.header.worker_pid = os.getpid()
     recorder = recording.start(settings, mapping.shm.worker_counters)
-    worker = Worker(mapping, policy, recorder, settings.client_pid, settings.learned_folder)
+    worker = Worker(
+        mapping,
+        policy,
+        recorder,
+        settings.client_pid,
+        settings.learned_folder,
+        duplicates=settings.duplicates,
+    )
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()

@@ -145,6 +145,8 @@ def _pumpd_command(
         command += ["--budget", config.budget]
     if config.log_file:
         command += ["--log-file", config.log_file]
+    if config.duplicates == "on":
+        command += ["--duplicates", "yes"]
     if config.keep_learned:
         command += ["--keep-learned", "yes"]
     if recording is not None:

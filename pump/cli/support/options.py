@@ -19,11 +19,13 @@ from pump import paths
 from pump.cli.support.lines import BadInputError, Once, OneLineParser
 from pump.config import checks, keep
 from pump.config.job import (
+    DEFAULT_DUPLICATES,
     DEFAULT_GRANULARITY,
     DEFAULT_LOG_LEVEL,
     DEFAULT_POLICY,
     DEFAULT_PRIORITY,
     DEFAULT_REPORT,
+    DUPLICATES,
     LOG_LEVELS,
     POLICIES,
     REPORTS,
@@ -159,6 +161,20 @@ def _parser() -> OneLineParser:
         checks.policy,
         f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
         action=Once,
+    )
+    value(
+        "--duplicates WHEN",
+        checks.duplicates,
+        f"{', '.join(DUPLICATES)}: whether memory that was only read leaves the GPU without a "
+        f"copy, where policy window serves the job (default: {DEFAULT_DUPLICATES}, where the "
+        "virtual GPU's profile says that it pays)",
+    )
+    add(
+        "--no-duplicates",
+        action="store_const",
+        const="off",
+        dest="duplicates",
+        help="same as --duplicates off",
     )
     value(
         "--granularity NAME",

@@ -16,6 +16,7 @@ WORDS = [*(f"--{name}={value}" for name, value in SHAPE.items()), f"--rounds={RO
 
 OURS = [
     "cuMemPrefetchAsync_v2",
+    "cuMemAdvise_v2",
     "cuStreamCreateWithPriority",
     "cuCtxGetStreamPriorityRange",
     "cuStreamDestroy_v2",

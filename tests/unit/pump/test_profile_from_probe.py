@@ -14,7 +14,7 @@ import pytest
 from probe import transfer
 
 from pump import profiles
-from pump.profiles import from_probe
+from pump.profiles import duplicates, from_probe
 
 BASE = profiles.load("h200-pcie5")
 REPORT: dict[str, Any] = {
@@ -187,3 +187,18 @@ def test_bad_input_gets_one_line(
 def test_conditions_that_are_no_table_are_an_error() -> None:
     with pytest.raises(profiles.ProfileError, match="conditions must be a table"):
         profiles.validate("x", {"conditions": 3})
+
+
+@pytest.mark.parametrize(
+    ("changes", "pays"),
+    [
+        ({}, True),
+        ({"link.duplex_factor": "0.9"}, False),
+        ({"uvm.advise_call_us": "12", "uvm.advise_block_us": "12"}, True),
+        ({"uvm.advise_call_us": "13", "uvm.advise_block_us": "12"}, False),
+    ],
+)
+def test_read_duplication_pays_where_departures_take_much_and_advice_little(
+    changes: dict[str, str], pays: bool
+) -> None:
+    assert duplicates.pay(profiles.load("a100-pcie4").changed(changes).values) == pays

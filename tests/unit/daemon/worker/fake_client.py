@@ -40,6 +40,8 @@ class FakeClient:
             device.emulated = emulated
         self._next_base = 1 << 40
         self._next_slot = 0
+        self.duplicates: dict[int, int] = {}
+        """By ticket: what an entry asks for, see struct pump_entry."""
         self._taken: dict[int, tuple[int, int, Any]] = {}
         """By ticket, what has not ended: device, direction, and its place in a command ring, or
         None where it was planned."""
@@ -157,6 +159,7 @@ class FakeClient:
             command.observed_seq = min(command.observed_seq, valid_seq)
             taken.append(command)
             self._taken[command.ticket] = device, direction, None
+            self.duplicates[command.ticket] = int(entry.duplicates)
         return taken
 
     def commands(self, direction: int, device: int = 0) -> list[Any]:
@@ -170,8 +173,8 @@ class FakeClient:
         stale = direction == lib.PUMP_TO_HOST and used > command.observed_seq
         return int(lib.PUMP_RESULT_STALE if stale else lib.PUMP_RESULT_MOVED)
 
-    def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED) -> None:
-        """Report the end of what was taken."""
+    def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED, kept: int = 0) -> None:
+        """Report the end of what was taken; kept: of an entry, see struct pump_entry_end."""
         device, direction, place = self._taken.pop(command.ticket)
         if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
             self.shm.schedules[device].left_bytes += command.length_bytes
@@ -181,7 +184,8 @@ class FakeClient:
             self.shm.schedules[device].ended_bytes += lib.PUMP_UNPACED_BYTES
         if place is None:
             end = self.shm.entry_ends[command.ticket % lib.PUMP_SCHEDULE_TICKETS]
-            end.result, end.duration_us, end.ticket = result, 100, command.ticket
+            end.result, end.duration_us, end.kept = result, 100, kept
+            end.ticket = command.ticket
         else:
             place.result, place.state = result, lib.PUMP_COMMAND_DONE
         self.shm.header.activity += 1

@@ -38,7 +38,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     gpu += " --virtual-runtime"
     rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
     rest += f" --record {trace} --name mine --priority -7 --report limit"
-    rest += " --record-command=no --keep-learned=no job"
+    rest += " --record-command=no --keep-learned=no --no-duplicates job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -54,6 +54,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         record=str(trace),
         record_command=False,
         keep_learned=False,
+        duplicates="off",
         name="mine",
         priority=-7,
         report="limit",

@@ -34,6 +34,7 @@ budget = "20GiB"
 limit = "1.5x"
 report = "limit"
 policy = "demand"
+duplicates = "off"
 granularity = "tensor"
 keep_device = ["none", "below=8MiB"]
 devices = [0, "GPU-1a"]
@@ -51,6 +52,7 @@ log_file = "~/pump.log"
         "limit": "1.5x",
         "report": "limit",
         "policy": "demand",
+        "duplicates": "off",
         "granularity": "tensor",
         "keep_device": ["below=8388608"],
         "devices": ["0", "GPU-1a"],

@@ -84,6 +84,7 @@ def test_every_setting_has_its_variable(sources: Sources) -> None:
         "limit": ("1.5x", "1.5x"),
         "report": ("limit", "limit"),
         "policy": ("demand", "demand"),
+        "duplicates": ("off", "off"),
         "granularity": ("auto", "auto"),
         "keep_device": ("none,below=4MiB", ["below=4194304"]),
         "devices": ("0,1", ["0", "1"]),

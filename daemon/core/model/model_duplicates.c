@@ -1,0 +1,89 @@
+/* model_duplicates.c - which blocks are duplicated when they come, and what shows whether
+ * that was right (docs/decisions/0051-read-duplication.md).
+ *
+ * DESIGN. While a block is a duplicate the host's copy stays valid, so what was not written
+ * leaves without a copy. A block that has left once is expected to be like that. Each trial
+ * is its own evidence: when the block leaves, the client tells whether it had to be copied.
+ * DUPLICATES_WRONG wrong guesses end it for that block. A block without a right one is
+ * tried only while the device's wrong trials, those whose end is not known among them, are
+ * not more than the right ones and WRONG_FREE: a program that writes all of its memory pays
+ * for few.
+ *
+ * Advice waits for migrations under way, and they for it. Where it takes too long, blocks
+ * come too late, the program's faults bring them without a copy on the host, and they are
+ * copied when they leave, which advice waits for in its turn. Where less than KEPT_PERCENT
+ * of ASKED_BLOCKS are duplicates once they have come, no block of the device is any more.
+ *
+ * A wrong guess costs time, never bits: what the GPU writes it writes to its own copy.
+ */
+#include "model_state.h"
+
+#define DUPLICATES_WRONG 2
+#define WRONG_FREE 64 /* blocks that may be wrong before others were right */
+#define ASKED_BLOCKS 16384
+#define KEPT_PERCENT 75
+
+EXPORT void pump_model_duplicate(struct pump_model *m, uint32_t wanted) {
+  m->duplicates = wanted != 0;
+}
+
+static bool is_wanted(const struct pump_model *m, const struct block *b) {
+  const struct duplicates *of_device = &m->devices[b->device].duplicates;
+  if (of_device->ended || b->state != PUMP_BLOCK_HOST || !b->left || b->dead ||
+      b->discard_pending || b->wrong >= DUPLICATES_WRONG)
+    return false;
+  uint64_t right = of_device->trials - of_device->wrong;
+  return b->clean ||
+         of_device->wrong + of_device->open + of_device->marked < WRONG_FREE + right;
+}
+
+void model_duplicates_anew(struct pump_model *m, uint32_t device) {
+  m->devices[device].duplicates.marked = 0;
+}
+
+uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t blocks) {
+  uint32_t marks = 0;
+  if (!m->duplicates) return 0;
+  for (int32_t i = 0; i < blocks && i < PUMP_MASK_BLOCKS; i++) {
+    const struct block *b = &m->blocks.all[first + i];
+    if (!is_wanted(m, b)) continue;
+    marks |= 1u << i;
+    m->devices[b->device].duplicates.marked += !b->clean;
+  }
+  return marks;
+}
+
+void model_duplicate_came(struct pump_model *m, int32_t block, bool kept) {
+  struct block *b = &m->blocks.all[block];
+  struct duplicates *of_device = &m->devices[b->device].duplicates;
+  if (kept && !b->duplicated) {
+    b->duplicated = true;
+    of_device->open += !b->clean;
+  }
+  of_device->kept += kept;
+  if (++of_device->asked < ASKED_BLOCKS) return;
+  of_device->ended = of_device->kept < ASKED_BLOCKS / 100 * KEPT_PERCENT;
+  of_device->asked = of_device->kept = 0;
+}
+
+static void end_trial(struct pump_model *m, struct block *b, bool right) {
+  struct duplicates *of_device = &m->devices[b->device].duplicates;
+  of_device->trials++;
+  of_device->wrong += !right;
+  of_device->open -= !b->clean;
+  if (!right && b->wrong < DUPLICATES_WRONG) b->wrong = (b->wrong + 1) & 3;
+  b->clean = right;
+  b->duplicated = false;
+}
+
+void model_duplicate_left(struct pump_model *m, int32_t block, bool kept) {
+  struct block *b = &m->blocks.all[block];
+  b->left = true;
+  if (b->duplicated) end_trial(m, b, kept);
+}
+
+void model_duplicate_ended(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks.all[block];
+  b->left = false;
+  if (b->duplicated) end_trial(m, b, false);
+}

@@ -1,0 +1,132 @@
+/* duplicates.c - blocks that the host keeps a valid copy of, so that they leave without one
+ * (docs/decisions/0051-read-duplication.md).
+ *
+ *   arrival    READ_MOSTLY; the prefetch behind it copies, and the host's copy stays valid
+ *   departure  which blocks were written, by the page map; the end of READ_MOSTLY, at which
+ *              the GPU's duplicates are gone; then a prefetch to the host of the others
+ *
+ * DESIGN. A page that is duplicated is mapped for the CPU, for reading; the GPU's first
+ * write takes that mapping away. So a block of which every page is mapped was not written,
+ * and its end of READ_MOSTLY is all that its departure needs. A block that is not mapped in
+ * whole before it arrives is there already, or would show nothing when it leaves: it gets
+ * no advice. Bits do not depend on any of it: should the GPU write between the look and the
+ * end of the advice, the end leaves these pages where they are.
+ *
+ * The driver keeps the advice by address, and so does range_table.c. It is given to whole
+ * blocks of cuMemAlloc's memory alone: its owner changes with the allocation, which ends
+ * the advice, and takes no advice of the program's. Not to the pool's memory, nor to mapped
+ * memory, whose owners change unseen by the driver; nor where a peer maps the memory, which
+ * needs advice of its own (memory/peer_access.c).
+ */
+#include "executors.h"
+
+#define SET_READ_MOSTLY 1 /* CU_MEM_ADVISE_SET_READ_MOSTLY */
+#define UNSET_READ_MOSTLY 2
+#define UNSHOWN_MOST 128 /* blocks of which no page was mapped, until another was */
+
+/* The driver refuses the advice, or the page map shows nothing. */
+static uint32_t given_up;
+static uint32_t unshown;
+
+static void give_up(const char *why) {
+  static uint32_t said;
+  PUMP_STORE(&given_up, 1);
+  pump_log_once(&said, PUMP_LOG_INFO,
+                "%s: memory that was only read is copied to the host like any other", why);
+}
+
+static CUresult advise(uint32_t device, uint64_t address, uint64_t length_bytes,
+                       CUmem_advise advice) {
+  if (PUMP_HAS(cuMemAdvise_v2)) {
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, (int)device};
+    return pump_real.cuMemAdvise_v2(address, length_bytes, advice, location);
+  }
+  return pump_real.cuMemAdvise(address, length_bytes, advice, (CUdevice)device);
+}
+
+/* Advises these blocks, and notes it if the driver has done it. */
+static CUresult advise_blocks(uint32_t device, uint64_t address, uint32_t first,
+                              uint32_t end, CUmem_advise advice) {
+  uint64_t begin = address + (uint64_t)first * PUMP_BLOCK_BYTES;
+  uint64_t length_bytes = (uint64_t)(end - first) * PUMP_BLOCK_BYTES;
+  CUresult result = advise(device, begin, length_bytes, advice);
+  if (result == CUDA_SUCCESS)
+    pump_hints_note(begin / PUMP_BLOCK_BYTES, (begin + length_bytes) / PUMP_BLOCK_BYTES,
+                    advice == SET_READ_MOSTLY);
+  return result;
+}
+
+static bool takes_advice(uint32_t device, uint64_t address) {
+  struct pump_hit hit;
+  return !pump_peer_reached(device) && pump_range_lookup(address, &hit) &&
+         hit.kind == PUMP_RANGE_CONVERTED && hit.pool == NULL && !hit.by_handle;
+}
+
+static uint32_t blocks_of(uint64_t length_bytes) {
+  uint64_t blocks = length_bytes / PUMP_BLOCK_BYTES;
+  return blocks < PUMP_MASK_BLOCKS ? (uint32_t)blocks : PUMP_MASK_BLOCKS;
+}
+
+/* Those of these blocks that are mapped for the CPU in whole. */
+static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
+  uint32_t found = 0;
+  struct pump_page_map map = pump_page_map_open();
+  for (uint32_t i = 0; i < PUMP_MASK_BLOCKS; i++) {
+    if (!(blocks >> i & 1)) continue;
+    int mapped = pump_page_map_mapped(map, address + (uint64_t)i * PUMP_BLOCK_BYTES);
+    if (mapped == PUMP_BLOCK_PAGES) found |= 1u << i;
+    if (mapped > 0)
+      PUMP_STORE(&unshown, 0);
+    else if (__atomic_add_fetch(&unshown, 1, __ATOMIC_RELAXED) == UNSHOWN_MOST)
+      give_up("the page map of this process does not show what was written");
+  }
+  pump_page_map_close(map);
+  return found;
+}
+
+uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t length_bytes,
+                                uint32_t wanted) {
+  if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !takes_advice(device, address)) return 0;
+  uint32_t count = blocks_of(length_bytes), mapped = find_mapped(address, wanted), done = 0;
+  for (uint32_t i = 0, end; i < count; i = end) {
+    end = i + 1;
+    if (!(mapped >> i & 1)) continue;
+    while (end < count && (mapped >> end & 1)) end++;
+    if (advise_blocks(device, address, i, end, SET_READ_MOSTLY) != CUDA_SUCCESS) {
+      give_up("the driver refuses READ_MOSTLY");
+      return done;
+    }
+    done |= mapped & (uint32_t)((1ull << end) - (1ull << i));
+  }
+  return done;
+}
+
+CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t length_bytes,
+                                uint32_t *clean) {
+  uint32_t count = blocks_of(length_bytes), hinted = 0;
+  *clean = 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (pump_hinted(address + (uint64_t)i * PUMP_BLOCK_BYTES)) hinted |= 1u << i;
+  if (hinted == 0) return CUDA_SUCCESS;
+  uint32_t found = pump_peer_reached(device) ? 0 : find_mapped(address, hinted);
+  uint32_t first = (uint32_t)__builtin_ctz(hinted);
+  uint32_t end = 32 - (uint32_t)__builtin_clz(hinted);
+  CUresult result = advise_blocks(device, address, first, end, UNSET_READ_MOSTLY);
+  if (result == CUDA_SUCCESS) *clean = found;
+  return result;
+}
+
+bool pump_duplicates_rest(uint32_t clean, uint64_t length_bytes, uint64_t *offset_bytes,
+                          uint64_t *bytes) {
+  uint64_t at = *offset_bytes + *bytes;
+  if (at >= length_bytes) return false;
+  uint32_t block = (uint32_t)(at / PUMP_BLOCK_BYTES), end;
+  while (block < PUMP_MASK_BLOCKS && (clean >> block & 1)) block++;
+  for (end = block; end < PUMP_MASK_BLOCKS && !(clean >> end & 1);) end++;
+  *offset_bytes = block == 0 ? 0 : (uint64_t)block * PUMP_BLOCK_BYTES;
+  if (*offset_bytes >= length_bytes) return false;
+  uint64_t end_bytes = (uint64_t)end * PUMP_BLOCK_BYTES;
+  if (end_bytes > length_bytes || end == PUMP_MASK_BLOCKS) end_bytes = length_bytes;
+  *bytes = end_bytes - *offset_bytes;
+  return true;
+}
