@@ -305,7 +305,7 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
   blind = 0;
   others.count = 0;
-  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1); /* it has had */
+  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 2); /* it has had */
 }
 
 static void what_cannot_make_way_is_left_to_its_owner(void) {
