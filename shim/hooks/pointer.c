@@ -1,22 +1,37 @@
 /* pointer.c - hooks of questions about pointers (pool/pointer_answers.c). */
 #include "shim/pool/pool.h"
 
+static bool outside(CUdeviceptr address, const struct pump_pointer *hit) {
+  return address - hit->base >= hit->requested_bytes;
+}
+
+/* Whether an answer about `*address` is to be corrected. What lies outside of the memory
+ * that the program requested becomes an address of ours, which the driver does not know
+ * either. */
+static bool corrected(CUdeviceptr *address, struct pump_pointer *hit) {
+  static const char unknown;
+  if (pump_inert() || !pump_pointer_corrected(*address, hit)) return false;
+  if (!outside(*address, hit)) return true;
+  *address = (CUdeviceptr)(uintptr_t)&unknown;
+  return false;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                CUdeviceptr address) {
-  CUresult result = pump_real.cuPointerGetAttribute(data, attribute, address);
   struct pump_pointer hit;
-  if (result != CUDA_SUCCESS || pump_inert() || !pump_pointer_corrected(address, &hit))
-    return result;
+  bool correct = corrected(&address, &hit);
+  CUresult result = pump_real.cuPointerGetAttribute(data, attribute, address);
+  if (result != CUDA_SUCCESS || !correct) return result;
   pump_pointer_correct(attribute, data, &hit);
   return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
                                 void **data, CUdeviceptr address) {
-  CUresult result = pump_real.cuPointerGetAttributes(count, attributes, data, address);
   struct pump_pointer hit;
-  if (result != CUDA_SUCCESS || attributes == NULL || data == NULL || pump_inert() ||
-      !pump_pointer_corrected(address, &hit))
+  bool correct = corrected(&address, &hit);
+  CUresult result = pump_real.cuPointerGetAttributes(count, attributes, data, address);
+  if (result != CUDA_SUCCESS || attributes == NULL || data == NULL || !correct)
     return result;
   for (unsigned int i = 0; i < count; i++)
     pump_pointer_correct(attributes[i], data[i], &hit);
@@ -26,7 +41,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
   struct pump_pointer hit;
   bool seen = !pump_inert() && pump_pointer_see(address, &hit);
-  if (seen && address - hit.base >= hit.requested_bytes) return CUDA_ERROR_NOT_FOUND;
+  if (seen && outside(address, &hit)) return CUDA_ERROR_NOT_FOUND;
   CUresult result = pump_real.cuMemGetAddressRange_v2(base, bytes, address);
   if (result != CUDA_SUCCESS || !seen) return result;
   if (base != NULL) *base = hit.base;

@@ -8,8 +8,8 @@
  *
  * cuMemGetAddressRange gives the size that the program requested, not the whole
  * blocks that it got: programs compare it with their own sizes, and would take the
- * rest of the last block for theirs. For the same reason copies and memsets that reach
- * into that rest are refused.
+ * rest of the last block for theirs. For the same reason addresses in that rest are
+ * unknown to every question, and copies and memsets that reach into it are refused.
  */
 #include <errno.h>
 
@@ -29,6 +29,8 @@ bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen) {
   *seen = (struct pump_pointer){.base = hit.base, .requested_bytes = hit.requested_bytes};
   if (hit.pool != NULL && pump_pool_find(address, &block))
     *seen = (struct pump_pointer){block.base, block.requested_bytes, block.pool, 0};
+  else if (hit.pool != NULL) /* free memory of our pool */
+    seen->requested_bytes = 0;
   else if (hit.by_handle && pump_mapped_find(address, &mapping))
     *seen = (struct pump_pointer){mapping.base, mapping.bytes, NULL, mapping.handle_types};
   return true;

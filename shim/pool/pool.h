@@ -59,7 +59,8 @@ __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uin
 /* ---- questions about pointers (pointer_answers.c) -------------------------------- */
 
 /* Converted memory that `address` lies in, as the program knows it: a block of our pool and
- * a mapping stand for themselves, not for the range that they lie in. */
+ * a mapping stand for themselves, not for the range that they lie in. `address` may lie
+ * outside of what was requested. */
 struct pump_pointer {
   uint64_t base, requested_bytes;
   CUmemoryPool pool; /* whose memory it is; NULL: of none */

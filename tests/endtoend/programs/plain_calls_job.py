@@ -38,17 +38,37 @@ def freed_in_order(steps: int, streams: list[Any]) -> int:
     return int((host == np.arange(steps)).sum())
 
 
+def attributes(memory: int) -> list[list[int]]:
+    """What is said of addresses in an allocation, behind its end, and in the block behind."""
+    asked = [
+        getattr(cu.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
+        for name in ("MEMORY_TYPE", "IS_MANAGED", "RANGE_SIZE", "DEVICE_ORDINAL", "MAPPED")
+    ]
+    said = []
+    for address in (memory, memory + BYTES - 1, memory + BYTES, memory + 4 * MIB - 1):
+        alone = [cu.cuPointerGetAttribute(one, address) for one in asked]
+        _, together = cu.cuPointerGetAttributes(len(asked), asked, address)
+        found = int(cu.cuMemGetAddressRange(address)[0])
+        said.append(
+            [found, *(int(part or 0) for one in alone for part in one), *map(int, together)]
+        )
+    return said
+
+
 def edges() -> dict[str, Any]:
     """Answers about addresses around an allocation, and to a second free."""
     memory = int(ask(cu.cuMemAlloc(BYTES)))
     inside, outside = memory + BYTES - 1, memory + BYTES
     _, base, length = cu.cuMemGetAddressRange(inside)
     stream = ask(cu.cuStreamCreate(1))
+    ordered = int(ask(cu.cuMemAllocAsync(BYTES, stream)))
     found = {
+        "attributes": [attributes(memory), attributes(ordered)],
         "inside": [int(base) - memory, int(length)],
         "outside": int(cu.cuMemGetAddressRange(outside)[0]),
         "free": int(cu.cuMemFreeAsync(memory, stream)[0]),
     }
+    ask(cu.cuMemFreeAsync(ordered, stream))
     ask(cu.cuStreamSynchronize(stream))
     return found | {"again": int(cu.cuMemFreeAsync(memory, stream)[0])}
 
