@@ -23,6 +23,7 @@ from pump.config import reference  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
+SUITES = ROOT / "benchmarks" / "results" / "thirdparty.jsonl"
 END = "<!-- end of what is made -->\n"
 
 
@@ -43,6 +44,19 @@ def papers() -> str:
     return "\n".join(table.lines(rows)) + "\n"
 
 
+def suites() -> str:
+    """The table of docs/frameworks.md: other projects' software, from the results kept."""
+    rows = [json.loads(line) for line in SUITES.read_text(encoding="utf-8").splitlines()]
+    ways = list(max((row["passed"] for row in rows), key=len))
+    head = ["suite", *ways, "fail plain", "what these want"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        passed = [str(row["passed"].get(way, "not run")) for way in ways]
+        cells = [row["of"], *passed, str(row["failed_plain"]), row["rest"]]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
@@ -51,6 +65,7 @@ def pages() -> dict[Path, str]:
     sources = {
         "configuration.md": ("pump/config/schema.py", reference.markdown()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
+        "frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
     folder = ROOT / "packaging" / "completions"
