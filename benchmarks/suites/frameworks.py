@@ -25,10 +25,10 @@ DESIGN
                                     row says how they were counted, and for what shape)
 
   <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
-  cuts the memory, with `.expandable` out of segments that it maps. `planned` and `planned.native`: only
-  where --mode names them. naive: that allocator on Unified Memory without pump. The floor is that of
-  the native allocator's addresses (tests/acceptance/models/torch_touches.py); other granularities
-  have the same memory, not the same addresses.
+  cuts the memory, with `.expandable` out of segments that it maps. `planned` and `planned.native`:
+  only where --mode names them. naive: that allocator on Unified Memory without pump. The floor is
+  that of the native allocator's addresses (tests/acceptance/models/torch_touches.py); other
+  granularities have the same memory, not the same addresses.
 
   Rows transformer.ordered_discards.*, where --only names `ordered`: workloads/ordered_discards.py.
   Rows virtual.inference.*, virtual.lora.* and virtual.experts.*: see workloads/measured.py.
