@@ -29,3 +29,5 @@ def test_a_release_is_built_twice_alike_and_tried() -> None:
     assert kinds == {"gz": 1, "whl": 2, "md": 1, **packages}
     if packages and shutil.which("mmdebstrap") and os.geteuid() == 0:
         assert "upgraded under a job, removed, purged: nothing is left" in done.stdout
+        if shutil.which("qemu-system-x86_64"):
+            assert "boot_steps: all of it holds" in done.stdout

@@ -27,6 +27,15 @@ uint32_t pump_active = 1;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
+/* The program's threads have contexts. */
+bool pump_context_borrow(void) {
+  return false;
+}
+
+void pump_context_return(bool borrowed) {
+  (void)borrowed;
+}
+
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   (void)device, (void)range_bytes;
   told.plain_bytes += plain_bytes;
