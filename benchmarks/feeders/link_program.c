@@ -51,6 +51,24 @@ bool pump_capturing(CUstream stream) {
   return false;
 }
 
+/* Nothing is duplicated. */
+void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
+void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
+  (void)first_block, (void)end_block, (void)set;
+}
+bool pump_hinted(uint64_t address) {
+  (void)address;
+  return false;
+}
+bool pump_peer_reached(uint32_t device) {
+  (void)device;
+  return false;
+}
+bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
+  (void)address, (void)hit;
+  return false;
+}
+
 /* No other budget is asked for, no other process shares the card, nothing is counted. */
 uint32_t pump_device_adopt_budgets(void) {
   return 0;

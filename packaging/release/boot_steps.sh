@@ -116,7 +116,7 @@ anna systemctl --user enable --now pumpd.socket
 # shellcheck disable=SC2086
 anna env "PUMP_SERVICE=/run/user/$id/pump/service" pump-run $gpu /here/pages >pages.log 2>&1 ||
   die "$(cat pages.log)"
-anna systemctl --user is-active pumpd.service >/dev/null || die "the user's own service was not started"
+soon 120 anna systemctl --user is-active pumpd.service
 say "the user's own service is started by a job"
 
 loginctl disable-linger anna
