@@ -325,7 +325,7 @@ def marginal(found: list[TensorTrace], profile: Profile) -> Iterator[Row]:
                 clean[trace.name] = duplicating["clean"]
             logs = [math.log(value) for value in times.values()]
             yield Row(
-                f"sim.duplicates.marginal.{policy}",
+                f"sim.duplicates.marginal.{policy.replace('+', '.')}",
                 math.exp(sum(logs) / len(logs)),
                 "x",
                 oversubscription=ratio,

@@ -19,7 +19,7 @@
 #include "model_state.h"
 
 #define DUPLICATES_WRONG 2
-#define WRONG_FREE 64 /* blocks that may be wrong before others were right */
+#define WRONG_FREE 16 /* blocks that may be wrong before others were right */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 

@@ -9,7 +9,7 @@ import pytest
 from fake_client import lib
 from test_worker_schedule import BLOCKS, BUDGET, LAYERS, Training
 
-WRONG_FREE, ASKED_BLOCKS = 64, 16384
+WRONG_FREE, ASKED_BLOCKS = 16, 16384
 """Of model_duplicates.c."""
 Place = tuple[int, int]
 """Slot and block."""
@@ -75,7 +75,8 @@ def test_what_is_only_read_leaves_without_a_copy_from_its_second_time_on() -> No
     program = Duplicating(lambda _: False)
     program.run(30 * LAYERS)
     assert program.asked, "blocks that had left came again"
-    assert len(program.copied) <= LAYERS * BLOCKS + WRONG_FREE
+    # Each once, and those again that leave while the first WRONG_FREE trials are open.
+    assert len(program.copied) <= LAYERS * BLOCKS + 2 * WRONG_FREE
     assert len(program.clean) > 4 * len(program.copied)
     totals = program.worker.model.totals()
     assert (totals.trials, totals.trials_wrong) == (len(program.clean), 0)
