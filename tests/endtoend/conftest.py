@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from jobs import Job
-from places import PROGRAMS
+from jobs import Job, host_kernels
 
 
 @pytest.fixture(params=["window", pytest.param("planned", marks=pytest.mark.long)])
@@ -24,10 +22,7 @@ def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The host kernels of job.py as a shared library."""
-    library = tmp_path_factory.mktemp("kernels") / "mix.so"
-    source = PROGRAMS / "mix_kernels.c"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
+    return host_kernels("mix_kernels.c", tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture

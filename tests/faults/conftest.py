@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from faults import BIN, HERE, MEMORY_MIB, Injector
-from places import HARD, INCLUDE, PROGRAMS
+from jobs import host_kernels
+from places import HARD, INCLUDE
 
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
 
@@ -23,9 +24,9 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         [*FLAGS, "-o", str(folder / "inject"), str(HERE / "inject.c"), "-lpthread"],
         [*FLAGS, *includes, "-o", str(folder / "brief"), *brief],
-        ["-O2", "-shared", "-fPIC", "-o", str(folder / "mix.so"), str(PROGRAMS / "mix_kernels.c")],
     ):
         subprocess.run(["cc", *command], check=True)
+    host_kernels("mix_kernels.c", folder)
     return folder
 
 
@@ -49,7 +50,11 @@ def job_environment(tools: Path) -> Iterator[dict[str, str]]:
     command = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--"]
     with subprocess.Popen(
         [*command, "sh", "-c", "env -0; exec cat >/dev/null"],
-        env={**os.environ, "PUMP_VIRTUAL_KERNELS": str(tools / "mix.so"), "PUMP_SERVICE": "none"},
+        env={
+            **os.environ,
+            "PUMP_VIRTUAL_KERNELS": str(tools / "mix_kernels.so"),
+            "PUMP_SERVICE": "none",
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:

@@ -37,7 +37,7 @@ class Started:
             **os.environ,
             "BRIEF_MS": "0",
             "PUMP_SERVICE": "none",
-            "PUMP_VIRTUAL_KERNELS": str(tools / "mix.so"),
+            "PUMP_VIRTUAL_KERNELS": str(tools / "mix_kernels.so"),
             "XDG_RUNTIME_DIR": str(folder),
         }
 

@@ -20,6 +20,14 @@ MIB = 1 << 20
 BIN = Path(sys.executable).parent
 
 
+def host_kernels(source: str, folder: Path) -> Path:
+    """The host kernels of a program, a C file in PROGRAMS, as a shared library in the folder."""
+    library = folder / f"{Path(source).stem}.so"
+    command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, PROGRAMS / source]
+    subprocess.run(command, check=True)
+    return library
+
+
 RECORDED_S = 30.0
 
 

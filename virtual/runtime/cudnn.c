@@ -1,4 +1,4 @@
-/* cudnn.c - the stand-in for cuDNN: who it is, and handles.
+/* cudnn.c - the stand-in for cuDNN: its version, and handles.
  *
  * XLA wants a handle of cuDNN's before it compiles anything, and asks it for nothing where
  * a program has no convolution. Every operation answers "not supported". The version is

@@ -1,4 +1,4 @@
-"""Several jobs on one GPU, simulated: who has what of its memory, its engine and its link. Pure.
+"""Several jobs on one GPU, simulated: what each has of its memory, engine and link. Pure.
 
 DESIGN
   A way of sharing (ways.py) looks at the jobs twice a second, as `pumpd serve` does, and says what

@@ -21,10 +21,6 @@ static uint64_t not_negative(int64_t ns) {
   return ns > 0 ? (uint64_t)ns : 0;
 }
 
-static uint64_t at_most(uint64_t value, uint64_t most) {
-  return value < most ? value : most;
-}
-
 EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
                             struct pump_lost *lost) {
   *lost = (struct pump_lost){0};
@@ -43,9 +39,9 @@ EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
   uint64_t error_ns = likely_ns / 100 * PUMP_LOST_PERCENT;
   if (least_ns > likely_ns - error_ns) least_ns = likely_ns - error_ns;
   if (most_ns < likely_ns + error_ns) most_ns = likely_ns + error_ns;
-  lost->likely_ns = at_most(likely_ns, lost->of_ns);
-  lost->least_ns = at_most(least_ns, lost->of_ns);
-  lost->most_ns = at_most(most_ns, lost->of_ns);
+  lost->likely_ns = timing_at_most(likely_ns, lost->of_ns);
+  lost->least_ns = timing_at_most(least_ns, lost->of_ns);
+  lost->most_ns = timing_at_most(most_ns, lost->of_ns);
 }
 
 void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,

@@ -41,6 +41,10 @@
 /* An own time, in ns: as it is believed, the least and the most that it may be. */
 enum { TIMING_LIKELY, TIMING_LEAST, TIMING_MOST, TIMING_WAYS };
 
+static inline uint64_t timing_at_most(uint64_t value, uint64_t most) {
+  return value < most ? value : most;
+}
+
 struct timing_op {
   uint64_t seq, key, shape;
   uint64_t issued_ns;

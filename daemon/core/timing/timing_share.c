@@ -14,20 +14,16 @@
 #define STRETCH 32u   /* samples */
 #define STRETCHES 64u /* so many more, and what was before counts half */
 
-static uint64_t at_most(uint64_t value, uint64_t most) {
-  return value < most ? value : most;
-}
-
 void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns) {
   struct timing_share *share = &timing->share;
   uint64_t turns = timing->neighbours + 1;
   share->own_ns += own_ns;
   share->taken_ns += taken_ns;
-  share->least_ns += at_most(taken_ns, turns * own_ns);
+  share->least_ns += timing_at_most(taken_ns, turns * own_ns);
   if (++share->count < STRETCH) return;
   share->sum_own_ns += share->own_ns;
   share->sum_least_ns += share->least_ns;
-  share->sum_taken_ns += at_most(share->taken_ns, turns * share->own_ns);
+  share->sum_taken_ns += timing_at_most(share->taken_ns, turns * share->own_ns);
   share->count = 0;
   share->own_ns = share->taken_ns = share->least_ns = 0;
   if (++share->stretches < STRETCHES) return;

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import layers_job
 import pumpds
 import pytest
-from jobs import MIB, Job
-from places import PROGRAMS
+from jobs import MIB, Job, host_kernels
 
 WRITES = 0.0, 0.02, 0.2, 1.0
 SEEDS, LONG_SEEDS = 6, 1000
@@ -21,10 +19,7 @@ SEEDS, LONG_SEEDS = 6, 1000
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("kernels") / "layers.so"
-    source = PROGRAMS / "layers_kernels.c"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
+    return host_kernels("layers_kernels.c", tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture
