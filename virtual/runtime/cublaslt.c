@@ -183,7 +183,9 @@ BLAS_API(cublasLtMatmulDescSetAttribute,
   bool zeros = true;
   for (size_t i = 0; i < length_bytes; i++) zeros &= ((const char *)value)[i] == 0;
   if (zeros && d->other == attribute) d->other = 0;
-  if (!zeros && attribute != 15 && attribute != 25) d->other = attribute;
+  if (!zeros && attribute != CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET &&
+      attribute != CUBLASLT_MATMUL_DESC_FAST_ACCUM)
+    d->other = attribute;
   return CUBLAS_STATUS_SUCCESS;
 }
 
