@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pump.model.bounds import BLOCK_BYTES
 from pump.report.words import seconds, size
 from pump.trace import format as form
 from pump.trace.format import Columns, signed
@@ -64,8 +65,11 @@ class Hops:
             moved = mine & (columns["transfer_result"] == 0)
             self._refused[way] += int(np.count_nonzero(mine & ~moved))
             if self._has_place(way, int(np.count_nonzero(moved))):
-                names = ("bytes", *(f"{hop}_us" for hop in SLICE))
-                self._slices[way].append({n: columns[f"transfer_{n}"][moved] for n in names})
+                names = ("bytes", "kept", *(f"{hop}_us" for hop in SLICE))
+                rows = {n: columns[f"transfer_{n}"][moved] for n in names}
+                if way == "to_host":
+                    rows["bytes"] = _copied(rows["bytes"], rows["kept"])
+                self._slices[way].append(rows)
         before, seen = columns["progress_before_ns"], columns["progress_time_ns"]
         polled = (before > 0) & (before <= seen)
         self._add("marker", (seen[polled] - before[polled]) / 1e3)
@@ -107,6 +111,13 @@ class Hops:
             "refused": self._refused[way],
             **{hop: _figures(columns[f"{hop}_us"]) for hop in SLICE},
         }
+
+
+def _copied(lengths: Values, kept: Values) -> Values:
+    """Of slices to the host: what had to be copied, in bytes, shape [n]."""
+    bits = np.unpackbits(kept[:, np.newaxis].view(np.uint8), axis=1)
+    copied: Values = lengths - np.minimum(lengths, bits.sum(axis=1, dtype=np.uint64) * BLOCK_BYTES)
+    return copied
 
 
 def _figures(us: Values) -> Found:

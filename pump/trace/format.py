@@ -239,6 +239,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "transfer_driver_us": Field(0xEA, np.uint32),
     "transfer_link_us": Field(0xEB, np.uint32),
     "transfer_seen_us": Field(0xEC, np.uint32),
+    "transfer_kept": Field(0xED, np.uint32),
     # READ
     "read_time_ns": Field(0xF0, np.uint64, delta=True),
     "read_waited_us": Field(0xF1, np.uint32),
@@ -248,7 +249,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "threads_ran_ns": Field(0xFA, np.uint64, delta=True),
     "threads_delay_ns": Field(0xFB, np.uint64, delta=True),
 }
-LATER: Final = ("progress_before_ns",)
+LATER: Final = ("progress_before_ns", "transfer_kept")
 """Columns that older recordings have not; a chunk without one has zeros there."""
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 

@@ -179,7 +179,8 @@ class Transfer(NamedTuple):
     direction, result: PUMP_TO_*, PUMP_RESULT_*; 0, 0: moved to the GPU. offset_bytes: from the
     range's base. waited_us: from when it could go, and an executor was free, until it was taken;
     called_us: until the call of the driver, driver_us: in the call, link_us: until its end was
-    seen; seen_us: until the worker had read that.
+    seen; seen_us: until the worker had read that. kept: bit i: block i of the slice has come as a
+    duplicate, or has left without a copy.
     """
 
     time_ns: int
@@ -195,6 +196,7 @@ class Transfer(NamedTuple):
     driver_us: int
     link_us: int
     seen_us: int
+    kept: int
 
 
 class Read(NamedTuple):

@@ -138,6 +138,7 @@ struct pump_slices {
   uint32_t driver_us[4096];
   uint32_t link_us[4096];
   uint32_t seen_us[4096]; /* from its end until the worker read it */
+  uint32_t kept[4096];
   uint8_t device[4096];
   uint8_t direction[4096];
   uint8_t result[4096];

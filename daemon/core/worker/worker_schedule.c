@@ -101,6 +101,7 @@ static void record_end(struct pump_slices *to, const struct transfer *transfer,
   to->driver_us[at] = PUMP_LOAD(&end->driver_us);
   to->link_us[at] = PUMP_LOAD(&end->link_us);
   to->seen_us[at] = pump_us_between(to->ended_ns[at], now_ns);
+  to->kept[at] = PUMP_LOAD(&end->kept);
   to->device[at] = transfer->device;
   to->direction[at] = transfer->direction;
   to->result[at] = result < UINT8_MAX ? (uint8_t)result : UINT8_MAX;
