@@ -87,8 +87,11 @@ def near(told: float, counted: float) -> bool:
 def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
     told = json.loads(run.pump("report", "--json", run.recording).stdout)
     counters = run.driver["counters"]
-    # What pump populated before the first operation was not there to be moved.
-    assert near(told["moved_to_gpu_bytes"], counters["prefetch_in_blocks"] * BLOCK)
+    # Of the blocks prefetched, those that pump populated had nothing to be moved: no more than
+    # were populated at all, and none where operations came first.
+    prefetched = counters["prefetch_in_blocks"] * BLOCK
+    least = 0.95 * (prefetched - counters["populated_bytes"])
+    assert least <= told["moved_to_gpu_bytes"] <= 1.05 * prefetched
     assert near(told["moved_to_host_bytes"], counters["prefetch_out_blocks"] * BLOCK)
     assert told["operations"] == run.driver["operations"]
     counts = {kernel["name"]: kernel["count"] for kernel in told["kernel_list"]}

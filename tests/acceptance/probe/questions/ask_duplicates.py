@@ -19,7 +19,7 @@ SET, END = 1, 2
 PAGE = 4 * KIB
 SPANS = (1, 4, 16, 64)
 """Blocks of one call."""
-SAMPLES = 12
+SAMPLES = 40
 BESIDE_S = 1.5
 BESIDE_BLOCKS = 4
 """Of a call beside prefetches: 8 MiB, what a departure takes."""
