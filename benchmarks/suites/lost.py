@@ -98,7 +98,7 @@ def programs(quick: bool) -> list[Program]:
         Program("small_kernels", train, of(SMALL, 42), 1.3, settings=SMALL_KERNELS),
         Program("inference", infer, of(DEEP, 40, "--sync-every-step"), 1.5),
         Program("inference.planned", infer, of(DEEP, 40, "--sync-every-step"), 1.5, "planned"),
-        Program("two_jobs", train, of(MLP, 40), 1.7, beside=True),
+        Program("two_jobs", train, of(MLP, 160), 1.7, beside=True),
         Program("slightly.demand", train, of(MLP, 40), 1.2, "demand"),
         Program("twice.demand", train, of(MLP, 40), 2, "demand"),
     ]

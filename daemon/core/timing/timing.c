@@ -42,11 +42,13 @@ void timing_issued(struct pump_timing *timing, const struct timing_op *reported,
   op.shape =
       kind == PUMP_EVENT_KERNEL && known->signature == signature ? known->shape : signature;
   op.shape = timing_mix(op.shape, kind) | 1;
+  op.bytes = timing_at_most(bytes, UINT64_C(1) << 48);
   op.key = timing_mix(op.shape, bytes >> REACH_SHIFT) | 1;
   op.deep = depth >= DEEP_OPERATIONS;
   if (op.seq <= timing->graph_last) {
     op.inside = op.seq != timing->graph_last;
     op.key = op.shape = timing->graph_key;
+    op.bytes = 0;
   }
   timing->ops[op.seq & (TIMING_OPS - 1)] = op;
   if (timing->first_seq == 0) timing->first_seq = timing->replay.seq = op.seq;

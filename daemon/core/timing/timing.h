@@ -9,7 +9,9 @@
  * (timing_share.c).
  *
  * Operations of some kinds find blocks away each time they are timed. What a block costs
- * that a fault brings is learned from kinds of which both are known, and subtracted.
+ * that a fault brings is learned from kinds of which both are known, and subtracted. A
+ * shortest time that several took is their own, too. Where neither tells, such a kind is
+ * believed to be as fast, by the byte, as the fastest known one.
  *
  * With these times the run is repeated without waits for memory (timing_replay.c): the
  * program's issues and waits in their order. What the real run took longer is the time
@@ -51,6 +53,7 @@ struct timing_op {
   uint64_t arrived_ns; /* when the last of its blocks had come; 0: long ago */
   uint64_t seen_ns;    /* when its end was seen; 0: its time was not taken */
   uint64_t elapsed_ns;
+  uint64_t bytes; /* that it reaches; 0: none, or unknown */
   uint32_t stream;
   uint32_t faulted; /* blocks of a `faulting` one that faults brought */
   bool retired;
@@ -88,7 +91,9 @@ struct timing_share {
 struct timing_own {
   uint64_t key; /* 0: free */
   uint32_t count;
-  uint64_t shortest_ns;     /* of all samples, clean or not; 0: there is none */
+  uint32_t near, beyond;          /* samples of the shortest time, and of a little more */
+  uint32_t near_least, near_most; /* blocks by fault of the former */
+  uint64_t shortest_ns;           /* of all samples, clean or not; 0: there is none */
   uint64_t faulting_ns;     /* the shortest of those with the fewest blocks by fault */
   uint32_t faulting_blocks; /* how many these were; 0: there is none */
   uint64_t clean_ns[TIMING_SAMPLES];
@@ -128,6 +133,7 @@ struct pump_timing {
   struct timing_share share;
   uint32_t fault_ns[TIMING_FAULTS]; /* what a block by fault cost, the newest */
   uint32_t fault_count;
+  uint64_t pace_ns, pace_bytes; /* of the known kind that is fastest by the byte */
   struct timing_shape {
     uint64_t signature, shape;
   } shapes[TIMING_SHAPES];

@@ -5,7 +5,10 @@
 
 #define PROBES 16u
 #define COSTS_LEAST 8u   /* samples, before they tell what faults cost */
-#define SAMPLES_LEAST 4u /* of one kind, before they tell what neighbours cost */
+#define SAMPLES_LEAST 4u /* of one kind, before they tell anything of others */
+#define NEAR_LEAST 3u /* samples, before the shortest time that they share is their own */
+#define NEAR(ns) ((ns) + (ns) / 64)
+#define BEYOND(ns) ((ns) + (ns) / 16) /* stalls that scatter end here as well */
 
 static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, bool make) {
   for (uint32_t i = 0; i < PROBES; i++) {
@@ -70,13 +73,36 @@ static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
   return values[count * 3 / 4] <= 3 * (uint64_t)values[count / 2] / 2;
 }
 
-/* Each one that was timed waited for memory, or may have: what the faults of the one with
- * the fewest cost is subtracted. */
+/* How long as many bytes take the kind that is fastest by the byte, of those known; 0: none
+ * is, or the bytes are not. */
+static int64_t paced_ns(const struct pump_timing *timing, uint64_t bytes) {
+  if (timing->pace_bytes == 0) return 0;
+  return (int64_t)((unsigned __int128)bytes * timing->pace_ns / timing->pace_bytes);
+}
+
+static void note_pace(struct pump_timing *timing, uint64_t own_ns, uint64_t bytes) {
+  if (bytes == 0) return;
+  if (timing->pace_bytes != 0 && (unsigned __int128)own_ns * timing->pace_bytes >=
+                                     (unsigned __int128)timing->pace_ns * bytes)
+    return;
+  timing->pace_ns = own_ns;
+  timing->pace_bytes = bytes;
+}
+
+/* Each one that was timed waited for memory, or may have. What the faults of the one with
+ * the fewest cost is subtracted. Else stalls scatter: where several took the shortest time,
+ * and hardly any a little longer, these did not wait. Else it is likely to be fast: what
+ * takes long for its bytes gives the link the time to bring them, and does not wait each
+ * time. */
 static void bounded(const struct pump_timing *timing, const struct timing_own *own,
-                    int64_t *own_ns) {
+                    uint64_t bytes, int64_t *own_ns) {
   int64_t cost_ns[TIMING_WAYS], shortest_ns = (int64_t)own->shortest_ns;
+  int64_t likely_ns = paced_ns(timing, bytes);
+  bool alike = own->near >= NEAR_LEAST && own->beyond <= own->near / NEAR_LEAST &&
+               (own->near_least == 0 || own->near_least != own->near_most);
+  if (likely_ns == 0) likely_ns = shortest_ns / 2;
   own_ns[TIMING_LEAST] = 0;
-  own_ns[TIMING_LIKELY] = shortest_ns / 2;
+  own_ns[TIMING_LIKELY] = alike || likely_ns > shortest_ns ? shortest_ns : likely_ns;
   own_ns[TIMING_MOST] = shortest_ns;
   if (own->faulting_blocks == 0 || !fault_costs(timing, cost_ns)) return;
   for (int way = 0; way < TIMING_WAYS; way++) {
@@ -93,24 +119,26 @@ void timing_own_times(const struct pump_timing *timing, const struct timing_op *
   memset(own_ns, 0, TIMING_WAYS * sizeof *own_ns);
   if (op->inside || known(timing, own, own_ns)) return;
   if (own != NULL && own->shortest_ns != 0) {
-    bounded(timing, own, own_ns);
+    bounded(timing, own, op->bytes, own_ns);
     return;
   }
   const struct timing_own *alike = place_of(all, op->shape, false);
   if (known(timing, alike, own_ns))
     own_ns[TIMING_LEAST] = 0;
   else if (alike != NULL)
-    bounded(timing, alike, own_ns);
+    bounded(timing, alike, op->bytes, own_ns);
 }
 
 static void note_clean(struct pump_timing *timing, struct timing_own *own,
-                       uint64_t elapsed_ns, bool counts) {
+                       const struct timing_op *op, bool counts) {
   uint64_t values[TIMING_SAMPLES] = {0};
-  own->clean_ns[own->count++ % TIMING_SAMPLES] = elapsed_ns;
-  if (!counts || timing->neighbours == 0 || own->count < SAMPLES_LEAST) return;
+  own->clean_ns[own->count++ % TIMING_SAMPLES] = op->elapsed_ns;
+  if (!counts) return;
   uint64_t own_ns = values[sorted(own, values) / 8];
   if (own->shortest_ns < own_ns) own_ns = own->shortest_ns;
-  timing_share_sample(timing, own_ns, elapsed_ns);
+  if (own->count < SAMPLES_LEAST) return;
+  note_pace(timing, own_ns, op->bytes);
+  if (timing->neighbours != 0) timing_share_sample(timing, own_ns, op->elapsed_ns);
 }
 
 static void note_faulting(struct pump_timing *timing, struct timing_own *own,
@@ -127,11 +155,28 @@ static void note_faulting(struct pump_timing *timing, struct timing_own *own,
     timing->fault_ns[timing->fault_count++ % TIMING_FAULTS] = (uint32_t)cost_ns;
 }
 
+/* How many share the shortest time, and how many took a little longer. */
+static void note_shortest(struct timing_own *own, const struct timing_op *op) {
+  if (own->shortest_ns == 0 || NEAR(op->elapsed_ns) < own->shortest_ns) {
+    own->beyond = own->shortest_ns <= BEYOND(op->elapsed_ns) ? own->near : 0;
+    own->near = own->near_most = 0;
+    own->near_least = UINT32_MAX;
+  }
+  if (own->shortest_ns == 0 || op->elapsed_ns < own->shortest_ns)
+    own->shortest_ns = op->elapsed_ns;
+  if (op->elapsed_ns > NEAR(own->shortest_ns)) {
+    own->beyond += op->elapsed_ns <= BEYOND(own->shortest_ns);
+    return;
+  }
+  own->near++;
+  if (op->faulted < own->near_least) own->near_least = op->faulted;
+  if (op->faulted > own->near_most) own->near_most = op->faulted;
+}
+
 void timing_sample(struct pump_timing *timing, uint64_t key, const struct timing_op *op) {
   struct timing_own *own = place_of(timing, key, true);
   if (own == NULL) return;
-  if (own->shortest_ns == 0 || op->elapsed_ns < own->shortest_ns)
-    own->shortest_ns = op->elapsed_ns;
-  if (op->clean) note_clean(timing, own, op->elapsed_ns, key == op->key);
+  note_shortest(own, op);
+  if (op->clean) note_clean(timing, own, op, key == op->key);
   if (op->faulting) note_faulting(timing, own, op, key == op->key);
 }

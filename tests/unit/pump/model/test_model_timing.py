@@ -175,6 +175,29 @@ def test_what_faults_cost_is_subtracted_where_operations_waited_each_time(cost_m
     assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
 
 
+def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks() -> None:
+    """The driver had kept what the model believed on the host: a block or two, without effect."""
+    stalls = (0.0, 1.3, 0.0, 2.9, 0.7, 0.0, 4.1)
+    run = made([Step(own_ms=1.0), Step(own_ms=3.0)])
+    blocks = run.script.model.blocks_of(1)
+    assert blocks is not None
+    for n in range(1, 140):
+        run.script.set_state(blocks[: 1 + n % 4], HOST)
+        run.step(Step(own_ms=3.0, others_ms=stalls[n % 7], timed=n % 2 == 0, wait=n == 139))
+    lost_ms = sum(stalls[n % 7] for n in range(1, 140))
+    assert run.lost.likely_ns / MS == pytest.approx(lost_ms, rel=0.1)
+
+
+def test_a_kind_that_always_waits_is_as_fast_by_the_byte_as_the_fastest_known() -> None:
+    """What takes long for its bytes gives the link time; an update of weights does not."""
+    known = [Step(own_ms=own, timed=n % 3 == 0) for n in range(60) for own in (4.0, 0.02)]
+    never = [Step(own_ms=0.03, stall_ms=2.0 + n * 17 % 11 / 4, timed=True) for n in range(60)]
+    steps = [step for pair in zip(known[::2], known[1::2], never, strict=True) for step in pair]
+    run = made([*steps, Step(own_ms=4.0, timed=True, wait=True)])
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+    assert run.lost.least_ns < 0.6 * run.lost.likely_ns, "it must not look certain"
+
+
 @pytest.mark.parametrize("others_ms", [0.0, 1.0])
 def test_waits_for_other_processes_are_not_lost_to_memory(others_ms: float) -> None:
     """Their kernels take turns with the job's own; at times they wait for memory, too."""
