@@ -34,6 +34,7 @@ LAYERS: dict[str, set[str]] = {
     "report": {"trace", "model", "config", "names"},
     "frameworks": {"config"},
     "api": {"control"},
+    "recompute": {"api"},
     "control": {"paths", "wire"},
     "service": {"wire", "paths"},
 }
