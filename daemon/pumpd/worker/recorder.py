@@ -193,6 +193,8 @@ class Recorder:
         self._since_ns = 0
         self._devices: dict[int, tuple[int, ...]] = {}
         self._lost_rows = 0
+        self.empty = True
+        """Whether neither an operation nor a range has arrived, and none was lost."""
         self._facts: dict[str, int] = {}
         """What the end says beside its time."""
         self._waiting_bytes = 0  # put in by the worker
@@ -220,6 +222,7 @@ class Recorder:
         """Take the rows of one drain, after the model has worked out what they reach."""
         block = self._block
         if len(batch) and not self.error:
+            self.empty = False
             self.hops.read(batch.raw.time_ns[0])
             if block.rows == 0:
                 self._since_ns = time.monotonic_ns()
@@ -242,6 +245,7 @@ class Recorder:
 
     def ranges(self, ranges: Ranges, newest_seq: int) -> None:
         """The range table was read: this is all that is live."""
+        self.empty = self.empty and ranges.count == 0
         self._hand_over()
         data = ffi.buffer(ranges.records, ranges.count * _RANGE.itemsize)
         records = np.frombuffer(bytes(data), _RANGE)
@@ -253,6 +257,7 @@ class Recorder:
 
     def lost(self, count: int, reason: int) -> None:
         """`count` events never reached us here; `reason`: LOST_* of pump.trace.format."""
+        self.empty = False
         self._hand_over()
         now_ns = time.monotonic_ns()
         self._put(lambda writer: writer.lost(now_ns, reason, count), 0)
@@ -307,9 +312,9 @@ class Recorder:
         now_ns = time.monotonic_ns()
         self._put(lambda writer: writer.policy(now_ns, name), 0)
 
-    def close(self, facts: Mapping[str, int] | None = None) -> None:
+    def close(self, facts: Mapping[str, int] | None = None, keep: bool = True) -> None:
         """Write what is left and say that it is all, with these facts beside. Waits for the disk,
-        CLOSE_S at most."""
+        CLOSE_S at most. keep: whether the file stays."""
         self._facts = dict(facts or {})
         self._hand_over()
         self._hand_over_hops()
@@ -317,6 +322,10 @@ class Recorder:
         if not self._over.wait(CLOSE_S):
             self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
             return  # the thread may still write: the descriptor stays open
+        if not keep:
+            self._draft.discard()
+            os.close(self._folder)
+            return
         try:
             self._draft.publish()
         except OSError as error:

@@ -259,7 +259,8 @@ class Worker:
 
     def finish_recording(self) -> None:
         """Read what the client left in the ring, close the recording, and say so to the client,
-        which waits for that where it can."""
+        which waits for that where it can. A process that only looked for GPUs, as launchers do,
+        leaves no file."""
         if self.recorder is None:
             return
         for _ in range(LAST_READS):
@@ -270,7 +271,7 @@ class Worker:
             self._sampler.take(lib.pump_core_now_ns())
         lib.pump_worker_record(self.model.raw, ffi.NULL)
         self._publish_lost()
-        self.recorder.close(self._lost_facts())
+        self.recorder.close(self._lost_facts(), keep=not self.recorder.empty)
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None

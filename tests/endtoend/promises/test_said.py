@@ -22,6 +22,16 @@ def test_a_recorded_command_without_cuda_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_launcher_that_looks_for_gpus_leaves_no_recording_of_its_own(tmp_path: Path) -> None:
+    looks = FITS.partition("cu.cuCtxSetCurrent")[0] + "cu.cuDeviceGetCount()\n"
+    record = ("--record", str(tmp_path / "run.pump"), "--", sys.executable, "-c")
+    pump_run(*record, looks)
+    assert list(tmp_path.iterdir()) == []
+    launches = looks + "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
+    pump_run(*record, launches, sys.executable, "-c", FITS)
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pump.2"]
+
+
 def test_a_misspelt_variable_gets_a_suggestion() -> None:
     done = pump_run("true", PUMP_BUGDET="1GiB")
     assert "PUMP_BUGDET is no variable of pump, and is ignored (did you mean PUMP_BUDGET?)" in (
