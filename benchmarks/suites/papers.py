@@ -1,7 +1,7 @@
 """The experiments of the papers that pump follows: published, reproduced, pump's, and the bound.
 
 A row for each cell of one table (study/papers/experiments.py), and the table at the end. Without
-options the traces of benchmarks/data/g10, in less than four minutes of one core; --whole takes all
+options the traces of benchmarks/data/g10, in about five minutes of one core; --whole takes all
 that the table can hold, of the traces of --traces FOLDER. A cell that nothing makes has no value
 and says why. docs/papers.md shows the results that are kept in benchmarks/results/papers.jsonl.
 """
@@ -58,13 +58,15 @@ def experiments(
 ) -> Iterator[tuple[str, Experiment]]:
     """Experiments in the order of the table, each with its paper."""
     from study.papers import experiments as those
-    from study.papers import flash, several
+    from study.papers import flash, remade, several
 
     swapping = [name for name in ("autoswap", "tensile") if name in only]
     parts: dict[str, Callable[[Bench], Iterator[Experiment]]] = {
         "pump": those.pump_paper,
         "autoswap": lambda bench: those.swapping(bench, swapping),
-        "tensile": lambda bench: several.several(bench, quick=quick),
+        "tensile": lambda bench: chain(
+            several.several(bench, quick=quick), remade.experiments(bench, quick=quick)
+        ),
         "smartpool": those.smartpool,
         "g10": lambda bench: chain(those.g10(bench), flash.experiments(bench)),
         "turnip": those.turnip,

@@ -30,6 +30,11 @@ DESIGN
   written stays valid until the second use, as on the GPU it may be overwritten. A budget of writes
   bounds their sum by that of the parts' times.
 
+  Where kernels may run again for what was dropped, a block that is away is in the host or nowhere.
+  What comes was in the host, and to be there it was copied. What is nowhere is made again in some
+  part before the second use, and that part's kernels take longer by the block's share of the
+  kernel that made it. What that kernel reads is taken to be there, in no room.
+
   Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
   (virtual/gpu/uvm_link.h): of two transfers that meet only one is slowed.
 
@@ -43,7 +48,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -59,10 +64,14 @@ CUTS: Final = 64
 """Places where an iteration is cut, about."""
 CUTS_WITH_FLASH: Final = 32
 """There the program has three times as many variables."""
+CUTS_REMADE: Final = 32
+"""So it has there."""
 
 Stays = Counter[tuple[int, int]]
 """Blocks with contents that are needed later: by the operation that leaves them, and how many
 operations later they are needed."""
+Counts = Mapping[tuple[int, int], float]
+"""The same, perhaps of parts of blocks."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +109,33 @@ def least_seconds(
     if cuts is None:
         cuts = CUTS if flash is None else CUTS_WITH_FLASH
     around = stays(operations)
-    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
-    edges = _edges(around, passed, len(operations), cuts)
-    compute = np.diff(passed[edges], prepend=passed[edges[-1]] - passed[-1])
-    kinds = [(_by_cuts(around, edges), True)]
+    edges, compute = _parts(around, compute_ns, cuts)
+    kinds = [_Kind(_by_cuts(around, edges))]
     if duplicates:
         parted = ((stays(operations, written=written), written) for written in (True, False))
-        kinds = [(_by_cuts(part, edges), written) for part, written in parted]
+        kinds = [_Kind(_by_cuts(part, edges), copied=written) for part, written in parted]
     program = _Program(kinds, compute, memory_bytes // BLOCK_BYTES, flash)
     return program.least(rates)
+
+
+def least_seconds_remade(
+    kinds: Sequence[tuple[Counts, float | None]],
+    compute_ns: Sequence[int],
+    memory_bytes: int,
+    rates: Rates,
+    cuts: int = CUTS_REMADE,
+) -> float:
+    """As least_seconds, for any policy that may also drop blocks and run their kernels again.
+
+    kinds: blocks, and the seconds that the kernel which made one of them takes for it; None: it
+    cannot run again. Raises ArithmeticError if the solver gives up.
+    """
+    around: Counter[tuple[int, int]] = Counter()
+    for blocks, _ in kinds:
+        around.update(blocks)
+    edges, compute = _parts(around, compute_ns, cuts)
+    by_cuts = [_Kind(_by_cuts(blocks, edges), again_s=seconds) for blocks, seconds in kinds]
+    return _Program(by_cuts, compute, memory_bytes // BLOCK_BYTES, None).least(rates)
 
 
 def stays(operations: Sequence[Touch], *, written: bool | None = None) -> Stays:
@@ -131,10 +158,19 @@ def stays(operations: Sequence[Touch], *, written: bool | None = None) -> Stays:
     return found
 
 
-def _edges(around: Stays, passed: NDArray[np.float64], operations: int, cuts: int) -> list[int]:
+def _parts(
+    around: Counts, compute_ns: Sequence[int], cuts: int
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The edges of the parts, and the seconds of their kernels."""
+    passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
+    edges = _edges(around, passed, len(compute_ns), cuts)
+    return edges, np.diff(passed[edges], prepend=passed[edges[-1]] - passed[-1])
+
+
+def _edges(around: Counts, passed: NDArray[np.float64], operations: int, cuts: int) -> list[int]:
     """Operations before each cut: on both sides of the longest ones, where a part's transfers may
     hide or may not; and in equal stretches where most is kept. The last is the iteration's end."""
-    kept = np.zeros(2 * operations + 1, np.int64)
+    kept = np.zeros(2 * operations + 1)
     for (first, later), count in around.items():
         kept[first] += count
         kept[first + later] -= count
@@ -148,16 +184,25 @@ def _edges(around: Stays, passed: NDArray[np.float64], operations: int, cuts: in
     return sorted({operations, *fullest, *beside} - {0})
 
 
-def _by_cuts(around: Stays, edges: Sequence[int]) -> Stays:
+def _by_cuts(around: Counts, edges: Sequence[int]) -> Counts:
     """Blocks by the first cut that they get across, and how many in a row."""
-    found: Stays = Counter()
+    found: dict[tuple[int, int], float] = {}
     for (first, later), count in around.items():
         turns, second = divmod(first + later, edges[-1])
         begin = bisect_right(edges, first)
         crossed = bisect_right(edges, second) + turns * len(edges) - begin
         if crossed:
-            found[begin, crossed] += count
+            found[begin, crossed] = found.get((begin, crossed), 0) + count
     return found
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Stays by cuts. copied: when they leave. again_s: to make a block again; None: impossible."""
+
+    stays: Counts
+    copied: bool = True
+    again_s: float | None = None
 
 
 class _Program:
@@ -168,12 +213,11 @@ class _Program:
 
     def __init__(
         self,
-        kinds: Iterable[tuple[Stays, bool]],
+        kinds: Iterable[_Kind],
         compute: NDArray[np.float64],
         blocks: int,
         flash: Flash | None,
     ) -> None:
-        """kinds: stays, and whether these blocks are copied when they leave."""
         self.compute, self.flash = compute, flash
         parts = len(compute)
         self._rows: list[tuple[int, int, float]] = []
@@ -185,10 +229,16 @@ class _Program:
         self._always = np.zeros((2, parts))
         self._written: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._read: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
+        self._again: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         there: list[list[int]] = [[] for _ in range(parts)]
         kept, on_flash = np.zeros(parts), [list[int]() for _ in range(parts)]
-        every = ((*stay, copied) for kind, copied in kinds for stay in kind.items())
-        for (first, cuts), count, copied in every:
+        every = ((*stay, kind) for kind in kinds for stay in kind.stays.items())
+        for (first, cuts), count, kind in every:
+            if (seconds := kind.again_s) is not None:
+                for cut, column in enumerate(self._made_again(first, cuts, count, seconds), first):
+                    there[cut % parts].append(column)
+                continue
+            copied = kind.copied
             columns = self._columns(2 * cuts - 1, count)
             at, come = columns[:cuts], columns[cuts:]
             for cut, column in enumerate(at, first):
@@ -220,8 +270,29 @@ class _Program:
                 self._at_most(every_one, room - float(blocks_kept))
         self._seconds = self._columns(parts, np.inf)
 
+    def _made_again(self, first: int, cuts: int, count: float, seconds: float) -> Sequence[int]:
+        """The blocks of a stay that are there at each of its cuts, where others may be nowhere."""
+        parts = len(self.compute)
+        columns = self._columns(5 * cuts, count)
+        at, host, come, made, leave = (columns[i * cuts : (i + 1) * cuts] for i in range(5))
+        for there, away in zip(at, host, strict=True):
+            self._at_most([(there, 1), (away, 1)], count)
+        self._at_most([(host[0], 1), (leave[0], -1)], 0)
+        # What comes and what is made in a part has its index, less one for the last part.
+        for i, part in enumerate(range(first, first + cuts)):
+            self._leave[part % parts].append((leave[i], 1))
+            self._come[(part + 1) % parts].append((come[i], 1))
+            self._again[(part + 1) % parts].append((made[i], seconds))
+        for i in range(cuts - 1):
+            arrives, leaves = [(come[i], -1.0), (made[i], -1.0)], leave[i + 1]
+            self._at_most([(at[i + 1], 1), (at[i], -1), *arrives, (leaves, 1)], 0)
+            self._at_most([(host[i + 1], 1), (host[i], -1), (leaves, -1), (come[i], 1)], 0)
+        self._at_most([(come[-1], 1), (host[-1], -1)], 0)
+        self._at_most([(at[-1], -1), (come[-1], -1), (made[-1], -1)], -count)
+        return at
+
     def _flash_columns(
-        self, first: int, at: Sequence[int], count: int, copied: bool
+        self, first: int, at: Sequence[int], count: float, copied: bool
     ) -> Sequence[int]:
         """The blocks of a stay that are on flash alone, at each of its cuts. at: those that are on
         the GPU. copied: False: flash may have them from before."""
@@ -268,6 +339,9 @@ class _Program:
                 crossing = [(c, f * come) for c, f in self._come[part]]
                 crossing += [(c, f * leave) for c, f in self._leave[part]]
                 self._at_most([*crossing, (column, -1)], -always)
+        for again, column, least in zip(self._again, self._seconds, self.compute, strict=True):
+            if again:
+                self._at_most([*again, (column, -1)], -float(least))
         if self.flash is not None:
             self._take_flash(self.flash)
         rows, columns, factors = zip(*self._rows, strict=True)

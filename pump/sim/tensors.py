@@ -67,6 +67,10 @@ class Kernel:
     """Tensor and access."""
     signature: int
     """Of its name and its tensors' sizes, as a launch's is of function, grid and parameters."""
+    pure: bool = True
+    """It makes what it writes of what it reads alone, ignored tensors included: it reads something,
+    writes nothing that it reads and nothing persistent, and no later kernel of the iteration
+    changes an ignored tensor that it reads."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +154,9 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     kernels = []
-    for number, kernel in enumerate(raw["kernels"]):
-        reads, writes = set(map(int, kernel["reads"])), set(map(int, kernel["writes"]))
+    used = [tuple(set(map(int, k[way])) for way in ("reads", "writes")) for k in raw["kernels"]]
+    changed = {tensor: number for number, (_, writes) in enumerate(used) for tensor in writes}
+    for number, (kernel, (reads, writes)) in enumerate(zip(raw["kernels"], used, strict=True)):
         uses = []
         for tensor in sorted(reads | writes):
             if tensor not in sizes:
@@ -165,7 +170,10 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
         shape = kernel["name"], [(sizes[tensor][0], access) for tensor, access in uses]
         what = f"'duration_us' of kernel {number}"
         duration_ns = round(_checked(what, float(kernel["duration_us"]), MOST_US) * 1000)
-        kernels.append(Kernel(duration_ns, tuple(uses), form.signature_of(shape)))
+        pure = bool(reads) and not reads & writes and not any(sizes[one][1] for one in writes)
+        small = (one for one in reads if sizes[one][0] < LEAST_BYTES)
+        pure &= all(changed.get(one, 0) <= number for one in small)
+        kernels.append(Kernel(duration_ns, tuple(uses), form.signature_of(shape), pure))
     tensors = {
         tensor: Tensor(*sizes[tensor], first[tensor], last[tensor]) for tensor in sorted(first)
     }

@@ -1,0 +1,318 @@
+"""Swap or compute again: traces in which kernels run again for what was dropped. Pure.
+
+After TENSILE (arXiv:2105.13336), which computes again what swaps cannot spare.
+
+DESIGN
+  After a use a tensor of the trace may be dropped (Drop) instead of leaving for the host. Before
+  the next kernel that needs it, the kernel that made it runs again, into a tensor of its own, with
+  all of its time. The result is a trace like any other, so the simulator carries it out exactly:
+  what the kernel reads has to be on the GPU then, and comes over the link if it is not; a tensor
+  that only a later remake reads lives until that, and takes room or is swapped.
+
+  Only pure kernels run again (tensors.Kernel.pure): no optimiser, nothing in place, no statistics,
+  nothing that makes data of nothing. What they read has to hold what it held then. If it was
+  dropped itself it is made again first, at most DEPTH_MOST kernels deep, and what has been made
+  again stays for its own next use. What they write beside goes to a tensor that dies at once.
+
+  The choice knows the learned iteration, so it is made by trial. Kinds of drops (the same kernel
+  made the tensor, the same kernel needs it again: layers repeat) are added or taken out one at a
+  time, first those that spare the link most, then in orders drawn from a seed. What is faster
+  stays. What no kernel needs again is dropped from the beginning. Dropping nothing at all is among
+  the trials, so the choice never loses.
+
+  The bound is the floor of parts in which what stays may be made again (pump/sim/lp_floor.py). It
+  counts bytes of tensors instead of blocks, so it holds for each placement of a trace with drops.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from pump.model.bounds import BLOCK_BYTES
+from pump.sim import lp_floor
+from pump.sim import program as form
+from pump.sim.floor import Rates
+from pump.sim.lp_floor import CUTS_REMADE
+from pump.sim.tensors import Kernel, Tensor, TensorTrace
+
+DEPTH_MOST: Final = 4
+"""Kernels that run again for one that needs a tensor, one for the other."""
+TRIALS_MOST: Final = 60
+SEED: Final = 1
+COST_STEP: Final = 1.5
+"""Of the bound: times of kernels are rounded down to powers of it, so that variables are few."""
+
+
+class Drop(NamedTuple):
+    """A tensor, and the kernel after whose use it is dropped."""
+
+    tensor: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A drop that can be made good. maker: the kernel that made the tensor. until: the next kernel
+    that needs it; None: only what runs again may. kind: signatures of the two; 0 for none."""
+
+    drop: Drop
+    maker: int
+    until: int | None
+    kind: tuple[int, int]
+
+
+class UnmakeableError(ValueError):
+    """A dropped tensor that cannot be made again where it is needed."""
+
+    def __init__(self, tensor: int) -> None:
+        super().__init__(f"tensor {tensor} cannot be made again")
+        self.tensor = tensor
+
+
+class History:
+    """Uses of the trace's tensors, and makers of their contents."""
+
+    def __init__(self, trace: TensorTrace) -> None:
+        self.trace = trace
+        self.uses: dict[int, list[tuple[int, int]]] = {}
+        """By tensor: kernel and access."""
+        for number, kernel in enumerate(trace.kernels):
+            for tensor, access in kernel.uses:
+                self.uses.setdefault(tensor, []).append((number, access))
+
+    def maker(self, tensor: int, before: int) -> int | None:
+        """The pure kernel that made what the tensor holds before a kernel; None: none did."""
+        if self.trace.tensors[tensor].persistent:
+            return None
+        for number, access in reversed(self.uses[tensor]):
+            if number < before and access != form.READ:
+                pure = access == form.OVERWRITE and self.trace.kernels[number].pure
+                return number if pure else None
+        return None
+
+    def unchanged(self, tensor: int, since: int, before: int) -> bool:
+        """Whether no kernel between the two writes it."""
+        between = (access for number, access in self.uses[tensor] if since < number < before)
+        return all(access == form.READ for access in between)
+
+    def candidates(self) -> list[Candidate]:
+        """Every drop of contents that a pure kernel made, in the order of the kernels."""
+        found = []
+        for tensor, uses in self.uses.items():
+            for (after, _), following in zip(uses, [*uses[1:], None], strict=True):
+                maker = self.maker(tensor, after + 1)
+                if maker is None or (following is not None and following[1] == form.OVERWRITE):
+                    continue
+                until = None if following is None else following[0]
+                reader = 0 if until is None else self.trace.kernels[until].signature
+                kind = self.trace.kernels[maker].signature, reader
+                found.append(Candidate(Drop(tensor, after), maker, until, kind))
+        return sorted(found, key=lambda one: (one.drop.after, one.drop.tensor))
+
+
+class _Remaking:
+    """The kernels of a trace with drops."""
+
+    def __init__(self, history: History, drops: Collection[Drop]) -> None:
+        self.history, self.trace = history, history.trace
+        self.dropped_after: dict[int, list[int]] = {}
+        for tensor, after in drops:
+            self.dropped_after.setdefault(after, []).append(tensor)
+        self.kernels: list[Kernel] = []
+        self.originals: dict[int, int] = {}  # new name -> the trace's
+        self.now: dict[int, int | None] = {}  # the trace's name -> new one; None: dropped
+        self.next_name = 1 + max(self.trace.tensors)
+
+    def go(self) -> None:
+        for number, kernel in enumerate(self.trace.kernels):
+            for tensor, access in kernel.uses:
+                if not self._dropped(tensor):
+                    continue
+                if access == form.OVERWRITE:
+                    self._fresh(tensor, keep=True)
+                else:
+                    self._make(tensor, number, 1)
+            self._emit(kernel, {tensor: self._name(tensor) for tensor, _ in kernel.uses})
+            self.now.update(dict.fromkeys(self.dropped_after.get(number, ())))
+
+    def _dropped(self, tensor: int) -> bool:
+        return self.now.get(tensor, tensor) is None
+
+    def _make(self, tensor: int, before: int, depth: int) -> None:
+        maker = self.history.maker(tensor, before)
+        if maker is None or depth > DEPTH_MOST:
+            raise UnmakeableError(tensor)
+        kernel = self.trace.kernels[maker]
+        inputs = [one for one, access in kernel.uses if access == form.READ]
+        for one in inputs:
+            if not self.history.unchanged(one, maker, before):
+                raise UnmakeableError(tensor)
+            if self._dropped(one):
+                self._make(one, before, depth + 1)
+        names = {one: self._name(one) for one in inputs}
+        for one, access in kernel.uses:
+            if access == form.OVERWRITE:
+                same = self._dropped(one) and self.history.maker(one, before) == maker
+                names[one] = self._fresh(one, keep=same)
+        self._emit(kernel, names)
+
+    def _name(self, tensor: int) -> int:
+        name = self.now.setdefault(tensor, tensor)
+        assert name is not None, "what was dropped has been made again"
+        self.originals[name] = tensor
+        return name
+
+    def _fresh(self, tensor: int, *, keep: bool) -> int:
+        """A new tensor of the same size; keep: later uses of the old one go there."""
+        name, self.next_name = self.next_name, self.next_name + 1
+        self.originals[name] = tensor
+        if keep:
+            self.now[tensor] = name
+        return name
+
+    def _emit(self, kernel: Kernel, names: dict[int, int]) -> None:
+        uses = tuple((names[tensor], access) for tensor, access in kernel.uses)
+        self.kernels.append(replace(kernel, uses=uses))
+
+
+def remade(history: History, drops: Iterable[Drop]) -> tuple[TensorTrace, frozenset[Drop]]:
+    """The trace with these drops, and those of them that were kept: a tensor is not dropped at all
+    where its maker lacks something when it is needed."""
+    kept = frozenset(drops)
+    while True:
+        remaking = _Remaking(history, kept)
+        try:
+            remaking.go()
+            break
+        except UnmakeableError as error:
+            kept = frozenset(drop for drop in kept if drop.tensor != error.tensor)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for number, kernel in enumerate(remaking.kernels):
+        for tensor, _ in kernel.uses:
+            first.setdefault(tensor, number)
+            last[tensor] = number
+    tensors = {}
+    for name in sorted(first):
+        old = history.trace.tensors[remaking.originals[name]]
+        tensors[name] = Tensor(old.length_bytes, old.persistent, first[name], last[name])
+    return replace(history.trace, tensors=tensors, kernels=remaking.kernels), kept
+
+
+# ---- the choice ----------------------------------------------------------------------------
+
+
+class Choice(NamedTuple):
+    """drops: what is dropped. seconds: of an iteration, by trial. alone_s: with swaps alone."""
+
+    drops: frozenset[Drop]
+    seconds: float
+    alone_s: float
+    trials: int
+
+
+def choose(
+    history: History,
+    seconds: Callable[[TensorTrace], float],
+    link_gbps: float,
+    memory_bytes: int,
+    *,
+    trials_most: int = TRIALS_MOST,
+    seed: int = SEED,
+) -> Choice:
+    """The fastest drops of at most trials_most trials. seconds: of an iteration of a trace, by
+    trial. link_gbps: of a tensor that leaves and comes back, one behind the other."""
+    known: dict[TensorTrace | frozenset[Drop], float] = {}
+
+    def timed(drops: frozenset[Drop]) -> tuple[float, frozenset[Drop]]:
+        made, kept = remade(history, drops)
+        if kept not in known:
+            known[kept] = seconds(made)
+        return known[kept], kept
+
+    alone_s, _ = timed(frozenset())
+    kinds = _kinds(history, link_gbps, memory_bytes)
+    dead = frozenset[Drop]().union(*(drops for (_, reader), drops in kinds.items() if not reader))
+    best = alone_s, dead
+    shuffled = random.Random(seed)
+    order = [kind for kind in kinds if kind[1]]
+    while len(known) < trials_most:
+        before = best
+        for kind in order:
+            if len(known) >= trials_most:
+                break
+            own, now = kinds[kind], best[1]
+            best = min(best, timed(now - own if now & own else now | own), key=lambda one: one[0])
+        if best == before and len(order) == len(kinds):
+            break
+        order = sorted(kinds)
+        shuffled.shuffle(order)
+    return Choice(best[1], best[0], alone_s, len(known))
+
+
+def _kinds(
+    history: History, link_gbps: float, memory_bytes: int
+) -> dict[tuple[int, int], frozenset[Drop]]:
+    """Candidates by kind, those first that spare the link most. Those alone that are away for so
+    long that kernels use the memory once between; and what no kernel needs again."""
+    trace = history.trace
+    sizes = {name: one.length_bytes for name, one in trace.tensors.items()}
+    used = (sum(sizes[one] for one, _ in kernel.uses) for kernel in trace.kernels)
+    before = [0, *accumulate(used)]
+    found: dict[tuple[int, int], set[Drop]] = {}
+    worth: dict[tuple[int, int], float] = {}
+    for one in history.candidates():
+        if one.until is not None and before[one.until] - before[one.drop.after + 1] < memory_bytes:
+            continue
+        found.setdefault(one.kind, set()).add(one.drop)
+        link_ns = sizes[one.drop.tensor] / link_gbps
+        spared = link_ns - trace.kernels[one.maker].duration_ns
+        worth[one.kind] = worth.get(one.kind, 0.0) + spared
+    return {kind: frozenset(found[kind]) for kind in sorted(found, key=lambda kind: -worth[kind])}
+
+
+def smaller(trace: TensorTrace, share: float) -> TensorTrace:
+    """The trace with tensors and kernels' times of that share: what to drop is about the same."""
+    tensors = {
+        name: replace(one, length_bytes=max(BLOCK_BYTES, int(one.length_bytes * share)))
+        for name, one in trace.tensors.items()
+    }
+    kernels = [replace(one, duration_ns=round(one.duration_ns * share)) for one in trace.kernels]
+    return replace(trace, tensors=tensors, kernels=kernels)
+
+
+# ---- the bound -----------------------------------------------------------------------------
+
+
+def bound(history: History, memory_bytes: int, rates: Rates, cuts: int = CUTS_REMADE) -> float:
+    """Seconds of an iteration that swaps and pure kernels which run again need at least. Raises
+    ArithmeticError if the solver gives up."""
+    kernels = history.trace.kernels
+    kinds: dict[float | None, dict[tuple[int, int], float]] = {}
+    for tensor, uses in history.uses.items():
+        facts = history.trace.tensors[tensor]
+        around = [(uses[0][0] + len(kernels), uses[0][1])] if facts.persistent else []
+        for (first, _), (later, access) in pairwise([*uses, *around]):
+            if access == form.OVERWRITE:
+                continue
+            maker = history.maker(tensor, first + 1)
+            seconds = None if maker is None else _share_s(history, maker)
+            stays = kinds.setdefault(seconds, {})
+            stay = first, later - first
+            stays[stay] = stays.get(stay, 0) + facts.length_bytes / BLOCK_BYTES
+    found = [(stays, seconds) for seconds, stays in kinds.items()]
+    durations_ns = [kernel.duration_ns for kernel in kernels]
+    return lp_floor.least_seconds_remade(found, durations_ns, memory_bytes, rates, cuts)
+
+
+def _share_s(history: History, maker: int) -> float:
+    """Seconds of a kernel for one block of what it makes, rounded down to a power of COST_STEP."""
+    kernel, sizes = history.trace.kernels[maker], history.trace.tensors
+    made = sum(sizes[one].length_bytes for one, way in kernel.uses if way == form.OVERWRITE)
+    seconds = kernel.duration_ns / 1e9 * BLOCK_BYTES / made
+    return float(COST_STEP ** math.floor(math.log(seconds, COST_STEP))) if seconds else 0.0
