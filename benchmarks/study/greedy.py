@@ -189,16 +189,6 @@ def schedule(
     return taken
 
 
-def peak_bytes(program: Program, memory_bytes: int, in_gbps: float, out_gbps: float) -> float:
-    """The most that lives in memory at once if all goes as scheduled. More than the memory
-    where no further eviction finds time on the link."""
-    iteration = iteration_of(program)
-    live = iteration.live_bytes.copy()
-    for period in schedule(iteration, memory_bytes, in_gbps, out_gbps):
-        add(live, period.leaves, period.comes, -period.length_bytes)
-    return float(live.max())
-
-
 def prefix_sums(values: Numbers) -> Numbers:
     """Prefix sums over two iterations."""
     return np.concatenate(([0.0], np.cumsum(np.tile(values, 2))))
@@ -256,9 +246,10 @@ class _Tiers:
         return bool(self.host.max() + period.length_bytes <= self.flash.host_bytes)
 
     def _is_busy(self, period: Period, to_flash: float) -> bool:
-        """Whether flash writes all the time in which it would write this."""
+        """Whether flash writes in all kernels that end before this would be written, as where there
+        are none."""
         done = float(self.clock[period.begin + 1]) + to_flash
-        last = int(np.searchsorted(self.clock, done))
+        last = int(np.searchsorted(self.clock, done, "right")) - 1
         count = len(self.writes)
         return all(self.writes[kernel % count] <= 0 for kernel in range(period.begin + 1, last))
 

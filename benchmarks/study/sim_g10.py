@@ -1,39 +1,17 @@
-"""The simulator under the configuration of G10's artifact, beside its published times.
+"""The machine of G10's artifact (github.com/platformxlab/G10), for pump, and its example results.
 
-Rows of suites/sim.py, for traces with durations as published (NAME.json.*, not the marginal ones).
-
-DESIGN
-  GPU memory 40 GiB, 15.754 GB/s each way, no cost of faults, host memory of 128 GiB with flash
-  behind it (3.2 GB/s and 12 us to read, 3.0 and 16 to write), what was used longest ago is evicted
-  first: of the artifact's configuration. Each tensor has a range of its own. Kernels take 1.2 times
-  their published durations: the artifact's own time with unlimited memory is exactly that much
-  longer than their sum, in both traces.
-
-  Schedules run on a host that holds everything, under the driver's own order of eviction.
-
-  sim.g10.uvm            naive Unified Memory / kernels alone; ratio: to the published "lru"
-  sim.g10.uvm_bytes      to the GPU in an iteration, GiB; ratio: to the published traffic
-  sim.g10.uvm_flash      of these from flash
-  sim.g10.schedule       G10's schedule carried out by pump's executors on that memory
-  sim.g10.gain           uvm / schedule
-  sim.g10.schedule_room  the same schedule on a memory that is larger by `room`: what the driver's
-                         own eviction costs, of which the schedule does not know
-  sim.g10.schedule_peak  most that the schedule itself leaves in memory, of the memory
+GPU memory 40 GiB, 15.754 GB/s each way, no cost of faults, host memory of 128 GiB with flash behind
+it, 12 and 16 us: of the artifact's configuration. study/papers/artifact.py simulates the artifact
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from harness import Row, UnavailableError
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pump.profiles import Profile
     from pump.sim.simulation import Machine
-    from pump.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
 MEMORY_BYTES = 40 << 30
@@ -57,78 +35,39 @@ SETTINGS = {
         "0",
     ),
 }
-SCALE = 1.2
 HOST_BYTES = 128 << 30
 FLASH_GBPS = 3.2, 3.0
 FLASH_US = 12.0, 16.0
-ROOM = 1.02, 1.1, 1.25, 1.5
+"""Of flash, to read and to write; the artifact itself writes as fast as it reads."""
 
 
 class Published(NamedTuple):
-    """Of example_results of github.com/platformxlab/G10 (overall_performance, overall_traffic):
-    times against "ideal"; GiB each way."""
+    """Of example_results: times are cycles of 1.2 GHz, so their ratios count. Bytes in pages of 4
+    KiB (overall_traffic): from flash, to flash, from the host, to the host."""
 
-    uvm: float
-    uvm_bytes: float
-    uvm_flash: float
-    scheduled: float
+    scheduled: int
+    uvm: int
+    ideal: int
+    uvm_pages: tuple[int, int, int, int]
+    uvm_iteration: int
+    """Of two; what comes equals what leaves only in the second."""
 
 
 PUBLISHED = {
-    "BERT_Base_b256": Published(2.697, 173.1, 0.0, 1.003),
-    "VIT_b1280": Published(6.620, 222.4, 23.4, 1.491),
-    "ResNet152_b1280": Published(4.165, 277.2, 203.8, 1.016),
+    "BERT_Base_b256": Published(8773229325, 23580084389, 8742558777, (0, 0, 45385726, 45385726), 1),
+    "VIT_b1280": Published(
+        6647685439, 29519610761, 4459141336, (6142981, 6142981, 52147993, 52147993), 1
+    ),
+    "Inceptionv3_b1536": Published(
+        73303772339, 337188727906, 71633241480, (16868024, 179317540, 16568024, 50122456), 0
+    ),
+    "ResNet152_b1280": Published(
+        137304113890, 562689016883, 135107260924, (53413406, 294049213, 19255672, 52810104), 0
+    ),
+    "SENet154_b1024": Published(
+        170748120306, 876972455232, 159444570406, (75357583, 479537590, 17413090, 50967522), 0
+    ),
 }
-
-
-def rows(folder: Path) -> Iterator[Row]:
-    """Rows for each trace. Raises UnavailableError when none of them is in the folder."""
-    files = {name: list(folder.glob(f"{name}.json*")) for name in PUBLISHED}
-    if not any(files.values()):
-        raise UnavailableError(f"none of {', '.join(PUBLISHED)}.json.* is in {folder}")
-    for name, found in files.items():
-        if found:
-            yield from one(name, found[0])
-
-
-def one(name: str, file: Path) -> Iterator[Row]:
-    from study import greedy
-
-    from pump import profiles
-    from pump.model.bounds import without_reserve
-    from pump.sim import tensors
-    from pump.sim.simulation import Machine, run
-
-    profile = profiles.load(PROFILE).changed(SETTINGS)
-    trace = scaled(tensors.parse(file.read_bytes(), file.name))
-    plain = tensors.program(trace, "unique")
-    compute = plain.compute_seconds / tensors.ITERATIONS
-    facts: dict[str, Any] = {"trace": trace.name, "simulated": True, "profile_settings": SETTINGS}
-
-    def row(part: str, value: float, unit: str, published: float = 0, **more: float) -> Row:
-        if published:
-            more |= {"published": published, "ratio": value / published}
-        return Row(
-            f"sim.g10.{part}", value, unit, "published" if published else None, **more, **facts
-        )
-
-    theirs = PUBLISHED[name]
-    naive = run(plain, machine_of(profile)).steady
-    yield row("uvm", naive.seconds / compute, "x", theirs.uvm)
-    yield row("uvm_bytes", naive.h2d_bytes / 2**30, "GiB", theirs.uvm_bytes)
-    yield row("uvm_flash", naive.counters["flash_read_bytes"] / 2**30, "GiB", theirs.uvm_flash)
-    freed = tensors.program(trace, "unique", discard=True, kernels_free=0)
-    budget_bytes = without_reserve(MEMORY_BYTES)
-    for room in (1.0, *ROOM):
-        schedule = greedy.Greedy(freed, budget_bytes, RATE, RATE)
-        larger = Machine(profile, int(MEMORY_BYTES * room), reserve_percent=0)
-        seconds = run(freed, larger, schedule).steady.seconds
-        part = "schedule" if room == 1.0 else "schedule_room"
-        yield row(part, seconds / compute, "x", theirs.scheduled, room=room)
-        if room == 1.0:
-            yield row("gain", naive.seconds / seconds, "x", theirs.uvm / theirs.scheduled)
-    peak_bytes = greedy.peak_bytes(freed, budget_bytes, RATE, RATE)
-    yield row("schedule_peak", peak_bytes / MEMORY_BYTES, "x")
 
 
 def machine_of(profile: Profile) -> Machine:
@@ -136,11 +75,4 @@ def machine_of(profile: Profile) -> Machine:
     from pump.sim.host import Host
     from pump.sim.simulation import Machine
 
-    host = Host(HOST_BYTES, FLASH_GBPS, FLASH_US)
-    return Machine(profile, MEMORY_BYTES, host=host, least_used=True)
-
-
-def scaled(trace: TensorTrace) -> TensorTrace:
-    """The trace with the artifact's own times of kernels."""
-    kernels = [replace(one, duration_ns=round(one.duration_ns * SCALE)) for one in trace.kernels]
-    return replace(trace, kernels=kernels)
+    return Machine(profile, MEMORY_BYTES, host=Host(HOST_BYTES, FLASH_GBPS, FLASH_US))

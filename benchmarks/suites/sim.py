@@ -25,8 +25,6 @@ DESIGN
                     request: -- --only workloads
   sim.wakes.*       drawn delays of wake-ups against constant ones (sim_latency.py), on request:
                     -- --only wakes
-  sim.g10.*         under the configuration of G10's artifact (sim_g10.py), on request:
-                    -- --only g10 --traces FOLDER
   sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
                     recording of it that was made where it fits. The best of the pairs: the
                     simulator knows no other load on the machine.
@@ -62,7 +60,6 @@ from harness import (
 )
 from study import (
     sim_changes,
-    sim_g10,
     sim_jitter,
     sim_latency,
     sim_planned,
@@ -122,7 +119,7 @@ FOUND = {
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
-MORE = "g10", "unseen", "reserve", "kinds", "wakes", "duplicates", "workloads"
+MORE = "unseen", "reserve", "kinds", "wakes", "duplicates", "workloads"
 """On request only: the first needs data that does not come with pump, the others minutes."""
 
 
@@ -170,8 +167,6 @@ def run(options: Options) -> Iterator[Row]:
 
         yield from sim_duplicates.rows(traces(chosen.traces), profiles.load(PROFILE))
     yield from delays(parts, quick=options.quick)
-    if "g10" in parts:
-        yield from sim_g10.rows(chosen.traces)
     if "speed" in parts:
         yield from speed(quick=options.quick)
 

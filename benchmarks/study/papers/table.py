@@ -7,9 +7,9 @@ from typing import Any
 
 COLUMNS = "published", "reproduction", "pump", "bound"
 
-DIGITS = {"x": 2, "%": 1}
+DIGITS = {"x": 2, "%": 1, "GiB": 0}
 """Behind the point, by unit."""
-UNITS = {"x": "x", "%": " %"}
+UNITS = {"x": "x", "%": " %", "GiB": ""}
 
 Fields = dict[str, Any]
 
