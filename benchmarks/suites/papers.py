@@ -2,8 +2,8 @@
 
 A row for each cell of one table (study/papers/experiments.py), and the table at the end. Without
 options the traces of benchmarks/data/g10, in about five minutes of one core; --whole takes all
-that the table can hold, of the traces of --traces FOLDER. A cell that nothing makes has no value
-and says why. docs/papers.md shows the results that are kept in benchmarks/results/papers.jsonl.
+that the table can hold. A cell that nothing makes has no value and says why. docs/papers.md shows
+the results that are kept in benchmarks/results/papers.jsonl.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(options: Options) -> Iterator[Row]:
     traces = sim.traces(chosen.traces)
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
     few = traces[:1] if options.quick else traces
-    bench = Bench(few, profile, chosen.traces, whole=chosen.whole)
+    bench = Bench(few, profile, whole=chosen.whole)
     rows = []
     for name, experiment in experiments(bench, chosen.only or PAPERS, quick=options.quick):
         for row in experiment.rows(command(name, chosen)):

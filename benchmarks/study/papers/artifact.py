@@ -7,8 +7,8 @@ DESIGN
   flash's. Each tensor has addresses of its own. Where pages are missing, a kernel lasts as long as
   the artifact's measured times with faults say (_fault_seconds), and at least until they are there.
   What came first leaves first: that is what its "LRU" does, since a kernel's use of resident pages
-  changes no order there. Pages are CHUNK_BYTES long instead of 4 KiB;
-  since batches are as much longer, what the schedule allocates in free memory is there at once.
+  changes no order there. Pages are CHUNK_BYTES long instead of 4 KiB. Batches are as much longer,
+  so what the schedule allocates in free memory is there at once.
 
   Unified Memory knows nothing: dead contents leave, and come back before they are overwritten.
   G10 frees what is dead, makes room ahead for what is written anew, and carries out the schedule of

@@ -99,13 +99,10 @@ def mean(by_trace: dict[str, float], *, geometric: bool = True) -> Cell:
 
 class Bench:
     """The traces with marginal durations under the study's constants. whole: more seeds, AutoSwap's
-    choices carried out by all of its scores, and G10, for which a trace takes minutes. folder: of
-    the traces as published."""
+    choices carried out by all of its scores, and G10's own networks, of which one takes minutes."""
 
-    def __init__(
-        self, traces: Sequence[TensorTrace], profile: Profile, folder: Path, *, whole: bool
-    ) -> None:
-        self.traces, self.profile, self.folder, self.whole = traces, profile, folder, whole
+    def __init__(self, traces: Sequence[TensorTrace], profile: Profile, *, whole: bool) -> None:
+        self.traces, self.profile, self.whole = traces, profile, whole
         self.named = {trace.name: trace for trace in traces}
         self.case = cache(self._case)
         self.seconds = cache(self._seconds)

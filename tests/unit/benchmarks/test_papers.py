@@ -121,7 +121,7 @@ def test_the_simulated_rows_come_out_the_same_twice() -> None:
     only = ["pump", "autoswap", "g10", "turnip"]
 
     def values() -> dict[str, float | None]:
-        return cells(Bench([small()], profile, Path("nowhere"), whole=False), only)
+        return cells(Bench([small()], profile, whole=False), only)
 
     first = values()
     assert first == values()
@@ -149,7 +149,7 @@ def test_the_whole_table_has_g10s_networks_and_each_score_carried_out(
     for machine in (sim_g10, artifact):
         monkeypatch.setattr(machine, "MEMORY_BYTES", 320 << 20)
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
-    bench = Bench([small()], profile, tmp_path, whole=True)
+    bench = Bench([small()], profile, whole=True)
     carried = [one for one in cells(bench, ["autoswap"]) if ".carried_" in one]
     assert len(carried) == 4 * (len(autoswap.SCORES) + 1)
     g10 = cells(bench, ["g10"])
