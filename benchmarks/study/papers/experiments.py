@@ -334,7 +334,7 @@ def g10(bench: Bench) -> Iterator[Experiment]:
             }
             cells = {one: Cell(value) for one, value in values.items()}
             cells |= g10_pump(name, file)
-        none = Cell(None, "the artifact's machine")
+        none = Cell(None, "not an experiment of pump")
         text = f"{short}: share of the speed with memory for everything"
         yield Experiment(
             f"g10.{lower}", "G10", text, "%",
@@ -356,14 +356,14 @@ def g10(bench: Bench) -> Iterator[Experiment]:
 
 
 def g10_pump(name: str, file: Path) -> dict[str, Cell]:
-    """Planned, and the floor, on such a machine; of networks that it takes less than hours for."""
+    """Planned, and the floor, on such a machine; of the networks of SIMULATED."""
     from study import studied_policies
 
     from pump import profiles
     from pump.sim import report, tensors
 
     if name not in SIMULATED:
-        why = Cell(None, "takes hours: too many blocks")
+        why = Cell(None, "not simulated: terabytes an iteration")
         return {"pump": why, "bound": why}
     profile = profiles.load(sim_g10.PROFILE).changed(sim_g10.SETTINGS)
     trace = tensors.parse(file.read_bytes(), file.name)

@@ -221,7 +221,7 @@ def test_the_bound_counts_what_is_cheaper_and_takes_both_ways_at_once() -> None:
 
 def test_rows_come_out_the_same_twice_between_swaps_alone_and_the_bound() -> None:
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
-    bench = Bench([forth_and_back(16, mib=64)], profile, sim.DATA, whole=False)
+    bench = Bench([forth_and_back(16, mib=64)], profile, whole=False)
 
     def rows() -> list[Row]:
         every = remade.experiments(bench, quick=True)
