@@ -167,6 +167,7 @@ void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost);
 
 /* timeline.c. *_locked run with the lock; waits release it meanwhile. */
 CUresult vd_timeline_start(void);
+int vd_worker_start_locked(void); /* the thread that runs actions; -1: there is none */
 extern const struct gpu_hooks vd_hooks;
 /* Submits; waits while the launch queue is full. `action` may be NULL. */
 CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,

@@ -99,6 +99,10 @@ CUresult vd_cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy,
       flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
+  if (vd_worker_start_locked() != 0) { /* a program may never launch anything */
+    vd_unlock();
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   struct vd_user_object *object = vd_object_new(VD_USER_OBJECT);
   if (object != NULL) {
     object->references = references;

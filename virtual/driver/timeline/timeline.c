@@ -179,7 +179,7 @@ static void *work(void *unused) {
   return NULL;
 }
 
-static int start_worker_locked(void) {
+int vd_worker_start_locked(void) {
   if (worker_started) return 0;
   pthread_attr_t attributes;
   pthread_t thread;
@@ -301,7 +301,7 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
   struct gpu_submitted submitted;
   vd_pass_locked(GPU_CALL_LAUNCH, stream);
   if (action != NULL) {
-    if (start_worker_locked() != 0) {
+    if (vd_worker_start_locked() != 0) {
       vd_action_free(action);
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
