@@ -4,9 +4,12 @@
  *   cudart_register.c  fat binaries, kernels and variables that programs register
  *   cudart_launch.c    launches, what is known of a kernel
  *   cudart_memory.c    memory, pools, sets
- *   cudart_copy.c      copies, variables
+ *   cudart_copy.c      copies of bytes in a row, variables
+ *   cudart_copy_nd.c   copies of rows and slices, also of arrays
+ *   cudart_array.c     arrays, texture and surface objects
  *   cudart_device.c    devices
- *   cudart_stream.c    streams, events, capture, graphs, pools
+ *   cudart_stream.c    streams, events, capture
+ *   cudart_graph.c     graphs, their nodes and objects
  */
 #ifndef PUMP_CUDART_H
 #define PUMP_CUDART_H
@@ -43,6 +46,14 @@ cudaError_t rt_keep(cudaError_t error);
 /* The driver's kernel of what the program holds: the address of a host function or a
  * handle that it was given. */
 cudaError_t rt_kernel_of(const void *function, CUkernel *out);
+/* The host function of such a kernel; the handle itself where it has none. */
+void *rt_function_of(CUkernel kernel);
+/* What an array is made of, and how long a texel is; enters the context. */
+cudaError_t rt_array_shape(cudaArray_const_t array, CUDA_ARRAY3D_DESCRIPTOR *shape,
+                           size_t *texel_bytes);
+/* A copy of a box, checked, as the driver describes it; and back. */
+cudaError_t rt_box_of(const struct cudaMemcpy3DParms *given, CUDA_MEMCPY3D *out);
+cudaError_t rt_box_told(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out);
 /* The driver's address of a registered variable; `length_bytes` may be NULL. */
 cudaError_t rt_variable_of(const void *variable, CUdeviceptr *out, size_t *length_bytes);
 

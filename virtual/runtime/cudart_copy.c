@@ -1,5 +1,5 @@
-/* cudart_copy.c - copies: the driver's function of that direction, as the real runtime
- * calls it; and variables, from and to which programs copy by name.
+/* cudart_copy.c - copies of bytes in a row: the driver's function of that direction, as the
+ * real runtime calls it; and variables, from and to which programs copy by name.
  */
 #include "cudart.h"
 
@@ -67,46 +67,6 @@ RT_API(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from
                      ?: copy_async(&rt_driver, to, from, length_bytes,
                                    cudaMemcpyDeviceToDevice, stream));
 }
-
-/* -- rows -- */
-
-struct rows {
-  void *to;
-  size_t to_pitch;
-  const void *from;
-  size_t from_pitch, width_bytes, height;
-};
-
-/* Addresses tell where memory lies, so that the direction is only checked. */
-static cudaError_t copy_rows(const struct rt_driver *driver, const struct rows *rows,
-                             int kind, const cudaStream_t *stream) {
-  CUDA_MEMCPY2D what = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                        .srcDevice = rt_address(rows->from),
-                        .srcPitch = rows->from_pitch,
-                        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                        .dstDevice = rt_address(rows->to),
-                        .dstPitch = rows->to_pitch,
-                        .WidthInBytes = rows->width_bytes,
-                        .Height = rows->height};
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
-    return cudaErrorInvalidMemcpyDirection;
-  cudaError_t error = rt_enter();
-  if (error != cudaSuccess || rows->width_bytes == 0 || rows->height == 0) return error;
-  return stream == NULL ? driver->cuMemcpy2DUnaligned_v2(&what)
-                        : driver->cuMemcpy2DAsync_v2(&what, *stream);
-}
-
-#define ROWS &((struct rows){to, to_pitch, from, from_pitch, width_bytes, height})
-
-RT_TWINS(_ptds, cudaMemcpy2D,
-         (void *to, size_t to_pitch, const void *from, size_t from_pitch,
-          size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind),
-         copy_rows(driver, ROWS, kind, NULL))
-RT_TWINS(_ptsz, cudaMemcpy2DAsync,
-         (void *to, size_t to_pitch, const void *from, size_t from_pitch,
-          size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind,
-          cudaStream_t stream),
-         copy_rows(driver, ROWS, kind, &stream))
 
 /* -- variables -- */
 

@@ -30,6 +30,8 @@ static const struct {
     {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
      "invalid launch configuration"},
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "no such device symbol"},
+    {cudaErrorInvalidChannelDescriptor, "cudaErrorInvalidChannelDescriptor",
+     "no such format of texels"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
      "no such direction of a copy"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",

@@ -106,6 +106,16 @@ cudaError_t rt_kernel_of(const void *function, CUkernel *out) {
   return error;
 }
 
+void *rt_function_of(CUkernel kernel) {
+  void *function = kernel;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < table_room; i++)
+    if (table[i] != NULL && table[i]->kernel == kernel)
+      function = rt_pointer(rt_address(table[i]->host));
+  pthread_mutex_unlock(&lock);
+  return function;
+}
+
 cudaError_t rt_variable_of(const void *variable, CUdeviceptr *out, size_t *length_bytes) {
   size_t length = 0;
   pthread_mutex_lock(&lock);

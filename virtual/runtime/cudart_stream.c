@@ -1,4 +1,4 @@
-/* cudart_stream.c - streams, events, capture and graphs. */
+/* cudart_stream.c - streams and their attributes, events, capture. */
 #include "cudart.h"
 
 RT_FORWARD(cudaStreamCreate, (cudaStream_t * out), cuStreamCreate, (out, CU_STREAM_DEFAULT))
@@ -66,35 +66,25 @@ RT_FORWARD_TWINS(_ptsz, cudaStreamGetCaptureInfo,
 RT_FORWARD(cudaThreadExchangeStreamCaptureMode, (RT_ENUM(cudaStreamCaptureMode) * mode),
            cuThreadExchangeStreamCaptureMode, (mode))
 
-RT_FORWARD(cudaGraphCreate, (cudaGraph_t * out, unsigned int flags), cuGraphCreate,
-           (out, flags))
-RT_FORWARD(cudaGraphDestroy, (cudaGraph_t graph), cuGraphDestroy, (graph))
-RT_FORWARD(cudaGraphExecDestroy, (cudaGraphExec_t exec), cuGraphExecDestroy, (exec))
-RT_FORWARD(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count),
-           cuGraphGetNodes, (graph, nodes, count))
-RT_FORWARD(cudaGraphNodeGetType, (cudaGraphNode_t node, RT_ENUM(cudaGraphNodeType) * type),
-           cuGraphNodeGetType, (node, type))
-RT_FORWARD(cudaGraphInstantiate,
-           (cudaGraphExec_t * out, cudaGraph_t graph, unsigned long long flags),
-           cuGraphInstantiateWithFlags, (out, graph, flags))
-RT_FORWARD(cudaGraphInstantiateWithFlags,
-           (cudaGraphExec_t * out, cudaGraph_t graph, unsigned long long flags),
-           cuGraphInstantiateWithFlags, (out, graph, flags))
-RT_FORWARD_TWINS(_ptsz, cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
-                 cuGraphLaunch, (exec, stream))
-RT_FORWARD_TWINS(_ptsz, cudaGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream),
-                 cuGraphUpload, (exec, stream))
-RT_FORWARD(cudaGraphClone, (cudaGraph_t * out, cudaGraph_t graph), cuGraphClone,
-           (out, graph))
-RT_FORWARD(cudaGraphNodeGetDependencies,
-           (cudaGraphNode_t node, cudaGraphNode_t *dependencies, cudaGraphEdgeData *edges,
-            size_t *count),
-           cuGraphNodeGetDependencies_v2, (node, dependencies, edges, count))
-RT_FORWARD(cudaGraphExecUpdate,
-           (cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *result),
-           cuGraphExecUpdate_v2, (exec, graph, result))
 RT_FORWARD_TWINS(_ptsz, cudaStreamUpdateCaptureDependencies,
                  (cudaStream_t stream, cudaGraphNode_t *dependencies,
                   const cudaGraphEdgeData *edges, size_t count, unsigned int flags),
                  cuStreamUpdateCaptureDependencies_v2,
                  (stream, dependencies, edges, count, flags))
+RT_FORWARD_TWINS(_ptsz, cudaStreamBeginCaptureToGraph,
+                 (cudaStream_t stream, cudaGraph_t graph,
+                  const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *edges,
+                  size_t count, RT_ENUM(cudaStreamCaptureMode) mode),
+                 cuStreamBeginCaptureToGraph,
+                 (stream, graph, dependencies, edges, count, mode))
+
+RT_FORWARD_TWINS(_ptsz, cudaStreamGetAttribute,
+                 (cudaStream_t stream, cudaLaunchAttributeID attribute,
+                  cudaLaunchAttributeValue *value),
+                 cuStreamGetAttribute, (stream, attribute, value))
+RT_FORWARD_TWINS(_ptsz, cudaStreamSetAttribute,
+                 (cudaStream_t stream, cudaLaunchAttributeID attribute,
+                  const cudaLaunchAttributeValue *value),
+                 cuStreamSetAttribute, (stream, attribute, value))
+RT_FORWARD_TWINS(_ptsz, cudaStreamCopyAttributes, (cudaStream_t to, cudaStream_t from),
+                 cuStreamCopyAttributes, (to, from))

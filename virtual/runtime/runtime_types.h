@@ -25,6 +25,16 @@ typedef CUgraphEdgeData cudaGraphEdgeData;
 typedef CUgraphExecUpdateResultInfo cudaGraphExecUpdateResultInfo;
 typedef CUipcMemHandle cudaIpcMemHandle_t;
 typedef CUipcEventHandle cudaIpcEventHandle_t;
+typedef CUarray cudaArray_t;
+typedef const struct CUarray_st *cudaArray_const_t;
+typedef CUmipmappedArray cudaMipmappedArray_t;
+typedef const struct CUmipmappedArray_st *cudaMipmappedArray_const_t;
+typedef CUtexObject cudaTextureObject_t;
+typedef CUsurfObject cudaSurfaceObject_t;
+typedef CUuserObject cudaUserObject_t;
+typedef CUDA_GRAPH_INSTANTIATE_PARAMS cudaGraphInstantiateParams;
+typedef CUstreamAttrID cudaLaunchAttributeID;
+typedef CUstreamAttrValue cudaLaunchAttributeValue;
 typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void *data);
 
 typedef struct {
@@ -63,6 +73,103 @@ struct cudaPointerAttributes {
   int device;
   void *devicePointer, *hostPointer;
   long reserved[8];
+};
+
+struct cudaChannelFormatDesc {
+  int x, y, z, w; /* bits */
+  int f;          /* cudaChannelFormatKind */
+};
+
+struct cudaExtent {
+  size_t width, height, depth;
+};
+
+struct cudaPos {
+  size_t x, y, z;
+};
+
+struct cudaPitchedPtr {
+  void *ptr;
+  size_t pitch, xsize, ysize;
+};
+
+/* Positions and the width count texels of arrays; bytes where there is no array. */
+struct cudaMemcpy3DParms {
+  cudaArray_t srcArray;
+  struct cudaPos srcPos;
+  struct cudaPitchedPtr srcPtr;
+  cudaArray_t dstArray;
+  struct cudaPos dstPos;
+  struct cudaPitchedPtr dstPtr;
+  struct cudaExtent extent;
+  int kind;
+};
+
+struct cudaResourceDesc {
+  int resType; /* as CUDA_RESOURCE_DESC's */
+  union {
+    struct {
+      cudaArray_t array;
+    } array;
+    struct {
+      cudaMipmappedArray_t mipmap;
+    } mipmap;
+    struct {
+      void *devPtr;
+      struct cudaChannelFormatDesc desc;
+      size_t sizeInBytes;
+    } linear;
+    struct {
+      void *devPtr;
+      struct cudaChannelFormatDesc desc;
+      size_t width, height, pitchInBytes;
+    } pitch2D;
+    int reserved[32];
+  } res;
+  unsigned int flags;
+};
+
+struct cudaTextureDesc {
+  int addressMode[3], filterMode, readMode, sRGB;
+  float borderColor[4];
+  int normalizedCoords;
+  unsigned int maxAnisotropy;
+  int mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+  int disableTrilinearOptimization, seamlessCubemap;
+};
+
+struct cudaResourceViewDesc {
+  int format;
+  size_t width, height, depth;
+  unsigned int firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
+};
+
+/* What nodes of graphs do. All but a kernel's lie in memory as the driver's. */
+struct cudaKernelNodeParams {
+  void *func;
+  dim3 gridDim, blockDim;
+  unsigned int sharedMemBytes;
+  void **kernelParams, **extra;
+};
+
+struct cudaMemsetParams {
+  void *dst;
+  size_t pitch;
+  unsigned int value, elementSize;
+  size_t width, height;
+};
+
+struct cudaHostNodeParams {
+  cudaHostFn_t fn;
+  void *userData;
+};
+
+struct cudaMemAllocNodeParams {
+  struct cudaMemPoolProps poolProps;
+  const struct cudaMemAccessDesc *accessDescs;
+  size_t accessDescCount, bytesize;
+  void *dptr;
 };
 
 struct cudaFuncAttributes {
@@ -127,6 +234,7 @@ enum {
   cudaErrorInitializationError = 3,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidSymbol = 13,
+  cudaErrorInvalidChannelDescriptor = 20,
   cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorInsufficientDriver = 35,
   cudaErrorMissingConfiguration = 52,
@@ -140,6 +248,17 @@ enum {
   cudaMemcpyDeviceToHost,
   cudaMemcpyDeviceToDevice,
   cudaMemcpyDefault
+};
+enum {
+  cudaChannelFormatKindSigned,
+  cudaChannelFormatKindUnsigned,
+  cudaChannelFormatKindFloat
+};
+enum {
+  cudaResourceTypeArray,
+  cudaResourceTypeMipmappedArray,
+  cudaResourceTypeLinear,
+  cudaResourceTypePitch2D
 };
 enum {
   cudaMemoryTypeUnregistered,

@@ -33,13 +33,17 @@ def libraries() -> list[str]:
 
 
 def run(
-    program: str, *arguments: str, mode: str = "compute", **env: str
+    program: str,
+    *arguments: str,
+    mode: str = "compute",
+    script: str = "runtime_programs.py",
+    **env: str,
 ) -> subprocess.CompletedProcess[str]:
-    """A function of runtime_programs.py in a fresh process, the stand-ins preloaded."""
+    """A function of the script in a fresh process, the stand-ins preloaded."""
     environ = virtual.environment(mode, 64 * virtual.MIB, LD_PRELOAD=":".join(libraries()))
     environ["PUMP_VIRTUAL_KERNELS"] += f":{libraries()[1]}"
     return subprocess.run(
-        [sys.executable, str(HERE / "runtime_programs.py"), program, *arguments],
+        [sys.executable, str(HERE / script), program, *arguments],
         env={name: value for name, value in {**environ, **env}.items() if value},
         capture_output=True,
         text=True,
@@ -220,7 +224,10 @@ NO_DEVICE_TYPES = (
 )
 STRUCTS = (
     *("cudaDeviceProp", "cudaFuncAttributes", "cudaPointerAttributes", "cudaMemPoolProps"),
-    *("cudaMemAccessDesc", "cudaMemLocation"),
+    *("cudaMemAccessDesc", "cudaMemLocation", "cudaChannelFormatDesc", "cudaExtent", "cudaPos"),
+    *("cudaPitchedPtr", "cudaMemcpy3DParms", "cudaResourceDesc", "cudaTextureDesc"),
+    *("cudaResourceViewDesc", "cudaKernelNodeParams", "cudaMemsetParams", "cudaHostNodeParams"),
+    "cudaMemAllocNodeParams",
 )
 
 
@@ -285,6 +292,8 @@ def returned(function: str) -> str:
         return "size_t"
     if function == "cudnnGetLastErrorString":
         return "void"
+    if function == "cudaCreateChannelDesc":
+        return "struct cudaChannelFormatDesc"
     library = next(name for name in ("cuda", "cublas", "cudnn") if function.startswith(name))
     return "cudaError_t" if library == "cuda" else f"{library}Status_t"
 
@@ -293,7 +302,10 @@ def layout(struct: str) -> str:
     text = (RUNTIME / "runtime_types.h").read_text()
     body = re.search(rf"^struct {struct} \{{(.*?)^\}};", text, re.M | re.S)
     assert body is not None
-    fields = re.findall(r"(\w+)(?:\[\d+\])?(?=[,;])", body[1])
+    flat, nested = body[1], re.compile(r"(?:struct|union) \{[^{}]*\}")
+    while nested.search(flat):
+        flat = nested.sub("", flat)
+    fields = re.findall(r"(\w+)(?:\[\d+\])?(?=[,;])", flat)
     return "\n".join(
         f"_Static_assert(offsetof(struct own_{struct}, {field}) == "
         f'offsetof(struct {struct}, {field}), "{struct}.{field}");'
