@@ -120,7 +120,7 @@ FOUND = {
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
 MORE = "unseen", "reserve", "kinds", "wakes", "duplicates", "workloads"
-"""On request only: the first needs data that does not come with pump, the others minutes."""
+"""On request only: they take minutes."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
