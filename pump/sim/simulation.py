@@ -152,9 +152,6 @@ class Machine:
     duplicates: bool = False
     """Blocks are duplicated on trial, and what was not written leaves without a copy
     (virtual/simulate/sim_duplicates.c)."""
-    least_used: bool = False
-    """The driver evicts what was used longest ago, as simulators of papers have it; drivers evict
-    what migrated longest ago."""
 
 
 @dataclass(frozen=True)
@@ -434,7 +431,7 @@ def _settings(
     raw.locks = lib.GPU_LOCK_CONTEXT * locks.context + lib.GPU_LOCK_SPACE * locks.space
     raw.map_every_ns, raw.map_ns = round(locks.map_every_us * 1000), round(locks.map_us * 1000)
     raw.transfers_most = machine.transfers_most
-    raw.duplicates, raw.least_used = machine.duplicates, machine.least_used
+    raw.duplicates = machine.duplicates
     raw.stop_every_ns = round(daemon.stop_every_ms * 1e6)
     raw.stop_ns = round(daemon.stop_ms * 1e6)
     if machine.jitter is not None:

@@ -403,9 +403,6 @@ int gpu_host_drop(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_h
 /* Blocks of the host that go to flash where it is full, in this order, instead of what
  * comes; until the next call. */
 void gpu_host_victims(struct gpu_engine *engine, const uint32_t *blocks, uint32_t count);
-/* Whether what was used longest ago is evicted first, instead of what migrated longest
- * ago: no driver does that, simulators of papers do. */
-void gpu_least_used(struct gpu_engine *engine, uint32_t on);
 /* Such a block of the GPU goes to flash when it leaves, past the host. */
 void gpu_leaves_for_flash(struct gpu_engine *engine, uint32_t block);
 /* From this call on each fault batch and each slice of a prefetch takes between 1 - share

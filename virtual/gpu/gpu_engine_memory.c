@@ -85,10 +85,6 @@ int gpu_host_limit(struct gpu_engine *engine, const struct gpu_host *host) {
   return GPU_OK;
 }
 
-void gpu_least_used(struct gpu_engine *engine, uint32_t on) {
-  engine->uvm.least_used = on;
-}
-
 void gpu_leaves_for_flash(struct gpu_engine *engine, uint32_t block) {
   if (engine->uvm.host.room == 0 || !gpu_blocks_valid(engine, block, 1)) return;
   const struct uvm_block *b = &uvm_blocks(&engine->uvm)[block];

@@ -117,7 +117,6 @@ static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use 
     return false;
   }
   if (b->ready_ns > op->arrival_ns) op->arrival_ns = b->ready_ns;
-  if (uvm->least_used && b->list == GPU_LIST_USED) uvm_list_refresh(uvm, block);
   return true;
 }
 

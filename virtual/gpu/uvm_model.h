@@ -141,8 +141,6 @@ struct uvm {
   uint32_t plain_blocks;
   uint32_t free_blocks;
   struct uvm_host host;
-  uint32_t least_used; /* 1: uses refresh the order in USED, which no driver does */
-  uint32_t reserved;
   struct uvm_pace pace;
   struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
   /* of a shared GPU */

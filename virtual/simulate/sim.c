@@ -83,7 +83,6 @@ static bool make_engine(struct pump_sim *sim, const struct uvm_profile *profile)
   if (sim->settings.host.memory_bytes != 0 &&
       gpu_host_limit(sim->engine, &sim->settings.host) != GPU_OK)
     return false;
-  gpu_least_used(sim->engine, sim->settings.least_used);
   if (gpu_jitter(sim->engine, sim->settings.jitter, sim->settings.jitter_seed) != GPU_OK ||
       gpu_locks(sim->engine, sim->settings.locks) != GPU_OK ||
       gpu_connections(sim->engine, sim->settings.connections) != GPU_OK)

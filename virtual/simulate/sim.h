@@ -117,8 +117,6 @@ struct pump_sim_settings {
   uint64_t transfers_most;            /* kept for pump_sim_transfers() */
   uint32_t duplicates;                /* 1: blocks are duplicated on trial */
   uint32_t flash_ahead; /* 1: what is known decides what is on flash (sim_flash.c) */
-  uint32_t least_used;  /* 1: gpu_least_used */
-  uint32_t reserved;
 };
 
 /* Totals of all that has happened so far; times in ns. */
