@@ -133,10 +133,9 @@ static void note_clean(struct pump_timing *timing, struct timing_own *own,
                        const struct timing_op *op, bool counts) {
   uint64_t values[TIMING_SAMPLES] = {0};
   own->clean_ns[own->count++ % TIMING_SAMPLES] = op->elapsed_ns;
-  if (!counts) return;
+  if (!counts || own->count < SAMPLES_LEAST) return;
   uint64_t own_ns = values[sorted(own, values) / 8];
   if (own->shortest_ns < own_ns) own_ns = own->shortest_ns;
-  if (own->count < SAMPLES_LEAST) return;
   note_pace(timing, own_ns, op->bytes);
   if (timing->neighbours != 0) timing_share_sample(timing, own_ns, op->elapsed_ns);
 }
