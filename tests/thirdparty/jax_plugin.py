@@ -1,0 +1,5 @@
+"""A plugin for pytest inside the suites: JAX asks for /dev/nvidia0, which the virtual GPU lacks."""
+
+from jax._src import hardware_utils
+
+hardware_utils.has_visible_nvidia_gpu = lambda: True
