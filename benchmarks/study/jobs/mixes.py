@@ -1,5 +1,5 @@
-"""The mixes of jobs of mixes.toml, and what a way of sharing makes of each. Half of them are held
-out: no way of sharing was chosen or changed by them.
+"""The mixes of jobs of mixes.toml, and what a way of sharing makes of each. The last sixteen are
+held out: no way of sharing was chosen or changed by them.
 
 Keys of a job: trace (number of its curve, modulo how many there are), size, compute, priority,
 arrives_s, leaves_s, grows as of world.Job; pattern (constant, pausing: work_s alone, then pause_s;
@@ -24,7 +24,7 @@ from study.jobs.world import Card, Job, Way
 FILE: Final = Path(__file__).with_name("mixes.toml")
 HORIZON_S: Final = 300.0
 MEMORY_BYTES: Final = 40 << 30
-TUNED: Final = 16
+TUNED: Final = 32
 """So many mixes; the others are held out."""
 
 

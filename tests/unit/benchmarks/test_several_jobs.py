@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from types import SimpleNamespace
 
 import pytest
-from study.jobs import bound, curves, mixes, rates, ways, world
+from study.jobs import bound, curves, draw, mixes, rates, ways, world
 from study.jobs.curves import Curve
 from study.jobs.mixes import Mix
 from study.jobs.rates import Link, Load
@@ -326,12 +326,16 @@ def test_no_plan_of_all_small_ones_passes_the_bound_and_the_best_comes_near() ->
 def test_no_way_passes_the_bound_on_the_mixes() -> None:
     pytest.importorskip("scipy")
     every = mixes.load(curves.kept(), Link(23e9, 23e9, 1.85))
-    assert len(every) == 32
+    assert len(every) == 48
     assert sum(mix.held_out for mix in every) == 16
     for mix in (every[0], every[18], every[24]):
         most = bound.most(mix)
         for way in (ways.Arbiter(), ways.Slices(30.0), Together()):
             assert mix.mean(mix.progress(way)) <= most * 1.005
+
+
+def test_the_mixes_that_are_held_out_are_drawn_from_one_seed() -> None:
+    assert mixes.FILE.read_text().endswith("".join(draw.mixes(2311, mixes.TUNED + 1)))
 
 
 # ---- rows ----
