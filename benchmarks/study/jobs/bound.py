@@ -53,8 +53,9 @@ class Choice(NamedTuple):
     leave_s: float
 
 
-def most(mix: Mix) -> float:
-    """The bound of the mean progress. Raises ArithmeticError if the solver gives up."""
+def most(mix: Mix, least: Sequence[float] = ()) -> float:
+    """The bound of the mean progress. least: of progress, that each job has. Raises ArithmeticError
+    if the solver gives up, or if the jobs cannot have that."""
     from scipy.optimize import linprog
 
     parts = parts_of(mix)
@@ -84,6 +85,8 @@ def most(mix: Mix) -> float:
     for j, job in enumerate(mix.jobs):
         there = min(job.leaves_s, mix.horizon_s) - job.arrives_s
         at_most(((c.job == j) * c.work_s for c in every), mix.alone_s[j])
+        if least:
+            at_most((-(c.job == j) * c.work_s for c in every), -least[j] * mix.alone_s[j])
         for slope, start in lines(mix, j):
             at_most(((c.job == j) * (c.time_s + slope) for c in every), there - start)
     whole = sum(job.weight for job in mix.jobs)

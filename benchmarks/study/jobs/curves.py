@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -96,24 +97,20 @@ class Curve:
         slow, come, leave = value(self.slow), value(self.come), value(self.leave)
         return Point(slow * more * time, come * more, leave * more)
 
-    def coarser(self, budgets: Sequence[int], rates: Sequence[int], errors: Grid) -> Curve:
-        """The curve at these places of both alone, each time and its bytes off by a factor: what a
-        worker can publish of itself."""
+    def published(self, random_: Random, error: float) -> Curve:
+        """The curve as a worker can publish it of itself: at each place the time and the bytes are
+        off by a factor that is drawn, up to `error`."""
+        errors = [[1 + random_.uniform(-error, error) for _ in self.rates] for _ in self.budgets]
 
-        def pick(grid: Grid) -> Grid:
+        def off(grid: Grid, least: float = 0.0) -> Grid:
             return tuple(
-                tuple(1 + (grid[b][r] - 1) * errors[i][k] if grid is self.slow
-                      else grid[b][r] * errors[i][k] for k, r in enumerate(rates))
-                for i, b in enumerate(budgets)
+                tuple(least + (value - least) * factor
+                      for value, factor in zip(row, factors, strict=True))
+                for row, factors in zip(grid, errors, strict=True)
             )  # fmt: skip
 
         return replace(
-            self,
-            budgets=tuple(self.budgets[b] for b in budgets),
-            rates=tuple(self.rates[r] for r in rates),
-            slow=monotone(pick(self.slow)),
-            come=pick(self.come),
-            leave=pick(self.leave),
+            self, slow=monotone(off(self.slow, 1.0)), come=off(self.come), leave=off(self.leave)
         )
 
     def line(self) -> str:

@@ -1,75 +1,85 @@
-"""Ours: shares for the most progress of all jobs, from curves that the jobs publish. Pure.
+"""Ours: memory and turns for the most progress of all jobs, guided by what they have had. Pure.
 
 DESIGN
-  The curves say how fast each job would be with any budgets beside the others (rates.py). Plans are
-  valued by the sum of weight x (progress / progress alone):
+  What jobs publish: curves (how fast they would be with any budgets beside each other, rates.py),
+  seconds of their kernels that have run, their pauses so far.
 
-  - all jobs run. From what water filling gives on, memory goes in steps from the job that loses
-    least to the one that gains most, as long as that helps;
-  - turns. Some of the smallest jobs always have their memory; of the others those that fit beside
-    them have the rest in turn, less the time that it takes to move it. A job whose turn it is not
-    keeps what is left, and has of the engine and the link what the others leave.
+  Choices. Some of the jobs that run have the memory, as water filling gives it, equally, or one of
+  them first; the others keep what is left, and run with a fiftieth of the weight. All sets are
+  looked at while at most FEW run; of more all, the first ones, and each alone.
 
-  Jobs are taken to pause as they have paused before: what they leave then goes to those that do
-  not. A plan in which a job makes less than FLOOR of its progress under equal shares is worth less.
-  A job that pauses for longer than it takes to move its memory out and back does not count until
-  it runs. Plans change when the jobs that count or their sizes do, so they do not swing.
+  Worth. The sum of iterations a second x value x lack, less what it costs to move memory.
+
+  - Value: progress for an iteration, by the job's mean pauses. One that has not paused yet might
+    still; the longer it has run the less. Work of a job that came lately is more of its progress.
+  - Lack: how far the job is behind what it would have had with equal shares (shadow.py). From
+    GOAL of that on it is one; below, it rises so steeply that no value is above it. So what a wrong
+    curve or a wrong guess costs a job comes back to it.
+
+  A choice in which a job has much less than with equal shares has to be paid back later: it must
+  be better by STARVING. A choice stays for as long as its memory took to move, many times, so that
+  plans do not swing.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from study.jobs import rates, ways
 from study.jobs.curves import Curve
+from study.jobs.shadow import Shadow
 from study.jobs.world import Card, Seen, Shares
 
 from pump.model.bounds import BLOCK_BYTES
 
-FLOOR: Final = 0.85
-PENALTY: Final = 5.0
-"""Worth of progress below the floor."""
-PARTS: Final = (8, 32)
-"""Of the memory that change hands at once."""
-GAIN_LEAST: Final = 1e-3
-TURNS_GAIN: Final = 0.1
-"""By which turns have to be better."""
-TURNS_S: Final = (5.0, 10.0, 30.0)
+GOAL: Final = 0.92
+"""Of the work under equal shares. Jobs need 0.8; the rest is for what is known too late."""
+STEEP: Final = 200.0
+"""By which lack rises, for each part below the goal."""
+GRACE_S: Final = 5.0
+"""Of a job's work alone, which jobs share, that it may lack at first."""
+ENOUGH: Final = 0.85
+"""Of a job's rate under equal shares. With less it starves."""
+STARVING: Final = 0.9
+"""Worth of a choice in which a job starves."""
+BETTER: Final = 1.1
+"""By which another choice has to be better."""
 LOST: Final = 0.7
 """Of the time in which memory moves."""
+MOVES: Final = 10.0
+"""A choice stays for so many times as long as its memory takes to come."""
+STAYS_S: Final = (4.0, 30.0)
+"""Least and most of that."""
+SPAN_S: Final = 12.0
+"""Least time over which a move is counted."""
+PAUSES_S: Final = 10.0
+"""Kernels' time after which a job is half as likely to pause."""
+LIFE_S: Final = 150.0
+"""For which a newcomer is taken to stay."""
 BESIDE: Final = 0.02
 """Weight of jobs whose turn it is not."""
+FEW: Final = 4
+LEAST_BYTES: Final = 64 * BLOCK_BYTES
+"""Kept for each of the others where one job is first."""
 LONG_PAUSE: Final = 2.0
 """Of the time that it takes to move a job's memory both ways."""
-PUBLISHED_BUDGETS: Final = (0, 2, 4, 6, 8, 9)
-PUBLISHED_RATES: Final = (0, 2, 3, 4, 6)
-"""Places of a curve that a job publishes."""
 ERROR: Final = 0.1
-"""By which each of these is off, at most."""
+"""By which each time and each byte count of a published curve is off, at most."""
 
 Budgets = dict[int, int]
 """Bytes by job."""
 
 
-class Plan(NamedTuple):
-    """slots: budgets of the jobs that run, in turn, each for turn_s."""
+class Choice(NamedTuple):
+    """chosen: the jobs that have the memory. rates: iterations a second of those that run."""
 
-    slots: tuple[Budgets, ...]
-    turn_s: float
-    worth: float
-
-
-class Jobs(NamedTuple):
-    """Those that count. alone, calm: iterations a second by job, and of those that never pause
-    beside each other. least: progress with equal shares."""
-
-    every: Sequence[Seen]
-    alone: Mapping[int, float]
-    calm: Mapping[int, float]
-    least: dict[int, float]
+    chosen: frozenset[int]
+    budgets: Budgets
+    rates: Mapping[int, float]
+    starves: bool
 
 
 class Together:
@@ -81,144 +91,148 @@ class Together:
         self.turns, self.error = turns, error
         self.random = random.Random(seed)
         self.curves: dict[int, Curve] = {}
-        self.plans: dict[object, Plan] = {}
-        """By the jobs that count and their sizes."""
-        self.plan = Plan(({},), 0.0, 0.0)
-        self.slot, self.until = 0, 0.0
-        self.ran: dict[int, float] = {}
-        """When each job last had its turn."""
+        self.equal = Shadow(ways.Equal())
+        self.came_s: dict[int, float] = {}
+        self.known: dict[object, dict[int, float]] = {}
+        self.choices: dict[object, list[Choice]] = {}
+        """By the jobs that are there, those that run and those that count."""
+        self.key: object = None
+        self.choice = Choice(frozenset(), {}, {}, starves=False)
+        self.until_s = 0.0
+        self.shares = Shares({})
 
     def look(self, now: float, jobs: Sequence[Seen], card: Card) -> Shares:
+        for one in jobs:
+            self.came_s.setdefault(one.number, now)
+        self.equal.follow(now, jobs, card, lambda some, of: self._rates(some, of, card))
+        running = [one for one in jobs if one.runs]
+        if running:
+            self._choose(now, jobs, running, card)
+            others = (one.number for one in running if one.number not in self.choice.chosen)
+            beside = dict.fromkeys(others, BESIDE)
+            self.shares = Shares(self.choice.budgets, beside, beside)
+        elif self.shares.targets.keys() != {one.number for one in jobs}:
+            self.shares = ways.Equal().look(now, jobs, card)
+        return self.shares
+
+    def _choose(
+        self, now: float, jobs: Sequence[Seen], running: Sequence[Seen], card: Card
+    ) -> None:
         count = [one for one in jobs if counts(one, card)]
-        key = tuple((one.number, one.wanted_bytes, one.worked > 0) for one in count)
-        if key not in self.plans:
-            self.plans[key] = self._best(count, card) if count else Plan(({},), 0.0, 0.0)
-        if self.plans[key] is not self.plan:
-            self.plan, self.until = self.plans[key], now
-        running = {one.number for one in jobs if one.runs}
-        slots = self.plan.slots
-        if now >= self.until or not running & slots[self.slot].keys():
-            # Next are those that have waited for longest.
-            self.slot = min(range(len(slots)), key=lambda i: self._last(slots[i].keys() & running))
-            self.until = now + self.plan.turn_s
-        self.ran |= dict.fromkeys(slots[self.slot], now)
-        return self._shares(jobs, card)
+        key = (
+            tuple((one.number, one.wanted_bytes) for one in jobs),
+            tuple(one.number for one in running),
+            tuple(one.number for one in count),
+        )
+        if key == self.key and now < self.until_s:
+            return
+        values = {one.number: self._value(one, now, card) for one in running}
+        if key not in self.choices:
+            order = sorted(running, key=lambda one: -values[one.number] * self._alone(one, card))
+            self.choices[key] = list(self._choices(order, count, jobs, card))
+        weights = {one.number: values[one.number] * self._lack(one, jobs, card) for one in running}
 
-    def _last(self, jobs: Collection[int]) -> float:
-        return min((self.ran.get(number, -1.0) for number in jobs), default=math.inf)
-
-    def _shares(self, jobs: Sequence[Seen], card: Card) -> Shares:
-        """The slot's budgets, and what is left to the others, the next ones first."""
-        slots = self.plan.slots
-        budgets = dict(slots[self.slot])
-        left = card.memory_bytes - sum(budgets.values())
-        seen = {one.number: one for one in jobs}
-        later = [n for i in range(1, len(slots)) for n in slots[(self.slot + i) % len(slots)]]
-        waiting = [n for n in dict.fromkeys(later) if n not in budgets]
-        rest = sorted(seen.keys() - {*waiting, *budgets}, key=lambda n: -seen[n].held_bytes)
-        for number in (*waiting, *rest):
-            budgets[number] = min(seen[number].wanted_bytes, left) // BLOCK_BYTES * BLOCK_BYTES
-            left -= budgets[number]
-        beside = dict.fromkeys(waiting, BESIDE)
-        return Shares(budgets, beside, beside)
-
-    # ---- plans ----
-
-    def _best(self, every: Sequence[Seen], card: Card) -> Plan:
-        whole = card.memory_bytes
-        alone = {one.number: self._rates([one], {one.number: whole}, card)[one.number]
-                 for one in every}  # fmt: skip
-        steady = [one for one in every if not one.worked]
-        calm = self._rates(steady, filled_with_water(steady, card), card) if steady else {}
-        jobs = Jobs(every, alone, calm, {})
-        equal = self._rates(every, ways.Equal().look(0.0, every, card).targets, card)
-        jobs.least.update(progress_of(jobs, equal))
-        budgets = self._filled(jobs, every, card)
-        worth = worth_of(jobs, progress_of(jobs, self._rates(every, budgets, card)))
-        best = Plan((budgets,), 0.0, worth)
-        if not self.turns or sum(one.wanted_bytes for one in every) <= whole:
-            return best
-        turns = max(self._turns(jobs, card), key=lambda plan: plan.worth, default=best)
-        return turns if turns.worth > worth * (1 + TURNS_GAIN) else best
-
-    def _turns(self, jobs: Jobs, card: Card) -> Iterator[Plan]:
-        order = sorted(jobs.every, key=lambda one: (one.wanted_bytes, one.number))
-        for always in range(len(order) - 1):
-            staying, others = order[:always], order[always:]
-            room = card.memory_bytes - sum(one.wanted_bytes for one in staying)
-            if room < card.memory_bytes // 2:
-                return
-            groups = packed(others, room)
-            slots = [self._filled(jobs, [*staying, *group], card) for group in groups]
-            found: dict[int, list[float]] = {}
-            for group, budgets in zip(groups, slots, strict=True):
-                for number, rate in self._rates([*staying, *group], budgets, card).items():
-                    found.setdefault(number, []).append(rate)
-            mean = {number: sum(of) / len(of) for number, of in found.items()}
-            taken = sorted(
-                (sum(slot[one.number] for one in group)
-                 for slot, group in zip(slots, groups, strict=True)), reverse=True
+        def come_s(choice: Choice) -> float:
+            missing = (
+                min(choice.budgets[one.number], one.wanted_bytes) - one.held_bytes
+                for one in running if one.number in choice.chosen
             )  # fmt: skip
-            moved = max(0, sum(taken[:2]) - room)
-            move_s = 2 * moved / card.link.come / card.link.both
-            turning = {one.number for one in others}
-            for turn_s in TURNS_S:
-                kept = max(0.0, 1 - LOST * move_s / turn_s)
-                slowed = {number: rate * kept for number, rate in mean.items()}
-                progress = progress_of(jobs, slowed, turning, len(groups), turn_s)
-                yield Plan(tuple(slots), turn_s, worth_of(jobs, progress))
+            return sum(max(0.0, bytes_) for bytes_ in missing) / card.link.come
 
-    def _filled(self, jobs: Jobs, some: Sequence[Seen], card: Card) -> Budgets:
-        """Budgets for these, if they run at the same time."""
-        room = card.memory_bytes
-        budgets = filled_with_water(some, card)
-        if sum(one.wanted_bytes for one in some) <= room:
-            return budgets
-        part_of = jobs._replace(every=some)
+        def worth(choice: Choice) -> float:
+            found = sum(weights[number] * rate for number, rate in choice.rates.items())
+            moved = LOST * come_s(choice)
+            found *= 1 - min(0.9, moved / max(SPAN_S, MOVES * come_s(choice)))
+            return found * STARVING if choice.starves else found
 
-        def worth(of: Budgets) -> float:
-            return worth_of(part_of, progress_of(part_of, self._rates(some, of, card)))
+        best = max(self.choices[key], key=worth)
+        if key == self.key and worth(best) < BETTER * worth(self.choice):
+            return
+        self.key = key
+        if best is not self.choice:
+            self.choice = best
+            least_s, most_s = STAYS_S
+            self.until_s = now + min(most_s, max(least_s, MOVES * come_s(best)))
 
-        best = worth(budgets)
-        for parts in PARTS:
-            part = room // parts // BLOCK_BYTES * BLOCK_BYTES
-            while True:
-                more = {one.number: worth(changed(budgets, one.number, part)) for one in some
-                        if budgets[one.number] + part <= one.wanted_bytes}  # fmt: skip
-                less = {one.number: worth(changed(budgets, one.number, -part)) for one in some
-                        if budgets[one.number] > part}  # fmt: skip
-                pairs = [(more[i] + less[k], i, k) for i in more for k in less if i != k]
-                if not pairs:
-                    break
-                _, taker, giver = max(pairs)
-                moved = changed(changed(budgets, taker, part), giver, -part)
-                found = worth(moved)
-                if found < best + GAIN_LEAST:
-                    break
-                budgets, best = moved, found
-        return budgets
+    # ---- what work is worth ----
+
+    def _value(self, one: Seen, now: float, card: Card) -> float:
+        """Progress for an iteration."""
+        alone = self._alone(one, card)
+        if one.worked and one.paused_s:
+            value = (one.worked / alone + one.paused_s) / one.worked
+        else:
+            value = (1 + PAUSES_S / (PAUSES_S + one.work_s)) / alone
+        return value / (LIFE_S + now - self.came_s[one.number])
+
+    def _lack(self, one: Seen, jobs: Sequence[Seen], card: Card) -> float:
+        grace_s = GRACE_S * self._alone(one, card) * one.seconds / len(jobs)
+        has = (one.work_s + grace_s) / (GOAL * self.equal.work_s(one.number) + grace_s)
+        return 1 + STEEP * max(0.0, 1 - has)
+
+    def _alone(self, one: Seen, card: Card) -> float:
+        """Iterations a second."""
+        return self._rates([one], {one.number: card.memory_bytes}, card)[one.number]
+
+    # ---- choices ----
+
+    def _choices(
+        self, order: Sequence[Seen], count: Sequence[Seen], jobs: Sequence[Seen], card: Card
+    ) -> Iterator[Choice]:
+        """order: the jobs that run, those of most worth first."""
+        equal = self._rates(order, ways.Equal().look(0.0, count, card).targets, card)
+        known = set()
+        for some in self._sets(order):
+            chosen = frozenset(one.number for one in some)
+            others = [one.number for one in order if one.number not in chosen]
+            for budgets in _divided(some, order, count, card):
+                _leave(budgets, jobs, count, card)
+                key = chosen, tuple(sorted(budgets.items()))
+                if key in known:
+                    continue
+                known.add(key)
+                found = self._rates(order, budgets, card, dict.fromkeys(others, BESIDE))
+                starves = any(rate < ENOUGH * equal[number] for number, rate in found.items())
+                yield Choice(chosen, budgets, found, starves)
+
+    def _sets(self, order: Sequence[Seen]) -> Iterator[Sequence[Seen]]:
+        """All first: they stay where nothing is better."""
+        yield order
+        if not self.turns:
+            return
+        for size in range(len(order) - 1, 0, -1):
+            if len(order) <= FEW:
+                yield from combinations(order, size)
+            elif size > 1:
+                yield order[:size]
+            else:
+                yield from ((one,) for one in order)
 
     def _rates(
-        self, jobs: Sequence[Seen], budgets: Mapping[int, int], card: Card
+        self,
+        jobs: Sequence[Seen],
+        budgets: Mapping[int, int],
+        card: Card,
+        weights: Mapping[int, float] | None = None,
     ) -> dict[int, float]:
         """Iterations a second, if all of them run."""
-        loads = [
-            one.load(min(budgets[one.number], one.wanted_bytes))._replace(
-                curve=self._published(one)
-            )
-            for one in jobs
-        ]
-        found = rates.flows(loads, card.link)
-        return {one.number: flow.iterations for one, flow in zip(jobs, found, strict=True)}
+        loads = []
+        for one in jobs:
+            weight = (weights or {}).get(one.number, 1.0)
+            load = one.load(min(budgets[one.number], one.wanted_bytes), weight, weight)
+            curve = self._published(one)
+            loads.append(load._replace(curve=curve, budget=round(load.budget, 3)))
+        key = tuple((one.number, *load[1:]) for one, load in zip(jobs, loads, strict=True))
+        if key not in self.known:
+            found = rates.flows(loads, card.link)
+            self.known[key] = {
+                one.number: flow.iterations for one, flow in zip(jobs, found, strict=True)
+            }
+        return self.known[key]
 
     def _published(self, one: Seen) -> Curve:
         if one.number not in self.curves:
-            errors = tuple(
-                tuple(1 + self.random.uniform(-self.error, self.error) for _ in PUBLISHED_RATES)
-                for _ in PUBLISHED_BUDGETS
-            )
-            curve = one.job.curve
-            self.curves[one.number] = curve.coarser(PUBLISHED_BUDGETS, PUBLISHED_RATES, errors)
+            self.curves[one.number] = one.job.curve.published(self.random, self.error)
         return self.curves[one.number]
 
 
@@ -228,66 +242,45 @@ def counts(one: Seen, card: Card) -> bool:
     return one.runs or one.paused_s < LONG_PAUSE * both_s
 
 
-def changed(budgets: Budgets, number: int, bytes_: int) -> Budgets:
-    """With one budget changed by so many bytes."""
-    return {**budgets, number: budgets[number] + bytes_}
-
-
-def packed(jobs: Sequence[Seen], room: int) -> list[list[Seen]]:
-    """Groups that fit into the room together, the largest jobs first, each into the first group
-    that has place; a job larger than the room is a group of its own."""
-    groups: list[list[Seen]] = []
-    for one in sorted(jobs, key=lambda one: (-one.wanted_bytes, one.number)):
-        for group in groups:
-            if sum(other.wanted_bytes for other in (*group, one)) <= room:
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
-
-
 def filled_with_water(jobs: Sequence[Seen], card: Card) -> Budgets:
     """What today's arbiter would give to jobs that all run, and no more than they want."""
     always = [one._replace(use=1.0) for one in jobs]
-    found = ways.Arbiter().look(0.0, always, card).targets
-    return {one.number: min(found[one.number], one.wanted_bytes) for one in jobs}
+    return _wanted(jobs, ways.Arbiter().look(0.0, always, card).targets)
 
 
-def progress_of(
-    jobs: Jobs,
-    found: Mapping[int, float],
-    turning: Collection[int] = (),
-    turns: int = 1,
-    turn_s: float = 0.0,
-) -> dict[int, float]:
-    """By job. found: iterations a second while it runs. turning: those that run in one of so many
-    turns. What the others that pause leave goes to those that do not."""
-    progress, duties = {}, []
-    for one in jobs.every:
-        if not one.worked:
-            continue
-        count = turns if one.number in turning else 1
-        waits_s = (count - 1) ** 2 * turn_s / (2 * count)
-        busy_s = one.worked / max(found[one.number], 1e-9)
-        busy_s = max(busy_s + waits_s, count * busy_s if busy_s > turn_s else 0.0)
-        whole_s = busy_s + one.paused_s
-        duties.append(busy_s / whole_s)
-        progress[one.number] = (one.worked / jobs.alone[one.number] + one.paused_s) / whole_s
-    contended = sum(duties) / len(duties) if duties else 1.0
-    for one in jobs.every:
-        if not one.worked:
-            rate = found[one.number] / (turns if one.number in turning else 1)
-            rate = contended * rate + (1 - contended) * jobs.calm[one.number]
-            progress[one.number] = rate / jobs.alone[one.number]
-    return progress
+def _wanted(jobs: Sequence[Seen], targets: Mapping[int, int]) -> Budgets:
+    return {one.number: min(targets[one.number], one.wanted_bytes) for one in jobs}
 
 
-def worth_of(jobs: Jobs, progress: Mapping[int, float]) -> float:
-    """By weight, less what a job lacks of FLOOR of its progress under equal shares."""
-    found = 0.0
-    for one in jobs.every:
-        share = progress[one.number]
-        lacks = max(0.0, FLOOR * jobs.least.get(one.number, 0.0) - share)
-        found += one.job.weight * (share - PENALTY * lacks)
-    return found
+def _divided(
+    some: Sequence[Seen], running: Sequence[Seen], count: Sequence[Seen], card: Card
+) -> Iterator[Budgets]:
+    """The memory among these; if all have it, among those as well that pause for a short time."""
+    every = len(some) == len(running)
+    pausing = [one for one in count if not one.runs] if every else []
+    base = [*some, *pausing]
+    yield filled_with_water(base, card)
+    if len(base) == 1 or sum(one.wanted_bytes for one in base) <= card.memory_bytes:
+        return
+    if every:
+        yield _wanted(base, ways.Equal().look(0.0, base, card).targets)
+        if pausing:
+            yield filled_with_water(some, card)
+    if not every and len(running) > FEW:
+        return
+    for first in some:
+        rest = [one for one in base if one is not first]
+        most = card.memory_bytes - len(rest) * LEAST_BYTES
+        bytes_ = min(first.wanted_bytes, most) // BLOCK_BYTES * BLOCK_BYTES
+        left = Card(card.memory_bytes - bytes_, card.link)
+        yield {first.number: bytes_, **filled_with_water(rest, left)}
+
+
+def _leave(budgets: Budgets, jobs: Sequence[Seen], count: Sequence[Seen], card: Card) -> None:
+    """What is left goes to those that have most of it already, first those that count."""
+    left = card.memory_bytes - sum(budgets.values())
+    soon = {one.number for one in count}
+    rest = [one for one in jobs if one.number not in budgets]
+    for one in sorted(rest, key=lambda one: (one.number not in soon, -one.held_bytes)):
+        budgets[one.number] = min(one.wanted_bytes, left) // BLOCK_BYTES * BLOCK_BYTES
+        left -= budgets[one.number]

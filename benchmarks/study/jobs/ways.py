@@ -151,20 +151,24 @@ def best_slices(mix: Mix) -> tuple[float, list[float]]:
     return best, found[best]
 
 
-def best_partition(mix: Mix) -> tuple[list[float], list[float]]:
+def best_partition(mix: Mix, least: Sequence[float] = ()) -> tuple[list[float], list[float]]:
     """The best weights that a search finds in hindsight, and what the jobs have by them. From equal
-    shares, those by size and each job's whole it changes one at a time, EVALUATIONS in all."""
+    shares, those by size and each job's whole it changes one at a time, EVALUATIONS in all.
+
+    least: of progress by job, which has to be kept where it can be; then twice as many."""
     count = len(mix.jobs)
     starts = [[1.0] * count, [job.size for job in mix.jobs]]
     starts += [[1.0 if i == k else 0.05 for i in range(count)] for k in range(count)]
 
-    def found_by(weights: list[float]) -> tuple[float, list[float], list[float]]:
+    def found_by(weights: list[float]) -> tuple[float, float, list[float], list[float]]:
         shares = mix.progress(Partition(weights))
-        return mix.mean(shares), weights, shares
+        lacks = sum(max(0.0, low - one) for one, low in zip(shares, least, strict=False))
+        return -lacks, mix.mean(shares), weights, shares
 
     best = max(map(found_by, starts))
     changes = product(FACTORS, range(count), (1, -1))
-    for factor, i, sign in islice(changes, EVALUATIONS - len(starts)):
-        weights = [one * factor**sign if k == i else one for k, one in enumerate(best[1])]
+    evaluations = 2 * EVALUATIONS if least else EVALUATIONS
+    for factor, i, sign in islice(changes, evaluations - len(starts)):
+        weights = [one * factor**sign if k == i else one for k, one in enumerate(best[2])]
         best = max(best, found_by(weights))
-    return best[1], best[2]
+    return best[2], best[3]

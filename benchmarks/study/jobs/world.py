@@ -75,9 +75,9 @@ class Card:
 class Seen(NamedTuple):
     """What a way of sharing knows of a job: what jobs report, and their curve.
 
-    use: recent share of the time in which it ran. runs: it has something to run now. worked,
-    paused_s: mean iterations between its pauses so far, and their length; 0 before the first.
-    held_bytes: of the memory.
+    use: recent share of the time in which it ran. runs: it has something to run now. held_bytes:
+    of the memory. work_s: seconds of its kernels so far. pauses: iterations so far when each began,
+    and its seconds; of one that lasts those that have passed.
     """
 
     number: int
@@ -85,16 +85,33 @@ class Seen(NamedTuple):
     wanted_bytes: int
     use: float
     runs: bool
-    worked: float
-    paused_s: float
     held_bytes: float
+    work_s: float = 0.0
+    pauses: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def worked(self) -> float:
+        """Mean iterations between pauses; 0 before the first."""
+        return self.pauses[-1][0] / len(self.pauses) if self.pauses else 0.0
+
+    @property
+    def paused_s(self) -> float:
+        """Mean length of the pauses that are over; that of the one that lasts if it is longer."""
+        ended = self.pauses if self.runs else self.pauses[:-1]
+        mean_s = sum(seconds for _, seconds in ended) / max(1, len(ended))
+        return mean_s if self.runs else max(mean_s, self.pauses[-1][1])
+
+    @property
+    def seconds(self) -> float:
+        """Kernels of an iteration."""
+        curve = self.job.curve
+        return curve.seconds * self.job.compute * self.wanted_bytes / curve.footprint_bytes
 
     def load(self, budget_bytes: float, engine: float = 1.0, link: float = 1.0) -> Load:
         """As it would run with such a budget."""
         job = self.job
-        seconds = job.curve.seconds * job.compute * self.wanted_bytes / job.curve.footprint_bytes
         share = budget_bytes / self.wanted_bytes
-        return Load(job.curve, seconds, self.wanted_bytes, share, job.compute, engine, link)
+        return Load(job.curve, self.seconds, self.wanted_bytes, share, job.compute, engine, link)
 
 
 @dataclass(frozen=True)
@@ -141,9 +158,8 @@ class Running:
         self.granted: int | None = None
         self.left = self.length(job.work)
         self.paused_until = -1.0
-        self.pauses: list[float] = []
-        self.worked = 0.0
-        """Iterations before the last pause."""
+        self.pauses: list[tuple[float, float, float]] = []
+        """Iterations before each, when it began, its seconds."""
         self.use, self.looked_s = 1.0, job.arrives_s
 
     @property
@@ -181,16 +197,15 @@ class Running:
         self.resident = min(self.resident, self.footprint)
 
     def seen(self, now: float) -> Seen:
-        pauses = max(1, len(self.pauses))
         return Seen(
             self.number,
             self.job,
             int(self.footprint),
             round(self.use * USE_STEPS) / USE_STEPS,
             self.runs(now),
-            self.worked / pauses,
-            sum(self.pauses) / pauses,
             self.resident,
+            self.account.work_s,
+            tuple((done, min(seconds, now - begin)) for done, begin, seconds in self.pauses),
         )
 
 
@@ -331,8 +346,7 @@ class World:
             if one.left < 1e-6:
                 one.look(now + span)
                 pause_s = one.length(one.job.pause_s)
-                one.pauses.append(pause_s)
-                one.worked = one.account.iterations
+                one.pauses.append((one.account.iterations, now + span, pause_s))
                 one.paused_until = now + span + pause_s
                 one.left = one.length(one.job.work)
 

@@ -52,16 +52,29 @@ WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
         "constant shares, the best that a search finds in hindsight",
         lambda mix: ways.best_partition(mix)[1],
     ),
+    "partition_fair": (
+        "constant shares, the best in hindsight that leave each job 0.8 of what equal shares give",
+        lambda mix: ways.best_partition(mix, floors(mix))[1],
+    ),
     "memory": (
-        "memory by published curves, without turns (not built into pump)",
+        "memory by published curves and measured progress, without turns (not built into pump)",
         lambda mix: mix.progress(Together(turns=False)),
     ),
     "ours": (
-        "memory and turns by published curves (not built into pump)",
+        "memory and turns by published curves and measured progress (not built into pump)",
         lambda mix: mix.progress(Together()),
     ),
 }
 """By name: text, and the progress of a mix's jobs."""
+
+
+FLOOR = 0.8
+"""Of its progress under equal shares, that each job should have."""
+
+
+def floors(mix: Mix) -> list[float]:
+    """Least progress by job."""
+    return [FLOOR * one for one in mix.progress(ways.Equal())]
 
 
 def link_of(profile: Profile) -> Link:
@@ -103,7 +116,16 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
     rest = {
         "jobs_gap": (
             "ours: part of the way from water filling to the better of the two best in hindsight",
-            gap_closed(means),
+            gap_closed(means, "ours"),
+        ),
+        "jobs_gap_fair": (
+            "constant shares with 0.8 of equal shares for each job: part of that way",
+            gap_closed(means, "partition_fair"),
+        ),
+        "jobs_bound_fair": (
+            "bound, if each job has 0.8 of what equal shares give",
+            mean({mix.name: 100 * bound.most(mix, floors(mix)) for mix in chosen},
+                 geometric=False),
         ),
         "jobs_over_water": (
             "ours / water filling",
@@ -122,12 +144,12 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
         )
 
 
-def gap_closed(means: dict[str, dict[str, float]]) -> Cell:
-    """Of the means over mixes; of each mix in which there is a gap, its own."""
+def gap_closed(means: dict[str, dict[str, float]], way: str) -> Cell:
+    """Of the means over mixes, by a way of sharing."""
     gaps, closed = {}, {}
     for mix, water in means["water"].items():
         gaps[mix] = max(means["slices"][mix], means["partition"][mix]) - water
-        closed[mix] = means["ours"][mix] - water
+        closed[mix] = means[way][mix] - water
     whole = sum(gaps.values())
     return Cell(100 * sum(closed.values()) / whole) if whole > 0 else Cell(None, "no gap")
 
