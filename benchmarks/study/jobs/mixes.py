@@ -24,7 +24,7 @@ from study.jobs.world import Card, Job, Way
 FILE: Final = Path(__file__).with_name("mixes.toml")
 HORIZON_S: Final = 300.0
 MEMORY_BYTES: Final = 40 << 30
-TUNED: Final = 32
+TUNED: Final = 48
 """So many mixes; the others are held out."""
 
 
