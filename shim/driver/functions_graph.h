@@ -132,6 +132,14 @@ PUMP_DRIVER(CALL, INIT, NONE, cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeGe
             (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *params), (node, params))
 PUMP_DRIVER(NO, INIT, NONE, cuGraphKernelNodeSetParams_v2, cuGraphKernelNodeSetParams, 12000, 0,
             (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams), (hNode, nodeParams))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphKernelNodeGetAttribute, cuGraphKernelNodeGetAttribute, 11000, 0,
+            (CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out),
+            (hNode, attr, value_out))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphKernelNodeSetAttribute, cuGraphKernelNodeSetAttribute, 11000, 0,
+            (CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value),
+            (hNode, attr, value))
+PUMP_DRIVER(NO, INIT, NONE, cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeCopyAttributes, 11000, 0,
+            (CUgraphNode dst, CUgraphNode src), (dst, src))
 PUMP_DRIVER(CALL, INIT, NONE, cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeGetParams, 10000, 0,
             (CUgraphNode node, CUDA_MEMCPY3D *copy), (node, copy))
 PUMP_DRIVER(NO, INIT, NONE, cuGraphMemcpyNodeSetParams, cuGraphMemcpyNodeSetParams, 10000, 0,

@@ -93,6 +93,8 @@ typedef struct CUgraphExecUpdateResultInfo_st {
   CUgraphNode errorNode, errorFromNode;
 } CUgraphExecUpdateResultInfo;
 
+typedef CUstreamAttrID CUkernelNodeAttrID;
+typedef CUstreamAttrValue CUkernelNodeAttrValue; /* passed through untouched */
 typedef int CUgraphNodeType;
 typedef int CUgraphExecUpdateResult;
 typedef int CUgraphMem_attribute;

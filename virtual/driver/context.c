@@ -321,7 +321,7 @@ CUresult vd_cuCtxSetSharedMemConfig(int config) {
 
 CUresult vd_cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   if (least != NULL) *least = 0;
-  if (greatest != NULL) *greatest = -5;
+  if (greatest != NULL) *greatest = VD_GREATEST_PRIORITY;
   return CUDA_SUCCESS;
 }
 

@@ -210,6 +210,14 @@ CUresult vd_streams_start(void);
 struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
 void vd_streams_drop_context_locked(struct vd_context *context);
 
+/* setting.c: attributes of a stream, or of a kernel node */
+#define VD_GREATEST_PRIORITY (-5)
+int vd_priority_of(int priority); /* the nearest that there is */
+CUresult vd_setting_get(const struct vd_settings *settings, bool of_node, int attribute,
+                        CUstreamAttrValue *out);
+CUresult vd_setting_set(struct vd_settings *settings, bool of_node, int attribute,
+                        const CUstreamAttrValue *value);
+
 /* graph_memory.c */
 CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out);
 /* `graph`: that the free shall be part of, or NULL. */
@@ -226,6 +234,8 @@ CUresult vd_capture_unsafe_locked(const char *what);
  * true. */
 CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
                                 bool *captured);
+/* Gives the node that was captured last the attributes that its launch came with. */
+void vd_capture_attributes_locked(struct vd_stream *stream, const CUlaunchConfig *config);
 /* `external`: as a node of its own. */
 CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
                                         bool external, bool *captured);

@@ -112,11 +112,11 @@ struct vd_nodes {
   size_t count;
 };
 
-/* Attributes of a stream that are given back and change nothing; all zeros: the defaults.
- */
-struct vd_stream_settings {
+/* Attributes of a stream or of a kernel node that are given back and change nothing; all
+ * zeros: the defaults. */
+struct vd_settings {
   CUaccessPolicyWindow window;
-  int synchronization, memory_domain;
+  int synchronization, priority, memory_domain, cooperative;
   unsigned char domain_map[2];
   bool domain_map_set;
 };
@@ -127,8 +127,7 @@ struct vd_stream {
   uint64_t id;
   struct vd_context *context;
   unsigned int flags;
-  int priority;
-  struct vd_stream_settings settings;
+  struct vd_settings settings;
   uint64_t last_ticket; /* newest submission */
   struct vd_capture *capture;
   struct vd_nodes tail; /* what the next captured node depends on */

@@ -27,11 +27,11 @@ typedef struct {
   int hitProp, missProp;
 } CUaccessPolicyWindow;
 
-/* As far as streams have attributes; it is CUlaunchAttributeValue. */
+/* As far as streams and kernel nodes have attributes; it is CUlaunchAttributeValue. */
 union CUstreamAttrValue_union {
   char pad[64];
   CUaccessPolicyWindow accessPolicyWindow;
-  int syncPolicy, priority, memSyncDomain;
+  int cooperative, syncPolicy, priority, memSyncDomain;
   struct {
     unsigned char default_, remote;
   } memSyncDomainMap;
@@ -40,9 +40,13 @@ union CUstreamAttrValue_union {
 enum {
   CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
   CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY = 3,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 5,
   CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
   CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9,
-  CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10
+  CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10,
+  CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION = 11,
+  CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE = 13
 };
 enum { CU_SYNC_POLICY_AUTO = 1, CU_SYNC_POLICY_BLOCKING_SYNC = 4 };
 enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };

@@ -283,6 +283,44 @@ def captured() -> Any:
     }
 
 
+def node_attributes() -> Any:
+    """Attributes of kernels' nodes, as captured, set, and copied with the graph."""
+    gpu = Graphs()
+    names = cu.CUkernelNodeAttrID
+    cooperative, priority = (
+        getattr(names, f"CU_LAUNCH_ATTRIBUTE_{name}") for name in ("COOPERATIVE", "PRIORITY")
+    )
+
+    def told(graph: Any) -> list[list[int]]:
+        nodes, count = ask(cu.cuGraphGetNodes(graph, 8))
+        return [
+            [
+                int(ask(cu.cuGraphKernelNodeGetAttribute(node, cooperative)).cooperative),
+                int(ask(cu.cuGraphKernelNodeGetAttribute(node, priority)).priority),
+            ]
+            for node in nodes[:count]
+        ]
+
+    urgent = ask(cu.cuStreamCreateWithPriority(1, -2))
+    function, arguments = gpu.function("scale"), ((gpu.a, 2.0, N), SCALE)
+    attribute, config = cu.CUlaunchAttribute(), cu.CUlaunchConfig()
+    attribute.id, attribute.value.priority = cu.CUlaunchAttributeID(priority), -4
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1
+    config.hStream, config.attrs, config.numAttrs = urgent, [attribute], 1
+    ask(cu.cuStreamBeginCapture(urgent, RELAXED))
+    gpu.launch("scale", *arguments, urgent)
+    shape = (1, 1, 1, 1, 1, 1, 0)
+    ask(cu.cuLaunchCooperativeKernel(function, *shape, urgent, arguments))
+    ask(cu.cuLaunchKernelEx(config, function, arguments, 0))
+    graph = ask(cu.cuStreamEndCapture(urgent))
+    captured = told(graph)
+    value = cu.CUkernelNodeAttrValue()
+    value.priority = -1
+    ask(cu.cuGraphKernelNodeSetAttribute(ask(cu.cuGraphGetNodes(graph, 8))[0][0], priority, value))
+    return {"captured": captured, "set": told(graph), "clone": told(ask(cu.cuGraphClone(graph)))}
+
+
 def unjoined() -> Any:
     """Work after the event that was joined counts as not joined."""
     gpu = Graphs()

@@ -86,6 +86,13 @@ def test_a_capture_tells_and_changes_what_its_next_node_depends_on() -> None:
     }
 
 
+@virtual.needs_bindings_of_13
+def test_kernel_nodes_have_the_attributes_of_their_launches_and_clones_those_of_nodes() -> None:
+    captured = [[0, -2], [1, -2], [0, -4]]
+    later = [[0, -1], *captured[1:]]
+    assert run("node_attributes").found == {"captured": captured, "set": later, "clone": later}
+
+
 def test_work_after_the_event_that_was_joined_counts_as_not_joined() -> None:
     assert run("unjoined").found == [0, UNJOINED]
 

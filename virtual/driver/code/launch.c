@@ -220,11 +220,12 @@ CUresult vd_kernel_call_new(CUfunction function, const unsigned grid[3],
   return result;
 }
 
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
-                       unsigned shared_bytes, CUstream stream_handle, void **parameters,
+static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **parameters,
                        void **extra) {
+  const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
   struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-  CUresult result = call_of(handle, grid, block, shared_bytes, &work.kernel);
+  CUresult result = call_of(handle, grid, block, config->sharedMemBytes, &work.kernel);
   if (result != CUDA_SUCCESS) return result;
   const struct vd_function *function = work.kernel.function;
   uint64_t words[work.kernel.parameter_bytes / 8 + 1];
@@ -234,10 +235,11 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
   struct vd_touched touched;
   vd_touches_ask(function, grid, block, work.kernel.parameters, &touched);
   vd_lock();
-  struct vd_stream *stream = vd_stream_of_locked(stream_handle);
+  struct vd_stream *stream = vd_stream_of_locked(config->hStream);
   bool captured = false;
   result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
                           : vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS && captured) vd_capture_attributes_locked(stream, config);
   if (result == CUDA_SUCCESS && !captured) result = submit(stream, &work.kernel, &touched);
   vd_unlock();
   free(touched.parts);
@@ -248,8 +250,15 @@ CUresult vd_cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned in
                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                            unsigned int block_z, unsigned int shared_bytes, CUstream stream,
                            void **parameters, void **extra) {
-  const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-  return launch(function, grid, block, shared_bytes, stream, parameters, extra);
+  const CUlaunchConfig config = {.gridDimX = grid_x,
+                                 .gridDimY = grid_y,
+                                 .gridDimZ = grid_z,
+                                 .blockDimX = block_x,
+                                 .blockDimY = block_y,
+                                 .blockDimZ = block_z,
+                                 .sharedMemBytes = shared_bytes,
+                                 .hStream = stream};
+  return launch(function, &config, parameters, extra);
 }
 
 CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
@@ -257,8 +266,19 @@ CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
                                       unsigned int block_x, unsigned int block_y,
                                       unsigned int block_z, unsigned int shared_bytes,
                                       CUstream stream, void **parameters) {
-  return vd_cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                           shared_bytes, stream, parameters, NULL);
+  CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                   .value.cooperative = 1};
+  const CUlaunchConfig config = {.gridDimX = grid_x,
+                                 .gridDimY = grid_y,
+                                 .gridDimZ = grid_z,
+                                 .blockDimX = block_x,
+                                 .blockDimY = block_y,
+                                 .blockDimZ = block_z,
+                                 .sharedMemBytes = shared_bytes,
+                                 .hStream = stream,
+                                 .attrs = &cooperative,
+                                 .numAttrs = 1};
+  return launch(function, &config, parameters, NULL);
 }
 
 /* Each launch is to be on another device, and there is one; never on its default stream. */
@@ -273,11 +293,10 @@ CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
 }
 
 /* Launch attributes change how a kernel is scheduled, not what it touches. */
-CUresult vd_cuLaunchKernelEx(CUstream stream, const CUlaunchConfig *config,
+CUresult vd_cuLaunchKernelEx(CUstream stream, const CUlaunchConfig *given,
                              CUfunction function, void **parameters, void **extra) {
-  if (config == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return vd_cuLaunchKernel(
-      function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-      config->blockDimY, config->blockDimZ, config->sharedMemBytes,
-      config->hStream != NULL ? config->hStream : stream, parameters, extra);
+  if (given == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CUlaunchConfig config = *given;
+  if (config.hStream == NULL) config.hStream = stream;
+  return launch(function, &config, parameters, extra);
 }

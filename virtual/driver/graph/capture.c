@@ -100,6 +100,7 @@ static CUresult append(struct vd_stream *stream, struct vd_work *work) {
     vd_work_free_locked(work);
     return result;
   }
+  node->settings.priority = stream->settings.priority;
   vd_capture_tail_empty(&stream->tail);
   return add(&stream->tail, graph, &node, 1) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

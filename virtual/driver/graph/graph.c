@@ -97,6 +97,7 @@ static CUresult copy_into(const struct vd_graph *graph, struct vd_graph *copy) {
     if (result == CUDA_SUCCESS) {
       node->origin_id = graph->nodes[i]->id;
       node->enabled = graph->nodes[i]->enabled;
+      node->settings = graph->nodes[i]->settings;
     } else {
       vd_work_free_locked(&work);
     }

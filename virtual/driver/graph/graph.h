@@ -17,6 +17,7 @@ struct vd_node {
   uint64_t id, origin_id;
   struct vd_graph *graph;
   struct vd_work work;
+  struct vd_settings settings; /* of a kernel */
   struct vd_node **dependencies;
   CUgraphEdgeData *edges; /* one for each dependency */
   uint32_t count, room;   /* of both */

@@ -25,7 +25,7 @@ static struct vd_stream *new_locked(unsigned int flags, int priority) {
   stream->id = vd.next_id++;
   stream->context = vd_current();
   stream->flags = flags;
-  stream->priority = priority;
+  stream->settings.priority = priority;
   stream->next = vd.streams;
   stream->link = &vd.streams;
   if (vd.streams != NULL) vd.streams->link = &stream->next;
@@ -93,10 +93,8 @@ struct vd_stream *vd_stream_of_locked(CUstream handle) {
 
 CUresult vd_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority) {
   if (out == NULL || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  if (priority > 0) priority = 0;
-  if (priority < -5) priority = -5;
   vd_lock();
-  struct vd_stream *stream = new_locked(flags, priority);
+  struct vd_stream *stream = new_locked(flags, vd_priority_of(priority));
   vd_unlock();
   if (stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = (CUstream)(void *)stream;
@@ -129,7 +127,7 @@ CUresult vd_cuStreamDestroy_v2(CUstream handle) {
     vd_unlock();                                                                           \
     return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;                      \
   }
-STREAM_QUERY(cuStreamGetPriority, int, priority)
+STREAM_QUERY(cuStreamGetPriority, int, settings.priority)
 STREAM_QUERY(cuStreamGetFlags, unsigned int, flags)
 STREAM_QUERY(cuStreamGetId, unsigned long long, id)
 
@@ -159,78 +157,13 @@ CUresult vd_cuStreamGetDevice(CUstream handle, CUdevice *out) {
 
 /* -- attributes -- */
 
-static int priority_of(int priority) {
-  if (priority > 0) return 0;
-  return priority < -5 ? -5 : priority;
-}
-
-static CUresult get_attribute(const struct vd_stream *stream, int attribute,
-                              CUstreamAttrValue *out) {
-  const struct vd_stream_settings *settings = &stream->settings;
-  memset(out, 0, sizeof *out);
-  switch (attribute) {
-  case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    out->accessPolicyWindow = settings->window;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    out->syncPolicy =
-        settings->synchronization ? settings->synchronization : CU_SYNC_POLICY_AUTO;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    out->priority = stream->priority;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    out->memSyncDomainMap.default_ = settings->domain_map[0];
-    out->memSyncDomainMap.remote = settings->domain_map_set ? settings->domain_map[1] : 1;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    out->memSyncDomain = settings->memory_domain;
-    return CUDA_SUCCESS;
-  default:
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-static CUresult set_attribute(struct vd_stream *stream, int attribute,
-                              const CUstreamAttrValue *value) {
-  struct vd_stream_settings *settings = &stream->settings;
-  switch (attribute) {
-  case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    if (!(value->accessPolicyWindow.hitRatio >= 0 &&
-          value->accessPolicyWindow.hitRatio <= 1))
-      return CUDA_ERROR_INVALID_VALUE;
-    settings->window = value->accessPolicyWindow;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
-        value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
-      return CUDA_ERROR_INVALID_VALUE;
-    settings->synchronization = value->syncPolicy;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* its work queue stays */
-    stream->priority = priority_of(value->priority);
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    settings->domain_map[0] = value->memSyncDomainMap.default_;
-    settings->domain_map[1] = value->memSyncDomainMap.remote;
-    settings->domain_map_set = true;
-    return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    if (value->memSyncDomain < 0 || value->memSyncDomain > 1)
-      return CUDA_ERROR_INVALID_VALUE;
-    settings->memory_domain = value->memSyncDomain;
-    return CUDA_SUCCESS;
-  default:
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
 CUresult vd_cuStreamGetAttribute(CUstream handle, int attribute, CUstreamAttrValue *out) {
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   const struct vd_stream *stream = vd_stream_of_locked(handle);
-  CUresult result =
-      stream == NULL ? CUDA_ERROR_INVALID_HANDLE : get_attribute(stream, attribute, out);
+  CUresult result = stream == NULL
+                        ? CUDA_ERROR_INVALID_HANDLE
+                        : vd_setting_get(&stream->settings, false, attribute, out);
   vd_unlock();
   return result;
 }
@@ -240,8 +173,9 @@ CUresult vd_cuStreamSetAttribute(CUstream handle, int attribute,
   if (value == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
-  CUresult result =
-      stream == NULL ? CUDA_ERROR_INVALID_HANDLE : set_attribute(stream, attribute, value);
+  CUresult result = stream == NULL
+                        ? CUDA_ERROR_INVALID_HANDLE
+                        : vd_setting_set(&stream->settings, false, attribute, value);
   vd_unlock();
   return result;
 }
@@ -251,10 +185,7 @@ CUresult vd_cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
   struct vd_stream *to = vd_stream_of_locked(to_handle);
   const struct vd_stream *from = vd_stream_of_locked(from_handle);
   bool known = to != NULL && from != NULL;
-  if (known) {
-    to->settings = from->settings;
-    to->priority = from->priority;
-  }
+  if (known) to->settings = from->settings;
   vd_unlock();
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
