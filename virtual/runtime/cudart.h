@@ -9,7 +9,8 @@
  *   cudart_array.c     arrays, texture and surface objects
  *   cudart_device.c    devices
  *   cudart_stream.c    streams, events, capture
- *   cudart_graph.c     graphs, their nodes and objects
+ *   cudart_graph.c     graphs: shape, execution, memory, objects
+ *   cudart_node.c      what their nodes do
  */
 #ifndef PUMP_CUDART_H
 #define PUMP_CUDART_H
@@ -56,6 +57,9 @@ cudaError_t rt_box_of(const struct cudaMemcpy3DParms *given, CUDA_MEMCPY3D *out)
 cudaError_t rt_box_told(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out);
 /* The driver's address of a registered variable; `length_bytes` may be NULL. */
 cudaError_t rt_variable_of(const void *variable, CUdeviceptr *out, size_t *length_bytes);
+/* Where so many bytes of it lie; enters the context. */
+cudaError_t rt_place_of(const void *variable, size_t offset, size_t length_bytes,
+                        void **out);
 
 static inline CUdeviceptr rt_address(const void *pointer) {
   return (CUdeviceptr)(uintptr_t)pointer;

@@ -70,16 +70,19 @@ RT_API(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from
 
 /* -- variables -- */
 
-static cudaError_t find(const void *symbol, size_t offset, void **out) {
+cudaError_t rt_place_of(const void *symbol, size_t offset, size_t length_bytes,
+                        void **out) {
   CUdeviceptr address = 0;
-  cudaError_t error = rt_enter();
-  if (error == cudaSuccess) error = rt_variable_of(symbol, &address, NULL);
+  size_t all_bytes = 0;
+  cudaError_t error = rt_enter() ?: rt_variable_of(symbol, &address, &all_bytes);
+  if (error != cudaSuccess) return error;
+  if (offset > all_bytes || length_bytes > all_bytes - offset) return cudaErrorInvalidValue;
   *out = rt_pointer(address + offset);
-  return error;
+  return cudaSuccess;
 }
 
 RT_API(cudaGetSymbolAddress, (void **out, const void *symbol)) {
-  return rt_keep(out == NULL ? cudaErrorInvalidValue : find(symbol, 0, out));
+  return rt_keep(out == NULL ? cudaErrorInvalidValue : rt_place_of(symbol, 0, 0, out));
 }
 
 RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
@@ -93,7 +96,7 @@ RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
 #define PLACED(symbol, offset, copying)                                                    \
   __extension__({                                                                          \
     void *place;                                                                           \
-    find(symbol, offset, &place) ?: copying;                                               \
+    rt_place_of(symbol, offset, length_bytes, &place) ?: copying;                          \
   })
 
 RT_TWINS(_ptds, cudaMemcpyToSymbol,

@@ -3,6 +3,8 @@
  *
  * Addresses tell where memory lies, so that a copy's direction is only checked.
  */
+#include <string.h>
+
 #include "cudart.h"
 
 static bool known_direction(int kind) {
@@ -99,17 +101,26 @@ RT_TWINS(_ptds, cudaMemcpy2DArrayToArray,
 
 /* -- bytes that run on from row to row of an array -- */
 
-static cudaError_t copy_run(const struct rt_driver *driver, cudaArray_const_t array,
-                            size_t x_bytes, size_t y, const void *memory,
-                            size_t length_bytes, bool to_array, int kind,
-                            const cudaStream_t *stream) {
+/* That the array has so many bytes from there on; and how long its rows are. */
+static cudaError_t check_run(cudaArray_const_t array, size_t x_bytes, size_t y,
+                             size_t length_bytes, size_t *row_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR shape;
   size_t texel_bytes;
   cudaError_t error = rt_array_shape(array, &shape, &texel_bytes);
   if (error != cudaSuccess) return error;
-  size_t row_bytes = shape.Width * texel_bytes, rows = shape.Height ? shape.Height : 1;
-  if (y >= rows || x_bytes >= row_bytes || length_bytes > (rows - y) * row_bytes - x_bytes)
-    return cudaErrorInvalidValue;
+  size_t rows = shape.Height ? shape.Height : 1;
+  *row_bytes = shape.Width * texel_bytes;
+  bool fits =
+      y < rows && x_bytes < *row_bytes && length_bytes <= (rows - y) * *row_bytes - x_bytes;
+  return fits ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static cudaError_t copy_run(const struct rt_driver *driver, cudaArray_const_t array,
+                            size_t x_bytes, size_t y, const void *memory,
+                            size_t length_bytes, bool to_array, int kind,
+                            const cudaStream_t *stream) {
+  size_t row_bytes;
+  cudaError_t error = check_run(array, x_bytes, y, length_bytes, &row_bytes);
   const char *at = memory;
   while (error == cudaSuccess && length_bytes > 0) {
     size_t left_bytes = row_bytes - x_bytes, height = 1;
@@ -142,6 +153,39 @@ RT_TWINS(_ptsz, cudaMemcpyFromArrayAsync,
          (void *to, cudaArray_const_t from, size_t x_bytes, size_t y, size_t length_bytes,
           RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
          copy_run(driver, from, x_bytes, y, to, length_bytes, false, kind, &stream))
+
+/* Row by row of both: a run may end in the middle of either. */
+static cudaError_t copy_arrays(const struct rt_driver *driver, struct end to,
+                               struct end from, size_t length_bytes, int kind) {
+  struct end *ends[] = {&to, &from};
+  size_t row_bytes[2];
+  cudaError_t error = cudaSuccess;
+  for (int i = 0; i < 2 && error == cudaSuccess; i++)
+    error = check_run(ends[i]->array, ends[i]->x_bytes, ends[i]->y, length_bytes,
+                      &row_bytes[i]);
+  while (error == cudaSuccess && length_bytes > 0) {
+    size_t width_bytes = length_bytes;
+    for (int i = 0; i < 2; i++)
+      if (width_bytes > row_bytes[i] - ends[i]->x_bytes)
+        width_bytes = row_bytes[i] - ends[i]->x_bytes;
+    error = copy_rows(driver, &to, &from, width_bytes, 1, kind, NULL);
+    length_bytes -= width_bytes;
+    for (int i = 0; i < 2; i++) {
+      ends[i]->x_bytes += width_bytes;
+      if (ends[i]->x_bytes < row_bytes[i]) continue;
+      ends[i]->x_bytes = 0;
+      ends[i]->y++;
+    }
+  }
+  return error;
+}
+
+RT_TWINS(_ptds, cudaMemcpyArrayToArray,
+         (cudaArray_t to, size_t to_x_bytes, size_t to_y, cudaArray_const_t from,
+          size_t from_x_bytes, size_t from_y, size_t length_bytes,
+          RT_ENUM(cudaMemcpyKind) kind),
+         copy_arrays(driver, *PLACE(to, to_x_bytes, to_y),
+                     *PLACE(from, from_x_bytes, from_y), length_bytes, kind))
 
 /* -- slices -- */
 
@@ -239,6 +283,39 @@ RT_TWINS(_ptds, cudaMemcpy3D, (const struct cudaMemcpy3DParms *given),
 RT_TWINS(_ptsz, cudaMemcpy3DAsync,
          (const struct cudaMemcpy3DParms *given, cudaStream_t stream),
          copy_box(driver, given, &stream))
+
+/* Both sides lie on the one device; the driver wants the context of either. */
+static cudaError_t copy_peer(const struct rt_driver *driver,
+                             const struct cudaMemcpy3DPeerParms *given,
+                             const cudaStream_t *stream) {
+  CUDA_MEMCPY3D box;
+  CUDA_MEMCPY3D_PEER what;
+  CUcontext context;
+  if (given == NULL) return cudaErrorInvalidValue;
+  if (given->srcDevice != 0 || given->dstDevice != 0) return cudaErrorInvalidDevice;
+  const struct cudaMemcpy3DParms one = {.srcArray = given->srcArray,
+                                        .srcPos = given->srcPos,
+                                        .srcPtr = given->srcPtr,
+                                        .dstArray = given->dstArray,
+                                        .dstPos = given->dstPos,
+                                        .dstPtr = given->dstPtr,
+                                        .extent = given->extent,
+                                        .kind = cudaMemcpyDefault};
+  cudaError_t error = rt_box_of(&one, &box) ?: rt_driver.cuCtxGetCurrent(&context);
+  if (error != cudaSuccess || box.WidthInBytes == 0 || box.Height == 0 || box.Depth == 0)
+    return error;
+  _Static_assert(sizeof what == sizeof box, "alike but for the contexts");
+  memcpy(&what, &box, sizeof what);
+  what.srcContext = what.dstContext = context;
+  return stream == NULL ? driver->cuMemcpy3DPeer(&what)
+                        : driver->cuMemcpy3DPeerAsync(&what, *stream);
+}
+
+RT_TWINS(_ptds, cudaMemcpy3DPeer, (const struct cudaMemcpy3DPeerParms *given),
+         copy_peer(driver, given, NULL))
+RT_TWINS(_ptsz, cudaMemcpy3DPeerAsync,
+         (const struct cudaMemcpy3DPeerParms *given, cudaStream_t stream),
+         copy_peer(driver, given, &stream))
 
 RT_API(cudaMalloc3D, (struct cudaPitchedPtr * out, struct cudaExtent extent)) {
   CUdeviceptr address = 0;

@@ -105,6 +105,18 @@ struct cudaMemcpy3DParms {
   int kind;
 };
 
+struct cudaMemcpy3DPeerParms {
+  cudaArray_t srcArray;
+  struct cudaPos srcPos;
+  struct cudaPitchedPtr srcPtr;
+  int srcDevice;
+  cudaArray_t dstArray;
+  struct cudaPos dstPos;
+  struct cudaPitchedPtr dstPtr;
+  int dstDevice;
+  struct cudaExtent extent;
+};
+
 struct cudaResourceDesc {
   int resType; /* as CUDA_RESOURCE_DESC's */
   union {
@@ -145,7 +157,7 @@ struct cudaResourceViewDesc {
   unsigned int firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
 };
 
-/* What nodes of graphs do. All but a kernel's lie in memory as the driver's. */
+/* What nodes of graphs do. All but kernels and copies lie in memory as the driver's. */
 struct cudaKernelNodeParams {
   void *func;
   dim3 gridDim, blockDim;
@@ -170,6 +182,31 @@ struct cudaMemAllocNodeParams {
   const struct cudaMemAccessDesc *accessDescs;
   size_t accessDescCount, bytesize;
   void *dptr;
+};
+
+struct cudaKernelNodeParamsV2 {
+  void *func; /* functionType says whether it is a handle */
+  dim3 gridDim, blockDim;
+  unsigned int sharedMemBytes;
+  void **kernelParams, **extra, *ctx;
+  int functionType; /* 0 where the program's headers are older than it */
+};
+
+struct cudaMemcpyNodeParams {
+  int flags, reserved;
+  void *ctx;
+  struct cudaMemcpy3DParms copyParams;
+};
+
+struct cudaGraphNodeParams {
+  int type; /* as CUgraphNodeParams's */
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    struct cudaKernelNodeParamsV2 kernel;
+    struct cudaMemcpyNodeParams memcpy;
+  };
+  long long reserved2;
 };
 
 struct cudaFuncAttributes {
@@ -254,6 +291,7 @@ enum {
   cudaChannelFormatKindUnsigned,
   cudaChannelFormatKindFloat
 };
+enum { cudaKernelFunctionTypeKernel = 2, cudaKernelFunctionTypeFunction = 3 };
 enum {
   cudaResourceTypeArray,
   cudaResourceTypeMipmappedArray,

@@ -54,6 +54,16 @@ class Box(ctypes.Structure):
     )
 
 
+class PeerBox(ctypes.Structure):
+    """cudaMemcpy3DPeerParms."""
+
+    _fields_ = (
+        *(("src_array", c_void_p), ("src_pos", Triple), ("src", Pitched), ("src_device", c_int)),
+        *(("dst_array", c_void_p), ("dst_pos", Triple), ("dst", Pitched), ("dst_device", c_int)),
+        ("extent", Triple),
+    )
+
+
 class Resource(ctypes.Structure):
     """cudaResourceDesc of an array."""
 
@@ -167,6 +177,72 @@ def boxes() -> Any:
         "values": values.tolist(),
         "pitch": [memory.pitch % 512, memory.xsize, memory.ysize],
         "refused": [CUDA.cudaMemcpy3D(byref(box)) for box in (both, other, Box())],
+    }
+
+
+def peers() -> Any:
+    """Boxes of one device to itself, as its peer; another device is not there."""
+    memory, values = Buffer(np.arange(24, dtype=np.uint8).reshape(2, 3, 4)), []
+    to = Buffer(np.zeros((2, 3, 4), np.uint8))
+    box = PeerBox(extent=Triple(2, 2, 2), src_pos=Triple(1, 1, 0))
+    box.src, box.dst = Pitched(memory.address, 4, 4, 3), Pitched(to.address, 4, 4, 3)
+    check(CUDA.cudaMemcpy3DPeer(byref(box)))
+    values.append(to.read()[:, :2, :2].tolist())
+    box.src_pos.x = 2
+    check(CUDA.cudaMemcpy3DPeerAsync(byref(box), None))
+    check(CUDA.cudaDeviceSynchronize())
+    values.append(to.read()[:, :2, :2].tolist())
+    box.dst_device = 1
+    return {"values": values, "refused": CUDA.cudaMemcpy3DPeer(byref(box))}
+
+
+def runs() -> Any:
+    """Bytes that run on from row to row, between arrays of rows of different lengths."""
+    first, second = array_of(5, 4), array_of(3, 5)
+    values, back = np.arange(20, dtype=np.uint16), np.zeros(15, np.uint16)
+    check(CUDA.cudaMemcpyToArray(first, size(0), size(0), pointer(values), size(40), 1))
+    zeros = (pointer(back), size(30), 1)
+    check(CUDA.cudaMemcpyToArray(second, size(0), size(0), *zeros))
+    ends = (second, size(2), size(1), first, size(6), size(1))
+    check(CUDA.cudaMemcpyArrayToArray(*ends, size(20), DEVICE_TO_DEVICE))
+    check(CUDA.cudaMemcpyFromArray(pointer(back), second, size(0), size(0), size(30), 2))
+    return {
+        "back": back.tolist(),
+        "beyond": CUDA.cudaMemcpyArrayToArray(*ends, size(24), DEVICE_TO_DEVICE),
+        "direction": CUDA.cudaMemcpyArrayToArray(*ends, size(20), 9),
+    }
+
+
+def mipmaps() -> Any:
+    """Levels of half the size each, which hold texels of their own, and end together."""
+    made, channels, levels = c_void_p(), Channels(16, 0, 0, 0, UNSIGNED), []
+    shape = (byref(channels), Triple(8, 4, 0), 3, 0)
+    check(CUDA.cudaMallocMipmappedArray(byref(made), *shape))
+    sizes = []
+    for index in range(3):
+        level, extent = c_void_p(), Triple()
+        check(CUDA.cudaGetMipmappedArrayLevel(byref(level), made, index))
+        check(CUDA.cudaArrayGetInfo(None, byref(extent), None, level))
+        sizes.append([extent.x, extent.y])
+        values = np.full(extent.x * extent.y, index + 1, np.uint16)
+        run = (size(0), size(0), pointer(values), size(values.nbytes), 1)
+        check(CUDA.cudaMemcpyToArray(level, *run))
+        levels.append(level)
+    texels = []
+    for level, (width, height) in zip(levels, sizes, strict=True):
+        back = np.zeros(width * height, np.uint16)
+        run = (level, size(0), size(0), size(back.nbytes), 2)
+        check(CUDA.cudaMemcpyFromArray(pointer(back), *run))
+        texels.append(sorted(set(back.tolist())))
+    beyond = CUDA.cudaGetMipmappedArrayLevel(byref(c_void_p()), made, 3)
+    own = CUDA.cudaFreeArray(levels[1])
+    freed = [CUDA.cudaFreeMipmappedArray(made), CUDA.cudaFreeMipmappedArray(None)]
+    return {
+        "sizes": sizes,
+        "texels": texels,
+        "refused": [beyond, own],
+        "freed": [*freed, CUDA.cudaFreeMipmappedArray(made)],
+        "gone": CUDA.cudaArrayGetInfo(None, byref(Triple()), None, levels[0]),
     }
 
 

@@ -38,6 +38,34 @@ def test_boxes_count_texels_of_arrays_and_bytes_of_memory() -> None:
     }
 
 
+def test_boxes_go_from_the_device_to_itself_as_its_peer() -> None:
+    assert found(run("peers", script=PROGRAMS)) == {
+        "values": [
+            [[[5, 6], [9, 10]], [[17, 18], [21, 22]]],
+            [[[6, 7], [10, 11]], [[18, 19], [22, 23]]],
+        ],
+        "refused": 101,
+    }
+
+
+def test_runs_of_bytes_go_on_from_row_to_row_of_both_arrays() -> None:
+    assert found(run("runs", script=PROGRAMS)) == {
+        "back": [0, 0, 0, 0, *range(8, 18), 0],
+        "beyond": 1,
+        "direction": 21,
+    }
+
+
+def test_levels_of_a_mipmapped_array_are_arrays_that_end_with_it() -> None:
+    assert found(run("mipmaps", script=PROGRAMS)) == {
+        "sizes": [[8, 4], [4, 2], [2, 1]],
+        "texels": [[1], [2], [3]],
+        "refused": [1, 400],
+        "freed": [0, 0, 400],
+        "gone": 400,
+    }
+
+
 def test_texture_objects_tell_what_they_were_made_of() -> None:
     assert found(run("textures", script=PROGRAMS)) == {
         "same": [0, True],
