@@ -55,6 +55,24 @@ RT_API(cudaDeviceReset, (void)) {
   return rt_keep(error);
 }
 
+/* Those of the primary context, which need not be there yet. */
+RT_API(cudaSetDeviceFlags, (unsigned int flags)) {
+  return rt_keep(rt_init() ?: rt_driver.cuDevicePrimaryCtxSetFlags_v2(0, flags));
+}
+
+/* Those of the current context, else of the primary one. */
+RT_API(cudaGetDeviceFlags, (unsigned int *flags)) {
+  CUcontext current = NULL;
+  int active;
+  cudaError_t error = rt_init();
+  if (error == cudaSuccess) error = rt_driver.cuCtxGetCurrent(&current);
+  if (error == cudaSuccess)
+    error = current != NULL ? rt_driver.cuCtxGetFlags(flags)
+                            : rt_driver.cuDevicePrimaryCtxGetState(0, flags, &active);
+  return rt_keep(error);
+}
+
+RT_FORWARD(cudaCtxResetPersistingL2Cache, (void), cuCtxResetPersistingL2Cache, ())
 RT_FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize, ())
 RT_FORWARD(cudaDeviceGetAttribute,
            (int *value, RT_ENUM(cudaDeviceAttr) attribute, int device),

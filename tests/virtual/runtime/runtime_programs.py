@@ -258,6 +258,18 @@ def memory() -> dict[str, Any]:
     return out
 
 
+def flags() -> list[int]:
+    """Set before there is a context, which takes them; read then, and in it; wrong ones."""
+    set_before = CUDA.cudaSetDeviceFlags(4 | 8)
+    read = [ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()]
+    check(CUDA.cudaGetDeviceFlags(byref(read[0])))
+    check(CUDA.cudaCtxResetPersistingL2Cache())
+    check(ctypes.CDLL("libcuda.so.1").cuCtxGetFlags(byref(read[1])))
+    check(CUDA.cudaGetDeviceFlags(byref(read[2])))
+    wrong = [CUDA.cudaSetDeviceFlags(0x100), CUDA.cudaGetDeviceFlags(None)]
+    return [set_before, *(one.value for one in read), *wrong]
+
+
 def per_thread() -> dict[str, Any]:
     """The twins for per-thread default streams."""
     values = np.arange(1000, dtype=np.int32)

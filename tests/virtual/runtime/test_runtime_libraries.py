@@ -124,6 +124,10 @@ def test_memory_copies_and_errors_are_those_of_the_runtime() -> None:
     }
 
 
+def test_flags_of_the_device_are_those_of_its_context_to_be() -> None:
+    assert found(run("flags")) == [0, 12, 12, 12, 1, 1]
+
+
 def test_per_thread_default_streams_are_streams_of_their_own() -> None:
     assert found(run("per_thread")) == {"set": True, "other": True}
 
