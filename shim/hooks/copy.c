@@ -200,8 +200,19 @@ HOOKS_SET(32, unsigned int)
 
 /* ---- the program's own prefetches and discards ----------------------------- */
 
+/* Device memory is neither prefetched nor discarded (cuda.h: managed or pageable memory
+ * alone), and neither is what was converted: the driver would move it behind the worker's
+ * back. */
+static bool hints_refused(const CUdeviceptr *addresses, size_t count) {
+  if (pump_inert() || addresses == NULL) return false;
+  for (size_t i = 0; i < count; i++)
+    if (pump_converted(addresses[i])) return true;
+  return false;
+}
+
 #define HOOK_HINT(name, at, parameters, arguments)                                         \
   CUresult name parameters {                                                               \
+    if (hints_refused(&address, 1)) return CUDA_ERROR_INVALID_VALUE;                       \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) pump_event_hint(address, bytes, at);                       \
@@ -223,6 +234,7 @@ HOOK_HINT(cuMemPrefetchAsync_v2_ptsz, pump_at(stream, true), PREFETCH_V2,
 
 #define HOOK_HINTS(name, per_thread, parameters, arguments)                                \
   CUresult name parameters {                                                               \
+    if (hints_refused(addresses, count)) return CUDA_ERROR_INVALID_VALUE;                  \
     if (pump_quiet()) return pump_real.name arguments;                                     \
     CUresult result = pump_real.name arguments;                                            \
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)                           \

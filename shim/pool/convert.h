@@ -25,8 +25,6 @@ void pump_plain_track(CUdeviceptr address, size_t bytes, CUstream stream);
 CUresult pump_free_ordered(CUdeviceptr address, CUresult (*real)(CUdeviceptr, CUstream),
                            CUstream stream, bool per_thread);
 
-bool pump_converted(CUdeviceptr address);
-
 /* Managed memory of the program's that pump is to leave where it is: from the call on no
  * command for it is carried out, as if it had been freed, and it counts as plain. The
  * second function undoes that; `bytes` are all of it. */

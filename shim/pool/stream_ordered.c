@@ -27,11 +27,6 @@ void pump_plain_track(CUdeviceptr address, size_t bytes, CUstream stream) {
       .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
 
-bool pump_converted(CUdeviceptr address) {
-  struct pump_hit hit;
-  return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;
-}
-
 /* Managed memory of the program's own: what the driver answers is the program's answer. */
 static CUresult free_managed(CUdeviceptr address, struct pump_range_info *info,
                              CUresult (*real)(CUdeviceptr, CUstream), CUstream stream) {

@@ -221,7 +221,7 @@ static void an_event_of_two_processes_is_known_as_such_until_it_is_destroyed(voi
 }
 
 static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
-  struct pump_range_info a = range(0x7f0010000000, 4);
+  struct pump_range_info a = managed_range(0x7f0010000000, 4);
   CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CHECK(cuMemPrefetchAsync_v2(a.base, BLOCK, location, 0, (CUstream)7) == CUDA_SUCCESS);
   CHECK(next_event() && head.kind == PUMP_EVENT_HINT && head.seq == 0);
@@ -230,7 +230,7 @@ static void the_programs_own_prefetch_is_a_hint_and_no_operation(void) {
 }
 
 static void each_part_of_a_batch_is_a_hint(void) {
-  struct pump_range_info a = range(0x7f0010000000, 4);
+  struct pump_range_info a = managed_range(0x7f0010000000, 4);
   CUdeviceptr addresses[] = {a.base, 4096,
                              a.base + 2 * BLOCK}; /* the second is in no range */
   size_t lengths[] = {BLOCK, 4096, 2 * BLOCK}, index = 0;
@@ -251,6 +251,26 @@ static void each_part_of_a_batch_is_a_hint(void) {
   }
   driver.answer = CUDA_ERROR_INVALID_VALUE;
   CHECK(cuMemDiscardBatchAsync(NULL, NULL, 3, 0, stream) == driver.answer);
+}
+
+/* Also while everything fits, and wherever in a batch it stands. */
+static void converted_memory_takes_no_hints_as_device_memory_takes_none(void) {
+  struct pump_range_info own = managed_range(0x7f0010000000, 4);
+  struct pump_range_info a = range(0x7f0020000000, 4);
+  CUdeviceptr addresses[] = {own.base, a.base + BLOCK};
+  size_t lengths[] = {BLOCK, BLOCK}, index = 0;
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUstream stream = (CUstream)7;
+  for (int active = 1; active >= 0; active--) {
+    PUMP_STORE(&pump_active, (uint32_t)active);
+    CHECK(cuMemPrefetchAsync_v2(a.base, BLOCK, location, 0, stream) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemDiscardBatchAsync(addresses, lengths, 2, 0, stream) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemPrefetchBatchAsync(addresses, lengths, 2, &location, &index, 1, 0, stream) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(!next_event());
+  }
 }
 
 static void progress_is_reported_to_a_recorder_alone(void) {
@@ -316,6 +336,7 @@ int main(int argc, char **argv) {
       SCENARIO(an_event_of_two_processes_is_known_as_such_until_it_is_destroyed),
       SCENARIO(the_programs_own_prefetch_is_a_hint_and_no_operation),
       SCENARIO(each_part_of_a_batch_is_a_hint),
+      SCENARIO(converted_memory_takes_no_hints_as_device_memory_takes_none),
       SCENARIO(progress_is_reported_to_a_recorder_alone),
       SCENARIO(a_stream_is_looked_up_again_after_one_has_gone),
       SCENARIO(default_streams_are_told_apart_by_context),

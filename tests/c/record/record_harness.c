@@ -267,13 +267,19 @@ void set_up(void) {
   pump_shm->header.next_seq = 1;
 }
 
-struct pump_range_info range(uint64_t base, uint64_t blocks) {
+static struct pump_range_info range_of(uint32_t kind, uint64_t base, uint64_t blocks) {
   struct pump_range_info info = {.base = base,
                                  .length_bytes = blocks * BLOCK,
                                  .requested_bytes = blocks * BLOCK,
-                                 .kind = PUMP_RANGE_CONVERTED};
+                                 .kind = kind};
   CHECK(pump_range_add(&info) >= 0);
   return info;
+}
+struct pump_range_info range(uint64_t base, uint64_t blocks) {
+  return range_of(PUMP_RANGE_CONVERTED, base, blocks);
+}
+struct pump_range_info managed_range(uint64_t base, uint64_t blocks) {
+  return range_of(PUMP_RANGE_MANAGED, base, blocks);
 }
 
 CUresult launch(void **params, void **extra) {

@@ -50,7 +50,8 @@ struct driver {
 extern struct driver driver;
 
 void set_up(void);
-struct pump_range_info range(uint64_t base, uint64_t blocks);
+struct pump_range_info range(uint64_t base, uint64_t blocks); /* converted */
+struct pump_range_info managed_range(uint64_t base, uint64_t blocks);
 CUresult launch(void **params, void **extra);
 
 /* The next event, gathered from its records, into `head` and `extents` or `payload`;

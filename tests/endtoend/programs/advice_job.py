@@ -1,6 +1,7 @@
 """Sweeps through managed and device memory, the former under the advice that is named.
 
-python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory.
+python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory, and
+to a prefetch and a discard of it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,18 @@ def main() -> None:
         ask(cu.cuMemAdvise(managed, mib * MIB, advice, where))
         answers.append(int(cu.cuMemAdvise(plain, mib * MIB, advice, where)[0]))
     stream = ask(cu.cuStreamCreate(1))
+    for memory in (managed, plain):
+        hints = (
+            cu.cuMemPrefetchAsync(memory, PIECE, where, 0, stream),
+            cu.cuMemPrefetchBatchAsync(
+                [cu.CUdeviceptr(memory)], [PIECE], 1, [where], [0], 1, 0, stream
+            ),
+            cu.cuMemDiscardBatchAsync([cu.CUdeviceptr(memory)], [PIECE], 1, 0, stream),
+        )
+        codes = [int(hint[0]) for hint in hints]
+        if memory == managed:
+            assert codes == [0, 0, 0], codes
+    answers += codes
     for _ in range(4):
         for memory in (managed, plain):
             for offset in range(0, BYTES, PIECE):
