@@ -40,8 +40,17 @@
 
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 #define PACE_BYTES (96ull << 20)
+#define CLEAN_SLICE 8 /* blocks, at least, of a slice of duplicates */
 
 /* ---- slices ------------------------------------------------------------------------ */
+
+/* How long slices are from this run on. One of duplicates costs a call of advice, which all
+ * migrations wait for: its measured time, that wait included, would make slices short. */
+static inline void set_slice(struct walk *w, uint32_t way, const struct run *run) {
+  struct slice_list *list = &w->lists[way];
+  bool clean = w->m->duplicates && w->m->blocks.all[run->block].clean;
+  list->slice = clean && list->measured < CLEAN_SLICE ? CLEAN_SLICE : list->measured;
+}
 
 /* How many blocks may be added to the newest slice (`with`), or make a new one; 0: the list
  * is full. */
@@ -119,6 +128,7 @@ static uint32_t list_departures(struct walk *w, struct run run,
   const struct range *range = &w->m->ranges.all[run.slot];
   uint32_t gone = run.count;
   int32_t lowest = run.block;
+  set_slice(w, PUMP_TO_HOST, &run);
   if (awaited->after_seq != 0) {
     if (run.count > WAITING_BLOCKS - w->waiting) run.count = WAITING_BLOCKS - w->waiting;
     w->waiting += run.count;
@@ -241,6 +251,7 @@ static inline bool list_arrivals(struct walk *w, struct run run, bool away,
                                  const struct op *op) {
   struct slice_list *list = &w->lists[PUMP_TO_GPU];
   int64_t need = (int64_t)op->seq;
+  set_slice(w, PUMP_TO_GPU, &run);
   while (run.count > 0) {
     bool with = comes_with(list, &run, need);
     struct awaited awaited = {0};
@@ -417,11 +428,12 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->m = m;
   w->device = device;
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
-    w->lists[way] = (struct slice_list){.newest = &nothing,
-                                        .next = out->entries[way],
-                                        .slice = model_slice(m, &m->devices[device], way),
-                                        .slices_left = PUMP_SCHEDULE_ENTRIES,
-                                        .blocks_left = REACH_BLOCKS};
+    w->lists[way] =
+        (struct slice_list){.newest = &nothing,
+                            .next = out->entries[way],
+                            .measured = model_slice(m, &m->devices[device], way),
+                            .slices_left = PUMP_SCHEDULE_ENTRIES,
+                            .blocks_left = REACH_BLOCKS};
   w->rooms_taken = w->rooms_made = w->spent_count = 0;
   w->at = w->ran = m->window.op_tail;
   w->behind = 0;

@@ -34,11 +34,11 @@ struct run {
 };
 
 /* The list of one direction while it is written: the newest slice (at first one that
- * nothing continues), where the next one is written, the most blocks of a slice, and the
- * places left. */
+ * nothing continues), where the next one is written, the most blocks of a slice (now, and
+ * as it was measured), and the places left. */
 struct slice_list {
   struct schedule_entry *newest, *next;
-  uint32_t slice, slices_left, blocks_left;
+  uint32_t slice, measured, slices_left, blocks_left;
 };
 
 struct walk {

@@ -27,8 +27,7 @@ class WorkerSettings:
         attaches again gets another number.
     client_command: the client's command line in a recorded job; empty where it cannot be
         seen.
-    duplicates: whether memory that was only read leaves the GPU without a copy, under policy
-        window.
+    duplicates: whether memory that was only read leaves the GPU without a copy.
     learned_folder: absolute path of the folder in which what was learned is kept; "" for nowhere.
     notes_folder: the job's, for the figures of a client that a signal ends; "" for nowhere.
     """

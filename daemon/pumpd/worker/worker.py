@@ -18,7 +18,6 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Deciding, Policy
-from pump.policy.scheduled import Window
 from pump.policy.step import decide
 from pump.trace import format as trace
 from pump.wire.abi import ffi, lib
@@ -78,7 +77,7 @@ class Worker:
         duplicates: bool = False,
     ) -> None:
         """client_pid: 0 where the client cannot be seen. duplicates: whether what was only read
-        leaves without a copy, under policy window. learned_folder: in which what is
+        leaves without a copy. learned_folder: in which what is
         learned under this policy is kept for the program's next run; "" for nowhere."""
         self.mapping = mapping
         self.model = ClientModel()
@@ -330,7 +329,7 @@ class Worker:
         self.policy = policy
         self._deciding = policy if isinstance(policy, Deciding) else None
         self.model.schedule(self._deciding is None)
-        self.model.duplicate(self._duplicates and isinstance(policy, Window))
+        self.model.duplicate(self._duplicates)
         try:
             self.model.learn(self.policy.predicts, keep=self._learned is not None)
         except MemoryError as error:
