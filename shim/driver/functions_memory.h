@@ -227,14 +227,14 @@ PUMP_DRIVER(HOOK, CTX, NONE, cuMemAdvise, cuMemAdvise, 8000, 0,
 PUMP_DRIVER(HOOK, CTX, NONE, cuMemAdvise_v2, cuMemAdvise, 12020, 0,
             (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
             (address, bytes, advice, location))
-PUMP_DRIVER(NO, INIT, NONE, cuMemRangeGetAttribute, cuMemRangeGetAttribute, 8000, 0,
-            (void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemRangeGetAttribute, cuMemRangeGetAttribute, 8000, 0,
+            (void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr address,
              size_t count),
-            (data, dataSize, attribute, devPtr, count))
-PUMP_DRIVER(NO, INIT, NONE, cuMemRangeGetAttributes, cuMemRangeGetAttributes, 8000, 0,
+            (data, dataSize, attribute, address, count))
+PUMP_DRIVER(HOOK, INIT, NONE, cuMemRangeGetAttributes, cuMemRangeGetAttributes, 8000, 0,
             (void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t
-             numAttributes, CUdeviceptr devPtr, size_t count),
-            (data, dataSizes, attributes, numAttributes, devPtr, count))
+             numAttributes, CUdeviceptr address, size_t count),
+            (data, dataSizes, attributes, numAttributes, address, count))
 PUMP_DRIVER(NO, CTX, SZ, cuStreamAttachMemAsync, cuStreamAttachMemAsync, 6000, 7000,
             (CUstream stream, CUdeviceptr dptr, size_t length, unsigned int flags),
             (stream, dptr, length, flags))

@@ -1,7 +1,8 @@
-/* advice.c - the program's own advice on memory.
+/* advice.c - the program's own advice on memory, and what it asks of it.
  *
- * Device memory takes no advice (cuda.h: managed or pageable memory alone), so neither does
- * what was converted: the driver does not get the call, for it would follow.
+ * Device memory takes no advice and tells none (cuda.h: managed or pageable memory
+ * alone), so neither does what was converted: the driver does not get the call, for it
+ * would follow.
  *
  * The program's managed memory under READ_MOSTLY has copies on both sides. A prefetch to
  * the host writes back and frees nothing; the driver drops such copies where it needs room
@@ -42,3 +43,18 @@ HOOK_ADVICE(cuMemAdvise_v2,
             (CUdeviceptr address, size_t bytes, CUmem_advise advice,
              CUmemLocation location),
             (address, bytes, advice, location))
+
+#define HOOK_QUESTION(name, parameters, arguments)                                         \
+  CUresult name parameters {                                                               \
+    if (!pump_inert() && pump_converted(address)) return CUDA_ERROR_INVALID_VALUE;         \
+    return pump_real.name arguments;                                                       \
+  }
+
+HOOK_QUESTION(cuMemRangeGetAttribute,
+              (void *data, size_t dataSize, CUmem_range_attribute attribute,
+               CUdeviceptr address, size_t count),
+              (data, dataSize, attribute, address, count))
+HOOK_QUESTION(cuMemRangeGetAttributes,
+              (void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+               size_t numAttributes, CUdeviceptr address, size_t count),
+              (data, dataSizes, attributes, numAttributes, address, count))
