@@ -35,7 +35,7 @@ def test_memory_under_read_mostly_is_moved_by_the_driver_alone(
         PUMP_VIRTUAL_REPORT=str(report),
         PUMP_SUMMARY=str(summary),
     )
-    assert json.loads(done.stdout) == [1] * (len(advice) + 3), "as of device memory"
+    assert json.loads(done.stdout) == [1] * (len(advice) + 5), "as of device memory"
     device = json.loads(summary.read_text())["devices"][0]
     assert device["plain_bytes"] == (96 * MIB if left_alone else 0)
     assert device["allocated_bytes"] == (96 if left_alone else 192) * MIB

@@ -1,7 +1,7 @@
 """Sweeps through managed and device memory, the former under the advice that is named.
 
-python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory, and
-to a prefetch and a discard of it.
+python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory, to
+prefetches and discards of it, and to questions about both.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cuda.bindings import driver as cu
 MIB = 1 << 20
 BYTES = 96 * MIB
 PIECE = 8 * MIB
+LAST_PREFETCH = cu.CUmem_range_attribute.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION
 
 
 def ask(answer: tuple[Any, ...]) -> Any:
@@ -38,16 +39,17 @@ def main() -> None:
         answers.append(int(cu.cuMemAdvise(plain, mib * MIB, advice, where)[0]))
     stream = ask(cu.cuStreamCreate(1))
     for memory in (managed, plain):
+        batch = [cu.CUdeviceptr(memory)], [PIECE], 1
         hints = (
             cu.cuMemPrefetchAsync(memory, PIECE, where, 0, stream),
-            cu.cuMemPrefetchBatchAsync(
-                [cu.CUdeviceptr(memory)], [PIECE], 1, [where], [0], 1, 0, stream
-            ),
-            cu.cuMemDiscardBatchAsync([cu.CUdeviceptr(memory)], [PIECE], 1, 0, stream),
+            cu.cuMemPrefetchBatchAsync(*batch, [where], [0], 1, 0, stream),
+            cu.cuMemDiscardBatchAsync(*batch, 0, stream),
+            cu.cuMemRangeGetAttribute(4, LAST_PREFETCH, memory, PIECE),
+            cu.cuMemRangeGetAttributes([4], [LAST_PREFETCH], 1, memory, PIECE),
         )
         codes = [int(hint[0]) for hint in hints]
         if memory == managed:
-            assert codes == [0, 0, 0], codes
+            assert codes == [0] * len(hints), codes
     answers += codes
     for _ in range(4):
         for memory in (managed, plain):
