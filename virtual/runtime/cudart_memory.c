@@ -216,3 +216,13 @@ RT_FORWARD(cudaMemAdvise,
            cuMemAdvise_v2,
            (rt_address(pointer), length_bytes, advice,
             (CUmemLocation){location.type, location.id}))
+RT_FORWARD(cudaMemRangeGetAttribute,
+           (void *data, size_t data_bytes, RT_ENUM(cudaMemRangeAttribute) attribute,
+            const void *pointer, size_t length_bytes),
+           cuMemRangeGetAttribute,
+           (data, data_bytes, attribute, rt_address(pointer), length_bytes))
+RT_FORWARD(cudaMemRangeGetAttributes,
+           (void **data, size_t *data_bytes, RT_ENUM(cudaMemRangeAttribute) * attributes,
+            size_t count, const void *pointer, size_t length_bytes),
+           cuMemRangeGetAttributes,
+           (data, data_bytes, attributes, count, rt_address(pointer), length_bytes))

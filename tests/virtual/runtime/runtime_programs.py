@@ -253,6 +253,15 @@ def memory() -> dict[str, Any]:
         check(CUDA.cudaPointerGetAttributes(byref(attributes), pointer))
         types.append(attributes.type)
     out["types"] = types
+    read_mostly, device = c_int(), (c_int * 2)(1, 0)
+    place = ctypes.cast(device, ctypes.POINTER(c_longlong)).contents  # by value, in a register
+    check(CUDA.cudaMemAdvise(managed, c_size_t(4096), 1, place))
+    ask, one = CUDA.cudaMemRangeGetAttribute, c_size_t(4)
+    out["advised"] = [ask(byref(read_mostly), one, 1, managed, one), read_mostly.value]
+    data, kinds = c_void_p(ctypes.addressof(read_mostly)), c_int(1)
+    read_mostly.value, several = 0, CUDA.cudaMemRangeGetAttributes
+    out["advised"] += [several(byref(data), byref(one), byref(kinds), c_size_t(1), managed, one)]
+    out["advised"] += [read_mostly.value, ask(byref(read_mostly), one, 1, buffer.address, one)]
     out["direction"] = CUDA.cudaMemcpy(managed, pinned, c_size_t(8), 9)
     out["kernel"] = CUDA.cudaFuncSetAttribute(c_void_p(0x1234), 8, 1024)
     return out

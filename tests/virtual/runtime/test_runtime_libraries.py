@@ -119,6 +119,7 @@ def test_memory_copies_and_errors_are_those_of_the_runtime() -> None:
         "unknown_free": 1,
         "last_error": [1, 0],
         "types": [2, 3, 1, 0],
+        "advised": [0, 1, 0, 1, 1],
         "direction": 21,
         "kernel": 98,
     }
