@@ -1,9 +1,10 @@
 """pump cdi: a specification for container runtimes, of what makes pump serve a container.
 
 By the Container Device Interface 0.6 (github.com/cncf-tags/container-device-interface). podman,
-containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here one mount,
-pump's libraries, and the environment that pump-run would set with the same options. Where the
-image itself has no pump there is no pumpd either, so memory is paged on demand.
+containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here pump's
+libraries as a mount, and the environment that pump-run would set with the same options. A pumpd
+of the host can serve these containers (--pumpd), whose socket's folder is a second mount;
+without one memory is paged on demand.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ KIND = "pump/settings"
 MOUNTED = "/opt/pump-cdi"
 """Where a container has pump's libraries."""
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+PUMPD = "/opt/pump-pumpd"
+"""Where it has the folder of the host's pumpd."""
 OF_PUMPD = {"record": "--record", "log_file": "--log-file", "devices": "--device"}
 """Settings that a container cannot have so: their files and GPUs are the runtime's affair."""
 
@@ -47,6 +50,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         help=f"the device's name, behind {KIND}= (default: default)",
     )
     generate.add_argument(
+        "--pumpd",
+        metavar="SOCKET",
+        default="",
+        help="of a `pumpd job` of this machine that serves the containers (default: none, they "
+        "page on demand)",
+    )
+    generate.add_argument(
         "settings",
         nargs=argparse.REMAINDER,
         metavar="[-- option ...]",
@@ -61,13 +71,17 @@ def run(asked: argparse.Namespace) -> int:
             f"--as '{asked.device}': a device's name has letters, digits and _ . : - between them"
         )
     words = asked.settings[1:] if asked.settings[:1] == ["--"] else asked.settings
-    print(json.dumps(specification(asked.device, _config(words), dict(os.environ)), indent=2))
+    config = _config(words)
+    found = specification(asked.device, config, dict(os.environ), _socket(asked.pumpd))
+    print(json.dumps(found, indent=2))
     return 0
 
 
-def specification(device: str, config: JobConfig, environ: dict[str, str]) -> dict[str, Any]:
-    """What `config` makes of a container. Raises BadInputError where a library is missing, or
-    another user could change it."""
+def specification(
+    device: str, config: JobConfig, environ: dict[str, str], socket: str = ""
+) -> dict[str, Any]:
+    """What `config` makes of a container, which the pumpd at `socket` serves. Raises BadInputError
+    where a library is missing, or another user could change it."""
     parts = parts_of(config, environ)
     if parts.shim is None:
         raise BadInputError("PUMP_DISABLE is set, so pump would do nothing; unset it")
@@ -87,19 +101,37 @@ def specification(device: str, config: JobConfig, environ: dict[str, str]) -> di
         stand_in_folder=inside(parts.stand_in_folder),
     )
     variables = environment.for_job(config, there, {})
+    mounts = [_mount(folder, MOUNTED)]
+    if socket:
+        variables["PUMP_SOCKET"] = os.path.join(PUMPD, os.path.basename(socket))
+        mounts.append(_mount(os.path.dirname(socket), PUMPD))
     edits = {
         "env": [f"{name}={value}" for name, value in sorted(variables.items()) if value],
-        "mounts": [
-            {
-                "hostPath": folder,
-                "containerPath": MOUNTED,
-                "type": "bind",
-                "options": ["ro", "nosuid", "nodev", "rbind"],
-            }
-        ],
+        "mounts": mounts,
     }
     devices = [{"name": device, "containerEdits": edits}]
     return {"cdiVersion": VERSION, "kind": KIND, "devices": devices}
+
+
+def _mount(folder: str, inside: str) -> dict[str, Any]:
+    options = ["ro", "nosuid", "nodev", "rbind"]
+    return {"hostPath": folder, "containerPath": inside, "type": "bind", "options": options}
+
+
+def _socket(path: str) -> str:
+    """The socket for a specification; its folder is mounted, so that a pumpd that is started anew
+    is found. Raises BadInputError where another user could put a socket of its own there."""
+    if not path:
+        return ""
+    path = os.path.abspath(path)
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise BadInputError(f"--pumpd {path}: there is no folder {folder}; make it, mode 0700")
+    if weak := trust.weakness(os.path.realpath(folder), (os.geteuid(),)):
+        raise BadInputError(
+            f"--pumpd {path}: others could put a socket there: {weak.path} {weak.why}"
+        )
+    return path
 
 
 def _config(words: list[str]) -> JobConfig:

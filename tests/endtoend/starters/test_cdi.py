@@ -12,13 +12,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jobs import BIN
 from places import DOCS
+from pumpds import wait_for
 
 from pump.paths import library
 
@@ -40,6 +41,13 @@ for number, block in enumerate(blocks):
 print("right", os.access("/opt/pump-cdi/libpump.so", os.W_OK), flush=True)
 """
 """Twice the memory of the card; tells whether the container could change pump's library."""
+SERVED = (
+    USES.replace(
+        "\nblocks =", "\nwhile '/memfd:' not in open('/proc/self/maps').read(): pass\nblocks ="
+    )
+    + "print(os.access('/opt/pump-pumpd', os.W_OK), flush=True)\n"
+)
+"""The same once a pumpd has given it a mapping; tells whether it could change pumpd's folder."""
 CARD = ("--virtual", "a100-pcie4", "--virtual-set=memory=64MiB", "--virtual-set=mode=compute")
 TIMEOUT_S = 60
 
@@ -84,11 +92,10 @@ def check(found: dict[str, Any]) -> None:
             assert all(isinstance(option, str) for option in mount["options"])
 
 
-def edits_of(found: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """The variables of the only device, and its mount."""
+def edits_of(found: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The variables of the only device, and its mounts."""
     (device,) = found["devices"]
-    (mount,) = device["containerEdits"]["mounts"]
-    return device["containerEdits"]["env"], mount
+    return device["containerEdits"]["env"], device["containerEdits"]["mounts"]
 
 
 def test_a_specification_has_what_pump_run_would_set(tmp_path: Path) -> None:
@@ -97,7 +104,7 @@ def test_a_specification_has_what_pump_run_would_set(tmp_path: Path) -> None:
         "--as=half", "--", "--budget=50%", "--keep-device=vmm", LD_LIBRARY_PATH=str(tmp_path)
     )
     assert found["devices"][0]["name"] == "half"
-    variables, mount = edits_of(found)
+    variables, (mount,) = edits_of(found)
     assert "LD_PRELOAD=/opt/pump-cdi/libpump.so" in variables and "PUMP_BUDGET=50%" in variables
     assert not [one for one in variables if one.startswith(("LD_LIBRARY_PATH", "PUMP_VIRTUAL"))]
     assert "ro" in mount["options"] and (Path(mount["hostPath"]) / "libpump.so").exists()
@@ -108,6 +115,8 @@ def test_a_specification_has_what_pump_run_would_set(tmp_path: Path) -> None:
     [
         (["--as", "-a"], "--as"),
         (["--as=a b"], "--as 'a b'"),
+        (["--pumpd=/none/socket"], "there is no folder /none"),
+        (["--pumpd=/tmp/socket"], "/tmp"),
         (["--", "--record=x"], "--record"),
         (["--", "--budget=x"], "--budget"),
         (["--", "--virtual=none-such"], "none-such"),
@@ -148,15 +157,15 @@ def rooted(root: Path) -> list[str]:
 
 
 def by_namespaces(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any:
-    variables, mount = edits_of(found)
+    variables, mounts = edits_of(found)
     lines = [f"mount --rbind /{name} {root / name}" for name in rooted(root)]
-    target = root / mount["containerPath"].lstrip("/")
-    target.mkdir(parents=True)
-    lines += [
-        f"mount --rbind {mount['hostPath']} {target}",
-        f"mount -o remount,bind,{','.join(o for o in mount['options'] if o != 'rbind')} {target}",
-        shlex.join(["exec", "chroot", str(root), "env", "-i", *variables, *command]),
-    ]
+    for mount in mounts:
+        target = root / mount["containerPath"].lstrip("/")
+        target.mkdir(parents=True)
+        options = ",".join(option for option in mount["options"] if option != "rbind")
+        lines.append(f"mount --rbind {mount['hostPath']} {target}")
+        lines.append(f"mount -o remount,bind,{options} {target}")
+    lines.append(shlex.join(["exec", "chroot", str(root), "env", "-i", *variables, *command]))
     script = "set -e\n" + "\n".join(lines)
     return subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", script],
@@ -168,7 +177,7 @@ def by_namespaces(found: dict[str, Any], root: Path, command: Sequence[str]) -> 
 
 
 def by_runtime(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any:
-    variables, mount = edits_of(found)
+    variables, mounts = edits_of(found)
     bind = {"type": "bind", "options": ["rbind", "ro"]}
     folders = [name for name in rooted(root) if name not in ("proc", "sys", "dev")]
     config = {
@@ -184,12 +193,15 @@ def by_runtime(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
             *({"destination": f"/{name}", "source": f"/{name}", **bind} for name in folders),
-            {
-                "destination": mount["containerPath"],
-                "source": mount["hostPath"],
-                "type": mount["type"],
-                "options": mount["options"],
-            },
+            *(
+                {
+                    "destination": mount["containerPath"],
+                    "source": mount["hostPath"],
+                    "type": mount["type"],
+                    "options": mount["options"],
+                }
+                for mount in mounts
+            ),
         ],
         "linux": {"namespaces": [{"type": "mount"}, {"type": "pid"}]},
     }
@@ -240,13 +252,16 @@ def by_podman(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any:
         file.unlink()
 
 
-@pytest.mark.parametrize(
+APPLY = pytest.mark.parametrize(
     "apply",
     [
         by_namespaces,
         *(pytest.param(one, marks=pytest.mark.long) for one in (by_runtime, by_podman)),
     ],
 )
+
+
+@APPLY
 def test_a_container_with_the_edits_uses_more_memory_than_the_card_has(
     tmp_path: Path, apply: Any
 ) -> None:
@@ -257,7 +272,43 @@ def test_a_container_with_the_edits_uses_more_memory_than_the_card_has(
     assert "no pumpd: demand paging only" in done.stderr
 
 
-def test_the_page_names_the_command_that_the_tests_use() -> None:
-    text = (DOCS / "cluster.md").read_text()
-    (line,) = re.findall(r"^    (pump cdi generate .*) > /etc/cdi/pump.json", text, re.MULTILINE)
-    assert generate(*shlex.split(line)[3:], *CARD).returncode == 0
+def of_the_page(pattern: str) -> list[str]:
+    """The words of the only line of that form."""
+    (line,) = re.findall(f"^    ({pattern})", (DOCS / "cluster.md").read_text(), re.MULTILINE)
+    return shlex.split(line)
+
+
+@pytest.fixture
+def host_pumpd(tmp_path: Path) -> Iterator[Path]:
+    """The socket of a pumpd of this machine, started as the page says, but for its place, and for
+    the process that it must not outlive."""
+    socket = tmp_path / "pumpd" / "socket"
+    socket.parent.mkdir(mode=0o700)
+    words = of_the_page(r"pumpd job .*(?= &$)")
+    words[words.index("--socket") + 1] = str(socket)
+    words[words.index("--job-pid") + 1] = str(os.getpid())
+    with subprocess.Popen([str(BIN / words[0]), *words[1:]]) as pumpd:
+        try:
+            assert wait_for(socket.exists)
+            yield socket
+        finally:
+            pumpd.terminate()
+
+
+@APPLY
+def test_the_hosts_pumpd_serves_a_container_that_cannot_change_its_folder(
+    tmp_path: Path, host_pumpd: Path, apply: Any
+) -> None:
+    found = specification(f"--pumpd={host_pumpd}", "--", *CARD)
+    (tmp_path / "root").mkdir()
+    done = apply(found, tmp_path / "root", [sys.executable, "-c", SERVED])
+    assert (done.returncode, done.stdout) == (0, "right False\nFalse\n"), done.stderr
+    assert "no pumpd" not in done.stderr and "prefetched" in done.stderr
+
+
+def test_the_page_names_the_command_that_the_tests_use(tmp_path: Path) -> None:
+    words = of_the_page(r"pump cdi generate --(?!pumpd).*(?= > /etc/cdi/pump.json)")
+    assert generate(*words[3:], *CARD).returncode == 0
+    words = of_the_page(r"pump cdi generate --pumpd.*(?= > /etc/cdi/pump.json)")
+    words[words.index("--pumpd") + 1] = str(tmp_path / "socket")
+    assert generate(*words[3:], *CARD).returncode == 0
