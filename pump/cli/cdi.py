@@ -1,6 +1,6 @@
 """pump cdi: a specification for container runtimes, of what makes pump serve a container.
 
-By the Container Device Interface 0.6 (github.com/cncf-tags/container-device-interface). podman,
+By the Container Device Interface 0.5 (github.com/cncf-tags/container-device-interface). podman,
 containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here pump's
 libraries as a mount, and the environment that pump-run would set with the same options. A pumpd
 of the host can serve these containers (--pumpd), whose socket's folder is a second mount;

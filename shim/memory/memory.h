@@ -65,6 +65,7 @@ bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
 /* The live range that `address` lies in. Lock-free; false when there is none, or
  * when it goes away meanwhile. Only ranges that own whole blocks are found. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
+/* Whether it lies in such a range of memory that pump made managed. */
 static inline bool pump_converted(uint64_t address) {
   struct pump_hit hit;
   return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;

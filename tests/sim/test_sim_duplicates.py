@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from study.sim_duplicates import Writer
 
@@ -12,6 +13,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned, Window
 from pump.sim import program as form
+from pump.sim.library import lib
 from pump.sim.program import Program
 from pump.sim.simulation import Machine, Outcome, run
 
@@ -47,6 +49,20 @@ def test_most_of_what_is_only_read_leaves_without_a_copy_once_it_has_left(
     assert all(step.counters["collapsed_pages"] == 0 for step in duplicating)
     back = sum(step.d2h_bytes for step in duplicating)
     assert back < 0.25 * sum(step.h2d_bytes for step in duplicating)
+
+
+@pytest.mark.parametrize("policy", [Window, Planned])
+def test_what_is_duplicated_comes_in_slices_of_16_mib(policy: type[Policy]) -> None:
+    """Each costs advice, which all migrations wait for."""
+
+    program = swept(form.READ, 10)
+    budget_bytes = int(program.peak_bytes / 1.5)
+    lengths = []
+    for duplicates in (False, True):
+        machine = Machine(PROFILE, budget_bytes, duplicates=duplicates, transfers_most=10_000)
+        moved = run(program, machine, policy()).transfers
+        lengths.append(np.median(moved["blocks"][moved["way"] == lib.PUMP_TO_GPU][-60:]))
+    assert lengths[0] < lengths[1] == (16 << 20) // BLOCK_BYTES
 
 
 def test_two_wrong_guesses_end_it_for_a_block() -> None:

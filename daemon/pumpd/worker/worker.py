@@ -77,8 +77,8 @@ class Worker:
         duplicates: bool = False,
     ) -> None:
         """client_pid: 0 where the client cannot be seen. duplicates: whether what was only read
-        leaves without a copy. learned_folder: in which what is
-        learned under this policy is kept for the program's next run; "" for nowhere."""
+        leaves without a copy. learned_folder: in which what is learned under this policy is kept
+        for the program's next run; "" for nowhere."""
         self.mapping = mapping
         self.model = ClientModel()
         self.model.time()

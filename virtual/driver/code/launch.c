@@ -250,14 +250,8 @@ CUresult vd_cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned in
                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                            unsigned int block_z, unsigned int shared_bytes, CUstream stream,
                            void **parameters, void **extra) {
-  const CUlaunchConfig config = {.gridDimX = grid_x,
-                                 .gridDimY = grid_y,
-                                 .gridDimZ = grid_z,
-                                 .blockDimX = block_x,
-                                 .blockDimY = block_y,
-                                 .blockDimZ = block_z,
-                                 .sharedMemBytes = shared_bytes,
-                                 .hStream = stream};
+  const CUlaunchConfig config = {grid_x,  grid_y,       grid_z, block_x, block_y,
+                                 block_z, shared_bytes, stream, NULL,    0};
   return launch(function, &config, parameters, extra);
 }
 
@@ -268,16 +262,8 @@ CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
                                       CUstream stream, void **parameters) {
   CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                                    .value.cooperative = 1};
-  const CUlaunchConfig config = {.gridDimX = grid_x,
-                                 .gridDimY = grid_y,
-                                 .gridDimZ = grid_z,
-                                 .blockDimX = block_x,
-                                 .blockDimY = block_y,
-                                 .blockDimZ = block_z,
-                                 .sharedMemBytes = shared_bytes,
-                                 .hStream = stream,
-                                 .attrs = &cooperative,
-                                 .numAttrs = 1};
+  const CUlaunchConfig config = {grid_x,  grid_y,       grid_z, block_x,      block_y,
+                                 block_z, shared_bytes, stream, &cooperative, 1};
   return launch(function, &config, parameters, NULL);
 }
 
@@ -286,10 +272,10 @@ CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
                                                  unsigned int count, unsigned int flags) {
   if (launches == NULL || count != 1 || flags > 3 || launches->hStream == NULL)
     return CUDA_ERROR_INVALID_VALUE;
-  return vd_cuLaunchKernel(launches->function, launches->gridDimX, launches->gridDimY,
-                           launches->gridDimZ, launches->blockDimX, launches->blockDimY,
-                           launches->blockDimZ, launches->sharedMemBytes, launches->hStream,
-                           launches->kernelParams, NULL);
+  return vd_cuLaunchCooperativeKernel(
+      launches->function, launches->gridDimX, launches->gridDimY, launches->gridDimZ,
+      launches->blockDimX, launches->blockDimY, launches->blockDimZ,
+      launches->sharedMemBytes, launches->hStream, launches->kernelParams);
 }
 
 /* Launch attributes change how a kernel is scheduled, not what it touches. */
