@@ -15,9 +15,12 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compile
 
 CHUNK = 65536
 STALE = 0x7F00DEADB000
+READ = 1 << 63
 NAMESPACE = "_ZN2at6native12_GLOBAL__N__25multi_tensor_apply_kernelINS1_"
 PLAIN = NAMESPACE + "18TensorListMetadataILi2EEENS1_14UnaryOpFunctorIfLi2ELi1ELi1EEEJEEEvT_T0_"
 SCALARS = NAMESPACE + "28TensorListScalarListMetadataIfLi1EEENS1_7FunctorIfLi1EEEJEEEvT_T0_"
+COPY = "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_22gpu_kernel_impl_nocastIZZZNS0_23direct"
+SELECT = "_ZN2at6native12_GLOBAL__N__21indexSelectSmallIndexIN3c108BFloat16EljLi2ELi2ELin2EEEv"
 SUM = "_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfZNS0_11sum_functorIfffEclE"
 
 
@@ -97,13 +100,46 @@ def test_a_reduction_reaches_no_further_into_its_scratch_than_it_stages(
 ) -> None:
     parts = touched(library, SUM, reduction(5, across), (2, 5, 1), 64)
     assert parts is not None
-    assert parts[:2] == [(0x10000, 1 << 40), (0x20000, 1 << 40)]
+    assert parts[:2] == [(0x10000, 1 << 40 | READ), (0x20000, 1 << 40)]
     assert parts[2:] == [(0x40000, scratch), (0x50000, 8)]
 
 
 def test_blocks_that_finish_alone_stage_nothing(library: ctypes.CDLL) -> None:
     parts = touched(library, SUM, reduction(1, 0), (2, 1, 1), 64)
     assert parts is not None and len(parts) == 2
+
+
+def elementwise(sizes: tuple[int, ...], strides: list[tuple[int, ...]], *to: int) -> bytes:
+    """Sizes, and strides in bytes of each dimension for each tensor; in what is left of both
+    stands an address of an earlier launch."""
+    stale = struct.pack("<Q", STALE) * 50
+    divisors = b"".join(struct.pack("<3I", size, 7, 1) for size in sizes)
+    bytes_ = b"".join(struct.pack(f"<{len(to)}I", *row) for row in strides)
+    head = struct.pack("<iiI", 1000, 0, len(sizes)) + (divisors + stale)[:300]
+    head += (bytes_ + stale)[: 100 * len(to)]
+    head += bytes(-len(head) % 8)
+    return head + struct.pack(f"<{len(to)}Q", *to) + bytes(16)
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_an_elementwise_kernel_follows_its_operands_alone(
+    library: ctypes.CDLL, inputs: int
+) -> None:
+    to = [0x10000 * (number + 1) for number in range(1 + inputs)]
+    strides = [(2, *[4] * inputs), (200, *[0] * inputs)]
+    assert touched(library, COPY, elementwise((100, 3), strides, *to), (1, 1, 1)) == [
+        (0x10000, 99 * 2 + 2 * 200 + 8),
+        *((address, (99 * 4 + 8) | READ) for address in to[1:]),
+    ]
+
+
+def test_a_selection_reads_its_source(library: ctypes.CDLL) -> None:
+    info = [struct.pack("<Q", address) + bytes(208) for address in (0x10000, 0x20000, 0x30000)]
+    assert touched(library, SELECT, b"".join(info) + bytes(24), (1, 1, 1)) == [
+        (0x10000, 1 << 40),
+        (0x20000, 1 << 40 | READ),
+        (0x30000, 1 << 40 | READ),
+    ]
 
 
 def test_other_kernels_are_not_known(library: ctypes.CDLL) -> None:
