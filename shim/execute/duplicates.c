@@ -94,11 +94,12 @@ uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t leng
     while (end < count && (mapped >> end & 1)) end++;
     if (advise_blocks(device, address, i, end, SET_READ_MOSTLY) != CUDA_SUCCESS) {
       give_up("the driver refuses READ_MOSTLY");
-      return done;
+      break;
     }
     done |= mapped & (uint32_t)((1ull << end) - (1ull << i));
   }
-  return done;
+  /* The advice waits for migrations, and a fault may have brought blocks before it held. */
+  return done != 0 ? find_mapped(address, done) : 0;
 }
 
 CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t length_bytes,
