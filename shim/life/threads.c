@@ -90,6 +90,7 @@ void pump_threads_fork_child(void) {
   pump_executors_fork_child();
   pump_slot_fork_child();
   pump_populate_fork_child();
+  pump_drain_fork_child();
   pump_progress_fork_child();
   pump_marker_fork_child();
   pump_limit_fork_child();

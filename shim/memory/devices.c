@@ -123,26 +123,44 @@ static void activate_if_full(uint32_t index) {
     become_active(index);
 }
 
-/* Under pump_range_lock. Without a request: UINT64_MAX. */
+/* Under pump_range_lock. What a request comes to. Without one: UINT64_MAX. */
+static uint64_t budget_for(const struct device *d, uint64_t asked) {
+  if (asked >= d->card_bytes) asked = d->most_bytes;
+  return asked < d->bound_bytes ? asked : d->bound_bytes;
+}
+
+/* Under pump_range_lock. Whether the budget has to wait until launch queues have run dry.
+ */
+static bool drains(uint32_t index, uint64_t asked) {
+  const struct device *d = &devices[index];
+  if (!d->active && d->converts &&
+      d->allocated_bytes + d->plain_bytes > whole_blocks(budget_for(d, asked))) {
+    become_active(index);
+    pump_drain_begin();
+  }
+  return pump_drain_lasts();
+}
+
+/* Under pump_range_lock. */
 static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
   d->asked_bytes = asked;
-  if (asked >= d->card_bytes) asked = d->most_bytes;
-  uint64_t budget = asked < d->bound_bytes ? asked : d->bound_bytes;
+  uint64_t budget = budget_for(d, asked);
   d->budget_bytes = whole_blocks(budget);
   PUMP_STORE(&shared->budget_bytes, d->budget_bytes);
   PUMP_STORE(&shared->emulated, budget != d->most_bytes);
 }
 
 /* Under pump_range_lock. Adopts what a worker asks for, brought within bounds; false when
- * there is nothing new, or no such device yet. */
+ * there is nothing new, no such device yet, or it has to wait. */
 static bool adopt_budget(uint32_t index) {
   struct device *d = &devices[index];
   struct pump_device *shared = &pump_shm->devices[index];
   uint64_t asked = PUMP_LOAD(&shared->asked_budget_bytes);
   if (d->state != READY || asked == PUMP_LOAD(&shared->adopted_budget_bytes)) return false;
+  uint64_t bytes = asked > least_bytes ? asked : least_bytes;
   if (asked != 0) {
-    set_budget(d, shared, asked > least_bytes ? asked : least_bytes);
-    activate_if_full(index);
+    if (drains(index, bytes)) return false;
+    set_budget(d, shared, bytes);
   }
   /* A thread that sees this sees the figures above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
@@ -194,10 +212,10 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
     set_most(d, neighbours);
     if (d->neighbours > PUMP_LOAD(&shared->neighbours))
       PUMP_STORE(&shared->neighbours, d->neighbours);
+    if (drains(i, d->asked_bytes)) continue;
     set_budget(d, shared, d->asked_bytes);
     if (d->budget_bytes == before) continue;
     changed = true;
-    activate_if_full(i);
     if (d->active) active |= 1u << i;
   }
   pthread_mutex_unlock(&pump_range_lock);

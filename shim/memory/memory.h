@@ -138,6 +138,22 @@ bool pump_device_card(uint32_t device, struct pump_card *card);
  * pump_device_adopt_budgets. By the link thread. */
 uint32_t pump_device_share(const struct pump_neighbours *neighbours);
 
+/* ---- a smaller budget waits for launch queues (drain.c) -------------------------- */
+
+/* When the drain ends at the latest, CLOCK_MONOTONIC; 0: there is none. */
+extern uint64_t pump_drain_until_ns;
+static inline bool pump_draining(void) {
+  return PUMP_UNLIKELY(PUMP_LOAD(&pump_drain_until_ns) != 0);
+}
+/* By the link thread; nothing while one lasts. */
+void pump_drain_begin(void);
+/* Looks at the clock, and ends it in time. */
+bool pump_drain_lasts(void);
+/* A thread waits for an operation, and no longer; whether that has executed. */
+void pump_drain_waits(void);
+void pump_drain_waited(bool executed);
+void pump_drain_fork_child(void);
+
 /* ---- devices and memory that cannot be paged ------------------------------- */
 
 /* true when allocations on this device are to be converted. */

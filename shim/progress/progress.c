@@ -41,6 +41,8 @@
 #define CHAINED_OPERATIONS 64
 #define CHAINED_FACTOR 4
 
+#define DRAIN_SLEEP_NS 100000u
+
 /* Written by application threads and the marker threads; a forked child starts
  * from zero. `issued` and `executed` are the truth, the mapping has a copy. */
 static uint64_t keys[PUMP_MAX_STREAMS];
@@ -266,13 +268,25 @@ void pump_progress_time(uint32_t stream_index, CUstream stream) {
                    stream_of(stream_index, stream));
 }
 
+/* In a drain, behind an operation that has a marker. */
+static void wait_until_executed(const struct stream *stream, uint64_t seq) {
+  uint32_t word = 0; /* that nothing changes: a sleep that is no cancellation point */
+  bool executed;
+  pump_drain_waits();
+  while (!(executed = PUMP_LOAD(&stream->executed) >= seq) && pump_drain_lasts() &&
+         !pump_dormant())
+    pump_futex_sleep(&word, 0, DRAIN_SLEEP_NS);
+  pump_drain_waited(executed);
+}
+
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
   pump_raise(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
-  bool due = marker_is_due(mine, now_ns, touched_bytes);
+  bool draining = pump_draining();
+  bool due = marker_is_due(mine, now_ns, touched_bytes) || draining;
   if (PUMP_LIKELY(!pump_timed_begun) && (!due || stream_index == 0)) return;
   uint32_t device = PUMP_LOAD(&mine->device);
   pump_upcalls.operations_seen(device, true);
@@ -286,6 +300,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   PUMP_STORE(&mine->marked_ns, now_ns);
   PUMP_STORE(&mine->since_marker, 0);
   PUMP_STORE(&mine->touched_bytes, 0);
+  if (draining) wait_until_executed(mine, seq);
 }
 
 void pump_progress_issued_many(uint32_t stream_index, uint32_t operations) {

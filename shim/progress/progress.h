@@ -17,7 +17,7 @@ void pump_stream_gone(CUstream stream);
 /* After operation `seq` was issued on `stream` (the handle as passed to the
  * driver; NULL and the special handles included), which is believed to touch
  * `touched_bytes` of ranges. Records a marker when one is due, never on a
- * capturing stream; never waits. */
+ * capturing stream. Waits only in a drain (memory/drain.c). */
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes);
 

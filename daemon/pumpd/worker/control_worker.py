@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pumpd.worker")
 
-ADOPT_S: Final = 2.0
+ADOPT_S: Final = 3.5
 WAITING_MOST: Final = 32
 """Requests that may wait; those beyond are not answered."""
 

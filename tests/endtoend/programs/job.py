@@ -71,7 +71,7 @@ def left_by(buffers: int, mib: int, steps: list[tuple[int, int, int]]) -> str:
     return hashlib.sha256(values).hexdigest()
 
 
-def parse() -> argparse.Namespace:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--buffers", type=int, default=24)
     parser.add_argument("--mib", type=int, default=4)
@@ -89,7 +89,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--churn", action="store_true", help="free and allocate while running")
     parser.add_argument("--managed", action="store_true")
     parser.add_argument("--exit-signal", type=int, default=0)
-    return parser.parse_args()
+    return parser
+
+
+def parse() -> argparse.Namespace:
+    return parser().parse_args()
 
 
 def check(result: tuple[Any, ...]) -> Any:
