@@ -85,10 +85,12 @@ def rounds(compute_per_byte: float) -> int:
 def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[str, Any]:
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
-    Returns what --json writes about the loop; "started_s" is of the machine's monotonic clock.
+    Returns what --json writes about the loop; "started_s" is of the machine's monotonic clock,
+    and so is "ends_s": when the program had waited for an iteration.
     """
     started = time.perf_counter()
     count = 0
+    ends = []
     for iteration in range(options.iterations):
         if iteration == options.warm_up:
             gpu.synchronise()
@@ -100,12 +102,14 @@ def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[st
                 gpu.synchronise()
         if options.sync_every_step or options.pause_ms:
             gpu.synchronise()
+            ends.append(time.perf_counter())
         if options.pause_ms:
             time.sleep(options.pause_ms / 1000)
     gpu.synchronise()
     return {
         "seconds": time.perf_counter() - started,
         "started_s": started,
+        "ends_s": ends,
         "iterations": options.iterations,
         "timed_iterations": options.iterations - options.warm_up,
         "launches": count,

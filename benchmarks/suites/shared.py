@@ -15,6 +15,11 @@ DESIGN
                                 budget for all it has, the other with what is left
     shared.<program>.priority_naive  the same where both are under naive Unified Memory
 
+    shared.<program>.newcomer  with leases alone. Seconds of an iteration of a job that was alone
+                                while another one, with as much memory and the same priority,
+                                makes its first three / while that one makes its last thirty.
+                                Both wait after each iteration. `slowest`: of the former
+
   Programs: sweep (kernels without a pause), pausing (the same with a pause after each
   iteration, so that the GPU is in use for a fifth of the time). The compute engine takes
   turns between processes as a real one does, without priorities: of two programs that never
@@ -25,8 +30,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -61,6 +68,10 @@ WARM_UP = 12
 take about a second: as long as leases take to move on a busy machine."""
 SECONDS_MAX = 240
 SERVICE_SECONDS_MAX = 60
+FIRST, STEADY = 3, 30
+"""Iterations of a newcomer."""
+ALONE_S = 4
+"""Before it: an own pumpd has joined the service, and the job's iterations are regular."""
 OVERLAP_LEAST = 0.6
 """Of a makespan, that both jobs have to be at work: they take unequally long to start."""
 KERNEL = {"kernel.sweep.gbps": "60"}
@@ -72,7 +83,16 @@ class Figures:
 
     started_s: float
     seconds: float
+    ends_s: list[float]
     card: dict[str, Any]
+
+    def iterations(self, begin_s: float, end_s: float) -> list[float]:
+        """Seconds of those that lie in that time, or in part."""
+        return [
+            end - begin
+            for begin, end in itertools.pairwise(self.ends_s)
+            if end > begin_s and begin < end_s
+        ]
 
 
 @dataclass(frozen=True)
@@ -180,7 +200,7 @@ class Bench:
                 f"the virtual driver saw {driver['violations_by_check']}, "
                 f"check {driver['card']['check']}"
             )
-        return Figures(found["started_s"], found["seconds"], driver["card"])
+        return Figures(found["started_s"], found["seconds"], found["ends_s"], driver["card"])
 
     def pair(self, words: Sequence[str], first: float | None, second: float | None) -> Pair:
         """Two jobs that were at work together for most of the time. Raises MeasurementError."""
@@ -191,6 +211,33 @@ class Bench:
                 return pair
             time.sleep(1)  # whatever kept one of them back
         raise MeasurementError(f"the jobs ran together for {pair.overlap:.0%} of the time only")
+
+    def newcomer(self, words: Sequence[str]) -> tuple[list[float], list[float]]:
+        """Seconds of a job's iterations during the first and during the last ones of a job that
+        comes later."""
+        words = [*words, "--sync-every-step", "--warm-up=0"]
+        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
+        memory = int(footprint / SHARE) >> 21 << 21
+        card = f"bench-{os.getpid()}-{self._count}"
+        count = FIRST + STEADY if self.quick else 4 * STEADY
+        started = [
+            self.start([*words, f"--iterations={8 * count}"], card, memory, EQUAL_BUDGETS[0])
+        ]
+        try:
+            time.sleep(ALONE_S)
+            later = [*words, f"--iterations={count}"]
+            started.append(self.start(later, card, memory, EQUAL_BUDGETS[1]))
+            second, first = (self._result(*one) for one in reversed(started))
+        finally:
+            for process, _ in started:
+                process.kill()
+                process.communicate()
+        if first.ends_s[-1] < second.ends_s[-1]:
+            raise MeasurementError("the job that began first ended before the newcomer")
+        return (
+            first.iterations(second.started_s, second.ends_s[FIRST - 1]),
+            first.iterations(second.ends_s[-STEADY], second.ends_s[-1]),
+        )
 
     def beside(self, words: Sequence[str], budgets: tuple[float | None, float | None]) -> float:
         """Seconds of the first of two jobs; the other one is there before and outlasts it."""
@@ -244,7 +291,7 @@ def leases(options: Options, work: Path, wanted: bool) -> Iterator[str]:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench shared --")
-    parser.add_argument("--only", action="append", choices=("together", "priority"))
+    parser.add_argument("--only", action="append", choices=tuple(PARTS))
     parser.add_argument("--program", action="append", choices=tuple(programs(True)))
     parser.add_argument("--leases", action="store_true", help="from pumpd serve, not by hand")
     return parser.parse_args(arguments)
@@ -289,11 +336,32 @@ def priority(bench: Bench, words: list[str], name: str, count: int, facts: Any) 
         )
 
 
+def newcomer(bench: Bench, words: list[str], name: str, count: int, facts: Any) -> Iterator[Row]:
+    if not facts["leases"]:
+        return
+    first, steady, slowest = [], [], 0.0
+    for _ in range(count):
+        early, late = bench.newcomer(words)
+        first.append(statistics.mean(early))
+        steady.append(statistics.mean(late))
+        slowest = max(slowest, max(early) / steady[-1])
+    yield compared(
+        f"shared.{name}.newcomer",
+        compare(first, steady),
+        "x",
+        baseline="steady",
+        **facts,
+        slowest=slowest,
+    )
+
+
+PARTS = {"together": together, "priority": priority, "newcomer": newcomer}
+
+
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
     kernels = host_kernels()
     facts = {**virtual_facts(PROFILE, "timing"), "profile_settings": KERNEL, "share": SHARE}
-    parts = {"together": together, "priority": priority}
     count = min(options.pairs, 10)
     facts["leases"] = chosen.leases
     with (
@@ -302,6 +370,6 @@ def run(options: Options) -> Iterator[Row]:
     ):
         bench = Bench(options, kernels, work, service)
         for name, words in programs(options.quick).items():
-            for part, measure in parts.items():
-                if part in (chosen.only or parts) and name in (chosen.program or [name]):
+            for part, measure in PARTS.items():
+                if part in (chosen.only or PARTS) and name in (chosen.program or [name]):
                     yield from measure(bench, words, name, count, facts)
