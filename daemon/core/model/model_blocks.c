@@ -37,6 +37,8 @@
 
 #include "model_state.h"
 
+#define TURN_MOST 256 /* votes that idle blocks are used in turn, or that they are not */
+
 /* ---- lists -------------------------------------------------------------------- */
 
 /* A block has two pairs of links: by age, and among the idle. */
@@ -123,10 +125,37 @@ static void begin_due(struct pump_model *m, struct block *b, uint32_t kind) {
   if (m->window.ops[op].due[kind]++ == 0) set_bits(m, op);
 }
 
+/* Which idle block is used next tells in which order the others will be: the longest unused
+ * one where a program sweeps through its memory, as a decoder does with its weights for
+ * each token; the newest one where it goes back the way it came. The ends of the list vote,
+ * when one of them is used. Only where the program tells of its dead memory, which is what
+ * has been unused for longest elsewhere, and has none of it discarded. */
+static void note_turn(const struct pump_model *m, struct device *device,
+                      const struct block *b) {
+  if (!device->tells_dead || device->discards || b->dead || b->first == NONE) return;
+  bool oldest = b->idle_prev == NONE || m->blocks.all[b->idle_prev].dead;
+  bool newest = b->idle_next == NONE;
+  if (oldest && !newest && device->in_turn < TURN_MOST) device->in_turn++;
+  if (newest && !oldest && device->in_turn > -TURN_MOST) device->in_turn--;
+}
+
+int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
+  const struct device *d = &m->devices[device];
+  const struct block *all = m->blocks.all;
+  bool newest_first = d->in_turn > TURN_MOST / 2;
+  if (newest_first && block != NONE && !all[block].dead) {
+    int32_t older = all[block].idle_prev;
+    return older != NONE && all[older].dead ? NONE : older;
+  }
+  int32_t next = block == NONE ? d->idle.head : all[block].idle_next;
+  return newest_first && next != NONE && !all[next].dead ? d->idle.tail : next;
+}
+
 void model_relist(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   if (b->need == NEED_IDLE) {
+    note_turn(m, device, b);
     unlink_block(m, &device->idle, block, false);
   } else if (b->need == NEED_DISCARD_PENDING) {
     unlink_block(m, &device->discard_pending, block, false);
@@ -155,12 +184,14 @@ void model_relist(struct pump_model *m, int32_t block) {
 void model_set_dead(struct pump_model *m, int32_t block) {
   model_duplicate_ended(m, block);
   m->blocks.all[block].dead = true;
+  m->devices[m->blocks.all[block].device].tells_dead = true;
   model_relist(m, block);
 }
 
 void model_set_discard_pending(struct pump_model *m, int32_t block) {
   model_duplicate_ended(m, block);
   m->blocks.all[block].discard_pending = true;
+  m->devices[m->blocks.all[block].device].discards = true;
   model_relist(m, block);
 }
 

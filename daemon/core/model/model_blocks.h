@@ -61,6 +61,9 @@ struct blocks {
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */
 void model_relist(struct pump_model *m, int32_t block);
+/* Which of the idle blocks leaves behind that one; of NONE: the first. The dead, then the
+ * longest unused first, or the newest where idle blocks are used in turn. NONE: no more. */
+int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block);
 /* Its contents are worthless: of the blocks that nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
 /* Its contents will be discarded once what was issued on it has executed. */

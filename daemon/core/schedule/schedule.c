@@ -438,7 +438,7 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->at = w->ran = m->window.op_tail;
   w->behind = 0;
   w->horizon = PUMP_NOT_NEEDED;
-  w->idle = m->devices[device].idle.head;
+  w->idle = model_next_idle(m, device, NONE);
   w->there = NONE;
   w->paced = w->full = false;
   w->step_bytes = 0;

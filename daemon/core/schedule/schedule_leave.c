@@ -21,7 +21,7 @@ int32_t walk_look_there(struct walk *w) {
   if (w->there != NONE) return w->there;
   if (w->idle != NONE) {
     w->there = w->idle;
-    w->idle = m->blocks.all[w->idle].idle_next;
+    w->idle = model_next_idle(m, w->device, w->idle);
     return w->there;
   }
   while (w->later >= m->window.op_tail) {

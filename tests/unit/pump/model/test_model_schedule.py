@@ -5,6 +5,8 @@ tests/sim holds the rule equal to its specification on random programs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from model_batch import BLOCK, Entry, Script, blocks_of, lib
 from test_model_expect import ALL_FRESH, discard, expect
@@ -78,6 +80,38 @@ def test_what_nothing_needs_leaves_first_and_the_longest_unused_of_it() -> None:
     script.copy([(1, 0, 2)])
     script.copy([(0, 1, 1)])
     assert leaving(script) == [there[5], there[3]]
+
+
+def sweep(script: Script, order: Sequence[int], times: int) -> None:
+    """Uses these blocks of the first range one by one, and waits for each."""
+    for _ in range(times):
+        for block in order:
+            script.execute(script.copy([(0, block, 1)]))
+
+
+def dead(script: Script, block: int) -> None:
+    script.send(lib.PUMP_EVENT_DEAD, uses=[(0, 1, block * BLOCK, BLOCK, lib.PUMP_ACCESS_WRITE)])
+
+
+@pytest.mark.parametrize(
+    ("order", "tells", "leave"),
+    [
+        ((1, 2, 3, 4, 5), True, {0, 5, 4}),
+        ((1, 2, 3, 4, 5), False, {0, 1, 2}),
+        ((1, 2, 3, 4, 5, 4, 3, 2), True, {0, 1, 5}),
+    ],
+    ids=["in turn", "in turn, and dead memory is unknown", "to and fro"],
+)
+def test_where_idle_blocks_are_used_in_turn_the_newest_leaves_first_behind_the_dead(
+    order: tuple[int, ...], tells: bool, leave: set[int]
+) -> None:
+    script, there, _ = full(6, away=3)
+    script.execute(script.copy([(0, 0, 1)]))
+    if tells:
+        dead(script, 0)
+    sweep(script, order, 60)
+    script.copy([(1, 0, 3)])
+    assert set(leaving(script)) == {there[block] for block in leave}
 
 
 def test_dead_blocks_leave_before_all_others() -> None:
