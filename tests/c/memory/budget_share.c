@@ -106,11 +106,17 @@ static void allocate(int64_t blocks) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* Asks and returns the budget in blocks that follows. */
+#define IDLE_NS 250000000u /* without an operation, a drain ends (memory/drain.c) */
+
+/* Asks and returns the budget in blocks that follows, once the launch queue has run dry. */
 static uint64_t ask(struct pump_device *device, uint64_t bytes) {
   device->asked_budget_bytes = bytes;
   uint64_t activity = pump_shm->header.activity;
   pump_device_adopt_budgets();
+  if (pump_draining()) {
+    now_ns += IDLE_NS;
+    pump_device_adopt_budgets();
+  }
   CHECK(device->adopted_budget_bytes == bytes);
   CHECK(pump_shm->header.activity == activity + 1); /* the worker is told */
   pump_device_adopt_budgets();
@@ -236,6 +242,63 @@ static void a_device_that_fits_no_more_becomes_active(void) {
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
 }
 
+/* Begins a drain, by a budget that is too small. */
+static struct pump_device *draining(void) {
+  struct pump_device *device = set_up("");
+  CHECK(pump_device_prepare(2));
+  allocate(100);
+  device->asked_budget_bytes = 50 * BLOCK;
+  pump_device_adopt_budgets();
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_draining());
+  return device;
+}
+
+static bool is_adopted(const struct pump_device *device) {
+  pump_device_adopt_budgets();
+  bool adopted = device->adopted_budget_bytes == 50 * BLOCK;
+  CHECK((device->budget_bytes == 50 * BLOCK) == adopted);
+  CHECK(pump_draining() != adopted);
+  return adopted;
+}
+
+static void a_smaller_budget_waits_until_what_is_issued_has_executed(void) {
+  struct pump_device *device = draining();
+  pump_drain_waits();
+  pump_drain_waited(true); /* too early: another stream may be full */
+  CHECK(!is_adopted(device));
+  now_ns += 60000000;
+  pump_drain_waits();
+  pump_drain_waits();
+  pump_drain_waited(true); /* another thread waits */
+  CHECK(!is_adopted(device));
+  now_ns += 2 * IDLE_NS;
+  CHECK(!is_adopted(device));
+  pump_drain_waited(true);
+  CHECK(is_adopted(device));
+}
+
+static void a_smaller_budget_waits_for_a_bounded_time(void) {
+  struct pump_device *device = draining();
+  pump_drain_waits();
+  now_ns += PUMP_DRAIN_MOST_NS - 1;
+  CHECK(!is_adopted(device) && pump_drain_lasts());
+  now_ns += 1;
+  CHECK(!pump_drain_lasts());
+  pump_drain_waited(false);
+  CHECK(is_adopted(device));
+}
+
+static void a_smaller_budget_waits_shortly_for_an_idle_program(void) {
+  struct pump_device *device = draining();
+  now_ns += 40000000;
+  pump_drain_waits();
+  pump_drain_waited(true);
+  now_ns += IDLE_NS - 1;
+  CHECK(!is_adopted(device));
+  now_ns += 1;
+  CHECK(is_adopted(device));
+}
+
 static void a_device_that_comes_later_finds_what_was_asked(void) {
   struct pump_device *device = set_up("100%");
   device->asked_budget_bytes = 77 * BLOCK;
@@ -291,8 +354,10 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   neighbour(2, 5, 0, 0); /* it has only just begun */
   CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1);
   others.cards[0].need_bytes = 100 * BLOCK;
-  CHECK(share(device) == MOST_BLOCKS - 100);
+  CHECK(share(device) == MOST_BLOCKS && pump_draining());
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit */
+  now_ns += IDLE_NS;
+  CHECK(share(device) == MOST_BLOCKS - 100);
   uint64_t activity = pump_shm->header.activity;
   CHECK(share(device) == MOST_BLOCKS - 100 && pump_shm->header.activity == activity);
   others.cards[0].need_bytes = 2000 * BLOCK;
@@ -398,6 +463,9 @@ int main(int argc, char **argv) {
       SCENARIO(a_first_budget_is_no_less_than_the_least_and_that_is_said),
       SCENARIO(programs_are_told_what_the_budget_leaves),
       SCENARIO(a_device_that_fits_no_more_becomes_active),
+      SCENARIO(a_smaller_budget_waits_until_what_is_issued_has_executed),
+      SCENARIO(a_smaller_budget_waits_for_a_bounded_time),
+      SCENARIO(a_smaller_budget_waits_shortly_for_an_idle_program),
       SCENARIO(a_device_that_comes_later_finds_what_was_asked),
       SCENARIO(an_administrators_bound_holds_whatever_is_asked),
       SCENARIO(a_bound_above_what_is_free_changes_nothing),

@@ -13,7 +13,12 @@ SCENARIOS = re.findall(r"SCENARIO\((\w+)\),", TEXT)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_budgets_follow_what_is_asked_and_what_others_need(scenario: str) -> None:
     program = build(
-        "address,undefined", "budget_share", "memory/devices.c", "memory/share.c", "base/settings.c"
+        "address,undefined",
+        "budget_share",
+        "memory/devices.c",
+        "memory/drain.c",
+        "memory/share.c",
+        "base/settings.c",
     )
     run(program, scenario)
 
