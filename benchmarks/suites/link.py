@@ -42,7 +42,7 @@ ROUNDS, ROUNDS_QUICK = 20, 3
 SOURCES = ("progress/*.c", "execute/*.c", "link/*.c")
 SOURCES += ("base/log.c", "base/mapping.c", "base/settings.c", "base/thread.c")
 SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
-SOURCES += ("memory/host_memory.c", "memory/limit.c", "memory/share.c")
+SOURCES += ("memory/drain.c", "memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
 SOURCES += ("life/job_end.c",)
 """Of shim/: executors and what they rest on; hooks_absent.h stands for the rest."""

@@ -56,13 +56,12 @@ RETRY_UNKNOWN_S = 5.0
 """Between attempts of a job that has had no service."""
 ANSWER_S = 3.0
 """Longest wait for the service's welcome."""
-SETTLE_S = 0.02
+SETTLE_S = 0.05
 SETTLE_MOST_S = 10.0
 """After a grant; later a round comes with every beat only."""
 YOUNG_S = 10.0
-YOUNG_ROUND_S = 0.05
-"""Between rounds while a client younger than YOUNG_S has no device, and after one that found
-changes; twice as long after each that found none."""
+YOUNG_ROUND_S = 0.25
+"""Between rounds while a client younger than YOUNG_S has no device."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -119,7 +118,6 @@ class LeaseClient:
         self._asking = self._again = False
         self._waiting = 0
         self._settle_until = self._young_until = 0.0
-        self._young_round_s = YOUNG_ROUND_S
         self._last: wire.Report | None = None
         self._tried: list[Budget] = []
 
@@ -299,29 +297,26 @@ class LeaseClient:
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
                 self._acted = self._grant.number
-        changed = self._report(clients)
+        self._report(clients)
         if sets and sets != self._tried:
             self._tried = sets
             self._apply(sets)
         else:
             self._tried = []
             self._asking = False
-            self._schedule(clients, changed)
+            self._schedule(clients)
 
-    def _report(self, clients: Sequence[ClientState]) -> bool:
-        """Report what has changed; whether anything has."""
+    def _report(self, clients: Sequence[ClientState]) -> None:
         if not self._version:  # the service has ended during this round
-            return False
+            return
         report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
         if report != self._last:
             self._last = report
             self._send(report)
             self._beat_due = self._now + self._beat_s
-            return True
-        if self._now >= self._beat_due - self._beat_s / 4:
+        elif self._now >= self._beat_due - self._beat_s / 4:
             self._send(wire.Beat())
             self._beat_due = self._now + self._beat_s
-        return False
 
     def _apply(self, sets: Sequence[Budget]) -> None:
         self._waiting = len(sets)
@@ -338,13 +333,12 @@ class LeaseClient:
             self._asking = False
             self._round_due = self._now
 
-    def _schedule(self, clients: Sequence[ClientState], changed: bool) -> None:
+    def _schedule(self, clients: Sequence[ClientState]) -> None:
         now = self._now
         pause = self._beat_s
-        if now < self._young_until:
-            absent = any(not client.devices for client in clients)
-            again = YOUNG_ROUND_S if changed or absent else 2 * self._young_round_s
-            self._young_round_s = pause = min(pause, again)
+        young = now < self._young_until and any(not client.devices for client in clients)
+        if young:
+            pause = min(pause, YOUNG_ROUND_S)
         if now < self._settle_until and not settled(clients, self._granted):
             pause = SETTLE_S
         self._round_due = now if self._again else now + pause

@@ -157,7 +157,7 @@ def test_a_job_that_ends_while_it_is_watched_is_no_error(jobs: Jobs) -> None:
 
 # ---- metrics ----
 
-LINE = re.compile(r'([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\]|\\.)*",?)*)\})? ([\d.]+)')
+LINE = re.compile(r'([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\]|\\.)*",?)*)\})? ([\d.e+-]+)')
 
 
 NONE = {("pump_jobs", f'user="{os.geteuid()}"'): 0}
