@@ -165,8 +165,15 @@ def test_a_worker_that_is_killed_takes_no_lease_with_it(job: Job, service: Servi
     card = ("--virtual-set", f"shared=kept{os.getpid()}")
     first, second = (start(job, service, sleep_ms=20, run=card, hold=hold) for _ in range(2))
     pids = (first.pid, second.pid)
-    assert pumpds.wait_for(lambda: all(service.granted(pid) > 80 * MIB for pid in pids), 40)
-    before = [service.granted(pid) for pid in pids]
+    before: list[int] = []
+
+    def settled() -> bool:
+        """Leases have not changed for a second."""
+        before[:] = [service.granted(pid) for pid in pids]
+        time.sleep(1)
+        return min(before) > 80 * MIB and before == [service.granted(pid) for pid in pids]
+
+    assert pumpds.wait_for(settled, 40)
     there = pumpds.of_job(first.pid)
     seen = []
     os.kill(there.warm, signal.SIGSTOP)  # no other worker takes its place for a while
