@@ -68,7 +68,8 @@ struct vd_memory {
   struct vd_pool *pool;
   void *physical;         /* of VD_MAPPED */
   struct vd_array *array; /* or NULL; owned */
-  CUmemLocation preferred, last_prefetch, accessed_by;
+  CUmemLocation preferred, last_prefetch;
+  bool accessed_by_gpu, accessed_by_host;
   bool prefetched;
   bool freed;       /* by cuMemFreeAsync: gone when the stream gets there */
   bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as the program set it */

@@ -7,6 +7,7 @@ import ctypes
 import threading
 from typing import Any
 
+import numpy as np
 from cuda.bindings import driver as cu
 from driver_base import MIB, Gpu, ask, code_of
 
@@ -139,6 +140,46 @@ def bounded_pool() -> Any:
         code_of(cu.cuMemAllocFromPoolAsync(8 * MIB, pool, gpu.stream)),
     ]
     return codes
+
+
+def empty_allocations() -> Any:
+    """Nothing from a pool, in a capture too, and given back."""
+    gpu = Gpu()
+    found = [cu.cuMemAllocAsync(0, gpu.stream)]
+    found.append(cu.cuMemAllocFromPoolAsync(0, ask(cu.cuDeviceGetDefaultMemPool(0)), gpu.stream))
+    ask(cu.cuStreamBeginCapture(gpu.stream, cu.CUstreamCaptureMode(0)))
+    found.append(cu.cuMemAllocAsync(0, gpu.stream))
+    ask(cu.cuStreamEndCapture(gpu.stream))
+    freed = code_of(cu.cuMemFreeAsync(0, gpu.stream))
+    return [[int(code), int(address)] for code, address in found], freed
+
+
+def processors_that_access() -> Any:
+    """ACCESSED_BY with room for three processors: both, and without the GPU."""
+    Gpu()
+    data = ask(cu.cuMemAllocManaged(MIB, 1))
+    seen = []
+    for advice, kind in ((5, 2), (5, 1), (6, 1)):  # the host, the GPU; the GPU no more
+        location = cu.CUmemLocation()
+        location.type = cu.CUmemLocationType(kind)
+        ask(cu.cuMemAdvise(data, MIB, cu.CUmem_advise(advice), location))
+        accessed_by = cu.CUmem_range_attribute.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY
+        seen.append(ask(cu.cuMemRangeGetAttribute(12, accessed_by, data, MIB)))
+    return seen
+
+
+def unregistered() -> Any:
+    """Host memory that ends at its start alone, and once."""
+    Gpu()
+    memory = np.zeros(MIB, np.uint8)
+    start = memory.ctypes.data
+    ask(cu.cuMemHostRegister(start, MIB, 0))
+    return [code_of(cu.cuMemHostUnregister(at)) for at in (start + 64, start, start)]
+
+
+def names_of_nothing() -> Any:
+    Gpu()
+    return [code_of(cu.cuFuncGetName(0)), code_of(cu.cuKernelGetName(0))]
 
 
 def double_frees() -> Any:

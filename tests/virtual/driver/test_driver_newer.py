@@ -41,6 +41,25 @@ def test_a_pool_gives_no_more_than_its_maximum() -> None:
     assert run("bounded_pool").found == [OUT_OF_MEMORY, OUT_OF_MEMORY, 0, 0]
 
 
+def test_pools_give_nothing_for_no_bytes() -> None:
+    assert run("empty_allocations").found == [[[0, 0]] * 3, 0]
+
+
+@virtual.needs_bindings_of_13
+def test_each_processor_that_accesses_memory_is_remembered() -> None:
+    assert run("processors_that_access").found == [[-1, -2, -2], [0, -1, -2], [-1, -2, -2]]
+
+
+def test_registered_memory_ends_at_its_start_alone() -> None:
+    not_registered = 713
+    assert run("unregistered").found == [INVALID_VALUE, 0, not_registered]
+
+
+@virtual.needs_bindings_of_13
+def test_no_function_has_no_name() -> None:
+    assert run("names_of_nothing").found == [INVALID_VALUE] * 2
+
+
 def test_a_second_free_is_refused_also_before_the_stream_reached_the_first() -> None:
     outcome = run("double_frees")
     assert outcome.found == [0, INVALID_VALUE, INVALID_VALUE] * 2

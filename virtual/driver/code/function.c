@@ -216,18 +216,19 @@ CUresult vd_cuKernelGetParamCount(CUkernel k, size_t *count) {
   return parameter_count(function_of(k), count);
 }
 
-static CUresult name_of(const char **name, const struct vd_function *f) {
-  if (name == NULL) return CUDA_ERROR_INVALID_VALUE;
+static CUresult name_of(const char **name, const void *handle) {
+  const struct vd_function *f = function_of(handle);
+  if (name == NULL || handle == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (f == NULL) return CUDA_ERROR_INVALID_HANDLE;
   *name = f->kernel->name;
   return CUDA_SUCCESS;
 }
 
 CUresult vd_cuFuncGetName(const char **name, CUfunction f) {
-  return name_of(name, function_of(f));
+  return name_of(name, f);
 }
 CUresult vd_cuKernelGetName(const char **name, CUkernel k) {
-  return name_of(name, function_of(k));
+  return name_of(name, k);
 }
 
 CUresult vd_cuFuncGetModule(CUmodule *out, CUfunction handle) {

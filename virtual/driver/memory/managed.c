@@ -233,11 +233,10 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
       memory->preferred = nowhere;
       advise_locked(first, count, GPU_ADVICE_PREFER_NONE);
       break;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-      memory->accessed_by = location;
-      break;
-    default:
-      memory->accessed_by = nowhere;
+    default: /* set or unset ACCESSED_BY, of one processor */
+      *(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &memory->accessed_by_gpu
+                                                     : &memory->accessed_by_host) =
+          advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
       break;
     }
   }
@@ -293,9 +292,12 @@ CUresult vd_cuMemRangeGetAttribute(void *data, size_t data_bytes, int attribute,
       value = device_of(memory->preferred);
       break;
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
-      memset(data, 0xff, data_bytes);
       for (size_t i = 0; i < data_bytes / 4; i++) ((int *)data)[i] = CU_DEVICE_INVALID;
-      value = device_of(memory->accessed_by);
+      value = memory->accessed_by_gpu    ? 0
+              : memory->accessed_by_host ? CU_DEVICE_CPU
+                                         : CU_DEVICE_INVALID;
+      if (memory->accessed_by_gpu && memory->accessed_by_host && data_bytes > 4)
+        ((int *)data)[1] = CU_DEVICE_CPU;
       break;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
       value = device_of(last);

@@ -293,7 +293,9 @@ CUresult vd_cuMemHostRegister_v2(void *start, size_t length_bytes, unsigned int 
 
 CUresult vd_cuMemHostUnregister(void *start) {
   vd_lock();
-  CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  bool inside = vd_range_find(&vd.host, (uint64_t)start) != NULL;
+  CUresult result =
+      inside ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (host_at(start, VD_HOST_REGISTERED) != NULL) {
     vd_wait_device_locked();
     struct vd_memory *memory = host_at(start, VD_HOST_REGISTERED);

@@ -51,6 +51,11 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && length_bytes == 0) {
+    *out = 0;
+    vd_unlock();
+    return result;
+  }
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
     result = capture_allocation(out, length_bytes, stream);
     vd_unlock();
@@ -60,7 +65,7 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
   if (result == CUDA_SUCCESS) {
     result = from_pool(pool, length_bytes, &memory);
     /* what is freed in stream order may be on its way: wait for it once */
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && length_bytes > 0) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       vd_wait_device_locked();
       result = from_pool(pool, length_bytes, &memory);
     }
