@@ -86,6 +86,7 @@ def run(suite: Suite, way: str, environment: Path, folder: Path) -> Outcome:
 
 def _variables(suite: Suite, way: str, environment: Path, folder: Path) -> dict[str, str]:
     nvidia = next((environment / "frameworks/lib").glob("python3*")) / "site-packages/nvidia/cu13"
+    own = suite.env.items()
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("PUMP_V")},
         "PUMP_DISABLE": "1" if way == "plain" else "",
@@ -98,7 +99,7 @@ def _variables(suite: Suite, way: str, environment: Path, folder: Path) -> dict[
         "PYTHONWARNINGS": "ignore",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
-        **suite.env,
+        **{name: value.format(environment=environment, here=HERE) for name, value in own},
     }
 
 
