@@ -1,7 +1,7 @@
 /* torch_kernels.c - which memory PyTorch's kernels touch whose parameters say more than
  * their pointers do (PUMP_VIRTUAL_KERNELS; virtual/driver/code/touch.c has the interface).
  *
- * A modelled kernel touches all that its pointers reach. Three of PyTorch's kernels are
+ * A modelled kernel touches all that its pointers reach. Some of PyTorch's kernels are
  * given pointers that they never follow: what is passed by value, tables of addresses or
  * shapes, has room for more than a launch has, and in the rest stands what the launch
  * before left on the stack; and a reduction gets a scratch buffer of which it uses some
@@ -99,7 +99,8 @@ static int reduce(const uint8_t *operation, unsigned bytes, unsigned element_byt
   if (bytes < 256) return -1;
   const uint8_t *tail = operation + bytes - 64;
   int32_t config[16];
-  memcpy(config, operation + (element_bytes < 8 ? 8 : 8 + element_bytes), sizeof config);
+  unsigned identity = element_bytes < 8 ? element_bytes : 8; /* its place, by alignment */
+  memcpy(config, operation + identity + element_bytes, sizeof config);
   if (config[WIDTH] != (int32_t)block[0] || config[HEIGHT] != (int32_t)block[1] ||
       config[THREADS] != config[WIDTH] * config[HEIGHT] || config[VECTOR] < 1 ||
       config[BLOCKS_PER_OUTPUT] != (int32_t)grid[1])

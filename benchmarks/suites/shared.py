@@ -173,11 +173,14 @@ class Bench:
         )
         return process, folder
 
+    def _card(self, words: Sequence[str]) -> tuple[str, int]:
+        """Name and memory in bytes of a new card for two such jobs."""
+        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
+        return f"bench-{os.getpid()}-{self._count}", int(footprint / SHARE) >> 21 << 21
+
     def run(self, words: Sequence[str], *budgets: float | None) -> list[Figures]:
         """Runs one job for each budget (None: naive), all at the same time."""
-        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
-        memory = int(footprint / SHARE) >> 21 << 21
-        card = f"bench-{os.getpid()}-{self._count}"
+        card, memory = self._card(words)
         started = [self.start(words, card, memory, budget) for budget in budgets]
         try:
             return [self._result(process, folder) for process, folder in started]
@@ -216,9 +219,7 @@ class Bench:
         """Seconds of a job's iterations during the first and during the last ones of a job that
         comes later."""
         words = [*words, "--sync-every-step", "--warm-up=0"]
-        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
-        memory = int(footprint / SHARE) >> 21 << 21
-        card = f"bench-{os.getpid()}-{self._count}"
+        card, memory = self._card(words)
         count = FIRST + STEADY if self.quick else 4 * STEADY
         started = [
             self.start([*words, f"--iterations={8 * count}"], card, memory, EQUAL_BUDGETS[0])
@@ -242,9 +243,7 @@ class Bench:
     def beside(self, words: Sequence[str], budgets: tuple[float | None, float | None]) -> float:
         """Seconds of the first of two jobs; the other one is there before and outlasts it."""
         longer = [*words, "--iterations=100000"]
-        footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
-        memory = int(footprint / SHARE) >> 21 << 21
-        card = f"bench-{os.getpid()}-{self._count}"
+        card, memory = self._card(words)
         started = [self.start(longer, card, memory, budgets[1])[0]]
         try:
             until = time.monotonic() + SECONDS_MAX
