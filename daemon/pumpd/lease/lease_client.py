@@ -60,8 +60,9 @@ SETTLE_S = 0.05
 SETTLE_MOST_S = 10.0
 """After a grant; later a round comes with every beat only."""
 YOUNG_S = 10.0
-YOUNG_ROUND_S = 0.25
-"""Between rounds while a client younger than YOUNG_S has no device."""
+YOUNG_ROUND_S = 0.05
+"""Between rounds while a client younger than YOUNG_S has no device, and after one that found
+the job to want more; twice as long after each other one."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -118,6 +119,7 @@ class LeaseClient:
         self._asking = self._again = False
         self._waiting = 0
         self._settle_until = self._young_until = 0.0
+        self._young_round_s = YOUNG_ROUND_S
         self._last: wire.Report | None = None
         self._tried: list[Budget] = []
 
@@ -297,19 +299,21 @@ class LeaseClient:
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
                 self._acted = self._grant.number
-        self._report(clients)
+        grows = self._report(clients)
         if sets and sets != self._tried:
             self._tried = sets
             self._apply(sets)
         else:
             self._tried = []
             self._asking = False
-            self._schedule(clients)
+            self._schedule(clients, grows)
 
-    def _report(self, clients: Sequence[ClientState]) -> None:
+    def _report(self, clients: Sequence[ClientState]) -> bool:
+        """Report what has changed; whether the job wants more than before."""
         if not self._version:  # the service has ended during this round
-            return
+            return False
         report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
+        before = {gpu.gpu: gpu.wanted_bytes for gpu in self._last.gpus} if self._last else {}
         if report != self._last:
             self._last = report
             self._send(report)
@@ -317,6 +321,7 @@ class LeaseClient:
         elif self._now >= self._beat_due - self._beat_s / 4:
             self._send(wire.Beat())
             self._beat_due = self._now + self._beat_s
+        return any(gpu.wanted_bytes > before.get(gpu.gpu, 0) for gpu in report.gpus)
 
     def _apply(self, sets: Sequence[Budget]) -> None:
         self._waiting = len(sets)
@@ -333,12 +338,13 @@ class LeaseClient:
             self._asking = False
             self._round_due = self._now
 
-    def _schedule(self, clients: Sequence[ClientState]) -> None:
+    def _schedule(self, clients: Sequence[ClientState], grows: bool) -> None:
         now = self._now
         pause = self._beat_s
-        young = now < self._young_until and any(not client.devices for client in clients)
-        if young:
-            pause = min(pause, YOUNG_ROUND_S)
+        if now < self._young_until:
+            absent = any(not client.devices for client in clients)
+            again = YOUNG_ROUND_S if grows or absent else 2 * self._young_round_s
+            self._young_round_s = pause = min(pause, again)
         if now < self._settle_until and not settled(clients, self._granted):
             pause = SETTLE_S
         self._round_due = now if self._again else now + pause
