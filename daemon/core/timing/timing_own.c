@@ -32,12 +32,16 @@ static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
 }
 
 /* The lower end of the clean samples; they scatter, or are few, so it may be less. Any
- * sample bounds it from above. */
+ * sample bounds it from above. False: there is none, or each is longer than one that waited
+ * for faults, so they waited, too, for what the model did not see. */
 static bool known(const struct pump_timing *timing, const struct timing_own *own,
                   int64_t *own_ns) {
   uint64_t values[TIMING_SAMPLES] = {0};
   if (own == NULL || own->count == 0) return false;
   uint32_t count = sorted(own, values);
+  if (timing->neighbours == 0 && own->faulting_blocks != 0 &&
+      values[0] > BEYOND(own->faulting_ns))
+    return false;
   int64_t likely = (int64_t)values[count / 8], middle = (int64_t)values[count / 2];
   int64_t shortest = (int64_t)own->shortest_ns;
   if (shortest < likely) likely = shortest;

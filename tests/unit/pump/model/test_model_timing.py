@@ -175,6 +175,22 @@ def test_what_faults_cost_is_subtracted_where_operations_waited_each_time(cost_m
     assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
 
 
+def test_a_wait_that_the_model_did_not_see_is_no_own_time() -> None:
+    """The second kind is never there but once, as far as the model knows, and waits then, too."""
+    steps = [
+        Step(
+            own_ms=1.0 if n % 2 else 3.0,
+            stall_ms=0.0 if n == 20 else 5.0 if n % 2 == 0 else 1.0 if n % 3 == 0 else 0.0,
+            others_ms=20.0 if n == 20 else 0.0,
+            timed=n % 5 in (0, 3),
+            wait=n == 199,
+        )
+        for n in range(1, 200)
+    ]
+    run = made(steps)
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+
+
 def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks() -> None:
     """The driver had kept what the model believed on the host: a block or two, without effect."""
     stalls = (0.0, 1.3, 0.0, 2.9, 0.7, 0.0, 4.1)
