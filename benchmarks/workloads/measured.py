@@ -10,6 +10,7 @@ DESIGN
                              naive's / its; `to_gpu`, `to_host`: bytes of a step; `back`: the
                              share of these; `of_floor`; `of_bound`: the bound of
                              workloads/formulas.py / its seconds; `slowest`: step of a run / mean
+    virtual.<program>.window.no_duplicates   the same where clean memory is copied back
     virtual.<program>.<system>   seconds with what people use instead, computed by formulas.py of
                              the kernels' time and the link's rate
 
@@ -37,7 +38,12 @@ PROGRAMS = "inference", "lora", "experts"
 RATIOS = (1.5, 2.0)
 ROUNDS_MOST = 3
 UNLIMITED, NAIVE = "unlimited", "naive"
-POLICIES = "window", "planned"
+POLICIES = {
+    "window": ("--policy=window",),
+    "window.no_duplicates": ("--policy=window", "--no-duplicates"),
+    "planned": ("--policy=planned",),
+}
+"""Options of pump-run."""
 QUICK = ("--layers=4", "--width=1024", "--heads=8", "--inner=2048", "--vocabulary=1024",
          "--steps=3")  # fmt: skip
 RECORDED = {"lora": ("--steps=3",)}
@@ -103,7 +109,7 @@ class Bench:
 
     def run(self, mode: str, memory_bytes: int, *words: str, record: str = "") -> Figures:
         """One run. Raises MeasurementError."""
-        pump = ["--policy", mode] if mode in POLICIES else []
+        pump = [*POLICIES.get(mode, ())]
         pump += ["--record", record] if record else []
         found, report = self._torch.run(memory_bytes, pump, *words, managed=mode == NAIVE)
         return Figures(found, report["profiled"])
