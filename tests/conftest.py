@@ -2,10 +2,13 @@
 of earlier ones."""
 
 import os
+import signal
 
 import builds
 
 
 def pytest_configure() -> None:
     os.environ["PUMP_KEEP_LEARNED"] = "no"
+    # A script's job in the background ignores it, and so would what tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     builds.folder()
