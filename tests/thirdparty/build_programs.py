@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(sys.argv[1]).resolve()
 PACKAGES = FOLDER / "site"
@@ -34,7 +35,7 @@ SAMPLE = re.compile(r"\badd_executable\(\s*(\w+)([^)]*)\)")
 TEST = re.compile(r"^ConfigureTest\((\w+)([^)]*)\)", re.MULTILINE)
 
 
-def together(build: Callable[[object], bool], parts: Iterable[object]) -> bool:
+def together(build: Callable[[Any], bool], parts: Iterable[Any]) -> bool:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return all(list(pool.map(build, parts)))
 
