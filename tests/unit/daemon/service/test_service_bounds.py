@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import selectors
@@ -19,7 +20,7 @@ from pump.control import ClientState, DeviceState
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd.lease.job_usage import ABSENT_S, Absent
-from pumpd.lease.lease_client import JobFacts, LeaseClient
+from pumpd.lease.lease_client import YOUNG_ROUND_S, JobFacts, LeaseClient
 from pumpd.service import registry as registries
 from pumpd.service.cards import Cards
 from pumpd.service.owners import Identity
@@ -217,6 +218,38 @@ def test_what_a_client_holds_is_told_while_it_has_no_worker_and_lives(tmp_path: 
             assert isinstance(told, wire.Report) and told.gpus == ()
         finally:
             client.kill()
+
+
+def test_rounds_of_a_newcomer_come_soon_while_it_wants_more(tmp_path: Path) -> None:
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(Scene(tmp_path, selector)) as scene,
+    ):
+        scene.service.send(wire.encode(wire.Grant(0, 2000, ())))
+        scene.listen()
+        scene.holder.client_came(time.monotonic())
+
+        def is_next_behind(pause_s: float, client: ClientState) -> bool:
+            """Whether the round behind this one, in which the worker tells that, is due then."""
+            due = scene.holder.due()
+            assert due is not None
+            time.sleep(max(0.0, due - time.monotonic()))
+            scene.holder.on_time(time.monotonic())
+            before = time.monotonic()
+            scene.answers.pop()([client])
+            due = scene.holder.due()
+            return due is not None and before + pause_s <= due <= time.monotonic() + pause_s
+
+        first = held(7)
+        grown = dataclasses.replace(first.devices[0], allocated_bytes=800 * MIB)
+        more = ClientState(7, devices=(grown,))
+        for _ in range(3):
+            assert is_next_behind(YOUNG_ROUND_S, ClientState(7)), "it has no device"
+        assert is_next_behind(YOUNG_ROUND_S, first)
+        assert is_next_behind(2 * YOUNG_ROUND_S, first)
+        assert is_next_behind(4 * YOUNG_ROUND_S, first)
+        assert is_next_behind(YOUNG_ROUND_S, more)
+        assert is_next_behind(2 * YOUNG_ROUND_S, first), "it wants less"
 
 
 def test_an_absent_client_is_believed_for_a_while_only_and_not_once_it_has_let_go() -> None:
