@@ -23,6 +23,8 @@ OTHER = ("simpleIPC", "UnifiedMemoryStreams")
 CHOSEN = sorted(
     path.parent for path in SAMPLES.glob("*/*/sample.out") if path.parent.name not in OTHER
 )
+NOT_LOADED = 127
+"""A library is missing, or a function in it."""
 NUMBER = re.compile(r"[+-]?(0x[0-9a-f]+|\d+\.?\d*(e[+-]?\d+)?|\bnan|\binf)", re.IGNORECASE)
 
 
@@ -47,5 +49,6 @@ def test_a_sample_ends_as_plain(
         timeout=300,
     )
     assert done.returncode >= 0, done
+    assert done.returncode != NOT_LOADED, done
     words = hashlib.sha256(said(done).encode()).hexdigest()[:8]
     record_xml_attribute("name", f"{folder.name} ends with {done.returncode}, says {words}")
