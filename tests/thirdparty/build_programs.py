@@ -59,7 +59,6 @@ def samples() -> None:
                 made = ["-fatbin", kernel.name, "-o", f"{kernel.stem}64.fatbin"]
                 compiled([*options, *made], folder, log)
         options += ["-rdc=true", "-lcublas", "-lnvrtc", "-Xcompiler=-fopenmp"]
-        options += ["-Xlinker", f"-rpath={TOOLKIT / 'lib'}"]  # of NVRTC: stand-ins are found first
         return compiled([*options, *added[2].split(), "-o", "sample.out", *LINK], folder, log)
 
     together(build, SAMPLES.glob("Samples/*/*/CMakeLists.txt"))
