@@ -47,15 +47,21 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
         return
     known, op_count, use_count, idle_count, count, budget, *counts = head[:11]
     discarding_seq, discard_stream, left, leaving, ended, to_gpu, to_host, short = head[11:19]
-    idle_blocks = [Block(*row) for row in table(idle, idle_count, 3)]
+    idle_blocks = [
+        Block(b, slot, size, clean=clean != 0) for b, slot, size, clean in table(idle, idle_count, 4)
+    ]
     discarded = Wait(discarding_seq, discard_stream)
     device = Device(budget, *counts, idle_blocks, discarded, discard_stream, left, leaving, ended)
-    rows = iter(table(uses, use_count, 5))
+    rows = iter(table(uses, use_count, 7))
     operations = []
-    for seq, stream, of_op, anew, frees, larger in table(ops, op_count, 6):
+    for seq, stream, of_op, anew, frees, larger, predicted in table(ops, op_count, 7):
         found = [next(rows) for _ in range(of_op)]
-        used = [Use(Block(b, slot, size), DUE[due], again) for b, due, again, slot, size in found]
-        operations.append(Operation(seq, used, stream, anew, frees, larger != 0))
+        used = [
+            Use(Block(b, slot, size, written != 0, clean != 0), DUE[due], again)
+            for b, due, again, slot, size, written, clean in found
+        ]
+        flags = larger != 0, predicted != 0
+        operations.append(Operation(seq, used, stream, anew, frees, *flags))
     schedule = Schedule(device, operations, known, Bounds(slices=(to_gpu, to_host)))
     right = [
         [way, one.first, one.blocks, one.slot, one.need, *astuple(one.wait)]
@@ -109,6 +115,7 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
         ("not paced behind", paced_first(schedule)),
         ("leaving", device.leaving > 0),
         ("discarding", device.discarding > 0),
+        ("written ones stay", len(schedule.staying) > 0),
         ("streams", len({op.stream for op in schedule.operations}) > 1),
     ):
         happened[name] += is_so
@@ -124,14 +131,26 @@ def scattered(seed: int) -> tuple[Program, Machine]:
     return made(builder, [1] * 1200), machine(700)
 
 
+def written_in_part() -> tuple[Program, Machine]:
+    """A sweep through ranges that are only read, each with a small one that is written."""
+    builder = Builder()
+    for _ in range(12):
+        for index in range(0, 40, 2):
+            uses = [whole(index, 24, form.READ), whole(index + 1, 1)]
+            builder.operation(form.KERNEL, uses, duration_ns=MS, host_ns=4000)
+        builder.sync()
+    return made(builder, [24, 1] * 20), replace(machine(300), duplicates=True)
+
+
 def programs(seeds: int) -> Iterator[tuple[str, Program, Machine]]:
     for seed in range(seeds):
         for scale in (1, 12):
             program, gpu = made_up(seed, scale)
             if seed % 3 == 0:  # so that more operations are larger than the memory
                 gpu = replace(gpu, memory_bytes=max(16 * BLOCK_BYTES, gpu.memory_bytes // 3))
-            yield f"seed {seed}, {scale} times", program, gpu
+            yield f"seed {seed}, {scale} times", program, replace(gpu, duplicates=seed % 2 > 0)
     yield "scattered", *scattered(seeds)
+    yield "written in part", *written_in_part()
 
 
 def simulate(seeds: int) -> None:

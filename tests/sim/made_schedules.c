@@ -18,7 +18,7 @@ typedef void handed(const int64_t *head, const int64_t *ops, const int64_t *uses
 
 static handed *hand_over;
 static int64_t every = 1, seen;
-static int64_t ops[OPS][6], uses[ROWS][5], idle[ROWS][3],
+static int64_t ops[OPS][7], uses[ROWS][7], idle[ROWS][4],
     entries[2 * PUMP_SCHEDULE_ENTRIES][9];
 
 EXPORT void on_schedules(handed *to, int64_t each);
@@ -56,8 +56,13 @@ static int64_t list_uses(const struct pump_model *m, int64_t at, int64_t found) 
     int32_t link = b->first;
     while (link != NONE && link != number) link = m->window.uses[link].next;
     if (link == NONE) continue;
-    int64_t row[5] = {use->block, due_of(b, number), again_of(m, op, use), b->slot,
-                      bytes_of(m, use->block)};
+    int64_t row[7] = {use->block,
+                      due_of(b, number),
+                      again_of(m, op, use),
+                      b->slot,
+                      bytes_of(m, use->block),
+                      model_is_written(m, b),
+                      m->duplicates && b->clean};
     memcpy(uses[found++], row, sizeof row);
   }
   return found;
@@ -92,13 +97,16 @@ static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
     uint32_t i = op_index(at);
     int64_t from = use_count;
     use_count = list_uses(m, at, use_count);
-    int64_t row[6] = {(int64_t)op->seq,   op->stream,
+    int64_t row[7] = {(int64_t)op->seq,   op->stream,
                       use_count - from,   w->allocates_blocks[i],
-                      w->frees_blocks[i], op->larger && !op->executed};
+                      w->frees_blocks[i], op->larger && !op->executed,
+                      at >= w->op_issued};
     memcpy(ops[op_count], row, sizeof row);
   }
-  for (int32_t b = device->idle.head; b != NONE; b = m->blocks.all[b].idle_next) {
-    int64_t row[3] = {b, m->blocks.all[b].slot, bytes_of(m, b)};
+  for (int32_t b = model_next_idle(m, index, NONE); b != NONE;
+       b = model_next_idle(m, index, b)) {
+    int64_t row[4] = {b, m->blocks.all[b].slot, bytes_of(m, b),
+                      m->duplicates && m->blocks.all[b].clean};
     memcpy(idle[idle_count++], row, sizeof row);
   }
   const int64_t *counts = device->counts;

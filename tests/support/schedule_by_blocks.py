@@ -22,7 +22,7 @@ class Bounds:
     once the operations behind it take so many blocks of room. waiting: most listed blocks that
     leave only when an operation has executed. pace_bytes: so much of what is listed to come in
     front may not have ended yet when a block leaves. slices: most blocks of an entry, to the GPU
-    and to the host."""
+    and to the host. clean: at least so many where they were clean."""
 
     entries: int = 256
     blocks: int = 512
@@ -30,13 +30,18 @@ class Bounds:
     ahead: int = 512
     pace_bytes: int = 96 << 20
     slices: tuple[int, int] = (8, 8)
+    clean: int = 8
 
 
 @dataclass(frozen=True)
 class Block:
+    """A block. written, clean: what the trials of its duplicates have shown."""
+
     number: int
     slot: int = 0
     length_bytes: int = BLOCK_BYTES
+    written: bool = False
+    clean: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class Use:
 @dataclass(frozen=True)
 class Operation:
     """An issued or predicted operation. anew: blocks that it writes after a discard that lies
-    ahead in the walk. frees: blocks that are discarded behind it. larger: than the budget."""
+    ahead in the walk. frees: blocks that are discarded behind it. larger: than the budget.
+    predicted: it was not issued yet."""
 
     seq: int
     uses: Sequence[Use]
@@ -61,6 +67,7 @@ class Operation:
     anew: int = 0
     frees: int = 0
     larger: bool = False
+    predicted: bool = False
 
     def takes(self) -> int:
         """Return the blocks of room that it takes."""
@@ -114,11 +121,12 @@ class Entry:
 
 @dataclass
 class Listed:
-    """One list of the schedule. slice: most blocks of an entry."""
+    """One list of the schedule. slice: most blocks of an entry; clean: and of clean ones."""
 
     entries_left: int
     blocks_left: int
     slice: int
+    clean: int
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, block: Block, need: int, wait: Wait) -> bool:
@@ -148,7 +156,8 @@ class Listed:
 
     def _is_beside(self, last: Entry, block: Block, need: int) -> bool:
         behind, front = block.number == last.first + last.blocks, block.number == last.first - 1
-        if not (behind or (front and not need)) or last.blocks >= self.slice:
+        most = max(self.slice, self.clean) if block.clean else self.slice
+        if not (behind or (front and not need)) or last.blocks >= most:
             return False
         return (last.slot, last.need) == (block.slot, need)
 
@@ -180,14 +189,20 @@ class Schedule:
     ) -> None:
         self.device, self.bounds = device, bounds
         self.operations = operations[:known]
-        to_gpu, to_host = (Listed(bounds.entries, bounds.blocks, most) for most in bounds.slices)
+        to_gpu, to_host = (
+            Listed(bounds.entries, bounds.blocks, most, bounds.clean) for most in bounds.slices
+        )
         self.coming, self.going = to_gpu, to_host
-        # Blocks on the device that may leave, those needed last first; and blocks that operations
-        # which count as executed have used.
+        # Blocks on the device that may leave, those needed last first; written ones that predicted
+        # operations need, which leave behind these; and blocks that operations which count as
+        # executed have used.
         self.there = [(NEVER, block) for block in device.idle]
+        self.staying: list[tuple[int, Block]] = []
         for op in reversed(operations):
             due = [use.block for use in op.uses if use.due in ("there", "maybe evicted")]
-            self.there += [(op.seq, block) for block in reversed(due)]
+            for block in reversed(due):
+                stays = block.written and op.predicted
+                (self.staying if stays else self.there).append((op.seq, block))
         self.used: list[tuple[int, Operation, Block]] = []
         self.at = self.executed = 0  # index of the walk's operation; how many count as executed
         self.taken = [0, *accumulate(op.takes() for op in self.operations)]
@@ -305,6 +320,8 @@ class Schedule:
         `need`: one on the device, or one that an operation which counts as executed has used. If
         there is none, further operations count as executed. Return False if none may leave."""
         while not self.full:
+            if not self.there or self.there[0][0] <= need:
+                self.there, self.staying = self.staying or self.there, []
             there = self.there[0][0] if self.there else 0
             used = self.used[0][0] if self.used else 0
             if max(there, used) > need:

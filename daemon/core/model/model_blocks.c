@@ -139,8 +139,9 @@ static void note_turn(const struct pump_model *m, struct device *device,
   if (newest && !oldest && device->in_turn > -TURN_MOST) device->in_turn--;
 }
 
-int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
-  const struct device *d = &m->devices[device];
+/* Of the idle blocks that were not written, or not found to be. */
+static int32_t next_unwritten(const struct pump_model *m, const struct device *d,
+                              int32_t block) {
   const struct block *all = m->blocks.all;
   bool newest_first = d->in_turn > TURN_MOST / 2;
   if (newest_first && block != NONE && !all[block].dead) {
@@ -151,12 +152,22 @@ int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t blo
   return newest_first && next != NONE && !all[next].dead ? d->idle.tail : next;
 }
 
+int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
+  const struct device *d = &m->devices[device];
+  if (block != NONE && m->blocks.all[block].need == NEED_WRITTEN)
+    return m->blocks.all[block].idle_next;
+  int32_t next = next_unwritten(m, d, block);
+  return next == NONE ? d->written.head : next;
+}
+
 void model_relist(struct pump_model *m, int32_t block) {
   struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
   if (b->need == NEED_IDLE) {
     note_turn(m, device, b);
     unlink_block(m, &device->idle, block, false);
+  } else if (b->need == NEED_WRITTEN) {
+    unlink_block(m, &device->written, block, false);
   } else if (b->need == NEED_DISCARD_PENDING) {
     unlink_block(m, &device->discard_pending, block, false);
   } else if (b->need != NEED_NONE) {
@@ -173,11 +184,12 @@ void model_relist(struct pump_model *m, int32_t block) {
   } else if (b->first != NONE) {
     begin_due(m, b, (uint32_t)kind);
   } else if (kind != DUE_AWAY) {
-    b->need = NEED_IDLE;
+    bool written = !b->dead && model_is_written(m, b);
+    b->need = written ? NEED_WRITTEN : NEED_IDLE;
     if (b->dead)
       prepend_idle(m, &device->idle, block);
     else
-      append(m, &device->idle, block, false);
+      append(m, written ? &device->written : &device->idle, block, false);
   }
 }
 
@@ -287,7 +299,8 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
     m->streams.all[i] = (struct stream){.head = NONE, .tail = NONE};
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
-    device->idle = device->discard_pending = device->sure = device->maybe_evicted = empty;
+    device->idle = device->written = device->discard_pending = device->sure =
+        device->maybe_evicted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }
   for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)

@@ -27,7 +27,7 @@ struct block {
   int64_t migrated;    /* order in which blocks last became resident */
   int32_t first, last; /* uses that have not executed, oldest and newest, or NONE */
   int32_t issued;      /* the newest of them whose operation was issued, or NONE */
-  int32_t idle_prev, idle_next; /* in the device's list, when need is NEED_IDLE */
+  int32_t idle_prev, idle_next; /* in one of the device's lists, when it is idle */
   int32_t age_prev, age_next;   /* in the device's list that `age_list` names */
   uint32_t slot;                /* of the range that owns it */
   int32_t due_use;              /* its operation counts the block when need >= NEED_DUE */
@@ -48,9 +48,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
-/* NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a bit for it.
- * NEED_DISCARD_PENDING: `due_use` is when that began. */
-enum { NEED_NONE, NEED_IDLE, NEED_DISCARD_PENDING, NEED_DUE };
+/* NEED_IDLE: it is idle; NEED_WRITTEN: and will have to be copied. NEED_DUE + DUE_*: its
+ * operation counts it, and `due_uses` has a bit for it. NEED_DISCARD_PENDING: `due_use` is
+ * when that began. */
+enum { NEED_NONE, NEED_IDLE, NEED_WRITTEN, NEED_DISCARD_PENDING, NEED_DUE };
 enum { AGE_NONE, AGE_SURE, AGE_MAYBE_EVICTED };
 
 struct blocks {
@@ -62,7 +63,8 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block where its state and its next use say. */
 void model_relist(struct pump_model *m, int32_t block);
 /* Which of the idle blocks leaves behind that one; of NONE: the first. The dead, then the
- * longest unused first, or the newest where idle blocks are used in turn. NONE: no more. */
+ * longest unused first, or the newest where idle blocks are used in turn; then those that
+ * were written. NONE: no more. */
 int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block);
 /* Its contents are worthless: of the blocks that nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
@@ -90,6 +92,8 @@ uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t bloc
 void model_duplicate_came(struct pump_model *m, int32_t block, bool kept);
 /* The block has left; `kept`: without a copy. */
 void model_duplicate_left(struct pump_model *m, int32_t block, bool kept);
+/* Whether it was written whenever it was a duplicate, so that it will have to be copied. */
+bool model_is_written(const struct pump_model *m, const struct block *b);
 /* Its contents have become worthless, so what it was says nothing of its next owner. */
 void model_duplicate_ended(struct pump_model *m, int32_t block);
 

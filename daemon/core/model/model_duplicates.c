@@ -37,6 +37,11 @@ static bool is_wanted(const struct pump_model *m, const struct block *b) {
          of_device->wrong + of_device->open + of_device->marked < WRONG_FREE + right;
 }
 
+bool model_is_written(const struct pump_model *m, const struct block *b) {
+  return b->wrong >= DUPLICATES_WRONG && m->duplicates &&
+         !m->devices[b->device].duplicates.ended;
+}
+
 void model_duplicates_anew(struct pump_model *m, uint32_t device) {
   m->devices[device].duplicates.marked = 0;
 }

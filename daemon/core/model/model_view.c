@@ -201,7 +201,8 @@ static bool add_candidate(const struct pump_model *m, int32_t block,
 
 static void list_candidates(const struct pump_model *m, uint32_t device,
                             struct pump_view *view) {
-  for (int32_t b = m->devices[device].idle.head; b != NONE; b = m->blocks.all[b].idle_next)
+  for (int32_t b = model_next_idle(m, device, NONE); b != NONE;
+       b = model_next_idle(m, device, b))
     if (!add_candidate(m, b, view)) return;
   for (int64_t at = model_previous_set(m, m->window.can_leave, m->window.op_head - 1);
        at >= m->window.op_tail; at = model_previous_set(m, m->window.can_leave, at - 1)) {

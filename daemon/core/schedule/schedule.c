@@ -157,7 +157,7 @@ static uint32_t list_departures(struct walk *w, struct run run,
 static uint32_t choose_departures(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
-  int32_t there = walk_look_there(w), spent = NONE;
+  int32_t there = walk_look_there(w, need), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks.all[there].next_use;
   /* Looked for only if it may be needed later than the block that is there. */
   if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
@@ -301,8 +301,10 @@ static bool bring_missing(struct walk *w, const struct op *op, int64_t room) {
     if (m->blocks.all[block].device != w->device) continue;
     struct run run = walk_begin_run(m, block, 1, &most);
     const struct use *next = &m->window.uses[use + 1];
-    for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++)
+    for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++) {
+      if (!walk_alike(w, block, next->block)) break;
       run.count++;
+    }
     if (away > 0) {
       if (room == 0) continue;
       if (run.count > room) run.count = (uint32_t)room;
@@ -412,7 +414,7 @@ static void keep_spare(struct walk *w) {
   for (uint32_t i = w->rooms_taken; i < w->rooms_made; i++) wanted -= w->rooms[i].blocks;
   struct awaited awaited = {0};
   while (wanted > 0) {
-    int32_t there = walk_look_there(w);
+    int32_t there = walk_look_there(w, 0);
     if (there == NONE || w->m->blocks.all[there].next_use != PUMP_NOT_NEEDED) return;
     uint32_t gone = list_departures(w, walk_take_there(w, (uint32_t)wanted), &awaited);
     if (gone == 0) return;
@@ -440,6 +442,7 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = model_next_idle(m, device, NONE);
   w->there = NONE;
+  w->written = false;
   w->paced = w->full = false;
   w->step_bytes = 0;
   w->short_of_room = false;

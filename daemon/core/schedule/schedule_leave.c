@@ -16,23 +16,39 @@ void walk_look_at_later(struct walk *w, int64_t from) {
   w->later_use = (int64_t)op->first_use + op->uses;
 }
 
-int32_t walk_look_there(struct walk *w) {
+/* Whether the block, of operation `later`, is among those that are searched at present. */
+static inline bool is_searched(const struct walk *w, int32_t block) {
+  const struct block *b = &w->m->blocks.all[block];
+  if (b->device != w->device) return false;
+  return (model_is_written(w->m, b) && w->later >= w->m->window.op_issued) == w->written;
+}
+
+static int32_t look_later(struct walk *w) {
   const struct pump_model *m = w->m;
-  if (w->there != NONE) return w->there;
-  if (w->idle != NONE) {
-    w->there = w->idle;
-    w->idle = model_next_idle(m, w->device, w->idle);
-    return w->there;
-  }
   while (w->later >= m->window.op_tail) {
     int64_t begin = m->window.ops[op_index(w->later)].first_use;
     while ((w->later_use = model_previous_due(m, DUE_SURE, begin, w->later_use)) >= begin) {
       int32_t block = m->window.uses[use_index(w->later_use)].block;
-      if (m->blocks.all[block].device == w->device) return w->there = block;
+      if (is_searched(w, block)) return block;
     }
     walk_look_at_later(w, w->later - 1);
   }
   return NONE;
+}
+
+int32_t walk_look_there(struct walk *w, int64_t need) {
+  const struct pump_model *m = w->m;
+  if (w->there == NONE && w->idle != NONE) {
+    w->there = w->idle;
+    w->idle = model_next_idle(m, w->device, w->idle);
+  }
+  if (w->there == NONE) w->there = look_later(w);
+  if (w->written || m->devices[w->device].duplicates.wrong == 0 ||
+      (w->there != NONE && m->blocks.all[w->there].next_use > need))
+    return w->there;
+  w->written = true;
+  walk_look_at_later(w, m->window.op_head - 1);
+  return w->there = look_later(w);
 }
 
 struct run walk_take_there(struct walk *w, uint32_t most) {
@@ -42,9 +58,9 @@ struct run walk_take_there(struct walk *w, uint32_t most) {
   if (m->blocks.all[run.block].first == NONE) return run;
   int64_t begin = m->window.ops[op_index(w->later)].first_use;
   for (; run.count < most && w->later_use > begin; run.count++, w->later_use--) {
-    int32_t use = use_index(w->later_use - 1);
-    if (m->window.uses[use].block != run.block - (int32_t)run.count) break;
-    if (!is_there(m, use)) break;
+    int32_t use = use_index(w->later_use - 1), block = m->window.uses[use].block;
+    if (block != run.block - (int32_t)run.count || !is_there(m, use)) break;
+    if (!is_searched(w, block) || !walk_alike(w, run.block, block)) break;
   }
   return run;
 }
@@ -118,7 +134,9 @@ struct run walk_take_spent(struct walk *w, int32_t block, uint32_t most) {
   struct run run = walk_begin_run(m, block, 1, &most);
   uint32_t uses = m->window.ops[top->op].uses;
   for (top->use++; run.count < most && top->use < uses; run.count++, top->use++)
-    if (spent_block(w, top) != block + (int32_t)run.count) break;
+    if (spent_block(w, top) != block + (int32_t)run.count ||
+        !walk_alike(w, block, block + (int32_t)run.count))
+      break;
   return run;
 }
 

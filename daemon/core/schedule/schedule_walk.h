@@ -59,6 +59,7 @@ struct walk {
   int64_t takes;   /* what that one takes of it */
   int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
   int64_t later, later_use; /* of which uses up to this one have not been examined */
+  bool written;             /* those of them that predicted operations write, at last */
   int32_t there;            /* the next that may go at once, NONE: not searched yet */
   bool ended;               /* before operations did */
   bool paced;               /* what leaves waits for what comes */
@@ -79,6 +80,12 @@ static inline struct run walk_begin_run(const struct pump_model *m, int32_t bloc
   return (struct run){.block = block, .step = step, .count = 1, .slot = slot};
 }
 
+/* Whether a slice that has the one of these blocks may be as long with the other. */
+static inline bool walk_alike(const struct walk *w, int32_t block, int32_t other) {
+  const struct block *all = w->m->blocks.all;
+  return !w->m->duplicates || all[block].clean == all[other].clean;
+}
+
 /* Room that the operation at that position takes. */
 static inline int64_t walk_takes(const struct walk *w, int64_t at) {
   uint32_t i = op_index(at);
@@ -91,8 +98,9 @@ static inline int64_t walk_takes(const struct walk *w, int64_t at) {
 
 /* The operation from which blocks needed last are searched: none behind that position. */
 void walk_look_at_later(struct walk *w, int64_t from);
-/* Of the blocks that may go at once, the one that is needed last, or NONE. */
-int32_t walk_look_there(struct walk *w);
+/* Of the blocks that may go at once for the operation `need`, the one that leaves first, or
+ * NONE. */
+int32_t walk_look_there(struct walk *w, int64_t need);
 /* Takes that block and the ones next to it that are needed at the same time, at most so
  * many. */
 struct run walk_take_there(struct walk *w, uint32_t most);

@@ -104,6 +104,22 @@ def test_two_wrong_guesses_end_it_for_a_block() -> None:
     assert len(program.clean) > 20 * len(written)
 
 
+def test_of_idle_blocks_what_is_written_stays_and_the_others_leave_without_a_copy() -> None:
+    """A sweep through layers that waits for each."""
+    program = Duplicating(lambda place: place[1] == 0)
+    for turn in range(40):
+        if turn == 20:
+            program.copied.clear()
+            program.clean.clear()
+        for layer in range(LAYERS):
+            program.issue(layer)
+            program.worker.tick()
+            program.carry_out()
+            program.execute()
+    assert not program.copied
+    assert len(program.clean) > 10 * LAYERS
+
+
 @pytest.mark.parametrize("kind", ["DEAD", "DISCARDED"])
 def test_of_contents_that_become_worthless_nothing_is_expected(kind: str) -> None:
     program = Duplicating(lambda _: False)
