@@ -48,7 +48,8 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
     known, op_count, use_count, idle_count, count, budget, *counts = head[:11]
     discarding_seq, discard_stream, left, leaving, ended, to_gpu, to_host, short = head[11:19]
     idle_blocks = [
-        Block(b, slot, size, clean=clean != 0) for b, slot, size, clean in table(idle, idle_count, 4)
+        Block(b, slot, size, clean=clean != 0)
+        for b, slot, size, clean in table(idle, idle_count, 4)
     ]
     discarded = Wait(discarding_seq, discard_stream)
     device = Device(budget, *counts, idle_blocks, discarded, discard_stream, left, leaving, ended)
