@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -71,6 +70,8 @@ def sketch(keys: Keys) -> frozenset[int]:
 
 def name_of(sketched: frozenset[int]) -> str:
     """The name of the file of programs with this sketch."""
+    import hashlib  # it loads OpenSSL's libcrypto, which only jobs that learn need
+
     return hashlib.blake2b(_packed(sketched), digest_size=8).hexdigest() + ".learned"
 
 
