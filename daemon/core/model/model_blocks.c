@@ -19,8 +19,9 @@
  *     that several streams wait for counts where it was issued first;
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
  *     order in which they became idle, which is the order of their last use; those that
- *     the program's allocator has taken back (DEAD) stand in front. Those that are to be
- *     discarded (FREED) stand in a list of their own: copying them out would be in vain;
+ *     the program's allocator has taken back (DEAD) stand in front. Lists of their own have
+ *     those that will have to be copied (`written`, model_duplicates.c) and those that are
+ *     to be discarded (FREED): copying these out would be in vain;
  *   - each device has its resident blocks in the driver's own order of eviction, last
  *     migrated (uvm_pmm_gpu.c): `maybe_evicted`, all older, before `sure`.
  *

@@ -4,7 +4,8 @@
  * DESIGN. While a block is a duplicate the host's copy stays valid, so what was not written
  * leaves without a copy. A block that has left once is expected to be like that. Each trial
  * is its own evidence: when the block leaves, the client tells whether it had to be copied.
- * DUPLICATES_WRONG wrong guesses end it for that block. A block without a right one is
+ * DUPLICATES_WRONG wrong guesses end it for that block, which counts as written: it leaves
+ * behind those that leave without a copy (schedule_leave.c). A block without a right one is
  * tried only while the device's wrong trials, those whose end is not known among them, are
  * not more than the right ones and WRONG_FREE: a program that writes all of its memory pays
  * for few.
