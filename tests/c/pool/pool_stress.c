@@ -42,9 +42,9 @@
 
 /* Whatever the stream does next comes behind an operation that repopulated the block. */
 static bool is_populated(uint64_t unit, const struct stream *s) {
-  const uint64_t *by = repopulated[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
+  const struct repopulated *by = repopulated[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
   for (uint32_t w = 1; w <= LAST; w++) {
-    uint64_t position = by[w];
+    uint64_t position = by[w].first;
     if (position == 0) continue;
     if (&streams[w] == s || streams[w].executed >= position || s->behind[w] >= position)
       return true;

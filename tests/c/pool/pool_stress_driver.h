@@ -30,8 +30,11 @@ static struct unit {
   bool discarded;  /* since it was held */
   uint64_t position;
 } *units;
-/* By which operations a block was repopulated since it was discarded, by stream. */
-static uint64_t (*repopulated)[LAST + 1];
+/* By which operations a block was repopulated since it was discarded, by stream: the first,
+ * behind which it is, and the newest. */
+static struct repopulated {
+  uint64_t first, newest;
+} (*repopulated)[LAST + 1];
 static uint32_t ours_made;
 static CUresult destroy_answer = CUDA_SUCCESS;
 static uint32_t prefetches_to_fail;
@@ -179,8 +182,8 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
     struct pump_hit hit;
     CHECK(pump_range_lookup(addresses[i], &hit) && PUMP_LOAD(&closed[hit.slot]) != 0);
     for (uint64_t b = 0; b < lengths[i] / PUMP_BLOCK_BYTES; b++) {
-      uint64_t *by = repopulated[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
-      for (uint32_t w = 1; w <= LAST; w++) CHECK(streams[w].executed >= by[w]);
+      struct repopulated *by = repopulated[(addresses[i] - BASE) / PUMP_BLOCK_BYTES + b];
+      for (uint32_t w = 1; w <= LAST; w++) CHECK(streams[w].executed >= by[w].newest);
       memset(by, 0, sizeof *repopulated);
     }
     for (uint64_t u = 0; u < lengths[i] / POOL_UNIT_BYTES; u++) {
@@ -205,8 +208,12 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
   pthread_mutex_lock(&driver_lock);
   uint64_t position = ++streams[number_of(stream)].issued;
   CHECK(units_at(address, bytes) != NULL);
-  for (uint64_t b = 0; b < bytes / PUMP_BLOCK_BYTES; b++)
-    repopulated[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream)] = position;
+  for (uint64_t b = 0; b < bytes / PUMP_BLOCK_BYTES; b++) {
+    struct repopulated *by =
+        &repopulated[(address - BASE) / PUMP_BLOCK_BYTES + b][number_of(stream)];
+    by->newest = position;
+    if (by->first == 0) by->first = position;
+  }
   wakes++;
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
