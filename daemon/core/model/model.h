@@ -114,7 +114,8 @@ struct pump_view {
   int64_t missing_room[128];  /* that they take up to and including each: one maybe evicted
                                  takes none, its room is counted already */
   int64_t arrivals_need[128]; /* missing_need of those that take room */
-  /* may leave: needed last first; of those that nothing needs, the longest unused first */
+  /* may leave: those that nothing needs, as model_next_idle has them; then needed last
+   * first */
   int64_t eviction_candidates[64];
   int64_t candidates_next_use[64];
   /* the driver's own order: migrated longest ago first */

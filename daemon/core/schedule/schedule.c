@@ -301,10 +301,10 @@ static bool bring_missing(struct walk *w, const struct op *op, int64_t room) {
     if (m->blocks.all[block].device != w->device) continue;
     struct run run = walk_begin_run(m, block, 1, &most);
     const struct use *next = &m->window.uses[use + 1];
-    for (; run.count < most && next->block == block + (int32_t)run.count; at++, next++) {
-      if (!walk_alike(w, block, next->block)) break;
+    for (; run.count < most && next->block == block + (int32_t)run.count &&
+           walk_alike(w, block, next->block);
+         at++, next++)
       run.count++;
-    }
     if (away > 0) {
       if (room == 0) continue;
       if (run.count > room) run.count = (uint32_t)room;
