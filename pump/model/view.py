@@ -54,8 +54,8 @@ class View(NamedTuple):
     expected: int
     """Operations in the view that were not issued yet."""
     eviction_candidates: Blocks
-    """Resident blocks that would leave first, needed last first (of those that nothing
-    needs, the longest unused first), a bounded number of them."""
+    """Resident blocks that would leave first, a bounded number of them: those that nothing
+    needs, in the order of `model_next_idle` (model_blocks.h), then needed last first."""
     candidates_next_use: NDArray[np.int64]
     """Per candidate: earliest operation of the window that needs it, or NOT_NEEDED."""
     candidates_maybe_evicted: int
