@@ -80,6 +80,7 @@ struct duplicates {
   uint64_t trials, wrong; /* duplicates that have left, and had been written */
   uint64_t open;          /* that are there, and whose block has no right trial yet; */
   uint64_t marked;        /* and those that the schedule in force will bring */
+  uint64_t left;          /* blocks, duplicates or not */
   uint32_t asked, kept;   /* lately: to be duplicates when they came, and were */
   bool ended;             /* they come too late: none any more */
 };

@@ -7,8 +7,9 @@
  * DUPLICATES_WRONG wrong guesses end it for that block, which counts as written: it leaves
  * behind those that leave without a copy (schedule_leave.c). A block without a right one is
  * tried only while the device's wrong trials, those whose end is not known among them, are
- * not more than the right ones and WRONG_FREE: a program that writes all of its memory pays
- * for few.
+ * not more than the right ones, WRONG_FREE, and one for each COPIES_A_TRIAL blocks that were
+ * copied: a program that writes all of its memory pays for few, and one whose first trials
+ * were of written blocks gets others.
  *
  * Advice waits for migrations under way, and they for it. Where it takes too long, blocks
  * come too late, the program's faults bring them without a copy on the host, and they are
@@ -20,7 +21,8 @@
 #include "model_state.h"
 
 #define DUPLICATES_WRONG 2
-#define WRONG_FREE 16 /* blocks that may be wrong before others were right */
+#define WRONG_FREE 16 /* blocks that may be wrong before others were right, */
+#define COPIES_A_TRIAL 1024 /* and one more for each so many that leave with a copy */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 
@@ -34,8 +36,8 @@ static bool is_wanted(const struct pump_model *m, const struct block *b) {
       b->discard_pending || b->wrong >= DUPLICATES_WRONG)
     return false;
   uint64_t right = of_device->trials - of_device->wrong;
-  return b->clean ||
-         of_device->wrong + of_device->open + of_device->marked < WRONG_FREE + right;
+  uint64_t free = WRONG_FREE + (of_device->left - right) / COPIES_A_TRIAL;
+  return b->clean || of_device->wrong + of_device->open + of_device->marked < free + right;
 }
 
 bool model_is_written(const struct pump_model *m, const struct block *b) {
@@ -85,6 +87,7 @@ static void end_trial(struct pump_model *m, struct block *b, bool right) {
 void model_duplicate_left(struct pump_model *m, int32_t block, bool kept) {
   struct block *b = &m->blocks.all[block];
   b->left = true;
+  m->devices[b->device].duplicates.left++;
   if (b->duplicated) end_trial(m, b, kept);
 }
 

@@ -9,7 +9,7 @@ import pytest
 from fake_client import lib
 from test_worker_schedule import BLOCKS, BUDGET, LAYERS, Training
 
-WRONG_FREE, ASKED_BLOCKS = 16, 16384
+WRONG_FREE, COPIES_A_TRIAL, ASKED_BLOCKS = 16, 1024, 16384
 """Of model_duplicates.c."""
 Place = tuple[int, int]
 """Slot and block."""
@@ -92,8 +92,21 @@ def test_nothing_is_duplicated_where_it_is_not_wanted() -> None:
 def test_a_program_that_writes_everything_pays_for_few_blocks() -> None:
     program = Duplicating(lambda _: True)
     program.run(60 * LAYERS)
-    assert 0 < len(program.asked) <= WRONG_FREE
+    assert 0 < len(program.asked) <= WRONG_FREE + len(program.copied) // COPIES_A_TRIAL
     assert program.worker.model.totals().trials_wrong == len(program.asked)
+
+
+def test_a_program_whose_first_trials_were_of_written_blocks_gets_others() -> None:
+    """As many as may be wrong at once, each of them twice."""
+    begins = True
+    program = Duplicating(lambda _: begins)
+    while program.worker.model.totals().trials_wrong < WRONG_FREE:
+        program.run(LAYERS)
+    begins = False
+    program.copied.clear()
+    while not program.clean:
+        assert len(program.copied) < 4 * COPIES_A_TRIAL
+        program.run(LAYERS)
 
 
 def test_two_wrong_guesses_end_it_for_a_block() -> None:
