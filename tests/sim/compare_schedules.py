@@ -58,8 +58,8 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
     for seq, stream, of_op, anew, frees, larger, predicted in table(ops, op_count, 7):
         found = [next(rows) for _ in range(of_op)]
         used = [
-            Use(Block(b, slot, size, written != 0, clean != 0), DUE[due], again)
-            for b, due, again, slot, size, written, clean in found
+            Use(Block(b, slot, size, stays != 0, clean != 0), DUE[due], again)
+            for b, due, again, slot, size, stays, clean in found
         ]
         flags = larger != 0, predicted != 0
         operations.append(Operation(seq, used, stream, anew, frees, *flags))
@@ -116,7 +116,7 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
         ("not paced behind", paced_first(schedule)),
         ("leaving", device.leaving > 0),
         ("discarding", device.discarding > 0),
-        ("written ones stay", len(schedule.staying) > 0),
+        ("some stay", len(schedule.staying) > 0),
         ("streams", len({op.stream for op in schedule.operations}) > 1),
     ):
         happened[name] += is_so

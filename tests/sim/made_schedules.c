@@ -61,7 +61,7 @@ static int64_t list_uses(const struct pump_model *m, int64_t at, int64_t found) 
                       again_of(m, op, use),
                       b->slot,
                       bytes_of(m, use->block),
-                      model_is_written(m, b),
+                      model_stays(m, b),
                       m->duplicates && b->clean};
     memcpy(uses[found++], row, sizeof row);
   }

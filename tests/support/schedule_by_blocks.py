@@ -35,12 +35,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Block:
-    """A block. written, clean: what the trials of its duplicates have shown."""
+    """A block. stays: its departure would cost a copy; clean: the last one cost none."""
 
     number: int
     slot: int = 0
     length_bytes: int = BLOCK_BYTES
-    written: bool = False
+    stays: bool = False
     clean: bool = False
 
 
@@ -193,15 +193,15 @@ class Schedule:
             Listed(bounds.entries, bounds.blocks, most, bounds.clean) for most in bounds.slices
         )
         self.coming, self.going = to_gpu, to_host
-        # Blocks on the device that may leave, those needed last first; written ones that predicted
-        # operations need, which leave behind these; and blocks that operations which count as
-        # executed have used.
+        # Blocks on the device that may leave, those needed last first; those that stay and that
+        # predicted operations need, which leave behind these; and blocks that operations which
+        # count as executed have used.
         self.there = [(NEVER, block) for block in device.idle]
         self.staying: list[tuple[int, Block]] = []
         for op in reversed(operations):
             due = [use.block for use in op.uses if use.due in ("there", "maybe evicted")]
             for block in reversed(due):
-                stays = block.written and op.predicted
+                stays = block.stays and op.predicted
                 (self.staying if stays else self.there).append((op.seq, block))
         self.used: list[tuple[int, Operation, Block]] = []
         self.at = self.executed = 0  # index of the walk's operation; how many count as executed

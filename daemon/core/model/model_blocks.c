@@ -20,8 +20,9 @@
  *   - each device has the list of its idle blocks (there, and needed by nothing), in the
  *     order in which they became idle, which is the order of their last use; those that
  *     the program's allocator has taken back (DEAD) stand in front. Lists of their own have
- *     those that will have to be copied (`written`, model_duplicates.c) and those that are
- *     to be discarded (FREED): copying these out would be in vain;
+ *     those that stay longest, because leaving would copy them (`staying`, see
+ *     model_duplicates.c), and those that are to be discarded (FREED): copying these out
+ *     would be in vain;
  *   - each device has its resident blocks in the driver's own order of eviction, last
  *     migrated (uvm_pmm_gpu.c): `maybe_evicted`, all older, before `sure`.
  *
@@ -38,7 +39,8 @@
 
 #include "model_state.h"
 
-#define TURN_MOST 256 /* votes that idle blocks are used in turn, or that they are not */
+#define TURN_MOST 256  /* votes that idle blocks are used in turn, or that they are not */
+#define STAY_BUDGETS 8 /* times the budget that leaves while what stays is not used */
 
 /* ---- lists -------------------------------------------------------------------- */
 
@@ -140,9 +142,9 @@ static void note_turn(const struct pump_model *m, struct device *device,
   if (newest && !oldest && device->in_turn > -TURN_MOST) device->in_turn--;
 }
 
-/* Of the idle blocks that were not written, or not found to be. */
-static int32_t next_unwritten(const struct pump_model *m, const struct device *d,
-                              int32_t block) {
+/* Of the idle blocks but those that stay longest. */
+static int32_t next_of_idle(const struct pump_model *m, const struct device *d,
+                            int32_t block) {
   const struct block *all = m->blocks.all;
   bool newest_first = d->in_turn > TURN_MOST / 2;
   if (newest_first && block != NONE && !all[block].dead) {
@@ -155,10 +157,10 @@ static int32_t next_unwritten(const struct pump_model *m, const struct device *d
 
 int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
   const struct device *d = &m->devices[device];
-  if (block != NONE && m->blocks.all[block].need == NEED_WRITTEN)
+  if (block != NONE && m->blocks.all[block].need == NEED_STAYS)
     return m->blocks.all[block].idle_next;
-  int32_t next = next_unwritten(m, d, block);
-  return next == NONE ? d->written.head : next;
+  int32_t next = next_of_idle(m, d, block);
+  return next == NONE ? d->staying.head : next;
 }
 
 void model_relist(struct pump_model *m, int32_t block) {
@@ -167,8 +169,8 @@ void model_relist(struct pump_model *m, int32_t block) {
   if (b->need == NEED_IDLE) {
     note_turn(m, device, b);
     unlink_block(m, &device->idle, block, false);
-  } else if (b->need == NEED_WRITTEN) {
-    unlink_block(m, &device->written, block, false);
+  } else if (b->need == NEED_STAYS) {
+    unlink_block(m, &device->staying, block, false);
   } else if (b->need == NEED_DISCARD_PENDING) {
     unlink_block(m, &device->discard_pending, block, false);
   } else if (b->need != NEED_NONE) {
@@ -185,13 +187,26 @@ void model_relist(struct pump_model *m, int32_t block) {
   } else if (b->first != NONE) {
     begin_due(m, b, (uint32_t)kind);
   } else if (kind != DUE_AWAY) {
-    bool written = !b->dead && model_is_written(m, b);
-    b->need = written ? NEED_WRITTEN : NEED_IDLE;
+    bool stays = !b->dead && model_stays(m, b);
+    b->need = stays ? NEED_STAYS : NEED_IDLE;
     if (b->dead)
       prepend_idle(m, &device->idle, block);
     else
-      append(m, written ? &device->written : &device->idle, block, false);
+      append(m, stays ? &device->staying : &device->idle, block, false);
+    if (stays) b->due_use = (int32_t)device->duplicates.left;
   }
+}
+
+void model_end_stay(struct pump_model *m, uint32_t index) {
+  struct device *device = &m->devices[index];
+  int32_t oldest = device->staying.head;
+  if (oldest == NONE) return;
+  struct block *b = &m->blocks.all[oldest];
+  uint32_t left = (uint32_t)device->duplicates.left - (uint32_t)b->due_use;
+  if (left < STAY_BUDGETS * device->facts.budget) return;
+  unlink_block(m, &device->staying, oldest, false);
+  b->need = NEED_IDLE;
+  append(m, &device->idle, oldest, false);
 }
 
 void model_set_dead(struct pump_model *m, int32_t block) {
@@ -300,7 +315,7 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
     m->streams.all[i] = (struct stream){.head = NONE, .tail = NONE};
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
-    device->idle = device->written = device->discard_pending = device->sure =
+    device->idle = device->staying = device->discard_pending = device->sure =
         device->maybe_evicted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }

@@ -48,10 +48,10 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line");
 
-/* NEED_IDLE: it is idle; NEED_WRITTEN: and will have to be copied. NEED_DUE + DUE_*: its
- * operation counts it, and `due_uses` has a bit for it. NEED_DISCARD_PENDING: `due_use` is
- * when that began. */
-enum { NEED_NONE, NEED_IDLE, NEED_WRITTEN, NEED_DISCARD_PENDING, NEED_DUE };
+/* NEED_IDLE: it is idle; NEED_STAYS: and leaves behind those. `due_use` is how many blocks
+ * had left when that began. NEED_DUE + DUE_*: its operation counts it, and `due_uses` has a
+ * bit for it. NEED_DISCARD_PENDING: `due_use` is when that began. */
+enum { NEED_NONE, NEED_IDLE, NEED_STAYS, NEED_DISCARD_PENDING, NEED_DUE };
 enum { AGE_NONE, AGE_SURE, AGE_MAYBE_EVICTED };
 
 struct blocks {
@@ -64,8 +64,11 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 void model_relist(struct pump_model *m, int32_t block);
 /* Which of the idle blocks leaves behind that one; of NONE: the first. The dead, then the
  * longest unused first, or the newest where idle blocks are used in turn; then those that
- * were written. NONE: no more. */
+ * stay. NONE: no more. */
 int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block);
+/* Another block has left the device: of those that stay the one that has been idle for too
+ * long joins the other idle ones. */
+void model_end_stay(struct pump_model *m, uint32_t device);
 /* Its contents are worthless: of the blocks that nothing needs it leaves first. */
 void model_set_dead(struct pump_model *m, int32_t block);
 /* Its contents will be discarded once what was issued on it has executed. */
@@ -93,8 +96,8 @@ uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t bloc
 void model_duplicate_came(struct pump_model *m, int32_t block, bool kept);
 /* The block has left; `kept`: without a copy. */
 void model_duplicate_left(struct pump_model *m, int32_t block, bool kept);
-/* Whether it was written whenever it was a duplicate, so that it will have to be copied. */
-bool model_is_written(const struct pump_model *m, const struct block *b);
+/* Whether it stays longer than others: its departure would be a copy, theirs not. */
+bool model_stays(const struct pump_model *m, const struct block *b);
 /* Its contents have become worthless, so what it was says nothing of its next owner. */
 void model_duplicate_ended(struct pump_model *m, int32_t block);
 

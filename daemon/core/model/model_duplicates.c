@@ -4,12 +4,16 @@
  * DESIGN. While a block is a duplicate the host's copy stays valid, so what was not written
  * leaves without a copy. A block that has left once is expected to be like that. Each trial
  * is its own evidence: when the block leaves, the client tells whether it had to be copied.
- * DUPLICATES_WRONG wrong guesses end it for that block, which counts as written: it leaves
- * behind those that leave without a copy (schedule_leave.c). A block without a right one is
+ * DUPLICATES_WRONG wrong guesses end it for that block. A block without a right one is
  * tried only while the device's wrong trials, those whose end is not known among them, are
- * not more than the right ones, WRONG_FREE, and one for each COPIES_A_TRIAL blocks that were
- * copied: a program that writes all of its memory pays for few, and one whose first trials
- * were of written blocks gets others.
+ * not more than the right ones, WRONG_FREE, and one for each COPIES_A_TRIAL blocks that
+ * were copied: a program that writes all of its memory pays for few, and one whose first
+ * trials were of written blocks gets others.
+ *
+ * What costs a copy stays behind what leaves without one (model_stays, schedule_leave.c):
+ * the blocks that are written and, where most trials are right, those that have not left
+ * yet. What is not used while STAY_BUDGETS times the budget leave does so no more: it is
+ * memory that the program has done with.
  *
  * Advice waits for migrations under way, and they for it. Where it takes too long, blocks
  * come too late, the program's faults bring them without a copy on the host, and they are
@@ -21,8 +25,9 @@
 #include "model_state.h"
 
 #define DUPLICATES_WRONG 2
-#define WRONG_FREE 16 /* blocks that may be wrong before others were right, */
+#define WRONG_FREE 16       /* blocks that may be wrong before others were right, */
 #define COPIES_A_TRIAL 1024 /* and one more for each so many that leave with a copy */
+#define FEW_TRIALS 256      /* which do not show yet that most are right */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 
@@ -40,9 +45,11 @@ static bool is_wanted(const struct pump_model *m, const struct block *b) {
   return b->clean || of_device->wrong + of_device->open + of_device->marked < free + right;
 }
 
-bool model_is_written(const struct pump_model *m, const struct block *b) {
-  return b->wrong >= DUPLICATES_WRONG && m->duplicates &&
-         !m->devices[b->device].duplicates.ended;
+bool model_stays(const struct pump_model *m, const struct block *b) {
+  const struct duplicates *of_device = &m->devices[b->device].duplicates;
+  if (!m->duplicates || of_device->ended) return false;
+  return b->wrong >= DUPLICATES_WRONG ||
+         (!b->left && of_device->trials > FEW_TRIALS + 4 * of_device->wrong);
 }
 
 void model_duplicates_anew(struct pump_model *m, uint32_t device) {
@@ -89,6 +96,7 @@ void model_duplicate_left(struct pump_model *m, int32_t block, bool kept) {
   b->left = true;
   m->devices[b->device].duplicates.left++;
   if (b->duplicated) end_trial(m, b, kept);
+  model_end_stay(m, b->device);
 }
 
 void model_duplicate_ended(struct pump_model *m, int32_t block) {

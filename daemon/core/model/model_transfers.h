@@ -31,8 +31,8 @@ struct device {
   int64_t counts[PUMP_BLOCK_STATES];
   struct list
       idle; /* resident or maybe evicted, not needed: the dead, then longest unused first */
-  struct list written; /* others like them, which leave last: they have to be copied */
-  int32_t in_turn;     /* note_turn of model_blocks.c */
+  struct list staying;         /* others like them, which leave last: model_stays */
+  int32_t in_turn;             /* note_turn of model_blocks.c */
   bool tells_dead, discards;   /* a block was dead, or had to be discarded */
   struct list discard_pending; /* resident or maybe evicted, not needed, to be discarded */
   struct list sure;            /* resident, migrated longest ago first */

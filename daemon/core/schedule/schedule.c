@@ -442,7 +442,7 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
   w->horizon = PUMP_NOT_NEEDED;
   w->idle = model_next_idle(m, device, NONE);
   w->there = NONE;
-  w->written = false;
+  w->staying = false;
   w->paced = w->full = false;
   w->step_bytes = 0;
   w->short_of_room = false;

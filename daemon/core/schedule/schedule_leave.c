@@ -20,7 +20,7 @@ void walk_look_at_later(struct walk *w, int64_t from) {
 static inline bool is_searched(const struct walk *w, int32_t block) {
   const struct block *b = &w->m->blocks.all[block];
   if (b->device != w->device) return false;
-  return (model_is_written(w->m, b) && w->later >= w->m->window.op_issued) == w->written;
+  return (model_stays(w->m, b) && w->later >= w->m->window.op_issued) == w->staying;
 }
 
 static int32_t look_later(struct walk *w) {
@@ -43,10 +43,10 @@ int32_t walk_look_there(struct walk *w, int64_t need) {
     w->idle = model_next_idle(m, w->device, w->idle);
   }
   if (w->there == NONE) w->there = look_later(w);
-  if (w->written || m->devices[w->device].duplicates.wrong == 0 ||
+  if (w->staying || m->devices[w->device].duplicates.trials == 0 ||
       (w->there != NONE && m->blocks.all[w->there].next_use > need))
     return w->there;
-  w->written = true;
+  w->staying = true;
   walk_look_at_later(w, m->window.op_head - 1);
   return w->there = look_later(w);
 }

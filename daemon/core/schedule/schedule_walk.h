@@ -59,7 +59,7 @@ struct walk {
   int64_t takes;   /* what that one takes of it */
   int32_t idle;    /* next of the idle ones; behind them those of operation `later`, */
   int64_t later, later_use; /* of which uses up to this one have not been examined */
-  bool written;             /* at last those to be copied that predicted ones need */
+  bool staying;             /* at last those that stay, which predicted ones need */
   int32_t there;            /* the next that may go at once, NONE: not searched yet */
   bool ended;               /* before operations did */
   bool paced;               /* what leaves waits for what comes */

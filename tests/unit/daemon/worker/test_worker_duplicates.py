@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from fake_client import lib
 from test_worker_schedule import BLOCKS, BUDGET, LAYERS, Training
 
-WRONG_FREE, COPIES_A_TRIAL, ASKED_BLOCKS = 16, 1024, 16384
+WRONG_FREE, COPIES_A_TRIAL, FEW_TRIALS, ASKED_BLOCKS = 16, 1024, 256, 16384
 """Of model_duplicates.c."""
+STAY_BUDGETS = 8
+"""Of model_blocks.c."""
 Place = tuple[int, int]
 """Slot and block."""
 
@@ -70,6 +72,14 @@ class Duplicating(Training):
         for _ in range(steps):
             self.step(2)
 
+    def sweep(self, layers: Iterable[int] = range(LAYERS)) -> None:
+        """Through the layers, waiting for each."""
+        for layer in layers:
+            self.issue(layer)
+            self.worker.tick()
+            self.carry_out()
+            self.execute()
+
 
 def test_what_is_only_read_leaves_without_a_copy_from_its_second_time_on() -> None:
     program = Duplicating(lambda _: False)
@@ -109,6 +119,33 @@ def test_a_program_whose_first_trials_were_of_written_blocks_gets_others() -> No
         program.run(LAYERS)
 
 
+def test_what_has_not_left_yet_stays_where_most_leaves_without_a_copy() -> None:
+    """A layer that all others use, until it is used no more."""
+    program = Duplicating(lambda _: False)
+    while len(program.clean) < 2 * FEW_TRIALS:
+        for layer in range(1, LAYERS):
+            program.sweep([0, layer])
+    program.copied.clear()
+    for _ in range(5):
+        program.sweep(range(1, LAYERS))
+    assert not program.copied
+
+
+def test_what_the_program_has_done_with_does_not_stay_for_ever() -> None:
+    program = Duplicating(lambda _: False)
+    while len(program.clean) < 2 * FEW_TRIALS:
+        for layer in range(1, LAYERS):
+            program.sweep([0, layer])
+    program.copied.clear()
+    program.clean.clear()
+    while not program.copied:
+        assert len(program.clean) < 2 * STAY_BUDGETS * BUDGET
+        program.sweep(range(1, LAYERS))
+    assert len(program.clean) > (STAY_BUDGETS - 1) * BUDGET
+    program.sweep(range(1, LAYERS))
+    assert set(program.copied) == {(0, block) for block in range(BLOCKS)}
+
+
 def test_two_wrong_guesses_end_it_for_a_block() -> None:
     program = Duplicating(lambda place: place[1] == 0)
     program.run(60 * LAYERS)
@@ -118,17 +155,12 @@ def test_two_wrong_guesses_end_it_for_a_block() -> None:
 
 
 def test_of_idle_blocks_what_is_written_stays_and_the_others_leave_without_a_copy() -> None:
-    """A sweep through layers that waits for each."""
     program = Duplicating(lambda place: place[1] == 0)
     for turn in range(40):
         if turn == 20:
             program.copied.clear()
             program.clean.clear()
-        for layer in range(LAYERS):
-            program.issue(layer)
-            program.worker.tick()
-            program.carry_out()
-            program.execute()
+        program.sweep()
     assert not program.copied
     assert len(program.clean) > 10 * LAYERS
 
