@@ -8,7 +8,8 @@
  * tried only while the device's wrong trials, those whose end is not known among them, are
  * not more than the right ones, WRONG_FREE, and one for each COPIES_A_TRIAL blocks that
  * were copied: a program that writes all of its memory pays for few, and one whose first
- * trials were of written blocks gets others.
+ * trials were of written blocks gets others. Neighbours are mostly alike, so the first ones
+ * are of one block for each entry that brings some, another one each time.
  *
  * What costs a copy stays behind what leaves without one (model_stays, schedule_leave.c):
  * the blocks that are written and, where most trials are right, those that have not left
@@ -35,14 +36,22 @@ EXPORT void pump_model_duplicate(struct pump_model *m, uint32_t wanted) {
   m->duplicates = wanted != 0;
 }
 
+static uint64_t right_trials(const struct duplicates *of_device) {
+  return of_device->trials - of_device->wrong;
+}
+
+static uint64_t not_right(const struct duplicates *of_device) {
+  return of_device->wrong + of_device->open + of_device->marked;
+}
+
 static bool is_wanted(const struct pump_model *m, const struct block *b) {
   const struct duplicates *of_device = &m->devices[b->device].duplicates;
   if (of_device->ended || b->state != PUMP_BLOCK_HOST || !b->left || b->dead ||
       b->discard_pending || b->wrong >= DUPLICATES_WRONG)
     return false;
-  uint64_t right = of_device->trials - of_device->wrong;
+  uint64_t right = right_trials(of_device);
   uint64_t free = WRONG_FREE + (of_device->left - right) / COPIES_A_TRIAL;
-  return b->clean || of_device->wrong + of_device->open + of_device->marked < free + right;
+  return b->clean || not_right(of_device) < free + right;
 }
 
 bool model_stays(const struct pump_model *m, const struct block *b) {
@@ -59,11 +68,14 @@ void model_duplicates_anew(struct pump_model *m, uint32_t device) {
 uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t blocks) {
   uint32_t marks = 0;
   if (!m->duplicates) return 0;
+  struct duplicates *of_device = &m->devices[m->blocks.all[first].device].duplicates;
+  bool few = right_trials(of_device) < WRONG_FREE;
+  int32_t one = (int32_t)(not_right(of_device) % (uint32_t)blocks);
   for (int32_t i = 0; i < blocks && i < PUMP_MASK_BLOCKS; i++) {
     const struct block *b = &m->blocks.all[first + i];
-    if (!is_wanted(m, b)) continue;
+    if (!is_wanted(m, b) || (few && !b->clean && i != one)) continue;
     marks |= 1u << i;
-    m->devices[b->device].duplicates.marked += !b->clean;
+    of_device->marked += !b->clean;
   }
   return marks;
 }

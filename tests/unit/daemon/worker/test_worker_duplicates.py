@@ -25,12 +25,10 @@ class Duplicating(Training):
     """Executors that duplicate what they are asked to. writes: which blocks kernels write; late:
     blocks are there already when they are to come."""
 
-    def __init__(
-        self, writes: Callable[[Place], bool], *, late: bool = False, wanted: bool = True
-    ) -> None:
+    def __init__(self, writes: Callable[[Place], bool], *, wanted: bool = True) -> None:
         super().__init__("window")
         self.worker.model.duplicate(wanted)
-        self.writes, self.late = writes, late
+        self.writes, self.late = writes, False
         self.hinted: set[Place] = set()
         self.asked: list[Place] = []
         self.copied: list[Place] = []
@@ -85,8 +83,9 @@ def test_what_is_only_read_leaves_without_a_copy_from_its_second_time_on() -> No
     program = Duplicating(lambda _: False)
     program.run(30 * LAYERS)
     assert program.asked, "blocks that had left came again"
-    # Each once, and those again that leave while the first WRONG_FREE trials are open.
-    assert len(program.copied) <= LAYERS * BLOCKS + 2 * WRONG_FREE
+    # Each once, and those again that leave while the first WRONG_FREE trials are made, one for
+    # each layer that comes.
+    assert len(program.copied) <= 2 * LAYERS * BLOCKS
     assert len(program.clean) > 4 * len(program.copied)
     totals = program.worker.model.totals()
     assert (totals.trials, totals.trials_wrong) == (len(program.clean), 0)
@@ -117,6 +116,14 @@ def test_a_program_whose_first_trials_were_of_written_blocks_gets_others() -> No
     while not program.clean:
         assert len(program.copied) < 4 * COPIES_A_TRIAL
         program.run(LAYERS)
+
+
+def test_the_first_trials_are_spread() -> None:
+    """Whole layers come, of which one block is tried."""
+    program = Duplicating(lambda _: True)
+    while len(program.asked) < WRONG_FREE // 2:
+        program.run(1)
+    assert len({slot for slot, _ in program.asked}) == len(program.asked)
 
 
 def test_what_has_not_left_yet_stays_where_most_leaves_without_a_copy() -> None:
@@ -156,8 +163,8 @@ def test_two_wrong_guesses_end_it_for_a_block() -> None:
 
 def test_of_idle_blocks_what_is_written_stays_and_the_others_leave_without_a_copy() -> None:
     program = Duplicating(lambda place: place[1] == 0)
-    for turn in range(40):
-        if turn == 20:
+    for turn in range(60):
+        if turn == 40:
             program.copied.clear()
             program.clean.clear()
         program.sweep()
@@ -179,7 +186,9 @@ def test_of_contents_that_become_worthless_nothing_is_expected(kind: str) -> Non
 
 
 def test_where_blocks_come_too_late_to_be_duplicates_there_are_none_any_more() -> None:
-    program = Duplicating(lambda _: False, late=True)
+    program = Duplicating(lambda _: False)
+    program.run(10 * LAYERS)
+    program.late = True
     for _ in range(400):
         program.run(2 * LAYERS)
         if program.worker.model.totals().trials_ended:
