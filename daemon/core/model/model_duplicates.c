@@ -28,7 +28,9 @@
 #define DUPLICATES_WRONG 2
 #define WRONG_FREE 16       /* blocks that may be wrong before others were right, */
 #define COPIES_A_TRIAL 1024 /* and one more for each so many that leave with a copy */
-#define FEW_TRIALS 256      /* which do not show yet that most are right */
+#define SPREAD_BLOCKS 256   /* at most that are to be duplicates, one for each entry */
+#define FEW_TRIALS 256      /* which do not show yet that most are right, */
+#define RIGHT_FOR_WRONG 4   /* nor do those without so many right ones for each wrong one */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 
@@ -58,7 +60,7 @@ bool model_stays(const struct pump_model *m, const struct block *b) {
   const struct duplicates *of_device = &m->devices[b->device].duplicates;
   if (!m->duplicates || of_device->ended) return false;
   return b->wrong >= DUPLICATES_WRONG ||
-         (!b->left && of_device->trials > FEW_TRIALS + 4 * of_device->wrong);
+         (!b->left && of_device->trials > FEW_TRIALS + RIGHT_FOR_WRONG * of_device->wrong);
 }
 
 void model_duplicates_anew(struct pump_model *m, uint32_t device) {
@@ -68,10 +70,11 @@ void model_duplicates_anew(struct pump_model *m, uint32_t device) {
 uint32_t model_duplicates_mark(struct pump_model *m, int32_t first, int32_t blocks) {
   uint32_t marks = 0;
   if (!m->duplicates) return 0;
+  if (blocks > PUMP_MASK_BLOCKS) blocks = PUMP_MASK_BLOCKS;
   struct duplicates *of_device = &m->devices[m->blocks.all[first].device].duplicates;
-  bool few = right_trials(of_device) < WRONG_FREE;
+  bool few = right_trials(of_device) < WRONG_FREE && of_device->asked < SPREAD_BLOCKS;
   int32_t one = (int32_t)(not_right(of_device) % (uint32_t)blocks);
-  for (int32_t i = 0; i < blocks && i < PUMP_MASK_BLOCKS; i++) {
+  for (int32_t i = 0; i < blocks; i++) {
     const struct block *b = &m->blocks.all[first + i];
     if (!is_wanted(m, b) || (few && !b->clean && i != one)) continue;
     marks |= 1u << i;

@@ -25,10 +25,12 @@ class Duplicating(Training):
     """Executors that duplicate what they are asked to. writes: which blocks kernels write; late:
     blocks are there already when they are to come."""
 
-    def __init__(self, writes: Callable[[Place], bool], *, wanted: bool = True) -> None:
+    def __init__(
+        self, writes: Callable[[Place], bool], *, late: bool = False, wanted: bool = True
+    ) -> None:
         super().__init__("window")
         self.worker.model.duplicate(wanted)
-        self.writes, self.late = writes, False
+        self.writes, self.late = writes, late
         self.hinted: set[Place] = set()
         self.asked: list[Place] = []
         self.copied: list[Place] = []
@@ -126,25 +128,27 @@ def test_the_first_trials_are_spread() -> None:
     assert len({slot for slot, _ in program.asked}) == len(program.asked)
 
 
-def test_what_has_not_left_yet_stays_where_most_leaves_without_a_copy() -> None:
-    """A layer that all others use, until it is used no more."""
-    program = Duplicating(lambda _: False)
-    while len(program.clean) < 2 * FEW_TRIALS:
-        for layer in range(1, LAYERS):
-            program.sweep([0, layer])
-    program.copied.clear()
-    for _ in range(5):
-        program.sweep(range(1, LAYERS))
-    assert not program.copied
-
-
-def test_what_the_program_has_done_with_does_not_stay_for_ever() -> None:
+def without_its_first_layer() -> Duplicating:
+    """All others used that one, so it has not left yet; from here on none does. Most of what left
+    was not copied."""
     program = Duplicating(lambda _: False)
     while len(program.clean) < 2 * FEW_TRIALS:
         for layer in range(1, LAYERS):
             program.sweep([0, layer])
     program.copied.clear()
     program.clean.clear()
+    return program
+
+
+def test_what_has_not_left_yet_stays_where_most_leaves_without_a_copy() -> None:
+    program = without_its_first_layer()
+    for _ in range(5):
+        program.sweep(range(1, LAYERS))
+    assert not program.copied
+
+
+def test_what_the_program_has_done_with_does_not_stay_for_ever() -> None:
+    program = without_its_first_layer()
     while not program.copied:
         assert len(program.clean) < 2 * STAY_BUDGETS * BUDGET
         program.sweep(range(1, LAYERS))
@@ -163,8 +167,8 @@ def test_two_wrong_guesses_end_it_for_a_block() -> None:
 
 def test_of_idle_blocks_what_is_written_stays_and_the_others_leave_without_a_copy() -> None:
     program = Duplicating(lambda place: place[1] == 0)
-    for turn in range(60):
-        if turn == 40:
+    for turn in range(40):
+        if turn == 20:
             program.copied.clear()
             program.clean.clear()
         program.sweep()
@@ -186,9 +190,7 @@ def test_of_contents_that_become_worthless_nothing_is_expected(kind: str) -> Non
 
 
 def test_where_blocks_come_too_late_to_be_duplicates_there_are_none_any_more() -> None:
-    program = Duplicating(lambda _: False)
-    program.run(10 * LAYERS)
-    program.late = True
+    program = Duplicating(lambda _: False, late=True)
     for _ in range(400):
         program.run(2 * LAYERS)
         if program.worker.model.totals().trials_ended:
