@@ -92,12 +92,22 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
   return 0;
 }
 
-int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
+/* Bytes of a segment for a request: beyond it at most half of what the limit leaves, so
+ * that plain allocations still find memory. */
+static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
   uint64_t least = kind == 0 ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
+  uint64_t left, whole;
+  if (requested_bytes >= least) return requested_bytes;
+  pump_limit_room(&left, &whole);
+  return least <= left / 2 ? least : requested_bytes;
+}
+
+int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
   uint64_t bytes = whole_blocks(length_bytes);
   pthread_mutex_unlock(&pool_lock);
-  int result = grow_by(arena, kind, bytes < least ? least : bytes);
-  if (result == -ENOMEM && bytes < least) result = grow_by(arena, kind, bytes);
+  uint64_t wanted = segment_bytes(kind, bytes);
+  int result = grow_by(arena, kind, wanted);
+  if (result == -ENOMEM && bytes < wanted) result = grow_by(arena, kind, bytes);
   pthread_mutex_lock(&pool_lock);
   return result;
 }

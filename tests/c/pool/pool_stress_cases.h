@@ -267,6 +267,18 @@ static void check_late(void) {
   CHECK(refusals == 0 && mapped_bytes <= limit_bytes);
 }
 
+/* Where the limit is small, the pool takes no more than what it is asked for. */
+static void check_small(void) {
+  limit_bytes = 100 * MIB;
+  hold(stream_of(2), 3 * MIB, 1);
+  CHECK(mapped_bytes == 32 * MIB);
+  hold(stream_of(2), 30 * MIB, 2);
+  CHECK(mapped_bytes == 64 * MIB);
+  hold(stream_of(2), 6 * MIB, 3);
+  hold(stream_of(2), 25 * MIB, 4);
+  CHECK(mapped_bytes == 90 * MIB);
+}
+
 /* Replays recorded allocations on one stream where all of them fit, and tells what they
  * took. */
 static void replay(void) {

@@ -153,7 +153,7 @@ def test_one_stream_alone_needs_few_events_and_little_memory() -> None:
 
 
 CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "discarded", "elsewhere", "behind"]
-CASES += ["ahead", "late"]
+CASES += ["ahead", "late", "small"]
 
 
 @pytest.mark.parametrize("case", CASES)
