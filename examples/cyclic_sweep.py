@@ -28,10 +28,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = workload.parser("Sweep through buffers in order, again and again.")
     parser.add_argument("--buffers", type=int, default=16, help="how many")
     parser.add_argument("--buffer-mib", type=int, default=64, help="size of each")
+    parser.add_argument("--passes", type=int, default=1, help="kernels on each in a row")
     options = parser.parse_args(arguments)
     workload.check(parser, options)
     if options.buffers < 1:
         parser.error(f"--buffers is {options.buffers}; it must be at least 1")
+    if options.passes < 1:
+        parser.error(f"--passes is {options.passes}; it must be at least 1")
     if not 1 <= options.buffer_mib <= 4096:
         parser.error(f"--buffer-mib is {options.buffer_mib}; it must lie in 1 to 4096")
     return options
@@ -42,7 +45,7 @@ def footprint_bytes(options: argparse.Namespace) -> int:
 
 
 def make(gpu: Any, options: argparse.Namespace) -> workload.Made:
-    """Buffers, filled; a launch for each."""
+    """Buffers, filled; the launches on each."""
     size = options.buffer_mib * MIB
     count = size // FLOAT_BYTES
     work = workload.rounds(options.compute_per_byte)
@@ -51,7 +54,7 @@ def make(gpu: Any, options: argparse.Namespace) -> workload.Made:
     for number, buffer in enumerate(buffers):
         values = [ctypes.c_void_p(buffer), ctypes.c_int(count)]
         gpu.launch("init_uniform", [*values, ctypes.c_uint(number + 1), ctypes.c_float(1)], count)()
-        launches.append(gpu.launch("sweep", [*values, ctypes.c_int(work)], count))
+        launches += [gpu.launch("sweep", [*values, ctypes.c_int(work)], count)] * options.passes
     return lambda _: launches, [(buffer, size) for buffer in buffers]
 
 

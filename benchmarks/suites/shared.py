@@ -37,7 +37,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,10 +138,33 @@ class Bench:
     def start(
         self, words: Sequence[str], card: str, memory: int, budget: float | None
     ) -> tuple[subprocess.Popen[str], Path]:
+        """budget: share of the card; None: naive."""
+        if budget is None:
+            naive = {"PUMP_DISABLE": "1"}
+            return self.launch([*words, "--managed"], card, memory, [], more=naive)
+        options = ["--policy", "window"]
+        if self._service:
+            options += ["--priority", str(PRIORITIES.get(budget, 0))]
+        else:
+            options += ["--budget", str(int(budget * memory))]
+        return self.launch(words, card, memory, options)
+
+    def launch(
+        self,
+        words: Sequence[str],
+        card: str,
+        memory: int,
+        options: Sequence[str],
+        *,
+        more: Mapping[str, str] | None = None,
+        kernel: Mapping[str, str] = KERNEL,
+    ) -> tuple[subprocess.Popen[str], Path]:
+        """A job and its folder. options: of pump-run; more: of its environment; kernel: settings of
+        the virtual GPU."""
         self._count += 1
         folder = self._work / str(self._count)
         folder.mkdir()
-        settings = {"memory": str(memory), "mode": "timing", "shared": card, **KERNEL}
+        settings = {"memory": str(memory), "mode": "timing", "shared": card, **kernel}
         command = [self._pump_run, "--log-file", str(folder / "log"), "--virtual", PROFILE]
         for key, value in settings.items():
             command += ["--virtual-set", f"{key}={value}"]
@@ -150,19 +173,11 @@ class Bench:
             "PUMP_VIRTUAL_REPORT": str(folder / "driver.json"),
             "PUMP_VIRTUAL_KERNELS": str(self._kernels),
             "PUMP_VIRTUAL_CARDS": str(self._work),
+            **({"PUMP_SERVICE": self._service} if self._service else {}),
+            **(more or {}),
         }
         program = [str(ROOT / "examples" / "cyclic_sweep.py"), *words, "--no-hash"]
-        if budget is None:
-            environ["PUMP_DISABLE"] = "1"
-            program.append("--managed")
-        else:
-            command += ["--policy", "window"]
-            if self._service:
-                environ["PUMP_SERVICE"] = self._service
-                command += ["--priority", str(PRIORITIES.get(budget, 0))]
-            else:
-                command += ["--budget", str(int(budget * memory))]
-        command += ["--", self._python, *program, "--json", str(folder / "result.json")]
+        command += [*options, "--", self._python, *program, "--json", str(folder / "result.json")]
         process = subprocess.Popen(
             command,
             env=environ,
@@ -183,13 +198,14 @@ class Bench:
         card, memory = self._card(words)
         started = [self.start(words, card, memory, budget) for budget in budgets]
         try:
-            return [self._result(process, folder) for process, folder in started]
+            return [self.result(process, folder) for process, folder in started]
         finally:
             for process, _ in started:
                 process.kill()
                 process.communicate()
 
-    def _result(self, process: subprocess.Popen[str], folder: Path) -> Figures:
+    def result(self, process: subprocess.Popen[str], folder: Path) -> Figures:
+        """Waits for the job. Raises MeasurementError where it fails."""
         try:
             _, errors = process.communicate(timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -228,7 +244,7 @@ class Bench:
             time.sleep(ALONE_S)
             later = [*words, f"--iterations={count}"]
             started.append(self.start(later, card, memory, EQUAL_BUDGETS[1]))
-            second, first = (self._result(*one) for one in reversed(started))
+            second, first = (self.result(*one) for one in reversed(started))
         finally:
             for process, _ in started:
                 process.kill()
@@ -253,7 +269,7 @@ class Bench:
                 time.sleep(0.01)
             process, folder = self.start(words, card, memory, budgets[0])
             started.append(process)
-            figures = self._result(process, folder)
+            figures = self.result(process, folder)
             if started[0].poll() is not None or figures.card["processes"] != 2:
                 raise MeasurementError("the other job ended before")
             return figures.seconds

@@ -118,7 +118,7 @@ class _Beside:
         self.rates[i] = 1 / (load.seconds * max(slow / engine, self.floors[i]))
         come_s = come * load.bytes_ / self.link.come
         leave_s = max(0.0, leave - come * load.filling) * load.bytes_ / self.link.leave
-        self.needs[i] = load.seconds, come_s, leave_s, come_s + leave_s
+        self.needs[i] = load.seconds * slow, come_s, leave_s, come_s + leave_s
 
     def _shares(self, i: int) -> tuple[float, float]:
         """Of the engine, and of the link where the job lacks it most."""
