@@ -21,7 +21,8 @@ import json
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,16 @@ if TYPE_CHECKING:
 ROUNDS_MOST = 5
 SETTLED_S = 3.0
 """Leases of a job that has just begun grow in steps."""
-MEASURED_S = 6.0
-TRIES = 3
-"""Of one measurement: jobs that are faster than was thought end too early."""
+MEASURED_S, OF_TURNS_S = 6.0, 40.0
+"""Jobs that take turns have two each, at least."""
+TRIES, LONGER = 4, 1.5
+"""Of one measurement: jobs that are faster than was thought end too early. Once they have ended the
+others are faster than beside them."""
+
+
+BY_HAND, NO_TURNS, TURNS = "by_hand", "no_turns", "turns"
+KINDS = {BY_HAND: "", NO_TURNS: "[service]\nturns = false\n", TURNS: ""}
+"""Configuration of a service of each kind."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -49,65 +57,82 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 class Bench:
-    """Runs sweeps beside each other, by budgets or by leases."""
+    """Runs sweeps beside each other. benches: by kind of service, BY_HAND for none."""
 
-    def __init__(self, by_hand: shared.Bench, served: shared.Bench) -> None:
-        self._by_hand, self._served = by_hand, served
+    def __init__(self, benches: Mapping[str, shared.Bench]) -> None:
+        self._benches = benches
         self._cards = 0
-        self._alone: dict[Sweep, float] = {}
+        self._alone: dict[int, float] = {}
 
     def alone(self, sweep: Sweep, expected: float) -> float:
         """Iterations a second with a card of its own; once a round."""
-        if sweep not in self._alone:
-            self._alone[sweep] = self.rates([sweep], [expected], [0])[0]
-        return self._alone[sweep]
+        from study.jobs import sweeps
+
+        key = hash(replace(sweep, priority=0))
+        if key not in self._alone:
+            alone = sweeps.Simulated([expected], [expected], [0])
+            self._alone[key] = self.rates(BY_HAND, [sweep], alone)[0]
+        return self._alone[key]
 
     def next_round(self) -> None:
         self._alone.clear()
 
     def rates(
-        self, mix: Sequence[Sweep], expected: Sequence[float], budgets: Sequence[int]
+        self, kind: str, mix: Sequence[Sweep], simulated: Simulated, *, priorities: bool = False
     ) -> list[float]:
-        """By job, iterations a second. expected: what they are thought to be. budgets: in bytes;
-        0: by a service's leases, and alone none."""
+        """By job, iterations a second, by a service of this kind or by the simulated budgets."""
+        measured_s = OF_TURNS_S if kind == TURNS else MEASURED_S
+        rates = simulated.rates
         for _ in range(TRIES):
-            runs = self._together(mix, expected, budgets)
+            counts = [3 + int(rate * (SETTLED_S + measured_s)) for rate in rates]
+            runs = self._together(kind, mix, counts, simulated.budgets, priorities)
             begin = max(run.started_s for run in runs) + SETTLED_S
             end = min(run.ends_s[-1] for run in runs)
-            if end >= begin + MEASURED_S / 2:
-                return [whole_iterations(run.ends_s, begin, end) for run in runs]
-            expected = [len(run.ends_s) / run.seconds for run in runs]
+            if end >= begin + measured_s / 2:
+                rate = in_all if kind == TURNS else whole_iterations
+                return [rate(run.ends_s, begin, end) for run in runs]
+            rates = [LONGER * len(run.ends_s) / run.seconds for run in runs]
         raise MeasurementError(f"the jobs were together for {end - begin + SETTLED_S:.1f} s only")
 
     def _together(
-        self, mix: Sequence[Sweep], expected: Sequence[float], budgets: Sequence[int]
+        self,
+        kind: str,
+        mix: Sequence[Sweep],
+        counts: Sequence[int],
+        budgets: Sequence[int],
+        priorities: bool,
     ) -> list[shared.Figures]:
         from study.jobs import sweeps
 
         self._cards += 1
         card = f"order-{os.getpid()}-{self._cards}"
-        bench = self._served if len(mix) > 1 and not any(budgets) else self._by_hand
         jobs = []
         try:
-            for sweep, rate, budget in zip(mix, expected, budgets, strict=True):
+            for sweep, count, budget in zip(mix, counts, budgets, strict=True):
                 words = [
                     f"--buffers={sweep.buffers}",
                     f"--buffer-mib={sweeps.BUFFER_BYTES >> 20}",
                     f"--passes={sweep.passes}",
                     f"--pause-ms={1000 * sweep.pause_s:g}",
-                    f"--iterations={3 + int(rate * (SETTLED_S + MEASURED_S))}",
+                    f"--iterations={count}",
                     "--sync-every-step",
                 ]
-                options = ["--policy=planned", "--keep-learned=no", f"--priority={sweep.priority}"]
+                options = ["--policy=planned", "--keep-learned=no"]
+                options += [f"--priority={sweep.priority}"] if priorities else []
                 options += [f"--budget={budget}"] if budget else []
-                jobs.append(
-                    bench.launch(words, card, sweeps.CARD_BYTES, options, kernel=sweeps.SETTINGS)
-                )
+                bench = self._benches[kind]
+                job = bench.launch(words, card, sweeps.CARD_BYTES, options, kernel=sweeps.SETTINGS)
+                jobs.append(job)
             return [bench.result(*job) for job in jobs]
         finally:
             for process, _ in jobs:
                 process.kill()
                 process.communicate()
+
+
+def in_all(ends_s: Sequence[float], begin_s: float, end_s: float) -> float:
+    """Iterations a second that end in that time, waits for a turn included."""
+    return sum(begin_s <= one <= end_s for one in ends_s) / (end_s - begin_s)
 
 
 def whole_iterations(ends_s: Sequence[float], begin_s: float, end_s: float) -> float:
@@ -130,7 +155,7 @@ def run(options: Options) -> Iterator[Row]:
     simulated: dict[tuple[str, str], Simulated] = {}
     for name in chosen:
         mix = sweeps.MIXES[name]
-        for way, sharing in sweeps.sharings(len(mix)).items():
+        for way, sharing in sweeps.sharings(mix).items():
             simulated[name, way] = sweeps.simulated(mix, sharing, curve, link)
     rounds = 1 if options.quick else min(options.pairs, ROUNDS_MOST)
     found = measured(options, list(simulated.items()), rounds)
@@ -166,23 +191,21 @@ def measured(
     kernels = host_kernels()
     found: dict[tuple[str, str], list[list[float]]] = {key: [] for key, _ in cases}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        work = Path(folder)
-        service = stack.enter_context(shared.leases(options, work, wanted=True))
-        bench = Bench(
-            shared.Bench(options, kernels, made(work / "by_hand")),
-            shared.Bench(options, kernels, made(work / "served"), service),
-        )
+        benches = {}
+        for kind, configuration in KINDS.items():
+            (work := Path(folder) / kind).mkdir()
+            wanted = kind != BY_HAND
+            service = stack.enter_context(shared.leases(options, work, wanted, configuration))
+            benches[kind] = shared.Bench(options, kernels, work, service)
+        bench = Bench(benches)
         for turn in range(rounds):
             bench.next_round()
             for (name, way), case in cases[:: 1 if turn % 2 == 0 else -1]:
                 mix = sweeps.MIXES[name]
+                sharing = sweeps.sharings(mix)[way]
+                kind = (TURNS if sharing.turns else NO_TURNS) if sharing.by_leases else BY_HAND
                 alone = [bench.alone(*one) for one in zip(mix, case.alone, strict=True)]
-                rates = bench.rates(mix, case.rates, case.budgets)
+                rates = bench.rates(kind, mix, case, priorities=sharing.priorities)
                 found[name, way].append([a / b for a, b in zip(rates, alone, strict=True)])
                 print(json.dumps([name, way, turn, found[name, way][-1]]), flush=True)
     return found
-
-
-def made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder

@@ -282,13 +282,16 @@ class Bench:
 
 
 @contextlib.contextmanager
-def leases(options: Options, work: Path, wanted: bool) -> Iterator[str]:
-    """Socket of a system service that runs meanwhile; "" unless it is wanted."""
-    path = work / "service"
+def leases(options: Options, work: Path, wanted: bool, configuration: str = "") -> Iterator[str]:
+    """Socket of a system service that runs meanwhile, with this configuration; "" unless it is
+    wanted."""
+    path, settings = work / "service", work / "config.toml"
     if not wanted:
         yield ""
         return
+    settings.write_text(configuration)
     command = [options.tools.python, "-m", "pumpd", "serve", "--socket", str(path)]
+    command += ["--config", str(settings)]
     with (work / "service.log").open("w") as log:
         service = subprocess.Popen(command, stderr=log)
     try:

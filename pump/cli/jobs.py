@@ -76,6 +76,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
+    from pump.cli.support import registered
     from pump.cli.support.columns import fitted
     from pump.report.words import size
 
@@ -86,10 +87,11 @@ def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
             continue
         devices = [device for client in clients for device in client.devices]
         policy = ", ".join(sorted({client.policy for client in clients if client.policy})) or "-"
+        waits = any(device.held_threads for device in devices)
         print(
             f"{job.pid:>8}  {fitted(job.name, 20, left=True)} {len(clients):>7} {policy:<8} "
             f"{size(sum(d.resident_bytes for d in devices)):>10} "
-            f"{size(sum(d.budget_bytes for d in devices)):>10}"
+            f"{size(sum(d.budget_bytes for d in devices)):>10}{registered.WAITS if waits else ''}"
         )
 
 

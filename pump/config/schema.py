@@ -213,6 +213,15 @@ class ServiceTable(Struct):
         str | int,
         _about("GPU memory that is never given out, on each GPU.", "3%", checks.amount),
     ] = "3%"
+    turns: Annotated[
+        bool,
+        _about(
+            "Whether jobs that want much more than a GPU has take turns on it, of 8 to 30 s. Say "
+            "no where jobs answer requests.",
+            False,
+            checks.truth,
+        ),
+    ] = True
     jobs_per_user: Annotated[
         int, _about("Jobs that one user may have registered at a time.", 64, ge=1, le=10_000)
     ] = 256

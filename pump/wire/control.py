@@ -39,6 +39,8 @@ U64_MAX = 2**64 - 1
 POLICY_CHARACTERS = 32
 COUNTERS = 64
 DEVICES = 16
+HOLD_MS_MOST = 6000
+"""The shim holds launches no longer unless it is asked again (shim/base/limits.h)."""
 
 STATE = "state"
 SET = "set"
@@ -49,7 +51,8 @@ class Request:
     """A request. ask: STATE or SET.
 
     client_pid: only of that client; None: of all of the job's. policy, budget_bytes: what
-    to set, at least one of them. device: whose budget; None: of all.
+    to set, at least one of them or hold_ms. device: whose budget; None: of all. hold_ms: the
+    clients' launches on it wait for the job's turn, at most so long from now; 0: no longer.
     """
 
     ask: str
@@ -57,6 +60,7 @@ class Request:
     policy: str | None = None
     budget_bytes: int | None = None
     device: int | None = None
+    hold_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class DeviceState:
     all that came by fault."""
     blocks_no_room: int
     transfers_refused: int
+    held_threads: int = 0
+    """They wait for the job's turn."""
 
 
 @dataclass(frozen=True)
@@ -185,15 +191,17 @@ def decode_request(data: bytes) -> Request:
         text_of(words, "policy", POLICY_CHARACTERS) if "policy" in words else None,
         _whole(words, "budget_bytes", U64_MAX),
         _whole(words, "device", DEVICES - 1),
+        _whole(words, "hold_ms", HOLD_MS_MOST),
     )
-    sets = request.policy is not None or request.budget_bytes is not None
+    on_device = request.budget_bytes is not None or request.hold_ms is not None
+    sets = request.policy is not None or on_device
     if request.ask not in (STATE, SET):
         raise FrameError(f"unknown request {short(request.ask)}; known: {SET}, {STATE}")
     if request.ask == STATE and (sets or request.device is not None):
         raise FrameError("a request for the state cannot set anything")
     if request.ask == SET and not sets:
         raise FrameError("nothing to set: name a policy, a budget, or both")
-    if request.device is not None and request.budget_bytes is None:
+    if request.device is not None and not on_device:
         raise FrameError("a device without a budget: the policy is the client's")
     return request
 

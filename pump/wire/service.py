@@ -28,7 +28,7 @@ from pump.names import printable
 from pump.wire.strict import FrameError, one_line, pack, short, unpack
 
 MAGIC: Final = 0x56524553504D5550
-VERSION: Final = 1
+VERSION: Final = 2
 OLDEST: Final = max(1, VERSION - 1)
 
 # Hello: magic, oldest and newest version, zero. Welcome: magic, version, status, zero.
@@ -100,8 +100,12 @@ class GpuReport(Words, frozen=True):
     gpu: UUID in hexadecimal. total_bytes: the card's. usable_bytes: the most that a client
     could use when it began. wanted_bytes: live memory, or the user's budget if that is less.
     adopted_bytes: the budgets in force. resident_bytes: resident, arriving or leaving.
-    use: share of the time with operations, in parts of USE_MOST.
+    use: share of the time with operations, in parts of USE_MOST. used: it has run something since
+    its last report, or waits for its turn. ready: of such stretches it has something to run for
+    most of the time: it takes turns with others. A job that says neither has no turns.
     """
+
+    LATER: ClassVar[dict[str, int]] = {"used": 2, "ready": 2}
 
     gpu: Gpu
     total_bytes: Bytes
@@ -110,6 +114,8 @@ class GpuReport(Words, frozen=True):
     adopted_bytes: Bytes
     resident_bytes: Bytes
     use: Use
+    used: bool = False
+    ready: bool = False
 
 
 class Report(Frame, frozen=True, tag="report"):
@@ -131,10 +137,14 @@ class Beat(Frame, frozen=True, tag="beat"):
 
 
 class GpuGrant(Words, frozen=True):
-    """The bytes that the job's clients together may keep resident on one GPU."""
+    """The bytes that the job's clients together may keep resident on one GPU. waits: it is the
+    turn of others; what the job launches there waits for the next grant."""
+
+    LATER: ClassVar[dict[str, int]] = {"waits": 2}
 
     gpu: Gpu
     budget_bytes: Bytes
+    waits: bool = False
 
 
 class Grant(Frame, frozen=True, tag="grant"):
@@ -163,7 +173,10 @@ class AskJobs(Frame, frozen=True, tag="jobs?"):
 
 
 class GpuLease(Words, frozen=True):
-    """One job on one GPU, as it last reported. granted_bytes 0: no grant yet."""
+    """One job on one GPU, as it last reported. granted_bytes 0: no grant yet. waits: for its
+    turn."""
+
+    LATER: ClassVar[dict[str, int]] = {"waits": 2}
 
     gpu: Gpu
     granted_bytes: Bytes
@@ -171,6 +184,7 @@ class GpuLease(Words, frozen=True):
     resident_bytes: Bytes
     wanted_bytes: Bytes
     use: Use
+    waits: bool = False
 
 
 class JobState(Words, frozen=True):

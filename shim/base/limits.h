@@ -113,6 +113,8 @@
 #define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
 /* A drain lasts at most that long. A worker waits longer for the budget (ADOPT_S). */
 #define PUMP_DRAIN_MOST_NS 2500000000u
+/* A job waits for its turn no longer unless its worker asks again (memory/drain.c). */
+#define PUMP_HOLD_MOST_NS 6000000000u
 #define PUMP_HIGH_DESCRIPTOR 900 /* ours lie from there on, among the program's */
 #define PUMP_HEARTBEAT_NS 3000000000u
 /* A worker's start takes long where many start at once. */

@@ -252,9 +252,10 @@ struct pump_device {
   /* The second cache line. An attach leaves it as the new worker has it. */
   uint64_t asked_budget_bytes;   /* worker: budget to apply; 0: keep the present one */
   uint64_t adopted_budget_bytes; /* the last asked_budget_bytes that the shim has applied */
-  uint32_t neighbours; /* processes of other jobs under pump, the most seen on the card */
-  uint32_t reserved0;
-  uint64_t reserved[5];
+  uint32_t neighbours;   /* processes of other jobs under pump, the most seen on the card */
+  uint32_t held_threads; /* shim: wait for the job's turn, behind what they have issued */
+  uint64_t held_until_ns; /* worker: the job waits for its turn, CLOCK_MONOTONIC */
+  uint64_t reserved[4];
 };
 
 /* Progress of one stream. Slot 0 collects streams beyond the table. */

@@ -57,8 +57,9 @@ PUMP_ASSERT_OFFSET(pump_device, emulated, 60);
 PUMP_ASSERT_OFFSET(pump_device, asked_budget_bytes, 64); /* a cache line of its own */
 PUMP_ASSERT_OFFSET(pump_device, adopted_budget_bytes, 72);
 PUMP_ASSERT_OFFSET(pump_device, neighbours, 80);
-PUMP_ASSERT_OFFSET(pump_device, reserved0, 84);
-PUMP_ASSERT_OFFSET(pump_device, reserved, 88);
+PUMP_ASSERT_OFFSET(pump_device, held_threads, 84);
+PUMP_ASSERT_OFFSET(pump_device, held_until_ns, 88);
+PUMP_ASSERT_OFFSET(pump_device, reserved, 96);
 
 PUMP_ASSERT_SIZE(pump_progress, 64);
 PUMP_ASSERT_OFFSET(pump_progress, issued_seq, 0);

@@ -313,7 +313,7 @@ static enum end watch_worker(uint64_t attached_ns) {
     keep_ledger();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
-    if (poll(&ready, 1, pump_draining() ? PUMP_DRAIN_POLL_MS : PUMP_LINK_POLL_MS) == 1) {
+    if (poll(&ready, 1, pump_drain_lasts() ? PUMP_DRAIN_POLL_MS : PUMP_LINK_POLL_MS) == 1) {
       char byte;
       int number = own_socket();
       if (number < 0 || (ready.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)

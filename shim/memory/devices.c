@@ -228,6 +228,7 @@ uint32_t pump_device_adopt_budgets(void) {
   bool adopted = false;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     const struct pump_device *shared = &pump_shm->devices[i];
+    pump_hold(i, PUMP_LOAD(&shared->held_until_ns));
     if (PUMP_LOAD(&shared->asked_budget_bytes) !=
         PUMP_LOAD(&shared->adopted_budget_bytes)) {
       pthread_mutex_lock(&pump_range_lock);

@@ -140,10 +140,13 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours);
 
 /* ---- a smaller budget waits for launch queues (drain.c) -------------------------- */
 
-/* When the drain ends at the latest, CLOCK_MONOTONIC; 0: there is none. */
-extern uint64_t pump_drain_until_ns;
+/* When the drain and the hold of any device end at the latest, CLOCK_MONOTONIC; 0: there is
+ * none. */
+extern uint64_t pump_drain_until_ns, pump_hold_until_ns;
+/* Threads that issue operations have to wait. */
 static inline bool pump_draining(void) {
-  return PUMP_UNLIKELY(PUMP_LOAD(&pump_drain_until_ns) != 0);
+  return PUMP_UNLIKELY((PUMP_LOAD(&pump_drain_until_ns) | PUMP_LOAD(&pump_hold_until_ns)) !=
+                       0);
 }
 /* By the link thread; nothing while one lasts. */
 void pump_drain_begin(void);
@@ -153,6 +156,15 @@ bool pump_drain_lasts(void);
 void pump_drain_waits(void);
 void pump_drain_waited(bool executed);
 void pump_drain_fork_child(void);
+
+/* The job waits for its turn on the device until then, PUMP_HOLD_MOST_NS from now at most;
+ * a time that has passed: it waits no longer. By the link thread. */
+void pump_hold(uint32_t device, uint64_t until_ns);
+/* Looks at the clock. */
+bool pump_hold_lasts(uint32_t device);
+/* Around a thread's wait for the turn. */
+void pump_hold_waits(uint32_t device);
+void pump_hold_waited(uint32_t device);
 
 /* ---- devices and memory that cannot be paged ------------------------------- */
 

@@ -42,6 +42,7 @@
 #define CHAINED_FACTOR 4
 
 #define DRAIN_SLEEP_NS 100000u
+#define HOLD_SLEEP_NS 5000000
 
 /* Written by application threads and the marker threads; a forked child starts
  * from zero. `issued` and `executed` are the truth, the mapping has a copy. */
@@ -268,6 +269,19 @@ void pump_progress_time(uint32_t stream_index, CUstream stream) {
                    stream_of(stream_index, stream));
 }
 
+/* Behind an operation that has executed. A signal ends the wait: the program may want to
+ * end. */
+static void wait_for_turn(uint32_t device) {
+  const struct timespec pause = {.tv_nsec = HOLD_SLEEP_NS};
+  uint32_t word = 0;
+  int saved = errno;
+  pump_hold_waits(device);
+  while (pump_hold_lasts(device) && !pump_dormant())
+    if (pump_futex(&word, FUTEX_WAIT, 0, &pause) != 0 && errno == EINTR) break;
+  pump_hold_waited(device);
+  errno = saved;
+}
+
 /* In a drain, behind an operation that has a marker. */
 static void wait_until_executed(const struct stream *stream, uint64_t seq) {
   uint32_t word = 0; /* that nothing changes: a sleep that is no cancellation point */
@@ -277,6 +291,8 @@ static void wait_until_executed(const struct stream *stream, uint64_t seq) {
          !pump_dormant())
     pump_futex_sleep(&word, 0, DRAIN_SLEEP_NS);
   pump_drain_waited(executed);
+  uint32_t device = PUMP_LOAD(&stream->device);
+  if (pump_hold_lasts(device)) wait_for_turn(device);
 }
 
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,

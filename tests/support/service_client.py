@@ -63,10 +63,16 @@ class Played:
     """
 
     def __init__(
-        self, service: Service, *, total_mib: int = 1000, wanted_mib: int = 0, **join: Any
+        self,
+        service: Service,
+        *,
+        total_mib: int = 1000,
+        wanted_mib: int = 0,
+        versions: tuple[int, int] = (wire.OLDEST, wire.VERSION),
+        **join: Any,
     ) -> None:
         self.socket = connect(service)
-        self.socket.send(wire.pack_hello())
+        self.socket.send(wire.pack_hello(*versions))
         self.version = wire.check_welcome(self.socket.recv(64))
         self.say(wire.Join(**join))
         self.total = total_mib * MIB
@@ -82,13 +88,13 @@ class Played:
 
     def say(self, message: Any) -> None:
         self.spoke = time.monotonic()
-        self.socket.send(wire.encode(message))
+        self.socket.send(wire.encode(message, self.version))
 
     def take(self) -> wire.Grant:
         """The next thing the service says."""
         data = self.socket.recv(wire.REPLY_BYTES)
         assert data, "the service closed the connection"
-        message = wire.decode(data, wire.FROM_SERVICE)
+        message = wire.decode(data, wire.FROM_SERVICE, self.version)
         assert isinstance(message, wire.Grant), message
         return message
 

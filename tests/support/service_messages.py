@@ -10,19 +10,22 @@ from pump.wire import service as wire
 GPU = "0123456789abcdef" * 2
 MESSAGES: list[tuple[Any, tuple[type, ...]]] = [
     (wire.Join("train", -3, "/run/user/5/pump/1-aa/socket", 77), wire.FROM_CLIENTS),
-    (wire.Report(5, 2, 1 << 40, 0, (wire.GpuReport(GPU, *range(5), 1000),)), wire.FROM_CLIENTS),
+    (
+        wire.Report(5, 2, 1 << 40, 0, (wire.GpuReport(GPU, *range(5), 1000, True, True),)),
+        wire.FROM_CLIENTS,
+    ),
     (wire.Report(0, 0, 0, 0), wire.FROM_CLIENTS),
     (wire.Beat(), wire.FROM_CLIENTS),
     (wire.AskJobs(9), wire.FROM_CLIENTS),
     (wire.AskService(), wire.FROM_CLIENTS),
-    (wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8 << 20),)), wire.FROM_SERVICE),
+    (wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8 << 20, True),)), wire.FROM_SERVICE),
     (wire.Refused("no more jobs"), wire.FROM_SERVICE),
     (
         wire.Jobs(
             1,
             (
                 wire.JobState(
-                    *range(1, 5), "n", 0, "", 1, 2, 3, 4, (wire.GpuLease(GPU, *range(5)),)
+                    *range(1, 5), "n", 0, "", 1, 2, 3, 4, (wire.GpuLease(GPU, *range(5), True),)
                 ),
             ),
         ),

@@ -16,10 +16,9 @@ import json
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -96,22 +95,6 @@ class Curve:
 
         slow, come, leave = value(self.slow), value(self.come), value(self.leave)
         return Point(slow * more * time, come * more, leave * more)
-
-    def published(self, random_: Random, error: float) -> Curve:
-        """The curve as a worker can publish it of itself: at each place the time and the bytes are
-        off by a factor that is drawn, up to `error`."""
-        errors = [[1 + random_.uniform(-error, error) for _ in self.rates] for _ in self.budgets]
-
-        def off(grid: Grid, least: float = 0.0) -> Grid:
-            return tuple(
-                tuple(least + (value - least) * factor
-                      for value, factor in zip(row, factors, strict=True))
-                for row, factors in zip(grid, errors, strict=True)
-            )  # fmt: skip
-
-        return replace(
-            self, slow=monotone(off(self.slow, 1.0)), come=off(self.come), leave=off(self.leave)
-        )
 
     def line(self) -> str:
         """As JSON."""

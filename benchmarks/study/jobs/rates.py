@@ -3,8 +3,8 @@
 DESIGN
   Rates are means over many iterations and many turns. A resource (the engine, the link to the GPU,
   the link to the host, both directions together) gives each job what it wants as far as that is no
-  more than its weighted share; what one leaves others have. So a job that never waits for the link
-  has on the engine at least its share, and more as long as others wait.
+  more than its share, by weight on the engine; what one leaves others have. A kernel that waits for
+  its memory holds the engine: a job wants it for as long as its kernels take, waits included.
 
   A job that has shares e of the engine and l of the link takes  c / e * slow(budget, l / e)  for an
   iteration of c seconds: slower kernels on the same link are the same kernels on a faster one. Its
@@ -42,8 +42,8 @@ class Load(NamedTuple):
     """One job as it runs now.
 
     seconds, bytes_: an iteration's kernels, the footprint. budget: of the footprint. compute:
-    kernels' time for a byte / the curve's. engine, link: weights; 0: does not run. filling: has
-    room for what comes, so that nothing leaves for it. shrinking: gives memory back.
+    kernels' time for a byte / the curve's. engine: weight; 0: does not run. filling: has room for
+    what comes, so that nothing leaves for it. shrinking: gives memory back.
     """
 
     curve: Curve
@@ -52,7 +52,6 @@ class Load(NamedTuple):
     budget: float
     compute: float
     engine: float = 1.0
-    link: float = 1.0
     filling: bool = False
     shrinking: bool = False
 
@@ -92,7 +91,7 @@ class _Beside:
             i: loads[i].curve.at(loads[i].budget, loads[i].compute).slow for i in self.running
         }
         """With less than all of the engine or the link it is no faster than that."""
-        self.back = {i: load.link for i, load in enumerate(loads) if load.shrinking}
+        self.back = [i for i, load in enumerate(loads) if load.shrinking]
 
     def settled(self, before: Sequence[float]) -> list[Flow]:
         for i in self.running:
@@ -140,11 +139,11 @@ class _Beside:
             if k != i and self.needs[k][resource] > 0
         ]
         if resource in (LEAVE, BOTH):
-            others += [(SHRINKING, self.back[k]) for k in self.back]
+            others += [(SHRINKING, 1.0)] * len(self.back)
         return left_for(self.most[resource], weight, others)
 
     def _weight(self, resource: int, i: int) -> float:
-        return self.loads[i].engine if resource == ENGINE else self.loads[i].link
+        return self.loads[i].engine if resource == ENGINE else 1.0
 
     def _fit(self) -> None:
         """No resource is used beyond what there is, whatever is left of the search's error."""

@@ -6,8 +6,8 @@ DESIGN
   pauses differ between jobs; jobs begin together and never end. The mixes were chosen before any of
   them ran on the virtual GPU.
 
-  A way of sharing gives budgets that never change, or leases of `pumpd serve`; what nobody may have
-  (HEADROOM) takes in what faults bring above a budget.
+  A way of sharing gives budgets that never change, or leases of `pumpd serve`; what no job may
+  have (HEADROOM) takes in what faults bring above a budget.
 """
 
 from __future__ import annotations
@@ -83,10 +83,13 @@ MIXES: Final[dict[str, tuple[Sweep, ...]]] = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """A way of sharing. by_leases: of a service; else budgets that it gives once."""
+    """A way of sharing. by_leases: of a service; else budgets that it gives once. turns: of that
+    service. priorities: the jobs say theirs."""
 
     way: Way
     by_leases: bool = False
+    turns: bool = False
+    priorities: bool = False
 
     @property
     def card_bytes(self) -> int:
@@ -95,17 +98,21 @@ class Sharing:
         return int(CARD_BYTES * (1 - left))
 
 
-def sharings(count: int) -> dict[str, Sharing]:
-    """Of so many jobs: most for the first or the last, equal shares, and what the service does,
-    with the jobs' priorities and without."""
-    first = [1.0] + [0.2] * (count - 1)
-    return {
+def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
+    """Most for the first or the last, equal shares, and what the service does: without turns, with
+    turns, and with the jobs' priorities, where they have some."""
+    first = [1.0] + [0.2] * (len(mix) - 1)
+    found = {
         "first": Sharing(ways.Partition(first)),
         "last": Sharing(ways.Partition(first[::-1])),
         "equal": Sharing(ways.Equal()),
         "water": Sharing(ways.Arbiter(), by_leases=True),
-        "priorities": Sharing(ways.Arbiter(priorities=True), by_leases=True),
+        "turns": Sharing(ways.InTurns(), by_leases=True, turns=True),
     }
+    if any(sweep.priority for sweep in mix):
+        way = ways.Arbiter(priorities=True)
+        found["priorities"] = Sharing(way, by_leases=True, priorities=True)
+    return found
 
 
 def curve(profile: Profile) -> Curve:

@@ -1,8 +1,8 @@
 """Ways of sharing a GPU between jobs, to be compared (world.Way). Pure.
 
-Equal shares; today's arbiter (pump/policy/arbiter.py), with the jobs' priorities or with one for
-all, which is water filling; turns of one job at a time, as nvshare has them; shares that never
-change; TENSILE's choice. Ours is in together.py.
+Equal shares; the service's arbiter (pump/policy/arbiter.py), with the jobs' priorities or with one
+for all, which is water filling; its turns (pump/policy/turns.py); turns of one job at a time, as
+nvshare has them; shares that never change; TENSILE's choice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from study.jobs.world import Card, Seen, Shares
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.arbiter import Claim, arbitrate, less_spill
+from pump.policy.turns import Ready, Turns
 
 GPU: Final = "gpu"
 QUANTA_S: Final = (5.0, 10.0, 30.0)
 """Of turns; nvshare's own is 30."""
+SEEN_S: Final = 2.0
+"""Pauses that are shorter are not seen: jobs report every two seconds whether they run."""
+DUTY_LEAST: Final = 0.6
+DUTY_SHARE: Final = 0.05
+"""Of a look, twice a second: 10 s."""
 FACTORS: Final = (4.0, 2.0, 1.4)
 """By which the search for the best partition changes a job's share, in turn."""
 EVALUATIONS: Final = 24
@@ -36,26 +42,48 @@ class Equal:
 
 
 class Arbiter:
-    """Today's arbiter. priorities: the jobs have theirs."""
+    """The service's arbiter, without turns. priorities: the jobs have theirs."""
 
     def __init__(self, *, priorities: bool = False) -> None:
         self.name = "priorities" if priorities else "water filling"
         self.priorities = priorities
 
     def look(self, _now: float, jobs: Sequence[Seen], card: Card) -> Shares:
-        claims = [
-            Claim(
-                one.number,
-                GPU,
-                one.job.priority if self.priorities else 0,
-                one.wanted_bytes,
-                one.use,
-                one.job.weight,
-            )
-            for one in jobs
+        priorities = {one.number: one.job.priority for one in jobs if self.priorities}
+        return Shares(arbitrated(jobs, card, priorities))
+
+
+class InTurns:
+    """What the service does with turns (pump/policy/turns.py): the jobs whose turn it is come
+    first, the others wait. One that runs for a part of the time only comes first as well, and never
+    waits."""
+
+    name = "turns"
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.ran_s: dict[int, float] = {}
+        """When each job was last seen to run."""
+        self.duty: dict[int, float] = {}
+        """Recent part of the looks at which it ran, without long pauses."""
+
+    def look(self, now: float, jobs: Sequence[Seen], card: Card) -> Shares:
+        self.ran_s |= {one.number: now for one in jobs if one.runs or one.number not in self.ran_s}
+        used = [one for one in jobs if now - self.ran_s[one.number] < SEEN_S]
+        for one in used:
+            duty = self.duty.setdefault(one.number, 1.0)
+            self.duty[one.number] += DUTY_SHARE * (one.runs - duty)
+        ready = [
+            Ready(one.number, one.wanted_bytes, int(one.held_bytes), one.number, one.job.weight)
+            for one in used
+            if self.duty[one.number] >= DUTY_LEAST
         ]
-        left = less_spill({GPU: card.memory_bytes}, claims)
-        return Shares({job: share for (job, _), share in arbitrate(left, claims).items()})
+        running = self.turns.look(now, card.memory_bytes, ready)
+        if not self.turns.crowded:
+            return Shares(arbitrated(jobs, card, {}))
+        engine = {one.job: float(one.job in running) for one in ready}
+        first = running | {one.number for one in used} - engine.keys()
+        return Shares(arbitrated(jobs, card, dict.fromkeys(first, 1)), engine)
 
 
 class Slices:
@@ -123,6 +151,23 @@ class Tensile:
         return Shares({
             number: (1 + int(peak // BLOCK_BYTES)) * BLOCK_BYTES for number, peak in peaks.items()
         })  # fmt: skip
+
+
+def arbitrated(jobs: Sequence[Seen], card: Card, priorities: Mapping[int, int]) -> dict[int, int]:
+    """What the service's arbiter gives. priorities: by job; 0 for the others."""
+    claims = [
+        Claim(
+            one.number,
+            GPU,
+            priorities.get(one.number, 0),
+            one.wanted_bytes,
+            one.use,
+            one.job.weight,
+        )
+        for one in jobs
+    ]
+    left = less_spill({GPU: card.memory_bytes}, claims)
+    return {job: share for (job, _), share in arbitrate(left, claims).items()}
 
 
 def by_weight(jobs: Sequence[Seen], card: Card, weights: Mapping[int, float]) -> Shares:

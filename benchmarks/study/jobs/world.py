@@ -2,9 +2,9 @@
 
 DESIGN
   A way of sharing (ways.py) looks at the jobs twice a second, as `pumpd serve` does, and says what
-  each may have of the memory, and its weights on the engine and the link. Memory goes by leases:
-  the service's own pure code (pump/policy/leases.py) grants less at once and more only out of room
-  that no job holds. In between rates are constant (rates.py), or change as memory moves:
+  each may have of the memory, and its weight on the engine. Memory goes by leases: the service's
+  own pure code (pump/policy/leases.py) grants less at once and more only out of room that no job
+  holds. In between rates are constant (rates.py), or change as memory moves:
 
   - a job that has less in memory than its lease runs as with that little, and what comes stays;
   - a job that has more than its lease gives back, as fast as its share of the link lets it;
@@ -76,8 +76,7 @@ class Seen(NamedTuple):
     """What a way of sharing knows of a job: what jobs report, and their curve.
 
     use: recent share of the time in which it ran. runs: it has something to run now. held_bytes:
-    of the memory. work_s: seconds of its kernels so far. pauses: iterations so far when each began,
-    and its seconds; of one that lasts those that have passed.
+    of the memory.
     """
 
     number: int
@@ -86,42 +85,15 @@ class Seen(NamedTuple):
     use: float
     runs: bool
     held_bytes: float
-    work_s: float = 0.0
-    pauses: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def worked(self) -> float:
-        """Mean iterations between pauses; 0 before the first."""
-        return self.pauses[-1][0] / len(self.pauses) if self.pauses else 0.0
-
-    @property
-    def paused_s(self) -> float:
-        """Mean length of the pauses that are over; that of the one that lasts if it is longer."""
-        ended = self.pauses if self.runs else self.pauses[:-1]
-        mean_s = sum(seconds for _, seconds in ended) / max(1, len(ended))
-        return mean_s if self.runs else max(mean_s, self.pauses[-1][1])
-
-    @property
-    def seconds(self) -> float:
-        """Kernels of an iteration."""
-        curve = self.job.curve
-        return curve.seconds * self.job.compute * self.wanted_bytes / curve.footprint_bytes
-
-    def load(self, budget_bytes: float, engine: float = 1.0, link: float = 1.0) -> Load:
-        """As it would run with such a budget."""
-        job = self.job
-        share = budget_bytes / self.wanted_bytes
-        return Load(job.curve, self.seconds, self.wanted_bytes, share, job.compute, engine, link)
 
 
 @dataclass(frozen=True)
 class Shares:
-    """targets: bytes by job, together at most the memory. engine, link: weights, 1 for the others;
-    0 of the engine: the job waits for its turn."""
+    """targets: bytes by job, together at most the memory. engine: weights, 1 for the others; 0: the
+    job waits for its turn."""
 
     targets: Mapping[int, int]
     engine: Mapping[int, float] = field(default_factory=dict)
-    link: Mapping[int, float] = field(default_factory=dict)
 
 
 class Way(Protocol):
@@ -158,8 +130,6 @@ class Running:
         self.granted: int | None = None
         self.left = self.length(job.work)
         self.paused_until = -1.0
-        self.pauses: list[tuple[float, float, float]] = []
-        """Iterations before each, when it began, its seconds."""
         self.use, self.looked_s = 1.0, job.arrives_s
 
     @property
@@ -204,8 +174,6 @@ class Running:
             round(self.use * USE_STEPS) / USE_STEPS,
             self.runs(now),
             self.resident,
-            self.account.work_s,
-            tuple((done, min(seconds, now - begin)) for done, begin, seconds in self.pauses),
         )
 
 
@@ -301,7 +269,6 @@ class World:
                 round(min(one.resident, one.footprint) / one.footprint, 3),
                 one.job.compute,
                 engine,
-                self.shares.link.get(one.number, 1.0),
                 one.resident < one.room - near,
                 one.resident > float(one.granted or 0) + near,
             ))  # fmt: skip
@@ -345,9 +312,7 @@ class World:
             one.left -= done
             if one.left < 1e-6:
                 one.look(now + span)
-                pause_s = one.length(one.job.pause_s)
-                one.pauses.append((one.account.iterations, now + span, pause_s))
-                one.paused_until = now + span + pause_s
+                one.paused_until = now + span + one.length(one.job.pause_s)
                 one.left = one.length(one.job.work)
 
 

@@ -40,8 +40,6 @@ JITTER_RATIO = 2.0
 PLANNED = "planned+discard"
 SHARE_MOST = 1 + autoswap.OVERHEAD_MOST
 PUBLISHED = Path(__file__).parents[2] / "data" / "g10" / "published"
-SIMULATED = "BERT_Base_b256", "VIT_b1280"
-"""Of PUBLISHED, with pump: the others move terabytes an iteration."""
 
 
 @dataclass(frozen=True)
@@ -333,7 +331,7 @@ def g10(bench: Bench) -> Iterator[Experiment]:
                 "host": naive.from_host + naive.to_host,
             }
             cells = {one: Cell(value) for one, value in values.items()}
-            cells |= g10_pump(name, file)
+            cells |= g10_pump(file)
         none = Cell(None, "not an experiment of pump")
         text = f"{short}: share of the speed with memory for everything"
         yield Experiment(
@@ -357,16 +355,13 @@ def g10(bench: Bench) -> Iterator[Experiment]:
     yield Experiment("g10.mean", "G10", text, "%", theirs_all, ours, none, none)
 
 
-def g10_pump(name: str, file: Path) -> dict[str, Cell]:
-    """Planned, and the floor, on such a machine; of the networks of SIMULATED."""
+def g10_pump(file: Path) -> dict[str, Cell]:
+    """Planned, and the floor, on such a machine."""
     from study import studied_policies
 
     from pump import profiles
     from pump.sim import report, tensors
 
-    if name not in SIMULATED:
-        why = Cell(None, "not simulated: terabytes an iteration")
-        return {"pump": why, "bound": why}
     profile = profiles.load(sim_g10.PROFILE).changed(sim_g10.SETTINGS)
     trace = tensors.parse(file.read_bytes(), file.name)
     case = sim_planned.case_of(trace, profile)

@@ -6,7 +6,7 @@ DESIGN
   (study/jobs/curves.py).
 
   reproduction   the way of sharing that the row names
-  pump           water filling: today's arbiter
+  pump           turns: what the service does by default (pump/policy/turns.py)
   bound          of the linear program (study/jobs/bound.py)
 
   TENSILE's plan is for jobs in pairs, each of the traces with the next.
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from study.jobs import bound, curves, mixes, ways
 from study.jobs.mixes import Mix
 from study.jobs.rates import Link
-from study.jobs.together import Together
 from study.papers import tensile
 from study.papers.experiments import Bench, Cell, Experiment, mean
 
@@ -36,10 +35,18 @@ OWN = Cell(None, "data not public: own framework, own workloads")
 WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
     "equal": ("equal shares", lambda mix: mix.progress(ways.Equal())),
     "priorities": (
-        "today's arbiter, jobs with priorities",
+        "the arbiter without turns, jobs with priorities",
         lambda mix: mix.progress(ways.Arbiter(priorities=True)),
     ),
-    "water": ("today's arbiter, water filling", lambda mix: mix.progress(ways.Arbiter())),
+    "water": (
+        "the arbiter without turns, water filling",
+        lambda mix: mix.progress(ways.Arbiter()),
+    ),
+    "turns": (
+        "turns of those that fit, which today's arbiter gives where jobs want 1.65 times the "
+        "memory",
+        lambda mix: mix.progress(ways.InTurns()),
+    ),
     "slices": (
         "turns of one job at a time, the best length in hindsight",
         lambda mix: ways.best_slices(mix)[1],
@@ -55,14 +62,6 @@ WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
     "partition_fair": (
         "constant shares, the best in hindsight that leave each job 0.8 of what equal shares give",
         lambda mix: ways.best_partition(mix, floors(mix))[1],
-    ),
-    "memory": (
-        "memory by published curves and measured progress, without turns (not built into pump)",
-        lambda mix: mix.progress(Together(turns=False)),
-    ),
-    "ours": (
-        "memory and turns by published curves and measured progress (not built into pump)",
-        lambda mix: mix.progress(Together()),
     ),
 }
 """By name: text, and the progress of a mix's jobs."""
@@ -95,7 +94,7 @@ def several(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
 
 
 def shared(chosen: list[Mix]) -> Iterator[Experiment]:
-    """A row for each way, and how far ours comes."""
+    """A row for each way, and how far turns come."""
     found = {
         name: {mix.name: make(mix) for mix in chosen} for name, (_, make) in WAYS.items()
     }  # fmt: skip
@@ -104,19 +103,19 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
         name: {mix: 100 * by_name[mix].mean(progress) for mix, progress in of.items()}
         for name, of in found.items()
     }
-    today = mean(means["water"], geometric=False)
+    pump = mean(means["turns"], geometric=False)
     most = mean({mix.name: 100 * bound.most(mix) for mix in chosen}, geometric=False)
     text = "several jobs, progress / progress alone"
     for name, (what, _) in WAYS.items():
         published = OWN if name == "tensile" else NO_FIGURE
         cell = mean(means[name], geometric=False)
         row = f"tensile.jobs_{name}"
-        yield Experiment(row, "TENSILE", f"{text}: {what}", "%", published, cell, today, most)
+        yield Experiment(row, "TENSILE", f"{text}: {what}", "%", published, cell, pump, most)
     none = Cell(None, "not a way of its own")
     rest = {
         "jobs_gap": (
-            "ours: part of the way from water filling to the better of the two best in hindsight",
-            gap_closed(means, "ours"),
+            "turns: part of the way from water filling to the better of the two best in hindsight",
+            gap_closed(means, "turns"),
         ),
         "jobs_gap_fair": (
             "constant shares with 0.8 of equal shares for each job: part of that way",
@@ -128,13 +127,13 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
                  geometric=False),
         ),
         "jobs_over_water": (
-            "ours / water filling",
-            mean({mix: 100 * means["ours"][mix] / means["water"][mix] for mix in by_name},
+            "turns: progress / that of water filling",
+            mean({mix: 100 * means["turns"][mix] / means["water"][mix] for mix in by_name},
                  geometric=False),
         ),
         "jobs_over_equal": (
-            "ours: a mix's job that has least / what it has with equal shares",
-            mean({mix: 100 * least_over(found["ours"][mix], found["equal"][mix])
+            "turns: a mix's job that has least / what it has with equal shares",
+            mean({mix: 100 * least_over(found["turns"][mix], found["equal"][mix])
                   for mix in by_name}, geometric=False),
         ),
     }  # fmt: skip

@@ -26,6 +26,10 @@ USE_MEMORY_S = 10.0
 """Time constant of the average of busy time."""
 ABSENT_S = 10.0
 """After so long without an answer of its worker a client counts as holding nothing."""
+DUTY_MEMORY_S = 20.0
+DUTY_LEAST = 0.6
+"""A job that has something to run for less of the time takes no turns with others: it may answer
+requests."""
 USE_STEPS = 8
 """Steps of the reported use, so that a small change does not change a job's share."""
 LEAST_BYTES = LEAST_BLOCKS * BLOCK_BYTES
@@ -101,10 +105,13 @@ def own_budget(text: str, total_bytes: int) -> int:
 
 
 class Busy:
-    """For each device of each client, the recent share of time in which it was used."""
+    """For each device of each client, the recent share of time in which it was used.
+
+    duty: the share of looks at which it had something to run, long pauses left out."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
+        self._duties: dict[tuple[int, int], tuple[bool, float]] = {}
 
     def look(self, held: Held, depth: int, now: float) -> float:
         """Add a look at time `now`, and return the share, 0 to 1. depth: operations in the
@@ -113,13 +120,31 @@ class Busy:
         used = held.device.blocks_used
         before, share, then = self._known.get(key, (used, 1.0, now))
         busy = not held.device.active or depth > 0 or used != before
+        waits = held.device.held_threads > 0
+        busy |= waits
+        _, duty = self._duties.get(key, (busy, 1.0))
+        if busy and not waits:
+            now_busy = not held.device.active or depth > 0
+            duty += (1.0 - math.exp(-(now - then) / DUTY_MEMORY_S)) * (now_busy - duty)
+        self._duties[key] = busy, duty
         share += (1.0 - math.exp(-(now - then) / USE_MEMORY_S)) * (busy - share)
         self._known[key] = used, share, now
         return share
 
+    def used(self, held: Held) -> bool:
+        """Whether it was in use since the look before the last one, or would have been if it did
+        not wait."""
+        return self._duties[held.pid, held.device.index][0]
+
+    def ready(self, held: Held) -> bool:
+        """Whether it was in use, and for most of the time."""
+        busy, duty = self._duties[held.pid, held.device.index]
+        return busy and duty >= DUTY_LEAST
+
     def forget(self, pids: set[int]) -> None:
         """Drop all clients but these."""
         self._known = {key: value for key, value in self._known.items() if key[0] in pids}
+        self._duties = {key: value for key, value in self._duties.items() if key[0] in pids}
 
 
 def answered(clients: Sequence[ClientState]) -> list[ClientState]:
@@ -183,6 +208,8 @@ def report_of(
                 adopted_bytes=sum(one.device.budget_bytes for one in held),
                 resident_bytes=sum(one.resident_bytes for one in held),
                 use=round(use * USE_STEPS) * wire.USE_MOST // USE_STEPS,
+                used=any(busy.used(one) for one in held),
+                ready=any(busy.ready(one) for one in held),
             )
         )
     every = [device for client in clients for device in client.devices]

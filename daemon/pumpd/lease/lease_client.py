@@ -14,7 +14,12 @@ DESIGN
   The end of a worker ends no lease: its client's state is reported for ABSENT_S more, until
   there is another worker or no client.
 
-  A service can change budgets and nothing else; worker and shim check each budget again.
+  Where a grant says that the job waits for its turn, its clients hold launches. That is asked
+  of them anew each HOLD_ROUND_S, and lasts HOLD_MS: should any of the processes in between end,
+  the job goes on. It goes on after HELD_MOST_S as well, until the service has given it a turn.
+
+  A service can change budgets and hold launches for that long, nothing else; worker and shim
+  check each budget again.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ from pumpd.lease.job_usage import (
     answered,
     budgets_alone,
     budgets_for,
+    by_gpu,
     report_of,
     settled,
 )
@@ -63,6 +69,11 @@ YOUNG_S = 10.0
 YOUNG_ROUND_S = 0.05
 """Between rounds while a client younger than YOUNG_S has no device, and after one that found
 the job to want more; twice as long after each other one."""
+HOLD_ROUND_S = 1.0
+HOLD_MS = 5000
+"""Longer than a worker waits for a budget to be adopted, which comes first."""
+HELD_MOST_S = 240.0
+"""Eight jobs with turns of 30 s."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -113,6 +124,12 @@ class LeaseClient:
         self._acted = 0
         self._granted: dict[str, int] = {}
         """Bytes by GPU; kept when the service ends."""
+        self._waits: dict[str, float] = {}
+        """GPUs on which it is the turn of other jobs, and since when."""
+        self._held: set[tuple[int, int]] = set()
+        """Devices of clients that were asked to hold launches."""
+        self._hold_due = 0.0
+        """When they are asked again."""
         self._beat_s = BEAT_S
         self._beat_due = 0.0
         self._round_due = 0.0
@@ -223,6 +240,8 @@ class LeaseClient:
         self._connection, self._grant, self._last = None, None, None
         self._version = self._acted = 0
         self._retry_s = max(self._retry_s, retry_s)
+        self._waits = {}
+        self._hold([])
         if self._granted and self._alone_due is None:
             self._alone_due = self._now + ALONE_S
         self._retry_later(self._now)
@@ -277,6 +296,11 @@ class LeaseClient:
             if message.number:
                 self._grant = message
                 self._granted = {grant.gpu: grant.budget_bytes for grant in message.gpus}
+                self._waits = {
+                    grant.gpu: self._waits.get(grant.gpu, self._now)
+                    for grant in message.gpus
+                    if grant.waits
+                }
                 self._settle_until = self._now + SETTLE_MOST_S
                 log.info("granted: %s", self._granted)
             self._round_due = self._now
@@ -293,6 +317,7 @@ class LeaseClient:
         absent = self._absent.among(sound, self._now)
         there = {client.pid for client in absent}
         clients = [client for client in sound if client.pid not in there] + absent
+        self._hold(clients)
         sets: list[Budget] = []
         if self._grant is not None:  # before the first grant earlier leases hold
             wanted = budgets_for(clients, self._granted, self._ceilings)
@@ -307,6 +332,24 @@ class LeaseClient:
             self._tried = []
             self._asking = False
             self._schedule(clients, grows)
+
+    def _hold(self, clients: Sequence[ClientState]) -> None:
+        """Asks these clients to hold launches where the job waits, and all others no longer to."""
+        wanted = {
+            (one.pid, one.device.index)
+            for gpu, held in by_gpu(clients).items()
+            for one in held
+            if gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
+        }
+        if wanted == self._held and self._now < self._hold_due:
+            return
+        self._hold_due = self._now + HOLD_ROUND_S
+        for pid, device in sorted(wanted | self._held):
+            hold_ms = HOLD_MS if (pid, device) in wanted else 0
+            request = control.Request(control.SET, pid, device=device, hold_ms=hold_ms)
+            with contextlib.suppress(FrameError):
+                self._inquire(request, lambda _clients: None)
+        self._held = wanted
 
     def _report(self, clients: Sequence[ClientState]) -> bool:
         """Report what has changed; whether the job wants more than before."""
@@ -347,6 +390,8 @@ class LeaseClient:
             self._young_round_s = pause = min(pause, again)
         if now < self._settle_until and not settled(clients, self._granted):
             pause = SETTLE_S
+        if self._waits:
+            pause = min(pause, HOLD_ROUND_S)
         self._round_due = now if self._again else now + pause
 
     # ---- alone ----

@@ -12,14 +12,18 @@ DESIGN
   A user is the owner of user ids (owners.py). However many ids and jobs, its jobs on a GPU have
   one user's weight together.
 
+  Where jobs of one priority want much more than a GPU has, they take turns (pump/policy/turns.py):
+  the launches of those that wait are held, those whose turn it is come first. So does a job that
+  uses the GPU for a part of the time, as one that answers requests: it never waits.
+
   For settle_s after the service has begun no lease grows: jobs that ran before register again
-  one by one, and hold what they held.
+  one by one, and hold what they held. Nor are there turns.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,6 +32,7 @@ from msgspec.structs import replace
 from pump.model.bounds import RESERVE_PERCENT
 from pump.policy.arbiter import Claim, arbitrate, less_spill
 from pump.policy.leases import GRAIN_SHARE, Lease, step
+from pump.policy.turns import Ready, Turns
 from pump.wire import service as wire
 from pumpd.service.gpus import EARLIER, Gpu
 from pumpd.service.owners import Identity
@@ -42,6 +47,8 @@ GPUS_MOST = 64
 GROWTH_S = 1.0
 """Reports closer together do not show whether a job grows: it reports at once when it is granted
 more, and fetches blocks afterwards."""
+FIRST = wire.PRIORITY_MOST + 1
+"""Priority of jobs that run where others wait for their turn."""
 ROUNDS = 2
 """A new job's first grant is what it has; the second round lets it grow at once."""
 
@@ -78,6 +85,8 @@ class Job:
     """Of its last report, the GPUs on which it can have a lease; by the registry's name of each
     (Registry._name), as in all tables here."""
     granted: dict[str, int] = field(default_factory=dict)
+    waits: frozenset[str] = frozenset()
+    """GPUs on which it is the turn of others."""
     grant_number: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
     """By GPU."""
@@ -106,8 +115,11 @@ class Registry:
         self.weights: Mapping[int, float] = {}
         """Of users, by number; 1 for others."""
         self.reserve = f"{RESERVE_PERCENT}%"
+        self.turns = True
+        """Whether jobs may have to take turns."""
         self._sure = dict(gpus or {})
         self._gpus: dict[str, Gpu] = {}
+        self._turns: dict[str, Turns] = {}
 
     def __repr__(self) -> str:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
@@ -125,6 +137,8 @@ class Registry:
         if self.jobs.pop(job.number, None) is None:
             return
         self.left += 1
+        for turns in self._turns.values():
+            turns.forget(job.number)
         self.expired += expired
         self.stale = True
         self._forget_unused(set(job.gpus))
@@ -133,6 +147,7 @@ class Registry:
         used = {gpu for other in self.jobs.values() for gpu in other.gpus}
         for gpu in gpus - used:
             self._gpus.pop(gpu, None)
+            self._turns.pop(gpu, None)
 
     def take_report(self, job: Job, report: wire.Report, now: float) -> None:
         """Take a job's report. Of a GPU with two entries the last one counts."""
@@ -230,6 +245,7 @@ class Registry:
     def on_time(self, now: float) -> None:
         """Note that leases may change by time alone; the service calls it every CHECK_S."""
         self.stale |= bool(len(self.patience))
+        self.stale |= any(turns.crowded for turns in self._turns.values())
 
     def memory_bytes(self) -> dict[str, int]:
         """Return the bytes that jobs may share, by the name of the GPU."""
@@ -244,6 +260,7 @@ class Registry:
                 known.found(EARLIER, held)
         memory = self.memory_bytes()
         claims = self._claims()
+        waits = self._take_turns(memory, claims, now)
         fair = arbitrate(less_spill(memory, claims), claims)
         fewer = [self._charged(claim, fair, now) for claim in claims]
         targets = fair if fewer == claims else arbitrate(less_spill(memory, fewer), fewer)
@@ -261,6 +278,10 @@ class Registry:
                     changed.setdefault(number, {})[gpu] = granted
         waited_for = {key for gpu in memory for key in self._waited_for(gpu, jobs[gpu], fair)}
         self.patience.look(set() if self.settling else waited_for, now)
+        for job in self.jobs.values():
+            if waits.get(job.number, frozenset()) != job.waits:
+                job.waits = waits.get(job.number, frozenset())
+                changed.setdefault(job.number, {})
         told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
             job.grant_number += 1
@@ -287,6 +308,40 @@ class Registry:
             for job in self.jobs.values()
             for gpu, entry in job.gpus.items()
         ]
+
+    def _take_turns(
+        self, memory: Mapping[str, int], claims: list[Claim], now: float
+    ) -> dict[int, frozenset[str]]:
+        """Lets the jobs that run come first in `claims`; by job, the GPUs on which it waits."""
+        waits: dict[int, frozenset[str]] = {}
+        for gpu, whole in memory.items():
+            mine = [claim for claim in claims if claim.gpu == gpu]
+            ready = self._ready(gpu, mine)
+            turns = self._turns.setdefault(gpu, Turns())
+            waiting = {one.job for one in ready} - turns.look(now, whole, ready)
+            if not turns.crowded:
+                continue
+            for job in waiting:
+                waits[job] = waits.get(job, frozenset()) | {gpu}
+            for place, claim in enumerate(claims):
+                used = claim.gpu == gpu and self.jobs[claim.job].gpus[gpu].used
+                if used and claim.job not in waiting:
+                    claims[place] = claim._replace(priority=FIRST)
+        return waits
+
+    def _ready(self, gpu: str, claims: Sequence[Claim]) -> list[Ready]:
+        """The jobs that take turns on a GPU: none where they have several priorities, because a
+        priority is a turn by itself."""
+        found, priorities = [], set()
+        for claim in claims:
+            job = self.jobs[claim.job]
+            owner, report = job.identity.owner, job.gpus[gpu]
+            if report.ready:
+                weight = self.weights.get(owner, 1.0)
+                held_bytes = report.resident_bytes
+                found.append(Ready(claim.job, claim.wanted_bytes, held_bytes, owner, weight))
+                priorities.add(claim.priority)
+        return found if self.turns and not self.settling and len(priorities) == 1 else []
 
     def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:
         """Unaccounted memory first reduces the claims of jobs that may be hiding it: a job that
@@ -325,7 +380,9 @@ class Registry:
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
         """Return the grant to send to a job."""
         granted = sorted(job.granted.items())
-        gpus = tuple(wire.GpuGrant(job.gpus[name].gpu, bytes_) for name, bytes_ in granted)
+        gpus = tuple(
+            wire.GpuGrant(job.gpus[name].gpu, bytes_, name in job.waits) for name, bytes_ in granted
+        )
         return wire.Grant(job.grant_number, beat_ms, gpus)
 
     def held_bytes(self, now: float) -> int:
@@ -344,6 +401,7 @@ class Registry:
                 entry.resident_bytes,
                 entry.wanted_bytes,
                 entry.use,
+                name in job.waits,
             )
             for name, entry in sorted(job.gpus.items())
         )

@@ -111,6 +111,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         root_sees_all=table.root_sees_all,
         owners=read_owners(),
         reserve=reserve,
+        turns=table.turns,
         log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
     )
 

@@ -62,7 +62,8 @@ class ServiceSettings:
     beat_s: longest time between a job's frames. settle_s: after its start the service lets no
     lease grow for so long. weights: of users by number, 1 for others. observers: users that see
     all jobs, beside root and the service's own if root_sees_all. owners: of user ids. reserve:
-    of each GPU, is never granted; bytes ("1073741824") or a share ("3%").
+    of each GPU, is never granted; bytes ("1073741824") or a share ("3%"). turns: jobs that want
+    much more than a GPU has take turns.
     """
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -73,6 +74,7 @@ class ServiceSettings:
     root_sees_all: bool = True
     owners: Owners = field(default_factory=Owners)
     reserve: str = "3%"
+    turns: bool = True
     log_level: str = "warning"
 
 
@@ -449,6 +451,7 @@ class Service:
         self._users.configure(self._settings.quotas.within(self._surroundings.descriptors))
         self._registry.weights = self._settings.weights
         self._registry.reserve = self._settings.reserve
+        self._registry.turns = self._settings.turns
         # /etc/subuid may have changed: count all users again.
         for counts in (self._users.connections, self._users.jobs):
             counts.clear()

@@ -140,6 +140,14 @@ class ControlWorker:
                 choose(request.policy, POLICIES, "policy")
             except BadValueError as error:
                 raise _RefusedError(str(error)) from None
+        if request.hold_ms is not None:
+            until_ns = lib.pump_core_now_ns() + request.hold_ms * 1_000_000
+            for index in self._devices_of(request):
+                self._shm.devices[index].held_until_ns = until_ns if request.hold_ms else 0
+            self._wake_client()
+        if request.budget_bytes is None and request.policy is None:
+            self._answer(number, self.state())
+            return
         before: dict[int, int] = {}
         awaited: list[int] = []
         if request.budget_bytes is not None:
@@ -258,4 +266,5 @@ class ControlWorker:
             blocks_unseen=tally.unseen,
             blocks_no_room=tally.no_room,
             transfers_refused=tally.refused,
+            held_threads=record.held_threads,
         )

@@ -15,6 +15,8 @@ from pump.service import JobState, ServiceClient, ServiceError, UntrustedService
 
 RETRY_S = 5.0
 """Between attempts to find a service."""
+WAITS = "  waits for its turn"
+"""Behind the figures of a job that does."""
 HEAD = (
     f"{'PID':>8} {'USER':<12} {'NAME':<16} {'PRIORITY':>8} {'CLIENTS':>7} {'RESIDENT':>10} "
     f"{'LEASE':>10} {'MEMORY':>10}"
@@ -70,6 +72,7 @@ def lines(jobs: Iterable[JobState]) -> list[str]:
         f"{job.priority:>8} {job.clients:>7} "
         f"{size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
         f"{size(sum(gpu.granted_bytes for gpu in job.gpus)):>10} {size(job.converted_bytes):>10}"
+        f"{WAITS if any(gpu.waits for gpu in job.gpus) else ''}"
         for job in jobs
     ]
     return [HEAD, *found] if found else []

@@ -100,6 +100,12 @@ static struct pump_device *set_up(const char *budget) {
   return &pump_shm->devices[2];
 }
 
+static struct pump_device *prepared(const char *budget) {
+  struct pump_device *device = set_up(budget);
+  CHECK(pump_device_prepare(2));
+  return device;
+}
+
 static void allocate(int64_t blocks) {
   pthread_mutex_lock(&pump_range_lock);
   pump_device_account(2, blocks * (int64_t)BLOCK, 0);
@@ -126,8 +132,7 @@ static uint64_t ask(struct pump_device *device, uint64_t bytes) {
 }
 
 static void what_is_asked_is_brought_within_bounds(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
   CHECK(ask(device, 300 * BLOCK + 1) == 300 && device->emulated == 1);
   CHECK(ask(device, 1) == PUMP_BUDGET_BLOCKS_LEAST && device->emulated == 1);
@@ -161,8 +166,7 @@ static uint64_t told_free(uint64_t *total) {
 
 static void an_administrators_bound_holds_whatever_is_asked(void) {
   setenv("PUMP_BUDGET_MOST", "0.5x", 1);
-  struct pump_device *device = set_up("90%");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("90%");
   CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
   CHECK(ask(device, 600 * BLOCK) == 512 && device->emulated == 1);
   CHECK(ask(device, UINT64_MAX) == 512 && device->emulated == 1);
@@ -171,16 +175,14 @@ static void an_administrators_bound_holds_whatever_is_asked(void) {
 
 static void a_bound_above_what_is_free_changes_nothing(void) {
   setenv("PUMP_BUDGET_MOST", "100%", 1);
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
 }
 
 /* They have budgets of their own, and the driver takes what is above them. */
 static void what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for(void) {
   free_blocks = 100;
-  struct pump_device *device = set_up("50%");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("50%");
   CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
   CHECK(ask(device, 700 * BLOCK) == 700 && device->emulated == 1);
   CHECK(ask(device, UINT64_MAX) == 97 && device->emulated == 0); /* as without a wish */
@@ -217,8 +219,7 @@ static void programs_that_want_it_are_told_what_the_limit_leaves(void) {
 
 static void programs_are_told_what_the_budget_leaves(void) {
   uint64_t total;
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   allocate(100);
   CHECK(ask(device, 300 * BLOCK) == 300);
   CHECK(told_free(&total) == 200 && total == 1024);
@@ -229,8 +230,7 @@ static void programs_are_told_what_the_budget_leaves(void) {
 }
 
 static void a_device_that_fits_no_more_becomes_active(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   allocate(100);
   CHECK(ask(device, 100 * BLOCK) == 100);
   CHECK(device->device_state == PUMP_DEVICE_DORMANT && pump_active == 0);
@@ -244,8 +244,7 @@ static void a_device_that_fits_no_more_becomes_active(void) {
 
 /* Begins a drain, by a budget that is too small. */
 static struct pump_device *draining(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   allocate(100);
   device->asked_budget_bytes = 50 * BLOCK;
   pump_device_adopt_budgets();
@@ -299,6 +298,21 @@ static void a_smaller_budget_waits_shortly_for_an_idle_program(void) {
   CHECK(is_adopted(device));
 }
 
+static void a_smaller_budget_waits_for_the_drain_that_a_hold_begins(void) {
+  struct pump_device *device = prepared("50%");
+  device->held_until_ns = now_ns + 4 * IDLE_NS;
+  device->asked_budget_bytes = 50 * BLOCK;
+  pump_device_adopt_budgets();
+  CHECK(device->device_state == PUMP_DEVICE_DORMANT && pump_drain_lasts());
+  now_ns += IDLE_NS - 1;
+  pump_device_adopt_budgets();
+  CHECK(device->budget_bytes == 512 * BLOCK && device->adopted_budget_bytes == 0);
+  now_ns += 1;
+  pump_device_adopt_budgets();
+  CHECK(device->budget_bytes == 50 * BLOCK && !pump_drain_lasts());
+  CHECK(pump_draining() && pump_hold_lasts(2)); /* which the hold outlasts */
+}
+
 static void a_device_that_comes_later_finds_what_was_asked(void) {
   struct pump_device *device = set_up("100%");
   device->asked_budget_bytes = 77 * BLOCK;
@@ -310,8 +324,7 @@ static void a_device_that_comes_later_finds_what_was_asked(void) {
 }
 
 static void without_a_request_no_budget_changes(void) {
-  struct pump_device *device = set_up("50%");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("50%");
   struct pump_device before = *device;
   for (int i = 0; i < 100; i++) CHECK(pump_device_adopt_budgets() == 0);
   CHECK(memcmp(&before, device, sizeof before) == 0 && pump_shm->header.activity == 0);
@@ -337,8 +350,7 @@ static uint64_t share(const struct pump_device *device) {
 static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   free_blocks = 5;
   neighbour(2, FREE_BLOCKS, 0, 5000);
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
   size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
   pump_device_report(2, &free_bytes, &total_bytes); /* the other's makes way */
@@ -346,8 +358,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
 }
 
 static void a_share_follows_processes_that_come_need_and_leave(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   allocate(900);
   CHECK(share(device) == MOST_BLOCKS && device->device_state == PUMP_DEVICE_DORMANT);
   CHECK(device->neighbours == 0);
@@ -374,8 +385,7 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
 }
 
 static void what_cannot_make_way_is_left_to_its_owner(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   neighbour(2, FREE_BLOCKS, 800, 800);
   CHECK(share(device) == MOST_BLOCKS - 800);
   others.cards[0].need_bytes = 900 * BLOCK; /* beyond its half, so no more than that */
@@ -384,8 +394,7 @@ static void what_cannot_make_way_is_left_to_its_owner(void) {
 
 /* Whatever each of them needs: what all have together is no more than the card. */
 static void all_shares_together_are_no_more_than_the_card(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   srand(1);
   for (int round = 0; round < 2000; round++) {
     uint64_t needs[5], sum = 0, most = 0;
@@ -405,8 +414,7 @@ static void all_shares_together_are_no_more_than_the_card(void) {
 }
 
 static void figures_that_are_lies_do_no_more_than_take_a_share(void) {
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   neighbour(2, UINT64_MAX / BLOCK, 0, UINT64_MAX / BLOCK);
   CHECK(share(device) == 993 / 2); /* the whole card, less 3 % */
   for (int i = 1; i < PUMP_NEIGHBOURS_MOST; i++) neighbour(2, 1, UINT64_MAX / BLOCK, 1);
@@ -414,8 +422,7 @@ static void figures_that_are_lies_do_no_more_than_take_a_share(void) {
 }
 
 static void what_was_asked_for_stays_and_bounds_what_is_told(void) {
-  struct pump_device *device = set_up("50%");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("50%");
   allocate(700);
   neighbour(2, FREE_BLOCKS, 0, 2000);
   pump_share_refresh(false);
@@ -447,8 +454,7 @@ static void a_need_that_has_gone_is_told_for_a_while(void) {
 static void a_job_whose_cards_are_its_own_has_no_neighbours(void) {
   setenv("PUMP_NEIGHBOURS", "none", 1);
   neighbour(2, FREE_BLOCKS, 0, 2000);
-  struct pump_device *device = set_up("");
-  CHECK(pump_device_prepare(2));
+  struct pump_device *device = prepared("");
   CHECK(share(device) == MOST_BLOCKS && told.found_bytes == 0);
   CHECK(device->neighbours == 0);
 }
@@ -466,6 +472,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_smaller_budget_waits_until_what_is_issued_has_executed),
       SCENARIO(a_smaller_budget_waits_for_a_bounded_time),
       SCENARIO(a_smaller_budget_waits_shortly_for_an_idle_program),
+      SCENARIO(a_smaller_budget_waits_for_the_drain_that_a_hold_begins),
       SCENARIO(a_device_that_comes_later_finds_what_was_asked),
       SCENARIO(an_administrators_bound_holds_whatever_is_asked),
       SCENARIO(a_bound_above_what_is_free_changes_nothing),

@@ -1,5 +1,6 @@
 /* case_progress.c - scenarios of streams, markers and synchronisations. */
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "executor_harness.h"
@@ -373,6 +374,76 @@ SCENARIO(many_threads_issue_on_shared_and_own_streams) {
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   pump_progress_context_synced(PUMP_LOAD(&pump_shm->header.next_seq) - 1);
   CHECK(executed(index) == PUMP_LOAD(&pump_shm->progress[index].issued_seq));
+}
+
+static void *issue_one(void *unused) {
+  (void)unused;
+  pump_real.cuCtxSetCurrent(issuing_context);
+  issue(shared_stream, pump_now_ns());
+  __atomic_fetch_sub(&issuers, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* A thread that has issued while it is the turn of other jobs, and waits. */
+static pthread_t issue_in_a_hold(void) {
+  issuing_context = begin();
+  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  shared_stream = fake_stream_create(issuing_context);
+  uint32_t index = pump_stream_index(shared_stream, false);
+  const uint32_t *held = &pump_shm->devices[0].held_threads;
+  pump_hold(1, UINT64_MAX);
+  issue(shared_stream, pump_now_ns());
+  fake_execute(shared_stream, 1);
+  EVENTUALLY(executed(index) == PUMP_LOAD(&pump_shm->progress[index].issued_seq));
+  issuers = 1;
+  pump_hold(0, UINT64_MAX);
+  uint64_t before = executed(index);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, issue_one, NULL) == 0);
+  EVENTUALLY(PUMP_LOAD(&pump_shm->progress[index].issued_seq) > before);
+  harness_sleep_us(20000);
+  CHECK(PUMP_LOAD(held) == 0); /* not yet: it drains */
+  fake_execute(shared_stream, 1);
+  EVENTUALLY(PUMP_LOAD(held) == 1);
+  CHECK(executed(index) > before);
+  harness_sleep_us(20000);
+  CHECK(PUMP_LOAD(held) == 1 && __atomic_load_n(&issuers, __ATOMIC_ACQUIRE) == 1);
+  return thread;
+}
+
+static void no_thread_waits(void) {
+  CHECK(PUMP_LOAD(&pump_shm->devices[0].held_threads) == 0);
+}
+
+SCENARIO(a_thread_that_issues_waits_behind_it_for_the_jobs_turn) {
+  pthread_t thread = issue_in_a_hold();
+  pump_hold(0, 0);
+  pthread_join(thread, NULL);
+  no_thread_waits();
+  pump_hold(1, 0);
+}
+
+static void nothing(int number) {
+  (void)number;
+}
+
+SCENARIO(a_signal_ends_the_wait_for_the_jobs_turn) {
+  const struct sigaction action = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+  CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+  pthread_t thread = issue_in_a_hold();
+  EVENTUALLY(pthread_kill(thread, SIGUSR1) == 0 &&
+             __atomic_load_n(&issuers, __ATOMIC_ACQUIRE) == 0);
+  CHECK(pump_hold_lasts(0));
+  pthread_join(thread, NULL);
+  no_thread_waits();
+}
+
+SCENARIO(nothing_waits_for_a_turn_where_nothing_is_reported_any_more) {
+  pthread_t thread = issue_in_a_hold();
+  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  CHECK(pump_hold_lasts(0));
+  no_thread_waits();
 }
 
 SCENARIO(markers_survive_the_end_of_their_context) {

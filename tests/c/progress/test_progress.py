@@ -22,6 +22,9 @@ SCENARIOS = [
     "streams_keep_their_slots_and_gone_ones_are_reused",
     "default_streams_are_told_apart_by_context_and_thread",
     "many_threads_issue_on_shared_and_own_streams",
+    "a_thread_that_issues_waits_behind_it_for_the_jobs_turn",
+    "a_signal_ends_the_wait_for_the_jobs_turn",
+    "nothing_waits_for_a_turn_where_nothing_is_reported_any_more",
     "markers_survive_the_end_of_their_context",
 ]
 

@@ -34,11 +34,12 @@ def target(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    device = control.DeviceState(0, "ab" * 16, *range(3), False, True, *range(14))
+    device = control.DeviceState(0, "ab" * 16, *range(3), False, True, *range(15))
     client = control.ClientState(7, None, "window", (device,), {"operations": 1}, {"ticks": 2})
     return [
         b"\0" + control.encode_request(control.Request("state")),
         b"\0" + control.encode_request(control.Request("set", 4, "demand", 1 << 33, 0)),
+        b"\0" + control.encode_request(control.Request("set", 4, device=0, hold_ms=5000)),
         b"\1" + control.encode_reply([client, control.failed(3, "gone")]),
         b"\1" + control.encode_error("no"),
         b"\2" + control.encode_client(client),

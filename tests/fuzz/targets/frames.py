@@ -30,15 +30,15 @@ def target(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     gpu = "0123456789abcdef" * 2
-    lease = wire.GpuLease(gpu, *range(5))
+    lease = wire.GpuLease(gpu, *range(5), True)
     job = wire.JobState(*range(1, 5), "n", 0, "", 1, 2, 3, 4, (lease,))
     said: list[tuple[int, Any]] = [
         (0, wire.Join("train", -3, "/run/user/5/pump/1-aa/socket", 77)),
-        (0, wire.Report(5, 2, 1 << 40, 0, (wire.GpuReport(gpu, *range(5), 1000),))),
+        (0, wire.Report(5, 2, 1 << 40, 0, (wire.GpuReport(gpu, *range(5), 1000, True, True),))),
         (0, wire.Beat()),
         (0, wire.AskJobs(9)),
         (0, wire.AskService()),
-        (1, wire.Grant(1, 2000, (wire.GpuGrant(gpu, 8 << 20),))),
+        (1, wire.Grant(1, 2000, (wire.GpuGrant(gpu, 8 << 20, True),))),
         (1, wire.Refused("no more jobs")),
         (1, wire.Jobs(1, (job,))),
         (1, wire.ServiceState("0.1", *range(13))),

@@ -155,7 +155,7 @@ def _step(what: int, which: int, data: bytes = b"") -> bytes:
 
 def seeds() -> list[bytes]:
     hello, join = wire.pack_hello(), wire.encode(wire.Join("fuzz", 10))
-    entry = wire.GpuReport(GPU, 8 << 30, 8 << 30, 1 << 40, 8 * MIB, 0, 1000)
+    entry = wire.GpuReport(GPU, 8 << 30, 8 << 30, 1 << 40, 8 * MIB, 0, 1000, True, True)
     report = wire.encode(wire.Report(1, 1, 0, 0, (entry,)))
     begun = [(CONNECT, b""), (SAY, hello), (SAY, join)]
     talks: list[list[tuple[int, bytes]]] = [

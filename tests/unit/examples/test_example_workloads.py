@@ -144,6 +144,7 @@ def test_indices_reach_the_whole_table():
     ("module", "options", "named"),
     [
         (cyclic_sweep, ["--buffers", "0"], "--buffers is 0"),
+        (cyclic_sweep, ["--passes", "0"], "--passes is 0"),
         (cyclic_sweep, ["--buffer-mib", "5000"], "--buffer-mib is 5000"),
         (cyclic_sweep, ["--iterations", "2"], "--warm-up 2 must be below"),
         (cyclic_sweep, ["--compute-per-byte", "-1"], "--compute-per-byte is -1"),

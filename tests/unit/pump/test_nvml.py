@@ -55,7 +55,7 @@ def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> 
     while not (found := cards.last) and time.monotonic() < until:
         time.sleep(0.01)
     cards.close()  # from then on nothing is known
-    device = DeviceState(0, UUID, 1 << 30, 0, 1 << 29, False, True, *[0] * 14)
+    device = DeviceState(0, UUID, 1 << 30, 0, 1 << 29, False, True, *[0] * 15)
     seen = live.Seen(
         Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""
     )

@@ -393,7 +393,7 @@ def test_a_hostile_service_costs_a_job_its_leases_only(tmp_path: Path, seed: int
             holder.on_time(time.monotonic())
             peer, _ = listener.accept()
             peer.recv(64)
-            welcome = wire.pack_welcome(wire.OK, 1)
+            welcome = wire.pack_welcome(wire.OK, wire.VERSION)
             peer.send(mutated(welcome, source) or b"x" if source.random() < 0.3 else welcome)
             _listen(holder, selector)
             with contextlib.suppress(OSError):

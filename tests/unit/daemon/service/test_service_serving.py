@@ -244,11 +244,11 @@ NEXT_RELEASE = """
 import sys
 from typing import ClassVar
 from pump.wire import service as wire
-wire.VERSION, wire.OLDEST = 2, 1
+wire.VERSION, wire.OLDEST = 3, 2
 from pumpd import main
 
 class Beat(wire.Beat, frozen=True, tag="beat"):
-    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    LATER: ClassVar[dict[str, int]] = {"mood": 3}
     mood: int = 5
 
 wire.Beat = Beat
@@ -262,7 +262,7 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
     service = Service(tmp_path, *FAST, command=command)
     try:
         with closing(Played(service, wanted_mib=800)) as (job,):
-            assert job.version == 1
+            assert job.version == 2
             job.report()
             until(lambda: job.granted, "a grant", job)
             for _ in range(6):
@@ -270,7 +270,7 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
                 settle(service, job, seconds=0.2)
             assert not is_closed(job.socket)
         old = connect(service)
-        old.send(wire.pack_hello(3, 4))
+        old.send(wire.pack_hello(4, 5))
         with pytest.raises(FrameError, match="no version of the protocol"):
             wire.check_welcome(old.recv(64))
         old.close()
@@ -278,21 +278,30 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
         service.kill()
 
 
+def test_this_service_serves_jobs_of_the_release_before(service: Service) -> None:
+    with closing(Played(service, wanted_mib=800, versions=(1, 1))) as (job,):
+        assert job.version == 1
+        job.report()
+        until(lambda: job.granted, "a grant", job)
+        with service.ask() as client:
+            assert client.state().refused_frames == 0
+
+
 NEXT_JOB = """
 import os, selectors, sys, time
 from typing import ClassVar
 from pump.wire import control, service as wire
-wire.VERSION, wire.OLDEST = 2, 1
+wire.VERSION, wire.OLDEST = 3, 2
 
 class Beat(wire.Beat, frozen=True, tag="beat"):
-    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    LATER: ClassVar[dict[str, int]] = {"mood": 3}
     mood: int = 5
 
 wire.Beat = Beat
 from pumpd.lease import lease_client
 from pumpd.lease.lease_client import JobFacts, LeaseClient
 
-wire.pack_hello.__defaults__ = (1, 2)
+wire.pack_hello.__defaults__ = (2, 3)
 selector = selectors.DefaultSelector()
 holder = LeaseClient(selector, lambda _request, done: done([]), JobFacts([sys.argv[1]], "next"))
 while True:

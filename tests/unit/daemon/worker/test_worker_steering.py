@@ -151,6 +151,7 @@ def test_a_client_that_adopts_nothing_costs_an_error_and_the_wish(
         (Request("set", budget_bytes=3 * BLOCK), "too small"),
         (Request("set", budget_bytes=20 * BLOCK, device=1), "sees 1"),
         (Request("set", policy="nothing", budget_bytes=20 * BLOCK), "unknown policy"),
+        (Request("set", device=1, hold_ms=5000), "sees 1"),
     ],
     ids=str,
 )
@@ -162,6 +163,45 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_asked_of_the_client(
     state = stage.answer()
     assert state is not None and reason in str(state.error)
     assert stage.device.asked_budget_bytes == 0 and stage.worker.policy.name == "window"
+    assert stage.device.asked_budget_bytes == 0 and stage.worker.policy.name == "window"
+    assert all(stage.client.shm.devices[i].held_until_ns == 0 for i in range(2))
+
+
+def test_a_hold_is_asked_of_the_client_and_answered_at_once(stage: Stage) -> None:
+    stage.worker.tick()
+    stage.device.held_threads = 2
+    before = lib.pump_core_now_ns()
+    stage.ask(Request("set", device=0, hold_ms=5000))
+    state = stage.answer()
+    assert state is not None and state.error is None
+    assert state.devices[0].held_threads == 2 and state.policy == "window"
+    assert stage.bell.recv(8) == b"b", "the client looks now"
+    until_ns = stage.device.held_until_ns
+    assert before + 5 * 10**9 <= until_ns <= lib.pump_core_now_ns() + 5 * 10**9
+    assert stage.client.shm.devices[1].held_until_ns == 0
+    stage.ask(Request("set", device=0, hold_ms=5000))
+    assert stage.answer() is not None
+    assert stage.device.held_until_ns > until_ns
+    assert stage.bell.recv(8) == b"b"
+    stage.ask(Request("set", device=0, hold_ms=0))
+    assert stage.answer() is not None
+    assert stage.device.held_until_ns == 0
+    assert stage.bell.recv(8) == b"b", "and goes on now"
+    assert stage.device.asked_budget_bytes == 0
+
+
+def test_a_hold_waits_behind_a_budget_that_is_not_adopted_yet(stage: Stage) -> None:
+    stage.worker.tick()
+    stage.ask(Request("set", budget_bytes=20 * BLOCK, device=0))
+    assert stage.answer() is None
+    stage.ask(Request("set", device=0, hold_ms=5000))
+    stage.steering.step()
+    assert stage.device.held_until_ns == 0
+    stage.adopt()
+    stage.steering.step()
+    assert stage.device.held_until_ns > 0
+    answers = [wire.split(stage.asker.recv(65536))[0] for _ in range(2)]
+    assert answers == [stage.number - 1, stage.number]
 
 
 def test_a_budget_for_all_devices_stands_for_those_that_come_later(stage: Stage) -> None:

@@ -23,11 +23,12 @@ ME = os.geteuid()
 GPU = "ab" * 16
 UUID = "GPU-abababab-abab-abab-abab-abababababab"
 N_DEVICE = len(fields(DeviceState))
+N_LEASE = len(GpuLease.__struct_fields__) - 2
 LINE = re.compile(r'([a-z_]+)\{((?:[A-Za-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\} ([\d.]+)')
 
 
 def registered(number: int, user: int, *gpus: str, name: str = "job", held: int = 7) -> JobState:
-    leases = tuple(GpuLease(gpu, *(held,) * (len(GpuLease.__struct_fields__) - 1)) for gpu in gpus)
+    leases = tuple(GpuLease(gpu, *(held,) * N_LEASE, waits=False) for gpu in gpus)
     return JobState(number, user, 1, number, name, 0, "", 1, 0, 0, held, leases)
 
 

@@ -36,6 +36,8 @@ REQUESTS = [
     Request("set", policy="demand"),
     Request("set", budget_bytes=1 << 40),
     Request("set", 5, "window", 0, 15),
+    Request("set", 5, device=15, hold_ms=wire.HOLD_MS_MOST),
+    Request("set", hold_ms=0),
 ]
 
 
@@ -63,6 +65,8 @@ def test_a_request_comes_back_as_it_was_said(request_: Request) -> None:
         {"ask": "set", "budget_bytes": 1 << 64},
         {"ask": "set", "budget_bytes": None},
         {"ask": "set", "budget_bytes": 5, "device": 16},
+        {"ask": "state", "hold_ms": 5},
+        {"ask": "set", "hold_ms": 5, "device": 16},
         {"ask": "state", "client_pid": 1 << 31},
         {"ask": "state", "more": 1},
     ],
@@ -72,6 +76,13 @@ def test_a_request_that_is_not_exactly_right_is_refused_in_one_line(words: objec
     with pytest.raises(FrameError) as error:
         wire.decode_request(json.dumps(words).encode())
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("hold_ms", [-1, 6001, True, "5", None])
+def test_a_hold_that_is_too_long_or_no_number_is_refused_by_its_name(hold_ms: object) -> None:
+    words = {"ask": "set", "device": 0, "hold_ms": hold_ms}
+    with pytest.raises(FrameError, match="hold_ms is not a whole number from 0 to 6000"):
+        wire.decode_request(json.dumps(words).encode())
 
 
 @pytest.mark.parametrize(

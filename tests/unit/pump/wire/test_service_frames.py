@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 from msgspec import Meta
+from msgspec.structs import replace
 from service_messages import GPU, MESSAGES, mutated
 
 from pump.wire import service as wire
@@ -126,17 +127,20 @@ def test_the_newest_version_that_both_know_is_spoken(monkeypatch: pytest.MonkeyP
                 assert wire.check_welcome(wire.pack_welcome(status, version)) == version
 
 
+NEXT = wire.VERSION + 1
+
+
 class NextBeat(wire.Frame, frozen=True, tag="beat"):
     """A Beat as a next release might have it."""
 
-    LATER: ClassVar[dict[str, int]] = {"mood": 2}
+    LATER: ClassVar[dict[str, int]] = {"mood": NEXT}
     mood: Annotated[int, Meta(ge=0, le=9)] = 5
 
 
 class NextGrant(wire.Words, frozen=True):
     """A GpuGrant as a next release might have it."""
 
-    LATER: ClassVar[dict[str, int]] = {"warm": 2}
+    LATER: ClassVar[dict[str, int]] = {"warm": NEXT}
     gpu: wire.Gpu
     budget_bytes: wire.Bytes
     warm: bool = False
@@ -151,16 +155,54 @@ class NextGrants(wire.Frame, frozen=True, tag="grant"):
 
 
 def test_a_later_field_is_left_out_for_an_older_peer_and_has_its_default_from_one() -> None:
-    assert wire.decode(wire.encode(NextBeat(7), 1), (wire.Beat,), 1) == wire.Beat()
-    assert wire.decode(wire.encode(wire.Beat(), 1), (NextBeat,), 1) == NextBeat(5)
-    assert wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 2) == NextBeat(7)
+    ours = wire.VERSION
+    assert wire.decode(wire.encode(NextBeat(7), ours), (wire.Beat,), ours) == wire.Beat()
+    assert wire.decode(wire.encode(wire.Beat(), ours), (NextBeat,), ours) == NextBeat(5)
+    assert wire.decode(wire.encode(NextBeat(7), NEXT), (NextBeat,), NEXT) == NextBeat(7)
     with pytest.raises(FrameError, match="unknown key"):
-        wire.decode(wire.encode(NextBeat(7), 2), (NextBeat,), 1)
+        wire.decode(wire.encode(NextBeat(7), NEXT), (NextBeat,), ours)
     grants = NextGrants(1, 2000, (NextGrant(GPU, 8, True),))
-    assert wire.decode(wire.encode(grants, 1), (wire.Grant,), 1).gpus == (wire.GpuGrant(GPU, 8),)
-    assert wire.decode(wire.encode(grants, 2), (NextGrants,), 2) == grants
+    found = wire.decode(wire.encode(grants, ours), (wire.Grant,), ours)
+    assert found.gpus == (wire.GpuGrant(GPU, 8),)
+    assert wire.decode(wire.encode(grants, NEXT), (NextGrants,), NEXT) == grants
     with pytest.raises(FrameError, match="unknown key 'warm'"):
-        wire.decode(wire.encode(grants, 2), (NextGrants,), 1)
+        wire.decode(wire.encode(grants, NEXT), (NextGrants,), ours)
+
+
+LEASE = wire.GpuLease(GPU, *range(5), waits=True)
+JOB = wire.JobState(*range(1, 5), "n", 0, "", 1, 2, 3, 4, (LEASE,))
+
+
+@pytest.mark.parametrize(
+    ("message", "older", "kinds"),
+    [
+        (
+            wire.Report(5, 1, 0, 0, (wire.GpuReport(GPU, *range(6), used=True, ready=True),)),
+            wire.Report(5, 1, 0, 0, (wire.GpuReport(GPU, *range(6)),)),
+            wire.FROM_CLIENTS,
+        ),
+        (
+            wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8, waits=True),)),
+            wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8),)),
+            wire.FROM_SERVICE,
+        ),
+        (
+            wire.Jobs(0, (JOB,)),
+            wire.Jobs(0, (replace(JOB, gpus=(wire.GpuLease(GPU, *range(5)),)),)),
+            wire.FROM_SERVICE,
+        ),
+    ],
+    ids=["report", "grant", "jobs"],
+)
+def test_turns_are_not_spoken_of_with_a_peer_of_version_1(
+    message: Any, older: Any, kinds: tuple[type, ...]
+) -> None:
+    assert (wire.OLDEST, wire.VERSION) == (1, 2)
+    assert wire.decode(wire.encode(message, 1), kinds, 1) == older
+    assert not {"used", "ready", "waits"} & set(str(wire.encode(message, 1)).split('"'))
+    assert wire.decode(wire.encode(message, 2), kinds, 2) == message
+    with pytest.raises(FrameError, match=r"unknown key '(used|waits)'"):
+        wire.decode(wire.encode(message, 2), kinds, 1)
 
 
 @pytest.mark.parametrize("cut", [0, 8, 15, 17, 400])

@@ -1,0 +1,128 @@
+"""Jobs that want much more than a GPU has take turns, and whatever ends, the others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pumpds
+import pytest
+from job import expected
+from jobs import BIN, Job
+from service_client import Service
+
+from pump.control import Control
+from pump.policy.turns import TURN_S
+from pump.wire.control import HOLD_MS_MOST
+
+SHAPE = {"buffers": 24, "mib": 4, "steps": 3000, "seed": 1}
+WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
+WORDS += ["--sync-every=50"]
+SLOW = ("--virtual-set", "kernels.default_gbps=1.5")
+"""A step takes 6 ms, so that the jobs keep the GPU busy."""
+MEMORY_MIB = 104
+"""Of the card: each job has 0.92 of it."""
+SOON_S = HOLD_MS_MOST / 1000 + 4
+"""In which a job goes on that is not asked to wait any more."""
+
+
+@pytest.fixture
+def jobs(kernels: Path, tmp_path: Path) -> list[Job]:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    return [Job(kernels, folder) for folder in folders]
+
+
+@contextmanager
+def taking_turns(
+    jobs: list[Job], folder: Path
+) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
+    """A service, and both jobs at work on one card."""
+    service = Service(folder, "--settle", "0.2")
+    started: list[subprocess.Popen[str]] = []
+    try:
+        for job in jobs:
+            run = ("--virtual-set", "shared=turns", *SLOW, "--keep-learned", "no")
+            env = {"PUMP_VIRTUAL_CARDS": str(folder), "PUMP_SERVICE": str(service.socket)}
+            started.append(job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env))
+        yield service, started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+        service.kill()
+
+
+def waiting(service: Service, started: list[subprocess.Popen[str]]) -> list[int]:
+    """The numbers of the jobs that wait for their turn."""
+    with service.ask() as client:
+        there = {job.job_pid: job for job in client.jobs()}
+    return [
+        number
+        for number, process in enumerate(started)
+        if process.pid in there and any(gpu.waits for gpu in there[process.pid].gpus)
+    ]
+
+
+def one_waits(service: Service, started: list[subprocess.Popen[str]]) -> int:
+    assert pumpds.wait_for(lambda: len(waiting(service, started)) == 1, 30)
+    return waiting(service, started)[0]
+
+
+def test_each_has_its_turn_and_both_compute_what_one_computes(
+    jobs: list[Job], tmp_path: Path
+) -> None:
+    with taking_turns(jobs, tmp_path) as (service, started):
+        first = one_waits(service, started)
+        assert pumpds.wait_for(lambda: waiting(service, started) == [1 - first], 2 * TURN_S[1])
+        service.kill()
+        for process in started:
+            stdout, stderr = process.communicate(timeout=120)
+            assert stdout.split() == ["running", expected(**SHAPE)], stderr
+    for job in jobs:
+        assert "lost the service" in job.log.read_text()
+
+
+def test_a_job_whose_service_dies_waits_no_longer(jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(jobs, tmp_path) as (service, started):
+        waits = one_waits(service, started)
+        assert pumpds.wait_for(lambda: held(started[waits].pid) > 0, 20)
+        listed = subprocess.run([BIN / "pump", "jobs"], capture_output=True, text=True, check=True)
+        (line,) = [line for line in listed.stdout.splitlines() if "waits for its turn" in line]
+        assert int(line.split()[0]) == started[waits].pid
+        service.kill()
+        assert pumpds.wait_for(lambda: held(started[waits].pid) == 0, SOON_S)
+
+
+def held(pid: int) -> int:
+    """Threads of a job that wait."""
+    with Control.of_job(str(pumpds.socket_of(pid))) as control:
+        return sum(device.held_threads for one in control.state() for device in one.devices)
+
+
+def test_a_job_that_waits_ends_by_ctrl_c(jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(jobs, tmp_path) as (service, started):
+        waits = one_waits(service, started)
+        assert pumpds.wait_for(lambda: held(started[waits].pid) > 0, 20)
+        began = time.monotonic()
+        os.kill(started[waits].pid, signal.SIGINT)
+        started[waits].communicate(timeout=60)
+        assert time.monotonic() - began < TURN_S[0]
+
+
+def test_a_job_whose_pumpd_dies_waits_no_longer(jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(jobs, tmp_path) as (service, started):
+        waits = one_waits(service, started)
+        process = started[waits]
+        assert pumpds.wait_for(lambda: held(process.pid) > 0, 20)
+        os.kill(pumpds.of_job(process.pid).supervisor, signal.SIGKILL)
+        other = started[1 - waits]
+        os.kill(other.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate(timeout=120)
+        assert stdout.split() == ["running", expected(**SHAPE)], stderr

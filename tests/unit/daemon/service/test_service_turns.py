@@ -1,0 +1,131 @@
+"""The service's turns: which jobs come first, which wait, and where there are none."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pump.policy.turns import TURN_S
+from pump.wire import service as wire
+from pumpd.service.owners import Identity
+from pumpd.service.registry import Job, Registry
+
+MIB = 1 << 20
+GPU = "aa" * 16
+TOTAL, WANTED = 10_000, 9_000
+"""Of a GPU, and of each job, in MiB."""
+
+
+def entry(wanted_mib: int = WANTED, **more: object) -> wire.GpuReport:
+    sizes = (size * MIB for size in (TOTAL, TOTAL, wanted_mib, 0, 0))
+    return replace(wire.GpuReport(GPU, *sizes, wire.USE_MOST, used=True, ready=True), **more)
+
+
+def join(registry: Registry, owner: int = 0, priority: int = 0, **more: object) -> Job:
+    job = registry.add(Identity(0, owner, owner), wire.Join(priority=priority), 10, 0.0)
+    says(registry, job, 0.0, **more)
+    return job
+
+
+def says(registry: Registry, job: Job, now: float, **more: object) -> None:
+    registry.take_report(job, wire.Report(0, 1, 0, 0, (entry(**more),)), now)  # type: ignore[arg-type]
+
+
+def budget(registry: Registry, job: Job) -> tuple[int, bool]:
+    """MiB, and whether it waits, as it is told."""
+    (grant,) = registry.grant_of(job, 1000).gpus
+    return grant.budget_bytes // MIB, grant.waits
+
+
+def waiting(registry: Registry, jobs: list[Job], now: float) -> list[bool]:
+    registry.on_time(now)
+    registry.rearrange(now)
+    return [budget(registry, job)[1] for job in jobs]
+
+
+def registry() -> Registry:
+    return Registry({GPU: TOTAL * MIB})
+
+
+def test_one_job_runs_with_most_of_the_memory_and_the_others_wait_for_their_turns() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(3)]
+    found = []
+    for turn in range(3):
+        now = turn * (TURN_S[1] + 1)
+        waits = waiting(here, jobs, now)
+        assert sum(waits) == 2
+        for job, waits_ in zip(jobs, waits, strict=True):
+            if not waits_:
+                found.append(job)
+                for _ in range(3):  # the others give theirs back first, which these reports say
+                    waiting(here, jobs, now)
+                assert budget(here, job)[0] >= 0.8 * WANTED
+                for other in jobs:
+                    says(here, other, now, resident_bytes=0, adopted_bytes=0)
+                    other.sent.clear()
+    assert {job.number for job in found} == {job.number for job in jobs}
+
+
+def test_a_new_turn_is_a_new_grant_to_all_that_it_concerns() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(2)]
+    waiting(here, jobs, 0.0)
+    here.on_time(1.0)
+    assert here.stale and not here.rearrange(1.0)  # within a turn nothing changes
+    here.on_time(40.0)
+    assert {job.number for job in here.rearrange(40.0)} == {job.number for job in jobs}
+
+
+def test_there_are_no_turns_where_they_are_not_wanted() -> None:
+    def waits(here: Registry, *jobs: Job) -> bool:
+        return any(waiting(here, list(jobs), 0.0))
+
+    here = registry()
+    assert waits(here, join(here), join(here, 1))
+    here = registry()
+    assert not waits(here, join(here, wanted_mib=8_000), join(here, 1, wanted_mib=8_000))
+    here = registry()
+    here.turns = False
+    assert not waits(here, join(here), join(here, 1))
+    here = registry()
+    here.settling = True
+    assert not waits(here, join(here), join(here, 1))
+    here = registry()  # a priority says who comes first
+    assert not waits(here, join(here), join(here, 1, priority=1))
+    here = registry()  # one that pauses, or does not tell: of the release before
+    assert not waits(here, join(here), join(here, 1, used=False, ready=False))
+
+
+def test_a_job_that_runs_for_a_part_of_the_time_never_waits_and_has_what_it_wants() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(2)]
+    answers = join(here, 2, wanted_mib=2_000, ready=False)
+    idle = join(here, 3, wanted_mib=2_000, ready=False, used=False)
+    waits = waiting(here, [*jobs, answers, idle], 0.0)
+    assert sorted(waits[:2]) == [False, True] and waits[2:] == [False, False]
+    for _ in range(3):
+        waiting(here, jobs, 0.0)
+    assert budget(here, answers)[0] >= 1_900
+    assert budget(here, jobs[waits.index(False)])[0] > 6 * budget(here, idle)[0]
+
+
+def test_a_turn_that_is_not_used_is_the_next_job_s() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(3)]
+    waits = waiting(here, jobs, 0.0)
+    first = jobs[waits.index(False)]
+    says(here, first, 1.0, used=False, ready=False)
+    assert sum(waiting(here, jobs, 1.0)) == 1  # of those that have something to run
+    assert not first.waits
+    here.remove(first)
+    others = [job for job in jobs if job is not first]
+    assert sum(waiting(here, others, 2.0)) == 1
+    here.remove(others[0])
+    assert waiting(here, others[1:], 3.0) == [False]
+
+
+def test_who_waits_is_told_to_those_who_ask() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(2)]
+    waits = waiting(here, jobs, 0.0)
+    assert [here.state_of(job, 0.0).gpus[0].waits for job in jobs] == waits
