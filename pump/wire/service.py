@@ -102,7 +102,7 @@ class GpuReport(Words, frozen=True):
     adopted_bytes: the budgets in force. resident_bytes: resident, arriving or leaving.
     use: share of the time with operations, in parts of USE_MOST. used: it has run something since
     its last report, or waits for its turn. ready: of such stretches it has something to run for
-    most of the time: it takes turns with others. A job that says neither has no turns.
+    most of the time: it takes turns with others. A job that says neither counts as used.
     """
 
     LATER: ClassVar[dict[str, int]] = {"used": 2, "ready": 2}
@@ -114,7 +114,7 @@ class GpuReport(Words, frozen=True):
     adopted_bytes: Bytes
     resident_bytes: Bytes
     use: Use
-    used: bool = False
+    used: bool = True
     ready: bool = False
 
 

@@ -190,8 +190,11 @@ void pump_summary_print(void) {
   uint64_t peak = PUMP_LOAD(&counters->converted_bytes_peak);
   uint64_t budget = budget_of_used_devices();
   char peak_text[32], budget_text[32], in_text[32], out_text[32], hits[160], ratio[32] = "";
-  char time[256];
+  char time[256], waited[64] = "", waited_time[32];
   lost_text(time, sizeof time);
+  time_text(waited_time, sizeof waited_time, pump_held_ns());
+  if (pump_held_ns() != 0)
+    snprintf(waited, sizeof waited, "; waited %s for its turns", waited_time);
   pump_bytes_text(peak_text, sizeof peak_text, peak);
   pump_bytes_text(budget_text, sizeof budget_text, budget);
   pump_bytes_text(in_text, sizeof in_text, PUMP_LOAD(&counters->moved_to_gpu_bytes));
@@ -202,11 +205,11 @@ void pump_summary_print(void) {
   char lost[48] = "", predicted[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
   predicted_text(predicted, sizeof predicted);
-  pump_say(
-      "%s; peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; pump compare -- "
-      "COMMAND measures what memory costs%s",
-      time, peak_text, budget_text, ratio, hits, in_text, out_text, predicted, lost,
-      pump_job_caveat());
+  pump_say("%s%s; peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; pump "
+           "compare -- "
+           "COMMAND measures what memory costs%s",
+           time, waited, peak_text, budget_text, ratio, hits, in_text, out_text, predicted,
+           lost, pump_job_caveat());
   pump_job_said();
   pump_log(
       PUMP_LOG_DEBUG,

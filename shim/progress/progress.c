@@ -274,11 +274,12 @@ void pump_progress_time(uint32_t stream_index, CUstream stream) {
 static void wait_for_turn(uint32_t device) {
   const struct timespec pause = {.tv_nsec = HOLD_SLEEP_NS};
   uint32_t word = 0;
+  uint64_t begin_ns = pump_now_ns();
   int saved = errno;
   pump_hold_waits(device);
   while (pump_hold_lasts(device) && !pump_dormant())
     if (pump_futex(&word, FUTEX_WAIT, 0, &pause) != 0 && errno == EINTR) break;
-  pump_hold_waited(device);
+  pump_hold_waited(device, pump_now_ns() - begin_ns);
   errno = saved;
 }
 

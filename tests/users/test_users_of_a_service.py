@@ -170,7 +170,10 @@ def reports_what_cannot_be(say: Say, service: Service) -> None:
     for job, figure in zip(absurd, (0, wire.BYTES_MOST), strict=True):
         job.adopts = False
         gpus = (GPU, GPU, *new_gpus(wire.GPUS - 2))
-        entries = tuple(wire.GpuReport(gpu, *5 * (figure,), wire.USE_MOST) for gpu in gpus)
+        entries = tuple(
+            wire.GpuReport(gpu, *5 * (figure,), wire.USE_MOST, used=True, ready=True)
+            for gpu in gpus
+        )
         job.say(wire.Report(wire.COUNT_MOST, 1, figure, figure, entries))
     for turn in range(1_000_000):
         for wrong in reports_out_of_bounds():
@@ -191,7 +194,8 @@ def reports_out_of_bounds() -> Iterator[wire.Report]:
     report = wire.Report(0, 1, 0, 0, (sound,))
     for kind in (wire.Report, wire.GpuReport):
         for name in (one.name for one in fields(kind) if one.name not in ("gpu", "gpus")):
-            for value in (-1, True, 1 << 63):
+            flag = isinstance(getattr(sound if kind is wire.GpuReport else report, name), bool)
+            for value in (-1, 1 if flag else True, 1 << 63):
                 if kind is wire.Report:
                     yield replace(report, **{name: value})
                 else:

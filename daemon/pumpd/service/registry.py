@@ -330,17 +330,17 @@ class Registry:
         return waits
 
     def _ready(self, gpu: str, claims: Sequence[Claim]) -> list[Ready]:
-        """The jobs that take turns on a GPU: none where they have several priorities, because a
+        """The jobs that take turns on a GPU: none where its jobs have several priorities, because a
         priority is a turn by itself."""
         found, priorities = [], set()
         for claim in claims:
             job = self.jobs[claim.job]
             owner, report = job.identity.owner, job.gpus[gpu]
+            priorities.add(claim.priority)
             if report.ready:
                 weight = self.weights.get(owner, 1.0)
                 held_bytes = report.resident_bytes
                 found.append(Ready(claim.job, claim.wanted_bytes, held_bytes, owner, weight))
-                priorities.add(claim.priority)
         return found if self.turns and not self.settling and len(priorities) == 1 else []
 
     def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:

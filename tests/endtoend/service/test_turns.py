@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -86,7 +87,9 @@ def test_each_has_its_turn_and_both_compute_what_one_computes(
             stdout, stderr = process.communicate(timeout=120)
             assert stdout.split() == ["running", expected(**SHAPE)], stderr
     for job in jobs:
-        assert "lost the service" in job.log.read_text()
+        said = job.log.read_text()
+        assert "lost the service" in said
+        assert re.search(r"; waited \d+(\.\d+)? (ms|s) for its turns; peak", said)
 
 
 def test_a_job_whose_service_dies_waits_no_longer(jobs: list[Job], tmp_path: Path) -> None:

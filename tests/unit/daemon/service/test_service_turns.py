@@ -92,6 +92,8 @@ def test_there_are_no_turns_where_they_are_not_wanted() -> None:
     assert not waits(here, join(here), join(here, 1))
     here = registry()  # a priority says who comes first
     assert not waits(here, join(here), join(here, 1, priority=1))
+    here = registry()
+    assert not waits(here, join(here), join(here, 1), join(here, 2, 1, used=False, ready=False))
     here = registry()  # one that pauses, or does not tell: of the release before
     assert not waits(here, join(here), join(here, 1, used=False, ready=False))
 
