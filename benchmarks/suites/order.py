@@ -62,13 +62,13 @@ class Bench:
     def __init__(self, benches: Mapping[str, shared.Bench]) -> None:
         self._benches = benches
         self._cards = 0
-        self._alone: dict[int, float] = {}
+        self._alone: dict[Sweep, float] = {}
 
     def alone(self, sweep: Sweep, expected: float) -> float:
         """Iterations a second with a card of its own; once a round."""
         from study.jobs import sweeps
 
-        key = hash(replace(sweep, priority=0))
+        key = replace(sweep, priority=0)
         if key not in self._alone:
             alone = sweeps.Simulated([expected], [expected], [0])
             self._alone[key] = self.rates(BY_HAND, [sweep], alone)[0]
@@ -185,7 +185,8 @@ def run(options: Options) -> Iterator[Row]:
 def measured(
     options: Options, cases: Sequence[tuple[tuple[str, str], Simulated]], rounds: int
 ) -> dict[tuple[str, str], list[list[float]]]:
-    """By mix and way, the jobs' progress in each round; each round goes through all."""
+    """By mix and way, the jobs' progress in each round; each round goes through all. Prints each
+    as it comes: a round takes long."""
     from study.jobs import sweeps
 
     kernels = host_kernels()

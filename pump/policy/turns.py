@@ -6,8 +6,8 @@ is what nvshare's time slices are for (Alexopoulos and Mitropoulos, 2024). A tur
 memory has to move for it.
 
 Users that have had least come first, of their jobs those that have run least, and beside these what
-fits into the memory that is left. Who comes, or comes back from a pause, has had as little as the
-one that has had least: a pause earns nothing, so it cannot be used to have more.
+fits into the memory that is left. A job that comes, or comes back from a pause, counts as one that
+has had as little as the least: a pause earns nothing, so it cannot be used to have more.
 """
 
 from __future__ import annotations

@@ -192,8 +192,9 @@ void pump_summary_print(void) {
   char peak_text[32], budget_text[32], in_text[32], out_text[32], hits[160], ratio[32] = "";
   char time[256], waited[64] = "", waited_time[32];
   lost_text(time, sizeof time);
-  time_text(waited_time, sizeof waited_time, pump_held_ns());
-  if (pump_held_ns() != 0)
+  uint64_t held_ns = pump_held_ns();
+  time_text(waited_time, sizeof waited_time, held_ns);
+  if (held_ns != 0)
     snprintf(waited, sizeof waited, "; waited %s for its turns", waited_time);
   pump_bytes_text(peak_text, sizeof peak_text, peak);
   pump_bytes_text(budget_text, sizeof budget_text, budget);
@@ -205,9 +206,8 @@ void pump_summary_print(void) {
   char lost[48] = "", predicted[64] = "";
   if (losses != 0) snprintf(lost, sizeof lost, "; worker lost %u time(s)", losses);
   predicted_text(predicted, sizeof predicted);
-  pump_say("%s%s; peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; pump "
-           "compare -- "
-           "COMMAND measures what memory costs%s",
+  pump_say("%s%s; peak %s on a budget of %s%s; %s; prefetched %s in, %s out%s%s; "
+           "pump compare -- COMMAND measures what memory costs%s",
            time, waited, peak_text, budget_text, ratio, hits, in_text, out_text, predicted,
            lost, pump_job_caveat());
   pump_job_said();

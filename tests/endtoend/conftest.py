@@ -28,3 +28,12 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def job(kernels: Path, tmp_path: Path) -> Job:
     return Job(kernels, tmp_path)
+
+
+@pytest.fixture
+def two_jobs(kernels: Path, tmp_path: Path) -> list[Job]:
+    """Each with a folder of its own."""
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    return [Job(kernels, folder) for folder in folders]

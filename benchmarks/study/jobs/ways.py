@@ -24,8 +24,9 @@ QUANTA_S: Final = (5.0, 10.0, 30.0)
 SEEN_S: Final = 2.0
 """Pauses that are shorter are not seen: jobs report every two seconds whether they run."""
 DUTY_LEAST: Final = 0.6
-DUTY_SHARE: Final = 0.05
-"""Of a look, twice a second: 10 s."""
+"""Of the looks at which a job runs, for it to take turns (daemon/pumpd/lease/job_usage.py)."""
+DUTY_SHARE: Final = 0.025
+"""Of a look, twice a second: 20 s."""
 FACTORS: Final = (4.0, 2.0, 1.4)
 """By which the search for the best partition changes a job's share, in turn."""
 EVALUATIONS: Final = 24

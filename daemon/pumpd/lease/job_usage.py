@@ -119,12 +119,11 @@ class Busy:
         key = held.pid, held.device.index
         used = held.device.blocks_used
         before, share, then = self._known.get(key, (used, 1.0, now))
-        busy = not held.device.active or depth > 0 or used != before
+        now_busy = not held.device.active or depth > 0
         waits = held.device.held_threads > 0
-        busy |= waits
+        busy = now_busy or waits or used != before
         _, duty = self._duties.get(key, (busy, 1.0))
         if busy and not waits:
-            now_busy = not held.device.active or depth > 0
             duty += (1.0 - math.exp(-(now - then) / DUTY_MEMORY_S)) * (now_busy - duty)
         self._duties[key] = busy, duty
         share += (1.0 - math.exp(-(now - then) / USE_MEMORY_S)) * (busy - share)

@@ -21,27 +21,19 @@ MEMORY_MIB = 120
 """Of the card: each job has 0.8 of it."""
 
 
-@pytest.fixture
-def jobs(kernels: Path, tmp_path: Path) -> list[Job]:
-    folders = [tmp_path / name for name in ("first", "second")]
-    for folder in folders:
-        folder.mkdir()
-    return [Job(kernels, folder) for folder in folders]
-
-
 @pytest.mark.parametrize("policy", ["window", "demand"])
 def test_two_jobs_on_one_card_compute_what_one_computes(
-    jobs: list[Job], tmp_path: Path, policy: str
+    two_jobs: list[Job], tmp_path: Path, policy: str
 ) -> None:
     right = expected(**SHAPE)
     run = ("--virtual-set", "shared=jobs", "--budget", "45%", "--policy", policy)
     env = {"PUMP_VIRTUAL_CARDS": str(tmp_path)}
-    started = [job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env) for job in jobs]
+    started = [job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env) for job in two_jobs]
     for process in started:
         stdout, stderr = process.communicate(timeout=120)
         assert stdout.split() == ["running", right], stderr
     cards = []
-    for job in jobs:
+    for job in two_jobs:
         report = json.loads(job.report.read_text())
         assert report["violations"] == 0
         assert report["d2h_bytes"] > 0, "a job of 0.8 of the card has 0.45 of it"
@@ -52,13 +44,13 @@ def test_two_jobs_on_one_card_compute_what_one_computes(
     assert not list(tmp_path.glob("pump-card-*"))
 
 
-def test_a_job_goes_on_when_the_other_is_killed(jobs: list[Job], tmp_path: Path) -> None:
+def test_a_job_goes_on_when_the_other_is_killed(two_jobs: list[Job], tmp_path: Path) -> None:
     run = ("--virtual-set", "shared=jobs", "--budget", "45%")
     env = {"PUMP_VIRTUAL_CARDS": str(tmp_path)}
     long = [word for word in WORDS if "steps" not in word]
     survivor, victim = (
         job.start(*words, memory_mib=MEMORY_MIB, run=run, env=env)
-        for job, words in zip(jobs, (WORDS, [*long, "--steps=1000000"]), strict=True)
+        for job, words in zip(two_jobs, (WORDS, [*long, "--steps=1000000"]), strict=True)
     )
     try:
         assert victim.stdout
@@ -69,7 +61,7 @@ def test_a_job_goes_on_when_the_other_is_killed(jobs: list[Job], tmp_path: Path)
         victim.kill()
         victim.communicate()
     assert stdout.split() == ["running", expected(**SHAPE)], stderr
-    card = json.loads(jobs[0].report.read_text())["card"]
+    card = json.loads(two_jobs[0].report.read_text())["card"]
     assert card["check"] == 0
     assert card["processes"] == 1, "what the dead one had is given back"
 
@@ -83,17 +75,17 @@ def device_of(pid: int) -> DeviceState:
 
 @pytest.mark.alone
 def test_jobs_without_a_service_share_a_card_and_the_one_that_stays_has_all_of_it(
-    jobs: list[Job], tmp_path: Path
+    two_jobs: list[Job], tmp_path: Path
 ) -> None:
     run = ("--virtual-set", "shared=jobs")
     env = {"PUMP_VIRTUAL_CARDS": str(tmp_path)}
-    holds = [job.folder / "hold" for job in jobs]
+    holds = [job.folder / "hold" for job in two_jobs]
     started = []
 
     def start(number: int) -> None:
         holds[number].touch()
         words = [*WORDS, f"--hold={holds[number]}"]
-        process = jobs[number].start(*words, memory_mib=MEMORY_MIB, run=run, env=env)
+        process = two_jobs[number].start(*words, memory_mib=MEMORY_MIB, run=run, env=env)
         started.append(process)
         assert process.stdout
         assert process.stdout.readline() == "running\n"
@@ -119,8 +111,8 @@ def test_jobs_without_a_service_share_a_card_and_the_one_that_stays_has_all_of_i
         for process in started:
             process.kill()
             process.communicate()
-    assert "on a budget of 58 MiB" in jobs[0].log.read_text()
-    assert "on a budget of 116 MiB" in jobs[1].log.read_text()
-    for job in jobs:
+    assert "on a budget of 58 MiB" in two_jobs[0].log.read_text()
+    assert "on a budget of 116 MiB" in two_jobs[1].log.read_text()
+    for job in two_jobs:
         report = json.loads(job.report.read_text())
         assert report["violations"] == 0

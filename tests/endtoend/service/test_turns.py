@@ -6,13 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pumpds
-import pytest
 from job import expected
 from jobs import BIN, Job
 from service_client import Service
@@ -32,23 +30,15 @@ SOON_S = HOLD_MS_MOST / 1000 + 4
 """In which a job goes on that is not asked to wait any more."""
 
 
-@pytest.fixture
-def jobs(kernels: Path, tmp_path: Path) -> list[Job]:
-    folders = [tmp_path / name for name in ("first", "second")]
-    for folder in folders:
-        folder.mkdir()
-    return [Job(kernels, folder) for folder in folders]
-
-
 @contextmanager
 def taking_turns(
-    jobs: list[Job], folder: Path
+    two_jobs: list[Job], folder: Path
 ) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
     """A service, and both jobs at work on one card."""
     service = Service(folder, "--settle", "0.2")
     started: list[subprocess.Popen[str]] = []
     try:
-        for job in jobs:
+        for job in two_jobs:
             run = ("--virtual-set", "shared=turns", *SLOW, "--keep-learned", "no")
             env = {"PUMP_VIRTUAL_CARDS": str(folder), "PUMP_SERVICE": str(service.socket)}
             started.append(job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env))
@@ -77,9 +67,9 @@ def one_waits(service: Service, started: list[subprocess.Popen[str]]) -> int:
 
 
 def test_each_has_its_turn_and_both_compute_what_one_computes(
-    jobs: list[Job], tmp_path: Path
+    two_jobs: list[Job], tmp_path: Path
 ) -> None:
-    with taking_turns(jobs, tmp_path) as (service, started):
+    with taking_turns(two_jobs, tmp_path) as (service, started):
         first = one_waits(service, started)
         assert pumpds.wait_for(lambda: waiting(service, started) == [1 - first], 2 * TURN_S[1])
         # It hears of it a little later, and waits behind what it has issued.
@@ -88,14 +78,14 @@ def test_each_has_its_turn_and_both_compute_what_one_computes(
         for process in started:
             stdout, stderr = process.communicate(timeout=120)
             assert stdout.split() == ["running", expected(**SHAPE)], stderr
-    for job in jobs:
+    for job in two_jobs:
         said = job.log.read_text()
         assert "lost the service" in said
         assert re.search(r"; waited \d+(\.\d+)? (ms|s) for its turns; peak", said)
 
 
-def test_a_job_whose_service_dies_waits_no_longer(jobs: list[Job], tmp_path: Path) -> None:
-    with taking_turns(jobs, tmp_path) as (service, started):
+def test_a_job_whose_service_dies_waits_no_longer(two_jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(two_jobs, tmp_path) as (service, started):
         waits = one_waits(service, started)
         assert pumpds.wait_for(lambda: held(started[waits].pid) > 0, 20)
         listed = subprocess.run([BIN / "pump", "jobs"], capture_output=True, text=True, check=True)
@@ -111,18 +101,17 @@ def held(pid: int) -> int:
         return sum(device.held_threads for one in control.state() for device in one.devices)
 
 
-def test_a_job_that_waits_ends_by_ctrl_c(jobs: list[Job], tmp_path: Path) -> None:
-    with taking_turns(jobs, tmp_path) as (service, started):
+def test_a_job_that_waits_ends_by_ctrl_c(two_jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(two_jobs, tmp_path) as (service, started):
         waits = one_waits(service, started)
         assert pumpds.wait_for(lambda: held(started[waits].pid) > 0, 20)
-        began = time.monotonic()
         os.kill(started[waits].pid, signal.SIGINT)
-        started[waits].communicate(timeout=60)
-        assert time.monotonic() - began < TURN_S[0]
+        started[waits].communicate(timeout=60)  # that it ends at once: tests/c/progress
+        assert started[waits].returncode != 0
 
 
-def test_a_job_whose_pumpd_dies_waits_no_longer(jobs: list[Job], tmp_path: Path) -> None:
-    with taking_turns(jobs, tmp_path) as (service, started):
+def test_a_job_whose_pumpd_dies_waits_no_longer(two_jobs: list[Job], tmp_path: Path) -> None:
+    with taking_turns(two_jobs, tmp_path) as (service, started):
         waits = one_waits(service, started)
         process = started[waits]
         assert pumpds.wait_for(lambda: held(process.pid) > 0, 20)

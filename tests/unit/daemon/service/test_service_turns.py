@@ -126,7 +126,7 @@ def test_a_turn_that_is_not_used_is_the_next_job_s() -> None:
     assert waiting(here, others[1:], 3.0) == [False]
 
 
-def test_who_waits_is_told_to_those_who_ask() -> None:
+def test_answers_name_the_jobs_that_wait() -> None:
     here = registry()
     jobs = [join(here, owner) for owner in range(2)]
     waits = waiting(here, jobs, 0.0)

@@ -1,4 +1,4 @@
-"""Turns: who runs when jobs want much more than a GPU has."""
+"""Turns: which jobs run where they want much more than a GPU has."""
 
 from __future__ import annotations
 
