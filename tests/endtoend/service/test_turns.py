@@ -71,8 +71,9 @@ def test_each_has_its_turn_and_both_compute_what_one_computes(
 ) -> None:
     with taking_turns(two_jobs, tmp_path) as (service, started):
         first = one_waits(service, started)
+        assert pumpds.wait_for(lambda: held(started[first].pid) > 0, 2 * TURN_S[1])
         assert pumpds.wait_for(lambda: waiting(service, started) == [1 - first], 2 * TURN_S[1])
-        # It hears of it a little later, and waits behind what it has issued.
+        # A job hears of it a little later, and waits behind what it has issued.
         assert pumpds.wait_for(lambda: held(started[1 - first].pid) > 0, 20)
         service.kill()
         for process in started:
