@@ -47,6 +47,8 @@ REST_S = 0.05
 ACCEPT_PAUSE_S = 0.5
 REARRANGE_PAUSE_S = 0.01
 """Between two decisions on leases: reports that come together are decided on together."""
+BUSY = wire.pack_welcome(wire.BUSY, 0)
+"""That loads `wire`, too, which a service without free descriptors could not."""
 
 log = logging.getLogger("pumpd")
 
@@ -242,7 +244,7 @@ class Service:
         if not self._make_place(identity, now):
             self._refused_connections += 1
             with contextlib.suppress(OSError):
-                connection.send(wire.pack_welcome(wire.BUSY, 0), socket.MSG_NOSIGNAL)
+                connection.send(BUSY, socket.MSG_NOSIGNAL)
             connection.close()
             return
         self._users.connections[identity.owner] += 1
