@@ -53,7 +53,8 @@ class JobTable(Struct):
     priority: Annotated[
         int,
         _about(
-            "What the system service shares GPUs by, -10 to 10: the greater, the sooner served.",
+            "What the system service shares GPUs by, -10 to 10: the greater, the sooner served. "
+            "A job above 0 never waits for its turn.",
             5,
             checks.priority,
             ge=-checks.PRIORITY_MAX,
@@ -216,8 +217,7 @@ class ServiceTable(Struct):
     turns: Annotated[
         bool,
         _about(
-            "Whether jobs that want much more than a GPU has take turns on it, of 8 to 30 s. Say "
-            "no where jobs answer requests.",
+            "Whether jobs that want much more than a GPU has take turns on it, of 8 to 30 s.",
             False,
             checks.truth,
         ),

@@ -100,7 +100,7 @@ class Sharing:
 
 def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
     """Most for the first or the last, equal shares, and what the service does: without turns, with
-    turns, and with the jobs' priorities, where they have some."""
+    turns, and both with the jobs' priorities, where they have some."""
     first = [1.0] + [0.2] * (len(mix) - 1)
     found = {
         "first": Sharing(ways.Partition(first)),
@@ -110,8 +110,10 @@ def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
         "turns": Sharing(ways.InTurns(), by_leases=True, turns=True),
     }
     if any(sweep.priority for sweep in mix):
-        way = ways.Arbiter(priorities=True)
+        way: Way = ways.Arbiter(priorities=True)
         found["priorities"] = Sharing(way, by_leases=True, priorities=True)
+        way = ways.InTurns(priorities=True)
+        found["turns_priorities"] = Sharing(way, by_leases=True, turns=True, priorities=True)
     return found
 
 

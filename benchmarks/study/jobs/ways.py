@@ -55,13 +55,11 @@ class Arbiter:
 
 
 class InTurns:
-    """What the service does with turns (pump/policy/turns.py): the jobs whose turn it is come
-    first, the others wait. One that runs for a part of the time only comes first as well, and never
-    waits."""
+    """What the service does with turns (pump/policy/turns.py). priorities: the jobs have theirs."""
 
-    name = "turns"
-
-    def __init__(self) -> None:
+    def __init__(self, *, priorities: bool = False) -> None:
+        self.name = "turns, priorities" if priorities else "turns"
+        self.priorities = priorities
         self.turns = Turns()
         self.ran_s: dict[int, float] = {}
         """When each job was last seen to run."""
@@ -74,17 +72,23 @@ class InTurns:
         for one in used:
             duty = self.duty.setdefault(one.number, 1.0)
             self.duty[one.number] += DUTY_SHARE * (one.runs - duty)
+        priorities = {one.number: one.job.priority * self.priorities for one in jobs}
         ready = [
-            Ready(one.number, one.wanted_bytes, int(one.held_bytes), one.number, one.job.weight)
+            Ready(
+                one.number,
+                one.wanted_bytes,
+                int(one.held_bytes),
+                one.number,
+                one.job.weight,
+                priorities[one.number],
+                self.duty[one.number] >= DUTY_LEAST,
+            )
             for one in used
-            if self.duty[one.number] >= DUTY_LEAST
         ]
         running = self.turns.look(now, card.memory_bytes, ready)
-        if not self.turns.crowded:
-            return Shares(arbitrated(jobs, card, {}))
+        levels = {job: self.turns.level(own, job in running) for job, own in priorities.items()}
         engine = {one.job: float(one.job in running) for one in ready}
-        first = running | {one.number for one in used} - engine.keys()
-        return Shares(arbitrated(jobs, card, dict.fromkeys(first, 1)), engine)
+        return Shares(arbitrated(jobs, card, levels), engine)
 
 
 class Slices:

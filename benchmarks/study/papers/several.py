@@ -47,6 +47,10 @@ WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
         "memory",
         lambda mix: mix.progress(ways.InTurns()),
     ),
+    "turns_priorities": (
+        "these turns, jobs with priorities",
+        lambda mix: mix.progress(ways.InTurns(priorities=True)),
+    ),
     "slices": (
         "turns of one job at a time, the best length in hindsight",
         lambda mix: ways.best_slices(mix)[1],

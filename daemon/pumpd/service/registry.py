@@ -12,9 +12,8 @@ DESIGN
   A user is the owner of user ids (owners.py). However many ids and jobs, its jobs on a GPU have
   one user's weight together.
 
-  Where jobs of one priority want much more than a GPU has, they take turns (pump/policy/turns.py):
-  the launches of those that wait are held, those whose turn it is come first. So does a job that
-  uses the GPU for a part of the time, as one that answers requests: it never waits.
+  Where jobs want much more than a GPU has, they take turns (pump/policy/turns.py): the launches of
+  those that wait are held, and memory goes to those whose turn it is.
 
   For settle_s after the service has begun no lease grows: jobs that ran before register again
   one by one, and hold what they held. Nor are there turns.
@@ -47,8 +46,6 @@ GPUS_MOST = 64
 GROWTH_S = 1.0
 """Reports closer together do not show whether a job grows: it reports at once when it is granted
 more, and fetches blocks afterwards."""
-FIRST = wire.PRIORITY_MOST + 1
-"""Priority of jobs that run where others wait for their turn."""
 ROUNDS = 2
 """A new job's first grant is what it has; the second round lets it grow at once."""
 
@@ -312,36 +309,43 @@ class Registry:
     def _take_turns(
         self, memory: Mapping[str, int], claims: list[Claim], now: float
     ) -> dict[int, frozenset[str]]:
-        """Lets the jobs that run come first in `claims`; by job, the GPUs on which it waits."""
+        """Gives `claims` the levels that turns give them; by job, the GPUs on which it waits."""
         waits: dict[int, frozenset[str]] = {}
         for gpu, whole in memory.items():
             mine = [claim for claim in claims if claim.gpu == gpu]
             ready = self._ready(gpu, mine)
             turns = self._turns.setdefault(gpu, Turns())
-            waiting = {one.job for one in ready} - turns.look(now, whole, ready)
-            if not turns.crowded:
-                continue
-            for job in waiting:
-                waits[job] = waits.get(job, frozenset()) | {gpu}
+            running = turns.look(now, whole, ready)
+            for one in ready:
+                if one.job not in running:
+                    waits[one.job] = waits.get(one.job, frozenset()) | {gpu}
             for place, claim in enumerate(claims):
-                used = claim.gpu == gpu and self.jobs[claim.job].gpus[gpu].used
-                if used and claim.job not in waiting:
-                    claims[place] = claim._replace(priority=FIRST)
+                if claim.gpu == gpu:
+                    level = turns.level(claim.priority, claim.job in running)
+                    claims[place] = claim._replace(priority=level)
         return waits
 
     def _ready(self, gpu: str, claims: Sequence[Claim]) -> list[Ready]:
-        """The jobs that take turns on a GPU: none where its jobs have several priorities, because a
-        priority is a turn by itself."""
-        found, priorities = [], set()
+        """The jobs that have something to run on a GPU; none where they take no turns."""
+        if not self.turns or self.settling:
+            return []
+        found = []
         for claim in claims:
             job = self.jobs[claim.job]
             owner, report = job.identity.owner, job.gpus[gpu]
-            priorities.add(claim.priority)
-            if report.ready:
-                weight = self.weights.get(owner, 1.0)
-                held_bytes = report.resident_bytes
-                found.append(Ready(claim.job, claim.wanted_bytes, held_bytes, owner, weight))
-        return found if self.turns and not self.settling and len(priorities) == 1 else []
+            if report.used:
+                found.append(
+                    Ready(
+                        claim.job,
+                        claim.wanted_bytes,
+                        report.resident_bytes,
+                        owner,
+                        self.weights.get(owner, 1.0),
+                        claim.priority,
+                        report.ready,
+                    )
+                )
+        return found
 
     def _charged(self, claim: Claim, targets: Mapping[tuple[int, str], int], now: float) -> Claim:
         """Unaccounted memory first reduces the claims of jobs that may be hiding it: a job that

@@ -90,10 +90,6 @@ def test_there_are_no_turns_where_they_are_not_wanted() -> None:
     here = registry()
     here.settling = True
     assert not waits(here, join(here), join(here, 1))
-    here = registry()  # a priority says who comes first
-    assert not waits(here, join(here), join(here, 1, priority=1))
-    here = registry()
-    assert not waits(here, join(here), join(here, 1), join(here, 2, 1, used=False, ready=False))
     here = registry()  # one that pauses, or does not tell: of the release before
     assert not waits(here, join(here), join(here, 1, used=False, ready=False))
 
@@ -109,6 +105,28 @@ def test_a_job_that_runs_for_a_part_of_the_time_never_waits_and_has_what_it_want
         waiting(here, jobs, 0.0)
     assert budget(here, answers)[0] >= 1_900
     assert budget(here, jobs[waits.index(False)])[0] > 6 * budget(here, idle)[0]
+
+
+def test_a_priority_above_the_default_never_waits_and_has_its_memory_first() -> None:
+    here = registry()
+    above = join(here, 2, 1, wanted_mib=6_000, ready=False)
+    jobs = [join(here, owner, priority=-owner, wanted_mib=6_000) for owner in range(2)]
+    for _ in range(3):
+        waits = waiting(here, [above, *jobs], 0.0)
+    assert not waits[0] and sorted(waits[1:]) == [False, True]
+    assert budget(here, above)[0] >= 6_000
+    running, other = (jobs[waits[1:].index(one)] for one in (False, True))
+    assert budget(here, running)[0] > 4 * budget(here, other)[0]
+
+
+def test_priorities_are_parts_of_the_time() -> None:
+    here = registry()
+    jobs = [join(here, owner, priority=-5 * owner) for owner in range(2)]
+    waited = [0, 0]
+    for second in range(400):
+        for i, waits in enumerate(waiting(here, jobs, float(second))):
+            waited[i] += waits
+    assert sum(waited) == 400 and 0.2 < waited[0] / 400 < 0.3  # 1.25^5 is 3
 
 
 def test_a_turn_that_is_not_used_is_the_next_job_s() -> None:

@@ -8,7 +8,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from pump.policy.turns import CROWDED, LINK_BYTES_S, MOVES, TURN_S, Ready, Turns
+from pump.policy.arbiter import FLOORS_SHARE
+from pump.policy.turns import (
+    CROWDED,
+    LAST,
+    LINK_BYTES_S,
+    MOVES,
+    NO_WAIT,
+    PRIORITY_STEP,
+    TURN_S,
+    Ready,
+    Turns,
+)
+from pump.wire import service as wire
 
 GIB = 1 << 30
 MEMORY = 40 * GIB
@@ -95,6 +107,45 @@ def test_time_goes_by_weight() -> None:
     jobs = [Ready(0, MEMORY, 0, 0, weight=3.0), Ready(1, MEMORY, 0, 1, weight=1.0)]
     had = seconds(turns, jobs, 800)
     assert had[0] == pytest.approx(3 * had[1], rel=0.15)
+
+
+@pytest.mark.parametrize("other_user", [0, 1])
+def test_a_lower_priority_has_less_of_the_time(other_user: int) -> None:
+    turns = Turns()
+    jobs = [Ready(0, MEMORY, 0, 0, priority=-2), Ready(1, MEMORY, 0, other_user, priority=-7)]
+    had = seconds(turns, jobs, 1600)
+    assert had[0] == pytest.approx(PRIORITY_STEP**5 * had[1], rel=0.15)
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_a_priority_above_the_default_never_waits_and_has_its_memory_first(steady: bool) -> None:
+    turns = Turns()
+    above = Ready(5, MEMORY // 2, 0, 5, priority=5, steady=steady)
+    assert turns.look(0.0, MEMORY, [*ready(20, 20), above]) == {0, 1, 5}
+    assert not turns.crowded and turns.level(-3, True) == -3
+    jobs = [*ready(25, 25), above]
+    assert 5 in turns.look(1.0, MEMORY, jobs) and turns.crowded
+    levels = [turns.level(1, True), turns.level(-3, True), turns.level(-3, False)]
+    assert levels == [1, NO_WAIT, LAST] and LAST < -wire.PRIORITY_MOST
+    had = seconds(turns, jobs, 1600, 2.0)
+    assert had[5] == 1600
+    others = 1600 * (2 / (2 + PRIORITY_STEP**5) if steady else 1)
+    assert had[0] + had[1] == pytest.approx(others, rel=0.2)
+    assert had[0] == pytest.approx(had[1], rel=0.2)
+
+
+def test_what_fits_into_the_floors_runs_beside_one_that_has_all_else() -> None:
+    above = Ready(5, 2 * MEMORY, 0, 5, priority=5)
+    assert 2 * GIB < MEMORY // FLOORS_SHARE
+    assert Turns().look(0.0, MEMORY, [*ready(1, 1), above]) == {0, 1, 5}
+
+
+def test_one_that_has_something_to_run_for_a_part_of_the_time_never_waits() -> None:
+    turns = Turns()
+    answers = Ready(5, MEMORY, 0, 5, priority=-9, steady=False)
+    assert turns.look(0.0, MEMORY, [*ready(30), answers]) == {0, 5}
+    running = turns.look(1.0, MEMORY, [*ready(40, 40), answers])
+    assert len(running) == 2 and 5 in running
 
 
 def test_a_user_with_many_jobs_has_no_more_than_one_with_one_nor_sooner() -> None:
