@@ -1,9 +1,9 @@
-"""Two equal jobs on one virtual GPU, each with 0.8 of its memory: together, and by priority.
+"""Two equal jobs on one virtual GPU, each with 0.75 of its memory: together, and by priority.
 
 DESIGN
   Each job is a process of its own on one shared card (virtual/README.md); both begin
   together. Budgets are given by hand (--budget), or with --leases by `pumpd serve`, to jobs
-  of equal priority and of the highest beside the lowest.
+  of equal priority and of the highest beside the lowest. They want too little to take turns.
   Rounds turn the order of what is measured; ratios are taken within a round.
 
     shared.<program>.together   naive makespan / makespan under pump: both jobs under naive
@@ -55,12 +55,12 @@ from harness import (
 )
 
 PROFILE = "a100-pcie4"
-SHARE = 0.8
+SHARE = 0.75
 """Of the card's memory, that each job allocates."""
 EQUAL_BUDGETS = (0.45, 0.45)
 """Shares of the card. What is left over takes in what faults bring above a budget: the
 driver would make room for that among the blocks of either job."""
-PRIORITY_BUDGETS = (0.83, 0.10)
+PRIORITY_BUDGETS = (0.78, 0.15)
 PRIORITIES = {PRIORITY_BUDGETS[0]: 10, PRIORITY_BUDGETS[1]: -10}
 """With leases, of the job that would have that budget."""
 WARM_UP = 12

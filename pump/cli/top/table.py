@@ -133,7 +133,9 @@ def lost(row: live.Row) -> Span:
 
 
 def state(row: live.Row) -> Span:
-    """Active, or dormant while everything fits."""
+    """Active, or dormant while everything fits; waiting for its turn on a GPU."""
+    if any(device.held_threads for device in row.client.devices):
+        return Span("waiting", "warn")
     return Span("active") if is_active(row) else Span("dormant", "dim")
 
 

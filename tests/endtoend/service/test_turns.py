@@ -62,8 +62,14 @@ def waiting(service: Service, started: list[subprocess.Popen[str]]) -> list[int]
 
 
 def one_waits(service: Service, started: list[subprocess.Popen[str]]) -> int:
-    assert pumpds.wait_for(lambda: len(waiting(service, started)) == 1, 30)
-    return waiting(service, started)[0]
+    found: list[list[int]] = []
+
+    def one() -> bool:
+        found.append(waiting(service, started))
+        return len(found[-1]) == 1
+
+    assert pumpds.wait_for(one, 30)
+    return found[-1][0]
 
 
 def test_each_has_its_turn_and_both_compute_what_one_computes(

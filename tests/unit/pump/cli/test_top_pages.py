@@ -187,6 +187,15 @@ def test_the_details_of_a_job_are_all_there() -> None:
     assert "JOB" in text(view.lines(80, 24))
 
 
+def test_a_job_that_waits_for_its_turn_says_so() -> None:
+    job = seen(7)
+    (client,) = job.clients
+    held = replace(client, devices=(device(held_threads=2), device(GPUS[1])))
+    shown = text(view_of(look(job._replace(clients=[held]), seen(8))).lines(80, 24))
+    assert re.search(r"^> +7 train.py.* waiting ", shown, re.M)
+    assert re.search(r"^ +8 train.py.* active ", shown, re.M)
+
+
 def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
     view = view_of(look(seen(7, "first"), seen(8, "second")))
     view.press("enter")
