@@ -116,7 +116,15 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
         ("not paced behind", paced_first(schedule)),
         ("leaving", device.leaving > 0),
         ("discarding", device.discarding > 0),
-        ("some stay", len(schedule.staying) > 0),
+        (
+            "some stay",
+            any(
+                use.block.stays and op.predicted
+                for op in schedule.operations
+                for use in op.uses
+                if use.due == "there"
+            ),
+        ),
         ("streams", len({op.stream for op in schedule.operations}) > 1),
     ):
         happened[name] += is_so

@@ -73,16 +73,32 @@ def test_the_example_of_the_documentation() -> None:
     """docs/schedule.md: a1 a2 b1 b2 c1 c2 d1 are blocks 0 to 6, each an entry of its own."""
     a1, a2, b1, b2, c1, c2, d1 = map(Block, range(7))
     operations = [
-        Operation(1, [Use(a1, "there", 5), Use(a2, "there", 5)]),
+        Operation(1, [Use(a1, "there", 6), Use(a2, "there", 6)]),
         Operation(2, [Use(b1, "there", 4), Use(b2, "there")], frees=1),
-        Operation(3, [Use(c1, "away"), Use(c2, "away")]),
+        Operation(3, [Use(c1, "away", 5), Use(c2, "away")]),
         Operation(4, [Use(b1), Use(d1, "away")]),
-        Operation(5, [Use(a1), Use(a2)]),
+        Operation(5, [Use(c1)]),
+        Operation(6, [Use(a1), Use(a2)]),
     ]
-    schedule = Schedule(Device(5, there=4, away=3), operations, 5, Bounds(slices=(1, 1)))
+    schedule = Schedule(Device(5, there=4, away=3), operations, 6, Bounds(slices=(1, 1)))
     arrivals = [
         (one.first, one.need, one.wait.seq, one.wait.left_bytes >> 21) for one in schedule.arrivals
     ]
     assert arrivals == [(4, 3, 0, 0), (5, 3, 2, 0), (6, 4, 0, 1)]
     assert [(one.first, one.wait.seq) for one in schedule.departures] == [(0, 1)]
-    assert schedule.horizon == 5 and not schedule.short_of_ops
+    assert schedule.horizon == 6 and not schedule.short_of_ops
+
+
+def test_what_is_needed_hardly_later_does_not_leave() -> None:
+    """Operation 4 lacks a block, three ahead: one that is needed at 5 stays, at 6 it leaves."""
+    blocks = [Block(number) for number in range(3)]
+    for again, leaves in ((5, []), (6, [0])):
+        operations = [
+            Operation(1, [Use(blocks[0], "there", again)]),
+            Operation(2, [Use(blocks[1], "there", 4)]),
+            Operation(4, [Use(blocks[1]), Use(blocks[2], "away")]),
+            Operation(again, [Use(blocks[0])]),
+        ]
+        schedule = Schedule(Device(2, there=2, away=1), operations, 4, Bounds(slices=(1, 1)))
+        assert [one.first for one in schedule.departures] == leaves
+        assert len(schedule.arrivals) == len(leaves)

@@ -316,9 +316,12 @@ class Schedule:
     # ---- what leaves
 
     def leave(self, need: int) -> bool:
-        """List the departure of the block that is needed last, if it is needed behind operation
-        `need`: one on the device, or one that an operation which counts as executed has used. If
-        there is none, further operations count as executed. Return False if none may leave."""
+        """List the departure of the block that is needed last, if it is needed half as far behind
+        operation `need` as that is ahead: one on the device, or one that an operation which counts
+        as executed has used. If there is none, further operations count as executed. Return False
+        if none may leave."""
+        if need:
+            need += (need - self.operations[0].seq) // 2
         while not self.full:
             if not self.there or self.there[0][0] <= need:
                 self.there, self.staying = self.staying or self.there, []

@@ -10,6 +10,10 @@
  *   - of those that are there and not needed before: they may leave at once, and
  *   - of those that operations of the walk use: they may leave once these have executed.
  *
+ * It has to be needed half as far behind what comes as that is ahead (later_than). One that
+ * is needed hardly later would only have to come back instead: a later schedule, which has
+ * what is needed last to choose from, moves less.
+ *
  * An operation counts as executed for that once REACH_BLOCKS of room have been taken behind
  * it, as much as the list of arrivals holds: what waits for a later one would not be on its
  * way in time. Where no block may leave by this rule, the next operations count as
@@ -152,21 +156,28 @@ static uint32_t list_departures(struct walk *w, struct run run,
   return gone;
 }
 
+/* The operation behind which a block has to be needed that leaves for what `need` lacks. */
+static inline int64_t later_than(const struct pump_model *m, int64_t need) {
+  int64_t ahead = need - (int64_t)m->window.ops[op_index(m->window.op_tail)].seq;
+  return need > 0 && ahead > 0 ? need + ahead / 2 : need;
+}
+
 /* Chooses blocks that leave for what the operation `need` lacks, at most `most` of them.
  * Returns how many; 0: none may. */
 static uint32_t choose_departures(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
-  int32_t there = walk_look_there(w, need), spent = NONE;
+  int64_t least = later_than(m, need);
+  int32_t there = walk_look_there(w, least), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks.all[there].next_use;
   /* Looked for only if it may be needed later than the block that is there. */
-  if (there_next <= need || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
-    spent = walk_look_spent(w, need);
-  while (there_next <= need && spent == NONE && w->ran < w->at) {
+  if (there_next <= least || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
+    spent = walk_look_spent(w, least);
+  while (there_next <= least && spent == NONE && w->ran < w->at) {
     walk_count_executed(w);
-    spent = walk_look_spent(w, need);
+    spent = walk_look_spent(w, least);
   }
-  if (there_next <= need && spent == NONE) {
+  if (there_next <= least && spent == NONE) {
     w->short_of_room = need > 0;
     return 0;
   }
