@@ -87,7 +87,7 @@ class InTurns:
         ]
         running = self.turns.look(now, card.memory_bytes, ready)
         levels = {job: self.turns.level(own, job in running) for job, own in priorities.items()}
-        engine = {one.job: float(one.job in running) for one in ready}
+        engine = {one.job: float(one.job in running) for one in ready if self.turns.crowded}
         return Shares(arbitrated(jobs, card, levels), engine)
 
 

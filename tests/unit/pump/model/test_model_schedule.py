@@ -215,6 +215,7 @@ def test_room_that_comes_by_itself_lets_nothing_leave(others: int) -> None:
     discard(script, (0, 0, 4), seq)
     expect(script, [(1, 0, others)])
     expect(script, [(0, 0, 2)], ALL_FRESH)
+    expect(script, [(1, 0, 1)])
     expect(script, [(0, 4, 6)])
     out, come = script.schedule()
     assert blocks_of(come) == list(gone)
