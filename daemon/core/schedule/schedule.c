@@ -158,8 +158,8 @@ static uint32_t list_departures(struct walk *w, struct run run,
 
 /* The operation behind which a block has to be needed that leaves for what `need` lacks. */
 static inline int64_t later_than(const struct pump_model *m, int64_t need) {
-  int64_t ahead = need - (int64_t)m->window.ops[op_index(m->window.op_tail)].seq;
-  return need > 0 && ahead > 0 ? need + ahead / 2 : need;
+  int64_t first = (int64_t)m->window.ops[op_index(m->window.op_tail)].seq;
+  return need > first ? need + (need - first) / 2 : need;
 }
 
 /* Chooses blocks that leave for what the operation `need` lacks, at most `most` of them.
