@@ -262,11 +262,19 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         name = path.name.partition(".")[0]
         found = placement.recorded(path)
         items = placement.last_iteration(found)
-        needs = {
-            "offline": placement.height(items, placement.placed(items)) / placement.load(items),
-            "best fit": placement.best_fit(found) / found.peak_bytes(),
-            "pool": placement.pool_bytes(found, Tools()) / found.peak_bytes(),
+        one_arena, pool = placement.best_fit(found), placement.in_pool(found, Tools())
+        room = replace(one_arena, segments=[(0, 2 * one_arena.reserved_bytes())])
+        in_pool = placement.learned(found, pool)
+        needed = {
+            "best fit": one_arena.reserved_bytes(),
+            "pool": pool.reserved_bytes(),
+            "learned arena": max(map(sum, placement.learned(found, room))),
+            "learned": placement.in_use(pool, in_pool)[0],
+            "learned blocks": placement.in_use(pool, in_pool)[1],
+            "blocks": placement.in_use(pool, placement.as_placed(items, pool))[1],
         }
+        needs = {method: bytes_ / found.peak_bytes() for method, bytes_ in needed.items()}
+        needs["offline"] = placement.height(items, placement.placed(items)) / placement.load(items)
         for method, share in needs.items():
             over.setdefault(method, {})[name] = share
         if found.reserved_bytes:
@@ -289,6 +297,8 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         "offline": "placed by lifetimes",
         "best fit": "best fit as requests come",
         "PyTorch": "PyTorch's caching allocator",
+        "learned": "pump's pool, the rest placed by lifetimes around what stays",
+        "learned arena": "best fit as requests come, the rest placed by lifetimes around what stays",
     }
     for method, text in texts.items():
         yield Experiment(
@@ -301,6 +311,16 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
             mean(over["pool"]),
             Cell(1.0),
         )
+    yield Experiment(
+        "smartpool.blocks",
+        "SmartPool",
+        "blocks in use / most requested at once, in the segments of pump's pool",
+        "x",
+        Cell(None, "no such figure"),
+        mean(over["learned blocks"]),
+        mean(over["blocks"]),
+        Cell(1.0),
+    )
 
 
 # ---- G10, TURNIP, MSched -------------------------------------------------------------------

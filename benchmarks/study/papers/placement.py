@@ -5,13 +5,17 @@ before the next begins: the largest first, at the best offset, which is the smal
 those that live at the same time. Beside it best fit as requests come (pump/sim/allocator.py),
 PyTorch's own caching allocator as the traffic recorded it, and pump's pool: its C code, fed with
 the same requests by tests/c/pool/pool_stress.c. Sizes are rounded to 512 bytes for the first two.
+
+Lifetimes are known once iterations repeat, and what lives throughout, such as an optimizer's
+state, has its place by then. `learned` is what is left to gain: the last iteration's allocations
+placed around it.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import ROOT, MeasurementError, Tools, compile_c
@@ -19,6 +23,9 @@ from study.extents_traffic import open_lines
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 ROUND_BYTES = 512
+LARGE_BYTES = 1 << 20
+"""As of the pool (shim/memory/pool_sizes.h)."""
+BLOCK_BYTES = 2 << 20
 REPLAY_SECONDS_MAX = 120
 
 Interval = tuple[int, int]
@@ -27,10 +34,12 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Item:
-    """An allocation. lives: its lifetimes in an iteration, two if it lives across its end."""
+    """An allocation. lives: its lifetimes in an iteration, two if it lives across its end. number:
+    of the request that made it."""
 
     length_bytes: int
     lives: tuple[Interval, ...]
+    number: int = field(default=-1, compare=False)
 
     def meets(self, other: Item) -> bool:
         """Whether both live at one time."""
@@ -96,7 +105,7 @@ def last_iteration(found: Traffic) -> list[Item]:
     begin, end = found.marks[-2:]
     since: dict[int, tuple[int, int]] = {}
     items: list[Item] = []
-    freed: dict[int, list[int]] = {}
+    freed: dict[int, list[tuple[int, int]]] = {}
     for at, (number, length) in enumerate(found.requests[:end]):
         if length:
             since[number] = max(at, begin), rounded(length)
@@ -105,14 +114,15 @@ def last_iteration(found: Traffic) -> list[Item]:
         if at < begin:
             continue
         if number < begin:
-            freed.setdefault(size, []).append(at)
+            freed.setdefault(size, []).append((at, number))
         else:
-            items.append(Item(size, ((first, at),)))
+            items.append(Item(size, ((first, at),), number))
     for number, (first, size) in since.items():
         before = freed.get(size) if number >= begin else None
-        lives = ((begin, before.pop(0)), (first, end)) if before else ((first, end),)
-        items.append(Item(size, lives))
-    items += (Item(size, ((begin, at),)) for size, ends in freed.items() for at in ends)
+        lives = ((begin, before.pop(0)[0]), (first, end)) if before else ((first, end),)
+        items.append(Item(size, lives, number))
+    for size, ends in freed.items():
+        items += (Item(size, ((begin, at),), number) for at, number in ends)
     return items
 
 
@@ -165,23 +175,37 @@ def height(items: Sequence[Item], offsets: Sequence[int]) -> int:
     return max(ends, default=0)
 
 
-def best_fit(found: Traffic) -> int:
-    """Bytes that best fit needs for the requests as they come."""
+@dataclass(frozen=True)
+class Places:
+    """Where an allocator put requests: addresses by number. segments: (address, bytes) of all that
+    it reserves."""
+
+    addresses: Mapping[int, int]
+    segments: Sequence[Interval]
+
+    def reserved_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(length for _, length in self.segments)
+
+
+def best_fit(found: Traffic) -> Places:
+    """In one segment that only grows, each in the smallest gap as it comes."""
     from pump.sim.allocator import BestFit
 
     arena = BestFit()
-    live: dict[int, tuple[int, int]] = {}
+    addresses: dict[int, int] = {}
+    live: dict[int, int] = {}
     for number, length in found.requests:
         if length:
-            live[number] = arena.allocate(length), length
+            addresses[number], live[number] = arena.allocate(length), length
         else:
-            arena.free(*live.pop(number))
-    return arena.end
+            arena.free(addresses[number], live.pop(number))
+    return Places(addresses, [(0, arena.end)])
 
 
-def pool_bytes(found: Traffic, tools: Tools) -> int:
-    """Bytes that pump's pool reserves for the requests, on one stream. Raises as compile_c does,
-    MeasurementError where the pool's program fails."""
+def in_pool(found: Traffic, tools: Tools) -> Places:
+    """Of pump's pool, for the requests on one stream. Raises as compile_c does, MeasurementError
+    where the pool's program fails."""
     given = "\n".join(f"{number} {length}" for number, length in found.requests)
     try:
         done = subprocess.run(
@@ -194,8 +218,61 @@ def pool_bytes(found: Traffic, tools: Tools) -> int:
         )
     except (subprocess.SubprocessError, OSError) as error:
         raise MeasurementError(f"the pool does not replay the recording: {error}") from None
-    words = done.stdout.split()
-    return int(words[words.index("reserved") + 1])
+    rows = [line.split() for line in done.stdout.splitlines()]
+    pairs = [(row[0], int(row[1]), int(row[2])) for row in rows if row[0] in ("at", "segment")]
+    return Places(
+        {number: address for kind, number, address in pairs if kind == "at"},
+        [(address, length) for kind, address, length in pairs if kind == "segment"],
+    )
+
+
+def as_placed(items: Iterable[Item], places: Places) -> list[Interval]:
+    """(address, bytes) of items where they were."""
+    return [(places.addresses[item.number], item.length_bytes) for item in items]
+
+
+def learned(found: Traffic, places: Places) -> list[Interval]:
+    """(address, bytes) of the last iteration's allocations, where large ones that it makes or frees
+    get places by lifetimes among the segments, and all else stays where it is. Of two gaps the one
+    in a segment that is in use, then the smaller. Raises MeasurementError if there is none."""
+    begin, end = found.marks[-2:]
+    fixed, moving = [], []
+    for item in last_iteration(found):
+        stays = item.length_bytes < LARGE_BYTES or item.lives == ((begin, end),)
+        (fixed if stays else moving).append(item)
+    placed = [(places.addresses[item.number], item) for item in fixed]
+    for item in sorted(moving, key=lambda one: (-one.length_bytes, one.lives)):
+        best = min(_gaps(places.segments, placed, item), default=None)
+        if best is None:
+            raise MeasurementError(f"no segment has room for {item.length_bytes} bytes")
+        placed.append((best[-1], item))
+    return [(address, item.length_bytes) for address, item in placed]
+
+
+def _gaps(
+    segments: Iterable[Interval], placed: Sequence[tuple[int, Item]], item: Item
+) -> Iterator[tuple[bool, int, int]]:
+    """Unused segment, bytes and address of each gap that suffices."""
+    for base, length in segments:
+        inside = [one for one in placed if base <= one[0] < base + length]
+        met = sorted((address, one.length_bytes) for address, one in inside if one.meets(item))
+        start = base
+        for address, taken in (*met, (base + length, 0)):
+            if address - start >= item.length_bytes:
+                yield not inside, address - start, start
+            start = max(start, address + taken)
+
+
+def in_use(places: Places, taken: Sequence[Interval]) -> tuple[int, int]:
+    """Bytes of the segments that (address, bytes) of `taken` lie in, and of their 2 MiB blocks."""
+    first = [address for address, _ in taken]
+    blocks = {
+        block
+        for address, length in taken
+        for block in range(address // BLOCK_BYTES, (address + length - 1) // BLOCK_BYTES + 1)
+    }
+    used = [n for base, n in places.segments if any(base <= one < base + n for one in first)]
+    return sum(used), len(blocks) * BLOCK_BYTES
 
 
 def pool_program(tools: Tools) -> Path:

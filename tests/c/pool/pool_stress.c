@@ -9,7 +9,8 @@
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
  *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
- *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free)
+ *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free);
+ *          where each was, and the segments, go to the output
  */
 #include <errno.h>
 #include <stdio.h>

@@ -302,6 +302,12 @@ static void replay(void) {
   const struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
   printf("used %llu reserved %llu\n", (unsigned long long)arena->used_high_bytes,
          (unsigned long long)arena->reserved_high_bytes);
+  for (index = 0; index < 1 << 16; index++)
+    if (addresses[index] != 0)
+      printf("at %llu %llu\n", index, (unsigned long long)addresses[index]);
+  for (const struct pool_segment *s = arena->segments; s != NULL; s = s->next)
+    printf("segment %llu %llu\n", (unsigned long long)s->base,
+           (unsigned long long)s->length_bytes);
 }
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -111,6 +112,26 @@ def test_recorded_training_fits_into_little_more_than_it_requests(name: str) -> 
     items = placement.last_iteration(found)
     assert placement.height(items, placement.placed(items)) <= 1.02 * placement.load(items)
     assert placement.load(items) <= 1.001 * found.peak_bytes()
-    assert found.peak_bytes() < placement.best_fit(found) < found.reserved_bytes
-    pool = placement.pool_bytes(found, Tools())
-    assert found.reserved_bytes < pool < 1.05 * found.reserved_bytes
+    assert found.peak_bytes() < placement.best_fit(found).reserved_bytes() < found.reserved_bytes
+
+
+def test_what_stays_keeps_its_place_and_the_rest_goes_where_something_is() -> None:
+    lines = "A 9000 8192", "B 1 1024", "I 0", "B 2 2097152", "B 2 -2097152", "I 1", "B 3 2097152"
+    found = placement.traffic([*lines, "B 3 -2097152", "I 2"])
+    segments = [(0, 4 << 20), (8 << 20, 4 << 20)]
+    places = placement.Places({0: 9 << 20, 1: 0, 3: 0}, segments)
+    assert placement.learned(found, places) == [(9 << 20, 1024), ((9 << 20) + 1024, 2 << 20)]
+    with pytest.raises(placement.MeasurementError, match="room for 2097152 bytes"):
+        placement.learned(found, replace(places, segments=[(0, 1 << 20)]))
+
+
+def test_the_pool_needs_fewer_blocks_by_lifetimes_but_gives_back_what_is_empty_alone() -> None:
+    found = placement.recorded(placement.TRAFFIC / "res18.txt.xz")
+    items = placement.last_iteration(found)
+    pool = placement.in_pool(found, Tools())
+    assert found.reserved_bytes < pool.reserved_bytes() < 1.05 * found.reserved_bytes
+    before, after = placement.as_placed(items, pool), placement.learned(found, pool)
+    assert sorted(length for _, length in after) == sorted(length for _, length in before)
+    reserved, blocks = placement.in_use(pool, after)
+    assert blocks < 0.85 * placement.in_use(pool, before)[1]
+    assert 1.1 * found.peak_bytes() < reserved < pool.reserved_bytes()
