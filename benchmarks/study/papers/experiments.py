@@ -297,8 +297,8 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         "offline": "placed by lifetimes",
         "best fit": "best fit as requests come",
         "PyTorch": "PyTorch's caching allocator",
-        "learned": "pump's pool, the rest placed by lifetimes around what stays",
-        "learned arena": "best fit as requests come, the rest placed by lifetimes around what stays",
+        "learned": "pump's pool, the rest by lifetimes around what stays",
+        "learned arena": "best fit as requests come, the rest by lifetimes around what stays",
     }
     for method, text in texts.items():
         yield Experiment(
