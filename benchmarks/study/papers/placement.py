@@ -233,34 +233,64 @@ def as_placed(items: Iterable[Item], places: Places) -> list[Interval]:
 
 def learned(found: Traffic, places: Places) -> list[Interval]:
     """(address, bytes) of the last iteration's allocations, where large ones that it makes or frees
-    get places by lifetimes among the segments, and all else stays where it is. Of two gaps the one
-    in a segment that is in use, then the smaller. Raises MeasurementError if there is none."""
+    get places by lifetimes among the segments, and all else stays where it is. Segments in which
+    nothing stays are left out, the longest first, as far as the others have room. Raises
+    MeasurementError if all of them have not."""
     begin, end = found.marks[-2:]
-    fixed, moving = [], []
-    for item in last_iteration(found):
+    fixed: list[Item] = []
+    moving: list[Item] = []
+    for item in sorted(last_iteration(found), key=lambda one: (-one.length_bytes, one.lives)):
         stays = item.length_bytes < LARGE_BYTES or item.lives == ((begin, end),)
         (fixed if stays else moving).append(item)
-    placed = [(places.addresses[item.number], item) for item in fixed]
-    for item in sorted(moving, key=lambda one: (-one.length_bytes, one.lives)):
-        best = min(_gaps(places.segments, placed, item), default=None)
+    held = {segment: _inside(fixed, places, segment) for segment in places.segments}
+    best = _around(held, moving)
+    if best is None:
+        raise MeasurementError("the segments have no room for all of the iteration")
+    for segment in sorted((one for one in held if not held[one]), key=lambda one: -one[1]):
+        rest = {one: inside for one, inside in held.items() if one != segment}
+        fewer = _around(rest, moving)
+        if fewer is not None:
+            held, best = rest, fewer
+    return [(address, item.length_bytes) for address, item in best]
+
+
+Placed = list[tuple[int, Item]]
+"""(address, item)."""
+
+
+def _inside(items: Iterable[Item], places: Places, segment: Interval) -> Placed:
+    base, length = segment
+    at = ((places.addresses[item.number], item) for item in items)
+    return [(address, item) for address, item in at if base <= address < base + length]
+
+
+def _around(held: Mapping[Interval, Placed], moving: Iterable[Item]) -> Placed | None:
+    """Places for all that moves around what is held, in that order: the smallest gap of a segment
+    in use, or else of another; or None."""
+    inside = {segment: list(one) for segment, one in held.items()}
+    for item in moving:
+        gaps = (
+            (not one, *gap, segment)
+            for segment, one in inside.items()
+            for gap in _gaps(segment, one, item)
+        )
+        best = min(gaps, default=None)
         if best is None:
-            raise MeasurementError(f"no segment has room for {item.length_bytes} bytes")
-        placed.append((best[-1], item))
-    return [(address, item.length_bytes) for address, item in placed]
+            return None
+        inside[best[-1]].append((best[-2], item))
+    return [one for placed in inside.values() for one in placed]
 
 
-def _gaps(
-    segments: Iterable[Interval], placed: Sequence[tuple[int, Item]], item: Item
-) -> Iterator[tuple[bool, int, int]]:
-    """Unused segment, bytes and address of each gap that suffices."""
-    for base, length in segments:
-        inside = [one for one in placed if base <= one[0] < base + length]
-        met = sorted((address, one.length_bytes) for address, one in inside if one.meets(item))
-        start = base
-        for address, taken in (*met, (base + length, 0)):
-            if address - start >= item.length_bytes:
-                yield not inside, address - start, start
-            start = max(start, address + taken)
+def _gaps(segment: Interval, placed: Placed, item: Item) -> Iterator[Interval]:
+    """Bytes and address of each gap that suffices."""
+    start, end = segment[0], sum(segment)
+    if segment[1] < item.length_bytes:
+        return
+    met = sorted((address, one.length_bytes) for address, one in placed if one.meets(item))
+    for address, taken in (*met, (end, 0)):
+        if address - start >= item.length_bytes:
+            yield address - start, start
+        start = max(start, address + taken)
 
 
 def in_use(places: Places, taken: Sequence[Interval]) -> tuple[int, int]:

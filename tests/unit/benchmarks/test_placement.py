@@ -113,6 +113,8 @@ def test_recorded_training_fits_into_little_more_than_it_requests(name: str) -> 
     assert placement.height(items, placement.placed(items)) <= 1.02 * placement.load(items)
     assert placement.load(items) <= 1.001 * found.peak_bytes()
     assert found.peak_bytes() < placement.best_fit(found).reserved_bytes() < found.reserved_bytes
+    pool = placement.in_pool(found, Tools()).reserved_bytes()
+    assert found.reserved_bytes < pool < 1.05 * found.reserved_bytes
 
 
 def test_what_stays_keeps_its_place_and_the_rest_goes_where_something_is() -> None:
@@ -121,17 +123,16 @@ def test_what_stays_keeps_its_place_and_the_rest_goes_where_something_is() -> No
     segments = [(0, 4 << 20), (8 << 20, 4 << 20)]
     places = placement.Places({0: 9 << 20, 1: 0, 3: 0}, segments)
     assert placement.learned(found, places) == [(9 << 20, 1024), ((9 << 20) + 1024, 2 << 20)]
-    with pytest.raises(placement.MeasurementError, match="room for 2097152 bytes"):
+    with pytest.raises(placement.MeasurementError, match="no room for all"):
         placement.learned(found, replace(places, segments=[(0, 1 << 20)]))
 
 
-def test_the_pool_needs_fewer_blocks_by_lifetimes_but_gives_back_what_is_empty_alone() -> None:
+def test_by_lifetimes_fewer_of_the_pools_segments_suffice() -> None:
     found = placement.recorded(placement.TRAFFIC / "res18.txt.xz")
     items = placement.last_iteration(found)
     pool = placement.in_pool(found, Tools())
-    assert found.reserved_bytes < pool.reserved_bytes() < 1.05 * found.reserved_bytes
     before, after = placement.as_placed(items, pool), placement.learned(found, pool)
     assert sorted(length for _, length in after) == sorted(length for _, length in before)
     reserved, blocks = placement.in_use(pool, after)
     assert blocks < 0.85 * placement.in_use(pool, before)[1]
-    assert 1.1 * found.peak_bytes() < reserved < pool.reserved_bytes()
+    assert found.peak_bytes() < reserved < 0.85 * pool.reserved_bytes()
