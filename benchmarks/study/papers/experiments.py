@@ -264,14 +264,15 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         items = placement.last_iteration(found)
         one_arena, pool = placement.best_fit(found), placement.in_pool(found, Tools())
         room = replace(one_arena, segments=[(0, 2 * one_arena.reserved_bytes())])
-        in_pool = placement.learned(found, pool)
+        top = max(address + item.length_bytes for address, item in placement.learned(found, room))
+        segments, blocks = placement.in_use(placement.learned(found, pool), pool)
         needed = {
             "best fit": one_arena.reserved_bytes(),
             "pool": pool.reserved_bytes(),
-            "learned arena": max(map(sum, placement.learned(found, room))),
-            "learned": placement.in_use(pool, in_pool)[0],
-            "learned blocks": placement.in_use(pool, in_pool)[1],
-            "blocks": placement.in_use(pool, placement.as_placed(items, pool))[1],
+            "learned arena": top,
+            "learned": segments,
+            "learned blocks": blocks,
+            "blocks": placement.in_use(placement.as_placed(items, pool), pool)[1],
         }
         needs = {method: bytes_ / found.peak_bytes() for method, bytes_ in needed.items()}
         needs["offline"] = placement.height(items, placement.placed(items)) / placement.load(items)

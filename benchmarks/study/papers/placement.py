@@ -46,6 +46,10 @@ class Item:
         return any(a < d and c < b for a, b in self.lives for c, d in other.lives)
 
 
+Placed = list[tuple[int, Item]]
+"""Addresses of items."""
+
+
 @dataclass(frozen=True)
 class Traffic:
     """A recording. requests: in order, number and bytes, 0 for its free. marks: requests before
@@ -226,23 +230,24 @@ def in_pool(found: Traffic, tools: Tools) -> Places:
     )
 
 
-def as_placed(items: Iterable[Item], places: Places) -> list[Interval]:
-    """(address, bytes) of items where they were."""
-    return [(places.addresses[item.number], item.length_bytes) for item in items]
+def as_placed(items: Iterable[Item], places: Places) -> Placed:
+    """The items where they were."""
+    return [(places.addresses[item.number], item) for item in items]
 
 
-def learned(found: Traffic, places: Places) -> list[Interval]:
-    """(address, bytes) of the last iteration's allocations, where large ones that it makes or frees
-    get places by lifetimes among the segments, and all else stays where it is. Segments in which
-    nothing stays are left out, the longest first, as far as the others have room. Raises
-    MeasurementError if all of them have not."""
+def learned(found: Traffic, places: Places) -> Placed:
+    """The last iteration's allocations, where large ones that it makes or frees get places by
+    lifetimes among the segments, and all else stays where it is. Segments in which nothing stays
+    are left out, the longest first, as far as the others have room. Raises MeasurementError if all
+    of them have not."""
     begin, end = found.marks[-2:]
     fixed: list[Item] = []
     moving: list[Item] = []
     for item in sorted(last_iteration(found), key=lambda one: (-one.length_bytes, one.lives)):
         stays = item.length_bytes < LARGE_BYTES or item.lives == ((begin, end),)
         (fixed if stays else moving).append(item)
-    held = {segment: _inside(fixed, places, segment) for segment in places.segments}
+    stay = as_placed(fixed, places)
+    held = {segment: _inside(stay, segment) for segment in places.segments}
     best = _around(held, moving)
     if best is None:
         raise MeasurementError("the segments have no room for all of the iteration")
@@ -251,17 +256,12 @@ def learned(found: Traffic, places: Places) -> list[Interval]:
         fewer = _around(rest, moving)
         if fewer is not None:
             held, best = rest, fewer
-    return [(address, item.length_bytes) for address, item in best]
+    return best
 
 
-Placed = list[tuple[int, Item]]
-"""(address, item)."""
-
-
-def _inside(items: Iterable[Item], places: Places, segment: Interval) -> Placed:
+def _inside(placed: Placed, segment: Interval) -> Placed:
     base, length = segment
-    at = ((places.addresses[item.number], item) for item in items)
-    return [(address, item) for address, item in at if base <= address < base + length]
+    return [one for one in placed if base <= one[0] < base + length]
 
 
 def _around(held: Mapping[Interval, Placed], moving: Iterable[Item]) -> Placed | None:
@@ -293,15 +293,16 @@ def _gaps(segment: Interval, placed: Placed, item: Item) -> Iterator[Interval]:
         start = max(start, address + taken)
 
 
-def in_use(places: Places, taken: Sequence[Interval]) -> tuple[int, int]:
-    """Bytes of the segments that (address, bytes) of `taken` lie in, and of their 2 MiB blocks."""
-    first = [address for address, _ in taken]
+def in_use(placed: Placed, places: Places) -> tuple[int, int]:
+    """Bytes of the segments that items lie in, and of their 2 MiB blocks."""
     blocks = {
         block
-        for address, length in taken
-        for block in range(address // BLOCK_BYTES, (address + length - 1) // BLOCK_BYTES + 1)
+        for address, item in placed
+        for block in range(
+            address // BLOCK_BYTES, (address + item.length_bytes - 1) // BLOCK_BYTES + 1
+        )
     }
-    used = [n for base, n in places.segments if any(base <= one < base + n for one in first)]
+    used = (segment[1] for segment in places.segments if _inside(placed, segment))
     return sum(used), len(blocks) * BLOCK_BYTES
 
 
