@@ -203,6 +203,7 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
     withdraw(piece);
   }
   taken->live = true;
+  taken->request = 0;
   taken->requested_bytes = requested_bytes;
   live_put(taken);
   count_pages(taken, 1, 0);
@@ -213,6 +214,44 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   if (arena->used_bytes > arena->used_high_bytes)
     arena->used_high_bytes = arena->used_bytes;
   return taken;
+}
+
+static bool is_for(const struct pool_piece_node *piece, uint32_t stream) {
+  return piece != NULL && !piece->live && !piece->aside &&
+         (piece->stream == 0 || piece->stream == stream);
+}
+
+struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offset_bytes,
+                                     uint64_t length_bytes, uint32_t stream) {
+  struct pool_piece_node *piece = segment->first;
+  while (piece != NULL && offset_of(piece) + piece->length_bytes <= offset_bytes)
+    piece = piece->after;
+  if (!is_for(piece, stream)) return NULL;
+  /* A clean piece and one of the stream's may lie side by side. */
+  while (offset_of(piece) + piece->length_bytes < offset_bytes + length_bytes) {
+    if (!is_for(piece->after, stream)) return NULL;
+    withdraw(piece->after);
+    withdraw(piece);
+    if (piece->stream == 0) piece->stream = piece->after->stream;
+    join(piece);
+    pool_bin_put(piece);
+    queue_put(piece);
+  }
+  return piece;
+}
+
+struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t offset_bytes,
+                                     uint64_t length_bytes, uint64_t requested_bytes) {
+  uint64_t before_bytes = offset_bytes - offset_of(piece);
+  if (before_bytes != 0) {
+    pool_bin_remove(piece);
+    struct pool_piece_node *front = cut(piece, before_bytes);
+    pool_bin_put(piece);
+    if (front == NULL) return NULL;
+    pool_bin_put(front);
+    queue_put(front);
+  }
+  return pool_take(piece, length_bytes, requested_bytes);
 }
 
 /* The blocks that the piece reaches into and that hold nothing live. */
@@ -403,8 +442,23 @@ int pool_segment_open(struct pool_segment *segment) {
   return 0;
 }
 
+void pool_segment_is(struct pool_segment *segment, uint32_t kind) {
+  for (uint32_t pass = 0; pass < 2; pass++) {
+    for (struct pool_piece_node *piece = segment->first; piece != NULL;
+         piece = piece->after) {
+      if (piece->live || piece->aside) continue;
+      if (pass == 0)
+        pool_bin_remove(piece);
+      else
+        pool_bin_put(piece);
+    }
+    segment->kind = kind;
+  }
+}
+
 void pool_segment_close(struct pool_segment *segment) {
   struct pool_arena *arena = segment->arena;
+  if (segment->kind == POOL_LARGE) pool_period_drop(arena);
   while (segment->first != NULL) {
     struct pool_piece_node *piece = segment->first;
     segment->first = piece->after;

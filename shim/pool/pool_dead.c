@@ -166,6 +166,7 @@ void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
     lacks |= !PUMP_HAS(cuMemDiscardBatchAsync) && oversubscribed(arena->device);
     if (arena->dead.count == 0) begin(arena, now_ns);
     if (arena->dead.count != 0) end(&arena->dead);
+    if (oversubscribed(arena->device) && pool_period_came(arena)) pool_trim(arena, 0, true);
   }
   pthread_mutex_unlock(&pool_lock);
   if (lacks) say_copied();

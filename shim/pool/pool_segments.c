@@ -95,7 +95,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
 /* Bytes of a segment for a request: beyond it at most half of what the limit leaves, so
  * that plain allocations still find memory. */
 static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
-  uint64_t least = kind == 0 ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
+  uint64_t least = kind == POOL_SMALL ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
   uint64_t left, whole;
   if (requested_bytes >= least) return requested_bytes;
   pump_limit_room(&left, &whole);
@@ -123,7 +123,7 @@ bool pump_pool_adopt(struct pump_range_info *range) {
       .base = range->base,
       .length_bytes = range->length_bytes,
       .arena = pool_arena_of(pool, range->context, range->device, true),
-      .kind = 1};
+      .kind = POOL_LARGE};
   bool adopted = segment->arena != NULL && pool_segment_open(segment) == 0;
   if (adopted) {
     pool_take(segment->first, range->length_bytes, range->requested_bytes);
@@ -139,10 +139,13 @@ bool pump_pool_adopt(struct pump_range_info *range) {
   return adopted;
 }
 
-/* Under the lock: an idle segment, taken out of the arena; false: none. */
-static bool take_idle(struct pool_arena *arena, uint64_t *base) {
+/* Under the lock: an idle segment (`last`: of that kind), taken out of the arena; false:
+ * none. */
+static bool take_idle(struct pool_arena *arena, bool last, uint64_t *base) {
   struct pool_segment *segment = arena->segments;
-  while (segment != NULL && !pool_segment_idle(segment)) segment = segment->next;
+  while (segment != NULL &&
+         !(pool_segment_idle(segment) && (!last || segment->kind == POOL_LAST)))
+    segment = segment->next;
   if (segment == NULL) return false;
   *base = segment->base;
   pool_segment_close(segment);
@@ -163,13 +166,13 @@ static uint64_t free_segment(CUdeviceptr base) {
   return info.length_bytes;
 }
 
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes, bool last) {
   uint64_t given_bytes = 0, bases[TRIM_AT_ONCE];
   uint32_t count;
   do {
     /* Many under one lock: what is left idle meanwhile would go into quarantine. */
     for (count = 0; count < TRIM_AT_ONCE && arena->reserved_bytes > keep_bytes; count++)
-      if (!take_idle(arena, &bases[count])) break;
+      if (!take_idle(arena, last, &bases[count])) break;
     pthread_mutex_unlock(&pool_lock);
     for (uint32_t i = 0; i < count; i++) given_bytes += free_segment(bases[i]);
     pthread_mutex_lock(&pool_lock);

@@ -67,7 +67,7 @@ uint64_t pool_trim_device(uint32_t device, bool all) {
     pool_cover_all(arena);
     pool_poll(arena);
     if (all) pool_dead_finish(&arena->dead);
-    given_bytes += pool_trim(arena, 0);
+    given_bytes += pool_trim(arena, 0, false);
   }
   return given_bytes;
 }
@@ -84,6 +84,7 @@ static void keep_apart(struct pool_arena *arena) {
       pool_saves(arena) && taken_bytes + arena->peak_bytes >
                                arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
   if (arena->apart && !apart) pool_settle(arena);
+  if (apart) pool_period_pause(arena);
   arena->apart = apart;
   arena->hot_bytes = budget_bytes / HOT_SHARE;
 }
@@ -97,8 +98,13 @@ struct request {
 };
 
 static struct pool_piece_node *take(const struct request *request, bool hot) {
-  struct pool_piece_node *piece = pool_find_free(
-      request->arena, request->kind, request->length_bytes, request->stream, hot);
+  struct pool_arena *arena = request->arena;
+  uint32_t kinds[] = {request->kind, request->kind};
+  if (request->kind == POOL_LARGE) kinds[pool_period_follows(arena) ? 0 : 1] = POOL_LAST;
+  struct pool_piece_node *piece =
+      pool_find_free(arena, kinds[0], request->length_bytes, request->stream, hot);
+  if (piece == NULL && kinds[1] != kinds[0])
+    piece = pool_find_free(arena, kinds[1], request->length_bytes, request->stream, hot);
   return piece == NULL ? NULL
                        : pool_take(piece, request->length_bytes, request->requested_bytes);
 }
@@ -212,6 +218,17 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   return piece;
 }
 
+/* The rules of obtain. A large request gets the place that its period has for it. */
+static struct pool_piece_node *serve(struct request *request, struct pump_at at, int *why) {
+  if (request->kind == POOL_SMALL || request->arena->apart) return obtain(request, at, why);
+  uint64_t number;
+  struct pool_piece_node *piece =
+      pool_period_take(request->arena, request->stream, request->requested_bytes, &number);
+  if (piece == NULL) piece = obtain(request, at, why);
+  if (piece != NULL) pool_period_serve(piece, number);
+  return piece;
+}
+
 /* In a driver scope. */
 static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
                      struct pump_at at, CUcontext context, uint32_t device,
@@ -219,14 +236,14 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
   int why = -EAGAIN;
   struct pool_piece_node *piece = NULL;
   struct request request = {.length_bytes = pool_round(bytes), .requested_bytes = bytes};
-  request.kind = request.length_bytes < POOL_LARGE_BYTES ? 0 : 1;
+  request.kind = request.length_bytes < POOL_LARGE_BYTES ? POOL_SMALL : POOL_LARGE;
   pthread_mutex_lock(&pool_lock);
   request.arena = pool_arena_of(pool, context, device, true);
   if (request.arena != NULL) {
     request.stream = pool_stream_number(request.arena, at);
     keep_apart(request.arena);
   }
-  if (request.stream != 0) piece = obtain(&request, at, &why);
+  if (request.stream != 0) piece = serve(&request, at, &why);
   struct pool_span span = {0, 0};
   if (piece != NULL) {
     *address = piece->base;
@@ -292,6 +309,7 @@ static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **a
   *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
   if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
   uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
+  pool_period_free(piece);
   pool_give(piece, *stream, order, pump_now_ns(), died);
   return CUDA_SUCCESS;
 }
@@ -409,6 +427,7 @@ void pump_pool_stream_ends(CUstream handle) {
 
 static void drop_arena(struct pool_arena *arena) {
   pool_dead_forget(&arena->dead);
+  pool_period_end(arena);
   while (arena->segments != NULL) pool_segment_close(arena->segments);
   for (uint32_t i = 0; i < arena->streams_used; i++) free(arena->streams[i].bins);
   free(arena->spare); /* the events have gone with the context */

@@ -25,7 +25,11 @@
 #include "pool.h"
 #include "shim/memory/pool_map.h"
 
-#define POOL_KINDS 2u /* small, large */
+/* Of segments and of what is free in them. */
+#define POOL_SMALL 0u
+#define POOL_LARGE 1u
+#define POOL_LAST 2u /* large ones that serve only where no other does (pool_period.c) */
+#define POOL_KINDS 3u
 
 struct pool_piece_node {
   uint64_t base, length_bytes;
@@ -38,6 +42,7 @@ struct pool_piece_node {
    * number in the arena, 0 when clean. A live piece keeps them: an owner that has not used
    * it has not waited for that free either. */
   uint64_t order;
+  uint64_t request; /* live: its number among large requests; 0: it has none */
   uint32_t stream;
   bool live;
   bool aside; /* in quarantine: free, in no bin */
@@ -127,6 +132,7 @@ struct pool_arena {
   CUevent *spare;                           /* events that are not recorded */
   uint32_t spare_count, spare_room;
   struct pool_dead dead;
+  struct pool_period *period; /* NULL: nothing is noted of requests */
 };
 
 extern pthread_mutex_t pool_lock;
@@ -148,6 +154,13 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
 /* Hands `length_bytes` of a free piece out; the rest stays free. NULL: memory is short. */
 struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
                                   uint64_t requested_bytes);
+/* The free piece with room for `length_bytes` at the offset that `stream` may use at once,
+ * or NULL. */
+struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offset_bytes,
+                                     uint64_t length_bytes, uint32_t stream);
+/* Hands that out; what lies around it stays free. NULL: memory is short. */
+struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t offset_bytes,
+                                     uint64_t length_bytes, uint64_t requested_bytes);
 /* Takes a live piece back as number `order` of `stream`'s frees, or clean (stream 0).
  * `died`: the whole blocks that hold nothing live after it. */
 void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
@@ -163,6 +176,8 @@ bool pool_segment_idle(const struct pool_segment *segment);
 /* Makes one clean piece of a new segment (base, length, arena and kind given), and puts
  * it into the arena; -ENOMEM. */
 int pool_segment_open(struct pool_segment *segment);
+/* Changes the kind of a segment. */
+void pool_segment_is(struct pool_segment *segment, uint32_t kind);
 /* Takes a segment out of its arena, whatever is in it. Its map lives on. */
 void pool_segment_close(struct pool_segment *segment);
 /* Sets clean pieces aside, cut to whole blocks that are not discarded, and were freed
@@ -178,6 +193,26 @@ struct pool_span pool_discarded_span(const struct pool_piece_node *piece, uint32
 void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
                       uint32_t stream, uint64_t order);
 void pool_blocks_reset(void);
+
+/* ---- periods (pool_period.c), under the lock ------------------------------------ */
+
+/* Notes a large request, under its number (0: it could not). The place that it has, handed
+ * out; NULL: it has none that is free, and for that stream. */
+struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stream,
+                                         uint64_t requested_bytes, uint64_t *number);
+/* What the request of that number has got. */
+void pool_period_serve(struct pool_piece_node *piece, uint64_t number);
+/* The piece is about to be taken back. */
+void pool_period_free(const struct pool_piece_node *piece);
+/* Whether requests come as expected; and enough of them did to do without POOL_LAST. */
+bool pool_period_follows(const struct pool_arena *arena);
+bool pool_period_came(const struct pool_arena *arena);
+/* Its places are void. */
+void pool_period_drop(struct pool_arena *arena);
+/* Requests are not noted for a while. */
+void pool_period_pause(struct pool_arena *arena);
+/* Frees what is known; the arena's pieces are about to go. */
+void pool_period_end(struct pool_arena *arena);
 
 /* ---- streams (pool_streams.c), under the lock ---------------------------------- */
 
@@ -203,9 +238,9 @@ void pool_cover_all(struct pool_arena *arena);
  * and left with the lock held, which is released meanwhile. 0; -EAGAIN: the driver's own
  * pool has to serve; -ENOMEM: out of memory, and that was said. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
-/* Gives idle segments back to the driver until at most `keep_bytes` are reserved. The
- * same rules for the lock. Returns the bytes given back. */
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
+/* Gives idle segments (`last`: those of that kind) back to the driver until at most
+ * `keep_bytes` are reserved. The same rules for the lock. Returns the bytes given back. */
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes, bool last);
 
 /* ---- dead memory (pool_dead.c) ----------------------------------------------------- */
 

@@ -309,7 +309,7 @@ def in_use(placed: Placed, places: Places) -> tuple[int, int]:
 def pool_program(tools: Tools) -> Path:
     """pool_stress, without sanitizers."""
     shim, tests = tools.root / "shim", tools.root / "tests" / "c"
-    names = "bins", "blocks", "dead", "segments", "serve", "streams"
+    names = "bins", "blocks", "dead", "period", "places", "segments", "serve", "streams"
     sources = [shim / "pool" / f"pool_{name}.c" for name in names]
     sources += [shim / "pool" / f"{name}.c" for name in ("driver_pools", "stream_ordered")]
     sources += [shim / "memory" / "plain.c", shim / "memory" / "range_table.c"]

@@ -8,6 +8,7 @@
  * gone.
  *
  * Usage: pool_stress model|threads|quiet SEED STEPS
+ *        pool_stress periods|periods-noisy SEED ITERATIONS
  *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
  *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free);
  *          where each was, and the segments, go to the output
@@ -420,6 +421,10 @@ int main(int argc, char **argv) {
   static struct program programs[4];
   pthread_t threads[4];
   bool many = strcmp(argv[1], "threads") == 0;
+  if (strncmp(argv[1], "periods", 7) == 0) {
+    run_periods(seed, steps, argv[1][7] != 0);
+    return 0;
+  }
   if (strcmp(argv[1], "quiet") == 0) {
     check_quiet(seed, steps);
     return 0;

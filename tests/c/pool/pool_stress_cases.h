@@ -281,6 +281,113 @@ static void check_small(void) {
 
 /* Replays recorded allocations on one stream where all of them fit, and tells what they
  * took. */
+#define REQUESTS 64u
+
+/* What a program requests in each iteration, and how many requests later it frees that. */
+struct repeated {
+  uint64_t bytes;
+  uint32_t stream, lives;
+};
+
+static void give_back_at(struct program *p, uint32_t i) {
+  struct held held = p->held[i];
+  CUresult result = -1;
+  check_piece(&held);
+  taken_back(held.base, held.bytes, held.holder, held.stream);
+  pump_enter();
+  CHECK(pump_pool_free_ordered(held.base, pump_at(stream_of(held.stream), false), &result));
+  pump_leave();
+  CHECK(result == CUDA_SUCCESS);
+  p->held[i] = p->held[--p->count];
+}
+
+static void request(struct program *p, struct repeated what) {
+  static uint32_t holders;
+  struct held held = {.bytes = what.bytes, .holder = ++holders, .stream = what.stream};
+  CUdeviceptr address = 0;
+  CUresult result = -1;
+  pump_enter();
+  CHECK(pump_pool_allocate(&address, what.bytes, NULL,
+                           pump_at(stream_of(what.stream), false), &result));
+  pump_leave();
+  if (result != CUDA_SUCCESS) return;
+  held.base = address;
+  handed_out(held.base, held.bytes, held.holder, held.stream);
+  check_piece(&held);
+  p->held[p->count++] = held;
+}
+
+/* Iterations that are all the same, or (`noisy`) are at times not. */
+static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
+  static uint64_t due[HELD], last[REQUESTS], same;
+  struct repeated all[REQUESTS];
+  struct program p = {.state = noise_begin(seed)};
+  limit_bytes = 256 * MIB;
+  for (uint32_t i = 0; i < REQUESTS; i++) {
+    uint32_t longest = noise_below(&p.state, 4) == 0 ? REQUESTS - 1 : 12;
+    all[i] = (struct repeated){
+        .bytes = MIB / 2 + noise_below(&p.state, 8 * MIB),
+        .stream = noisy && noise_below(&p.state, 8) == 0 ? 2 : 1,
+        .lives = 1 + (uint32_t)noise_below(&p.state, longest),
+    };
+  }
+  for (uint64_t now = 0; now < (uint64_t)iterations * REQUESTS; now++) {
+    struct repeated what = all[now % REQUESTS];
+    bool other = noisy && noise_below(&p.state, 300) == 0;
+    if (other) what.bytes = 1 + noise_below(&p.state, 6 * MIB);
+    for (uint32_t i = p.count; i-- > 0;)
+      if (due[p.held[i].holder % HELD] == now) give_back_at(&p, i);
+    uint32_t count = p.count;
+    request(&p, what);
+    if (p.count > count) {
+      due[p.held[count].holder % HELD] = now + what.lives;
+      same += p.held[count].base == last[now % REQUESTS];
+      last[now % REQUESTS] = p.held[count].base;
+    }
+    if (other && noise_below(&p.state, 2) == 0 && p.count > 0)
+      give_back_at(&p, (uint32_t)noise_below(&p.state, p.count));
+    if (now % 4 == 0) execute(1 + (uint32_t)noise_below(&p.state, 2), 1000);
+    if (!noisy) execute_all();
+    /* A little memory is wanting, or a lot of it, or none. */
+    static const uint64_t wanting[] = {1, 0, 1, SPACE_BYTES};
+    PUMP_STORE(&pump_shm->devices[0].allocated_bytes, wanting[noisy ? now / 2048 % 4 : 0]);
+    clock_step_ns = noisy ? 1000000 : 100000;
+    look_after_the_dead();
+    execute(OURS, 3);
+    for (uint32_t w = OURS + 1; w < OURS + PUMP_LOAD(&ours_made); w++) execute(w, 3);
+    if (noisy && noise_below(&p.state, 60) == 0)
+      cuMemPoolTrimTo(DEFAULT_POOL, noise_below(&p.state, 256) * MIB);
+  }
+  struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
+  printf("reserved %llu most %llu used %llu same %llu discards %llu\n",
+         (unsigned long long)arena->reserved_bytes,
+         (unsigned long long)arena->reserved_high_bytes,
+         (unsigned long long)arena->used_high_bytes, (unsigned long long)same,
+         (unsigned long long)discards);
+  if (!noisy) CHECK(pool_period_came(arena));
+  while (p.count > 0) give_back_at(&p, p.count - 1);
+  execute_all();
+  cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES); /* there is room for events again */
+  check_end();
+}
+
+/* For a while, in which the GPU gets there, memory is a little short. */
+static void end_iteration(void) {
+  struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
+  printf("iteration %llu %llu\n", (unsigned long long)arena->reserved_high_bytes,
+         (unsigned long long)arena->used_high_bytes);
+  uint64_t step_ns = clock_step_ns;
+  clock_step_ns = POOL_TICK_NS;
+  for (int i = 0; i < 20; i++) {
+    PUMP_STORE(&pump_shm->devices[0].allocated_bytes, i < 10);
+    execute_all();
+    look_after_the_dead();
+  }
+  clock_step_ns = step_ns;
+  arena->reserved_high_bytes = arena->reserved_bytes;
+  arena->used_high_bytes = arena->used_bytes;
+}
+
 static void replay(void) {
   static uint64_t addresses[1 << 16];
   unsigned long long index, bytes;
@@ -289,6 +396,10 @@ static void replay(void) {
   CUresult result = CUDA_SUCCESS;
   pump_enter();
   while (scanf("%llu %llu", &index, &bytes) == 2) {
+    if (index == 1 << 16) {
+      end_iteration();
+      continue;
+    }
     CHECK(index < 1 << 16);
     CUdeviceptr address = addresses[index];
     if (bytes == 0) {

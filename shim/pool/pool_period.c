@@ -1,0 +1,334 @@
+/* pool_period.c - what the program requests again and again, and the places for it.
+ *
+ * DESIGN. What the pool loses is lost between the pieces of segments: a request takes the
+ * shortest piece of the moment, and leaves a rest. Training requests the same in each
+ * iteration, so the pool notes large requests and how long each lived. Once the latest ones
+ * are as some before, all between is a period, and its requests get places
+ * (pool_places.h), which they are given as long as they go on as the period did. The first
+ * that does not ends that, and a period is looked for anew.
+ *
+ * A place is no promise: it is used if it is free, and for that stream, at that moment.
+ * Otherwise the request is served as any other. Segments that the period does without serve
+ * last, and go back to the driver once a whole period has come as expected.
+ *
+ * Only where memory is not so scarce that dead memory is kept apart (pool_dead.c).
+ */
+#include <stdlib.h>
+
+#include "pool_places.h"
+#include "pool_state.h"
+
+#define RECORDS 4096u /* requests that are remembered */
+#define PERIOD_MOST (RECORDS / 2 - 1)
+#define PERIOD_LEAST 16u
+#define ALIKE 3u     /* requests in a row that are as a period before */
+#define EXPECTED 16u /* requests as expected after which memory is given back */
+
+struct record {                      /* of a request */
+  uint64_t length_bytes, live_bytes; /* of it, and of those that lived before it */
+  uint32_t born, ticks; /* when it was served, and how long it lived; 0: it does */
+};
+
+struct step { /* a request that is expected */
+  uint64_t length_bytes, offset_bytes;
+  struct pool_segment *segment; /* NULL: it has no place */
+};
+
+struct pool_period {
+  struct record records[RECORDS];
+  uint64_t count;      /* requests; the latest one's number */
+  uint64_t since;      /* the number behind which they follow each other */
+  uint64_t live_bytes; /* of requests */
+  uint64_t look_at;    /* the number from which on a period is looked for */
+  uint64_t patience;   /* how many requests later the next time */
+  uint32_t tick;       /* requests and frees */
+  struct step *steps;  /* NULL: no period is known */
+  uint32_t step_count, next;
+  uint64_t followed; /* steps that came */
+};
+
+static struct record *record_of(struct pool_period *period, uint64_t number) {
+  return &period->records[number % RECORDS];
+}
+
+/* ---- to find a period --------------------------------------------------------------- */
+
+static bool is_alike(struct pool_period *period, uint64_t number, uint64_t distance) {
+  const struct record *now = record_of(period, number);
+  const struct record *before = record_of(period, number - distance);
+  return now->length_bytes == before->length_bytes && now->live_bytes == before->live_bytes;
+}
+
+/* How many requests ago the program was where it is now; 0: not in the last periods. Then
+ * the latest requests were as long, and as much lived before each; and before the first of
+ * these never less did in between, so little lives that is to get another place. */
+static uint64_t find_distance(struct pool_period *period) {
+  uint64_t known = period->count - period->since, first = period->count - ALIKE + 1;
+  for (uint64_t distance = 1; distance <= PERIOD_MOST && distance + ALIKE <= known;
+       distance++) {
+    if (record_of(period, first - distance)->live_bytes <
+        record_of(period, first)->live_bytes)
+      return 0;
+    uint64_t i = 0;
+    while (i < ALIKE && is_alike(period, first + i, distance)) i++;
+    if (i == ALIKE && distance >= PERIOD_LEAST) return distance;
+  }
+  return 0;
+}
+
+/* ---- to place it -------------------------------------------------------------------- */
+
+struct draft {
+  struct pool_arena *arena;
+  struct pool_period *period;
+  uint64_t first, distance; /* number of its first request, and how many there are */
+  uint32_t ticks;
+  uint32_t *lives; /* of each: for how long; 0: for good, or nothing is known */
+  struct step *steps;
+  struct pool_item *items;
+  struct pool_room *rooms;
+  struct pool_segment **segments;
+  uint32_t step_count, item_count, room_count;
+};
+
+static bool draft_make(struct draft *d) {
+  uint32_t pieces = 0;
+  for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
+    d->room_count += s->kind == POOL_LARGE;
+    for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
+      pieces += piece->live && s->kind == POOL_LARGE;
+  }
+  d->lives = calloc(d->distance, sizeof *d->lives);
+  d->steps = calloc(d->distance, sizeof *d->steps);
+  d->items = calloc(d->distance + pieces, sizeof *d->items);
+  d->rooms = calloc(d->room_count, sizeof *d->rooms);
+  d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
+  return d->lives != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
+         d->segments != NULL;
+}
+
+static void draft_drop(struct draft *d) {
+  free(d->lives);
+  free(d->steps);
+  free(d->items);
+  free(d->rooms);
+  free(d->segments);
+}
+
+/* The request a period earlier, if it was as long. */
+static const struct record *earlier(const struct draft *d, uint64_t number) {
+  if (number - d->distance <= d->period->since || number <= d->distance) return NULL;
+  const struct record *one = record_of(d->period, number - d->distance);
+  return one->length_bytes == record_of(d->period, number)->length_bytes ? one : NULL;
+}
+
+/* What lives still will live as long as the one before it. */
+static void add_lives(struct draft *d) {
+  for (uint64_t i = 0; i < d->distance; i++) {
+    const struct record *before = earlier(d, d->first + i);
+    uint32_t ticks = record_of(d->period, d->first + i)->ticks;
+    if (ticks == 0 && before != NULL) ticks = before->ticks;
+    if (ticks < d->ticks) d->lives[i] = ticks;
+  }
+}
+
+static bool stays(const struct draft *d, const struct pool_piece_node *piece) {
+  return piece->live && (piece->request < d->first || piece->request >= d->period->count ||
+                         d->lives[piece->request - d->first] == 0);
+}
+
+static void add_rooms(struct draft *d) {
+  uint32_t room = 0;
+  for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
+    if (s->kind != POOL_LARGE) continue;
+    d->segments[room] = s;
+    d->rooms[room].length_bytes = s->length_bytes;
+    for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
+      if (stays(d, piece))
+        d->items[d->item_count++] =
+            (struct pool_item){.length_bytes = piece->length_bytes,
+                               .offset_bytes = piece->base - s->base,
+                               .ticks = d->ticks,
+                               .room = room};
+    room++;
+  }
+}
+
+/* What came once and stays is no part of the period. */
+static void add_requests(struct draft *d) {
+  uint32_t begin = record_of(d->period, d->first)->born;
+  for (uint64_t i = 0; i < d->distance; i++) {
+    const struct record *record = record_of(d->period, d->first + i);
+    if (record->ticks == 0 && earlier(d, d->first + i) == NULL) continue;
+    d->steps[d->step_count].length_bytes = record->length_bytes;
+    if (d->lives[i] != 0)
+      d->items[d->item_count++] = (struct pool_item){.length_bytes = record->length_bytes,
+                                                     .begin = record->born - begin,
+                                                     .ticks = d->lives[i],
+                                                     .step = d->step_count};
+    d->step_count++;
+  }
+}
+
+static bool draft_place(struct draft *d) {
+  add_lives(d);
+  add_rooms(d);
+  uint32_t stay = d->item_count;
+  add_requests(d);
+  if (d->item_count == stay ||
+      !pool_place(d->items, d->item_count, stay, d->ticks, d->rooms, d->room_count))
+    return false;
+  for (uint32_t i = stay; i < d->item_count; i++) {
+    struct step *step = &d->steps[d->items[i].step];
+    step->segment = d->segments[d->items[i].room];
+    step->offset_bytes = d->items[i].offset_bytes;
+  }
+  for (uint32_t r = 0; r < d->room_count; r++)
+    if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_LAST);
+  return true;
+}
+
+/* Places the period of the `distance` requests before the latest one. */
+static bool set_steps(struct pool_arena *arena, uint64_t distance) {
+  struct pool_period *period = arena->period;
+  struct draft d = {.arena = arena,
+                    .period = period,
+                    .first = period->count - distance,
+                    .distance = distance};
+  d.ticks = record_of(period, period->count)->born - record_of(period, d.first)->born;
+  bool set = draft_make(&d) && draft_place(&d);
+  if (set) {
+    period->steps = d.steps;
+    period->step_count = d.step_count;
+    period->next = 0;
+    period->followed = 0;
+    d.steps = NULL;
+  }
+  draft_drop(&d);
+  return set;
+}
+
+/* ---- to follow it ------------------------------------------------------------------- */
+
+static void drop_steps(struct pool_arena *arena) {
+  struct pool_period *period = arena->period;
+  free(period->steps);
+  period->steps = NULL;
+  for (struct pool_segment *s = arena->segments; s != NULL; s = s->next)
+    if (s->kind == POOL_LAST) pool_segment_is(s, POOL_LARGE);
+}
+
+/* What did not come as expected for a whole period is not looked for again so soon. */
+static void lose_patience(struct pool_period *period) {
+  bool came = period->followed >= period->step_count;
+  period->patience = came ? PERIOD_LEAST : 2 * period->patience;
+  if (period->patience > PERIOD_MOST) period->patience = PERIOD_MOST;
+  period->look_at = period->count + period->patience;
+}
+
+/* A framework that keeps memory itself may request a little more or less. */
+static bool is_step(const struct step *step, uint64_t length_bytes) {
+  uint64_t off_bytes = step->length_bytes > length_bytes
+                           ? step->length_bytes - length_bytes
+                           : length_bytes - step->length_bytes;
+  return off_bytes <= step->length_bytes / 8;
+}
+
+/* The step that a request of that length is; NULL: none. One without a place may not come.
+ */
+static const struct step *next_step(struct pool_period *period, uint64_t length_bytes) {
+  for (uint32_t i = 0; i < period->step_count; i++) {
+    const struct step *step = &period->steps[period->next];
+    bool same = is_step(step, length_bytes);
+    if (!same && step->segment != NULL) return NULL;
+    period->next = (period->next + 1) % period->step_count;
+    period->followed++;
+    if (same) return step;
+  }
+  return NULL;
+}
+
+static void look(struct pool_arena *arena) {
+  struct pool_period *period = arena->period;
+  if (period->steps != NULL || period->count < period->look_at) return;
+  uint64_t distance = find_distance(period);
+  if (distance != 0 && !set_steps(arena, distance))
+    period->look_at = period->count + period->patience;
+}
+
+static struct pool_period *period_of(struct pool_arena *arena) {
+  if (arena->period != NULL) return arena->period;
+  struct pool_period *period = calloc(1, sizeof *period);
+  if (period == NULL) return NULL;
+  period->look_at = period->patience = PERIOD_LEAST;
+  arena->period = period;
+  return period;
+}
+
+/* What is requested, in whole units; classes are for what is kept in bins. */
+static uint64_t exact(uint64_t requested_bytes) {
+  return (requested_bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES * POOL_UNIT_BYTES;
+}
+
+struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stream,
+                                         uint64_t requested_bytes, uint64_t *number) {
+  struct pool_period *period = period_of(arena);
+  uint64_t length_bytes = exact(requested_bytes);
+  *number = 0;
+  if (period == NULL) return NULL;
+  *number = ++period->count;
+  *record_of(period, *number) = (struct record){.length_bytes = length_bytes,
+                                                .live_bytes = period->live_bytes,
+                                                .born = period->tick++};
+  look(arena);
+  if (period->steps == NULL) return NULL;
+  const struct step *step = next_step(period, length_bytes);
+  if (step == NULL) pool_period_drop(arena);
+  if (step == NULL || step->segment == NULL) return NULL;
+  struct pool_piece_node *piece =
+      pool_find_at(step->segment, step->offset_bytes, length_bytes, stream);
+  if (piece == NULL) return NULL;
+  return pool_take_at(piece, step->offset_bytes, length_bytes, requested_bytes);
+}
+
+void pool_period_serve(struct pool_piece_node *piece, uint64_t number) {
+  struct pool_period *period = piece->segment->arena->period;
+  if (number == 0 || period == NULL) return;
+  piece->request = number;
+  period->live_bytes += exact(piece->requested_bytes);
+}
+
+void pool_period_free(const struct pool_piece_node *piece) {
+  struct pool_period *period = piece->segment->arena->period;
+  if (piece->request == 0) return;
+  period->live_bytes -= exact(piece->requested_bytes);
+  if (piece->request + RECORDS <= period->count) return;
+  struct record *record = record_of(period, piece->request);
+  record->ticks = period->tick++ - record->born;
+}
+
+bool pool_period_follows(const struct pool_arena *arena) {
+  return arena->period != NULL && arena->period->steps != NULL;
+}
+
+bool pool_period_came(const struct pool_arena *arena) {
+  return pool_period_follows(arena) && arena->period->followed >= EXPECTED;
+}
+
+void pool_period_drop(struct pool_arena *arena) {
+  if (!pool_period_follows(arena)) return;
+  drop_steps(arena);
+  lose_patience(arena->period);
+}
+
+void pool_period_pause(struct pool_arena *arena) {
+  pool_period_drop(arena);
+  if (arena->period != NULL) arena->period->since = arena->period->count;
+}
+
+void pool_period_end(struct pool_arena *arena) {
+  if (arena->period == NULL) return;
+  free(arena->period->steps);
+  free(arena->period);
+  arena->period = NULL;
+}
