@@ -89,7 +89,7 @@ static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, voi
 static void trim(struct pool_arena *arena, void *keep_bytes) {
   pool_cover_all(arena);
   pool_poll(arena);
-  pool_trim(arena, *(size_t *)keep_bytes, false);
+  pool_trim(arena, *(size_t *)keep_bytes);
 }
 
 /* The pool's arenas have no owner. What is still in use, or on its way, is given back when

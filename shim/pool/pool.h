@@ -4,9 +4,9 @@
  * stream-ordered memory can exceed the card too, and it knows every live block exactly.
  * Its files: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
  * pool_bins.c (free pieces by size), pool_blocks.c (pieces of segments), pool_streams.c
- * (which stream may reuse what, and when), pool_segments.c (managed memory), pool_serve.c
- * (allocate and free), driver_pools.c (which of the driver's pools it stands in for, and
- * what they answer).
+ * (which stream may reuse what, and when), pool_segments.c (managed memory), pool_period.c
+ * and pool_places.c (places for what a program repeats), pool_serve.c (allocate and free),
+ * driver_pools.c (which of the driver's pools it stands in for, and what they answer).
  *
  * The functions are called in the guard (pump_reentry_depth raised); none waits for a
  * stream. "Not ours": the driver has to serve the call.

@@ -14,7 +14,7 @@
  *   discard has completed.
  *
  * It runs in the device's marker thread, and only while the device is oversubscribed.
- * Where that is by much (keep_apart in pool_serve.c) memory is freed with an event behind
+ * Where that is by much (judge in pool_serve.c) memory is freed with an event behind
  * it, an event (FREED) goes to the worker, so that it does not choose it meanwhile, and a
  * stream is given back only what it has just freed: a program runs ahead of the GPU, and
  * memory that it got back before the GPU is done with it could not be discarded between
@@ -166,7 +166,7 @@ void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
     lacks |= !PUMP_HAS(cuMemDiscardBatchAsync) && oversubscribed(arena->device);
     if (arena->dead.count == 0) begin(arena, now_ns);
     if (arena->dead.count != 0) end(&arena->dead);
-    if (oversubscribed(arena->device) && pool_period_came(arena)) pool_trim(arena, 0, true);
+    if (oversubscribed(arena->device) && pool_period_came(arena)) pool_trim_spare(arena);
   }
   pthread_mutex_unlock(&pool_lock);
   if (lacks) say_copied();
@@ -255,6 +255,10 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
     pool_repopulated(piece, span, stream, ++by->frees);
   pthread_mutex_unlock(&pool_lock);
   return done && piece != NULL && same == stream;
+}
+
+void pool_dead_poll(struct pool_dead *dead) {
+  if (dead->count != 0 && dead->submitted) end(dead);
 }
 
 void pool_dead_finish(struct pool_dead *dead) {

@@ -8,10 +8,10 @@
  * that does not ends that, and a period is looked for anew.
  *
  * A place is no promise: it is used if it is free, and for that stream, at that moment.
- * Otherwise the request is served as any other. Segments that the period does without serve
- * last, and go back to the driver once a whole period has come as expected.
+ * Otherwise the request is served as any other, from segments that the period does without
+ * before all: among places it would take another's. These segments go back to the driver.
  *
- * Only where memory is not so scarce that dead memory is kept apart (pool_dead.c).
+ * Only where all that lives fits (judge in pool_serve.c).
  */
 #include <stdlib.h>
 
@@ -184,7 +184,7 @@ static bool draft_place(struct draft *d) {
     step->offset_bytes = d->items[i].offset_bytes;
   }
   for (uint32_t r = 0; r < d->room_count; r++)
-    if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_LAST);
+    if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
   return true;
 }
 
@@ -215,7 +215,7 @@ static void drop_steps(struct pool_arena *arena) {
   free(period->steps);
   period->steps = NULL;
   for (struct pool_segment *s = arena->segments; s != NULL; s = s->next)
-    if (s->kind == POOL_LAST) pool_segment_is(s, POOL_LARGE);
+    if (s->kind == POOL_SPARE) pool_segment_is(s, POOL_LARGE);
 }
 
 /* What did not come as expected for a whole period is not looked for again so soon. */
@@ -285,6 +285,7 @@ struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stre
   const struct step *step = next_step(period, length_bytes);
   if (step == NULL) pool_period_drop(arena);
   if (step == NULL || step->segment == NULL) return NULL;
+  pool_dead_poll(&arena->dead); /* it may lie there */
   struct pool_piece_node *piece =
       pool_find_at(step->segment, step->offset_bytes, length_bytes, stream);
   if (piece == NULL) return NULL;

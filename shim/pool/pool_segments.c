@@ -78,6 +78,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     *segment = (struct pool_segment){
         .base = base, .length_bytes = bytes, .arena = arena, .kind = kind};
     pthread_mutex_lock(&pool_lock);
+    if (kind == POOL_LARGE && pool_period_follows(arena)) segment->kind = POOL_SPARE;
     result = adopt(segment, &info);
     pthread_mutex_unlock(&pool_lock);
   }
@@ -139,12 +140,12 @@ bool pump_pool_adopt(struct pump_range_info *range) {
   return adopted;
 }
 
-/* Under the lock: an idle segment (`last`: of that kind), taken out of the arena; false:
+/* Under the lock: an idle segment (`spare`: of that kind), taken out of the arena; false:
  * none. */
-static bool take_idle(struct pool_arena *arena, bool last, uint64_t *base) {
+static bool take_idle(struct pool_arena *arena, bool spare, uint64_t *base) {
   struct pool_segment *segment = arena->segments;
   while (segment != NULL &&
-         !(pool_segment_idle(segment) && (!last || segment->kind == POOL_LAST)))
+         !(pool_segment_idle(segment) && (!spare || segment->kind == POOL_SPARE)))
     segment = segment->next;
   if (segment == NULL) return false;
   *base = segment->base;
@@ -166,16 +167,24 @@ static uint64_t free_segment(CUdeviceptr base) {
   return info.length_bytes;
 }
 
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes, bool last) {
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
   uint64_t given_bytes = 0, bases[TRIM_AT_ONCE];
   uint32_t count;
   do {
     /* Many under one lock: what is left idle meanwhile would go into quarantine. */
     for (count = 0; count < TRIM_AT_ONCE && arena->reserved_bytes > keep_bytes; count++)
-      if (!take_idle(arena, last, &bases[count])) break;
+      if (!take_idle(arena, false, &bases[count])) break;
     pthread_mutex_unlock(&pool_lock);
     for (uint32_t i = 0; i < count; i++) given_bytes += free_segment(bases[i]);
     pthread_mutex_lock(&pool_lock);
   } while (count == TRIM_AT_ONCE);
   return given_bytes;
+}
+
+void pool_trim_spare(struct pool_arena *arena) {
+  uint64_t base;
+  if (!take_idle(arena, true, &base)) return;
+  pthread_mutex_unlock(&pool_lock);
+  free_segment(base);
+  pthread_mutex_lock(&pool_lock);
 }

@@ -26,6 +26,9 @@
 #define HOT_SHARE 4
 #define SCARCE_HALVES 3
 
+/* What exceeds the budget by less counts as what fits (one part in so many). */
+#define FITS_SHARE 16
+
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
 
@@ -67,25 +70,28 @@ uint64_t pool_trim_device(uint32_t device, bool all) {
     pool_cover_all(arena);
     pool_poll(arena);
     if (all) pool_dead_finish(&arena->dead);
-    given_bytes += pool_trim(arena, 0, false);
+    given_bytes += pool_trim(arena, 0);
   }
   return given_bytes;
 }
 
 /* Under the lock. To discard every dead block costs that each is populated anew for its
  * next owner. That pays where the most that was live is more than SCARCE_HALVES halves of
- * the budget. */
-static void keep_apart(struct pool_arena *arena) {
+ * the budget. Places by lifetimes leave fewer blocks dead for long, which pays where that
+ * most fits. */
+static void judge(struct pool_arena *arena) {
   const struct pump_device *device = &pump_shm->devices[arena->device];
   uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
   uint64_t taken_bytes =
       PUMP_LOAD(&device->allocated_bytes) + PUMP_LOAD(&device->plain_bytes);
-  bool apart =
-      pool_saves(arena) && taken_bytes + arena->peak_bytes >
-                               arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
+  uint64_t most_bytes = taken_bytes + arena->peak_bytes; /* without what is reserved */
+  bool apart = pool_saves(arena) &&
+               most_bytes > arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
   if (arena->apart && !apart) pool_settle(arena);
-  if (apart) pool_period_pause(arena);
   arena->apart = apart;
+  arena->places =
+      most_bytes <= arena->reserved_bytes + budget_bytes + budget_bytes / FITS_SHARE;
+  if (!arena->places) pool_period_pause(arena);
   arena->hot_bytes = budget_bytes / HOT_SHARE;
 }
 
@@ -98,13 +104,13 @@ struct request {
 };
 
 static struct pool_piece_node *take(const struct request *request, bool hot) {
-  struct pool_arena *arena = request->arena;
-  uint32_t kinds[] = {request->kind, request->kind};
-  if (request->kind == POOL_LARGE) kinds[pool_period_follows(arena) ? 0 : 1] = POOL_LAST;
-  struct pool_piece_node *piece =
-      pool_find_free(arena, kinds[0], request->length_bytes, request->stream, hot);
-  if (piece == NULL && kinds[1] != kinds[0])
-    piece = pool_find_free(arena, kinds[1], request->length_bytes, request->stream, hot);
+  struct pool_piece_node *piece = NULL;
+  if (request->kind == POOL_LARGE)
+    piece = pool_find_free(request->arena, POOL_SPARE, request->length_bytes,
+                           request->stream, hot);
+  if (piece == NULL)
+    piece = pool_find_free(request->arena, request->kind, request->length_bytes,
+                           request->stream, hot);
   return piece == NULL ? NULL
                        : pool_take(piece, request->length_bytes, request->requested_bytes);
 }
@@ -202,6 +208,7 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   if (piece == NULL && *why == 0) piece = take(request, false);
   if (piece != NULL || *why != 0) return piece;
   pool_poll(arena);
+  pool_dead_poll(&arena->dead);
   if (arena->apart) pool_settle(arena);
   piece = take(request, false);
   if (piece != NULL) return piece;
@@ -213,14 +220,18 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
     if (request->stream != 0) piece = take(request, false);
   }
   if (piece == NULL && *why == 0) *why = -EAGAIN;
-  if (piece == NULL && *why == -ENOMEM) piece = borrow(request, at.stream);
+  if (piece == NULL && *why == -ENOMEM) {
+    pool_period_drop(arena); /* all segments serve */
+    piece = borrow(request, at.stream);
+  }
   if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
   return piece;
 }
 
 /* The rules of obtain. A large request gets the place that its period has for it. */
 static struct pool_piece_node *serve(struct request *request, struct pump_at at, int *why) {
-  if (request->kind == POOL_SMALL || request->arena->apart) return obtain(request, at, why);
+  if (request->kind == POOL_SMALL || !request->arena->places)
+    return obtain(request, at, why);
   uint64_t number;
   struct pool_piece_node *piece =
       pool_period_take(request->arena, request->stream, request->requested_bytes, &number);
@@ -241,7 +252,7 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
   request.arena = pool_arena_of(pool, context, device, true);
   if (request.arena != NULL) {
     request.stream = pool_stream_number(request.arena, at);
-    keep_apart(request.arena);
+    judge(request.arena);
   }
   if (request.stream != 0) piece = serve(&request, at, &why);
   struct pool_span span = {0, 0};
@@ -305,7 +316,7 @@ static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **a
   if (piece == NULL) return CUDA_ERROR_INVALID_VALUE;
   *arena = piece->segment->arena;
   *slot = piece->segment->slot;
-  keep_apart(*arena);
+  judge(*arena);
   *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
   if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
   uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);

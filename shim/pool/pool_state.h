@@ -28,7 +28,7 @@
 /* Of segments and of what is free in them. */
 #define POOL_SMALL 0u
 #define POOL_LARGE 1u
-#define POOL_LAST 2u /* large ones that serve only where no other does (pool_period.c) */
+#define POOL_SPARE 2u /* large, and a period does without them (pool_period.c) */
 #define POOL_KINDS 3u
 
 struct pool_piece_node {
@@ -126,6 +126,7 @@ struct pool_arena {
   uint64_t handed_bytes;                        /* in all */
   uint64_t hot_bytes; /* what was freed counts as just freed while that is handed out */
   bool apart;         /* pieces that are not clean are not joined */
+  bool places;        /* what a period requests has places */
   struct pool_segment *segments;
   struct pool_bins clean;
   struct pool_stream streams[POOL_STREAMS]; /* number - 1 */
@@ -204,7 +205,8 @@ struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stre
 void pool_period_serve(struct pool_piece_node *piece, uint64_t number);
 /* The piece is about to be taken back. */
 void pool_period_free(const struct pool_piece_node *piece);
-/* Whether requests come as expected; and enough of them did to do without POOL_LAST. */
+/* Whether places are used; and enough requests came as expected to do without POOL_SPARE.
+ */
 bool pool_period_follows(const struct pool_arena *arena);
 bool pool_period_came(const struct pool_arena *arena);
 /* Its places are void. */
@@ -238,9 +240,12 @@ void pool_cover_all(struct pool_arena *arena);
  * and left with the lock held, which is released meanwhile. 0; -EAGAIN: the driver's own
  * pool has to serve; -ENOMEM: out of memory, and that was said. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
-/* Gives idle segments (`last`: those of that kind) back to the driver until at most
- * `keep_bytes` are reserved. The same rules for the lock. Returns the bytes given back. */
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes, bool last);
+/* Gives idle segments back to the driver until at most `keep_bytes` are reserved. The
+ * same rules for the lock. Returns the bytes given back. */
+uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
+/* Gives one idle segment of kind POOL_SPARE back: the driver may wait for the device at
+ * each. The same rules for the lock. */
+void pool_trim_spare(struct pool_arena *arena);
 
 /* ---- dead memory (pool_dead.c) ----------------------------------------------------- */
 
@@ -255,6 +260,8 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
                      const struct pool_span *span, struct pump_at at);
 /* Under the lock: its context has gone, with what lies in quarantine. */
 void pool_dead_forget(struct pool_dead *dead);
+/* Under the lock: ends a quarantine whose discard has executed. */
+void pool_dead_poll(struct pool_dead *dead);
 /* Under the lock: ends a quarantine whose discard is with the driver, and waits for that
  * alone, before memory is refused. */
 void pool_dead_finish(struct pool_dead *dead);

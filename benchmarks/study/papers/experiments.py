@@ -262,20 +262,13 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         name = path.name.partition(".")[0]
         found = placement.recorded(path)
         items = placement.last_iteration(found)
-        one_arena, pool = placement.best_fit(found), placement.in_pool(found, Tools())
-        room = replace(one_arena, segments=[(0, 2 * one_arena.reserved_bytes())])
-        top = max(address + item.length_bytes for address, item in placement.learned(found, room))
-        segments, blocks = placement.in_use(placement.learned(found, pool), pool)
-        needed = {
-            "best fit": one_arena.reserved_bytes(),
-            "pool": pool.reserved_bytes(),
-            "learned arena": top,
-            "learned": segments,
-            "learned blocks": blocks,
-            "blocks": placement.in_use(placement.as_placed(items, pool), pool)[1],
+        pool = placement.pool_bytes(found, Tools())
+        needs = {
+            "offline": placement.height(items, placement.placed(items)) / placement.load(items),
+            "best fit": placement.best_fit(found) / found.peak_bytes(),
+            "pool": pool.placed / found.peak_bytes(),
+            "most": pool.most / found.peak_bytes(),
         }
-        needs = {method: bytes_ / found.peak_bytes() for method, bytes_ in needed.items()}
-        needs["offline"] = placement.height(items, placement.placed(items)) / placement.load(items)
         for method, share in needs.items():
             over.setdefault(method, {})[name] = share
         if found.reserved_bytes:
@@ -298,8 +291,7 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         "offline": "placed by lifetimes",
         "best fit": "best fit as requests come",
         "PyTorch": "PyTorch's caching allocator",
-        "learned": "pump's pool, the rest by lifetimes around what stays",
-        "learned arena": "best fit as requests come, the rest by lifetimes around what stays",
+        "most": "pump's pool before it knows what repeats",
     }
     for method, text in texts.items():
         yield Experiment(
@@ -312,16 +304,6 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
             mean(over["pool"]),
             Cell(1.0),
         )
-    yield Experiment(
-        "smartpool.blocks",
-        "SmartPool",
-        "blocks in use / most requested at once, in the segments of pump's pool",
-        "x",
-        Cell(None, "no such figure"),
-        mean(over["learned blocks"]),
-        mean(over["blocks"]),
-        Cell(1.0),
-    )
 
 
 # ---- G10, TURNIP, MSched -------------------------------------------------------------------

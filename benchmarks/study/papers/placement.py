@@ -6,16 +6,15 @@ those that live at the same time. Beside it best fit as requests come (pump/sim/
 PyTorch's own caching allocator as the traffic recorded it, and pump's pool: its C code, fed with
 the same requests by tests/c/pool/pool_stress.c. Sizes are rounded to 512 bytes for the first two.
 
-Lifetimes are known once iterations repeat, and what lives throughout, such as an optimizer's
-state, has its place by then. `learned` is what is left to gain: the last iteration's allocations
-placed around it.
+The pool places by lifetimes, too (shim/pool/pool_period.c): what iterations request again, around
+what stays, in the segments that are there.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import ROOT, MeasurementError, Tools, compile_c
@@ -23,10 +22,9 @@ from study.extents_traffic import open_lines
 
 TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
 ROUND_BYTES = 512
-LARGE_BYTES = 1 << 20
-"""As of the pool (shim/memory/pool_sizes.h)."""
-BLOCK_BYTES = 2 << 20
 REPLAY_SECONDS_MAX = 120
+END_OF_ITERATION = "65536 0"
+"""Of a line for pool_stress."""
 
 Interval = tuple[int, int]
 """Events [first, end)."""
@@ -34,20 +32,14 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Item:
-    """An allocation. lives: its lifetimes in an iteration, two if it lives across its end. number:
-    of the request that made it."""
+    """An allocation. lives: its lifetimes in an iteration, two if it lives across its end."""
 
     length_bytes: int
     lives: tuple[Interval, ...]
-    number: int = field(default=-1, compare=False)
 
     def meets(self, other: Item) -> bool:
         """Whether both live at one time."""
         return any(a < d and c < b for a, b in self.lives for c, d in other.lives)
-
-
-Placed = list[tuple[int, Item]]
-"""Addresses of items."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ def last_iteration(found: Traffic) -> list[Item]:
     begin, end = found.marks[-2:]
     since: dict[int, tuple[int, int]] = {}
     items: list[Item] = []
-    freed: dict[int, list[tuple[int, int]]] = {}
+    freed: dict[int, list[int]] = {}
     for at, (number, length) in enumerate(found.requests[:end]):
         if length:
             since[number] = max(at, begin), rounded(length)
@@ -118,15 +110,14 @@ def last_iteration(found: Traffic) -> list[Item]:
         if at < begin:
             continue
         if number < begin:
-            freed.setdefault(size, []).append((at, number))
+            freed.setdefault(size, []).append(at)
         else:
-            items.append(Item(size, ((first, at),), number))
+            items.append(Item(size, ((first, at),)))
     for number, (first, size) in since.items():
         before = freed.get(size) if number >= begin else None
-        lives = ((begin, before.pop(0)[0]), (first, end)) if before else ((first, end),)
-        items.append(Item(size, lives, number))
-    for size, ends in freed.items():
-        items += (Item(size, ((begin, at),), number) for at, number in ends)
+        lives = ((begin, before.pop(0)), (first, end)) if before else ((first, end),)
+        items.append(Item(size, lives))
+    items += (Item(size, ((begin, at),)) for size, ends in freed.items() for at in ends)
     return items
 
 
@@ -179,42 +170,39 @@ def height(items: Sequence[Item], offsets: Sequence[int]) -> int:
     return max(ends, default=0)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where an allocator put requests: addresses by number. segments: (address, bytes) of all that
-    it reserves."""
-
-    addresses: Mapping[int, int]
-    segments: Sequence[Interval]
-
-    def reserved_bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(length for _, length in self.segments)
-
-
-def best_fit(found: Traffic) -> Places:
-    """In one segment that only grows, each in the smallest gap as it comes."""
+def best_fit(found: Traffic) -> int:
+    """Bytes that best fit needs for the requests as they come."""
     from pump.sim.allocator import BestFit
 
     arena = BestFit()
-    addresses: dict[int, int] = {}
-    live: dict[int, int] = {}
+    live: dict[int, tuple[int, int]] = {}
     for number, length in found.requests:
         if length:
-            addresses[number], live[number] = arena.allocate(length), length
+            live[number] = arena.allocate(length), length
         else:
-            arena.free(addresses[number], live.pop(number))
-    return Places(addresses, [(0, arena.end)])
+            arena.free(*live.pop(number))
+    return arena.end
 
 
-def in_pool(found: Traffic, tools: Tools) -> Places:
-    """Of pump's pool, for the requests on one stream. Raises as compile_c does, MeasurementError
-    where the pool's program fails."""
-    given = "\n".join(f"{number} {length}" for number, length in found.requests)
+@dataclass(frozen=True)
+class PoolBytes:
+    """What pump's pool reserves: at most, and once what repeats has places."""
+
+    most: int
+    placed: int
+
+
+def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
+    """For the requests, on one stream; memory is a little short at the end of each iteration, so
+    that it gives back what it does without. Raises as compile_c does, MeasurementError where the
+    pool's program fails."""
+    lines = [f"{number} {length}" for number, length in found.requests]
+    for mark in reversed(found.marks):
+        lines.insert(mark, END_OF_ITERATION)
     try:
         done = subprocess.run(
             [pool_program(tools), "replay", "0", "0"],
-            input=given,
+            input="\n".join(lines),
             capture_output=True,
             text=True,
             timeout=REPLAY_SECONDS_MAX,
@@ -222,88 +210,8 @@ def in_pool(found: Traffic, tools: Tools) -> Places:
         )
     except (subprocess.SubprocessError, OSError) as error:
         raise MeasurementError(f"the pool does not replay the recording: {error}") from None
-    rows = [line.split() for line in done.stdout.splitlines()]
-    pairs = [(row[0], int(row[1]), int(row[2])) for row in rows if row[0] in ("at", "segment")]
-    return Places(
-        {number: address for kind, number, address in pairs if kind == "at"},
-        [(address, length) for kind, address, length in pairs if kind == "segment"],
-    )
-
-
-def as_placed(items: Iterable[Item], places: Places) -> Placed:
-    """The items where they were."""
-    return [(places.addresses[item.number], item) for item in items]
-
-
-def learned(found: Traffic, places: Places) -> Placed:
-    """The last iteration's allocations, where large ones that it makes or frees get places by
-    lifetimes among the segments, and all else stays where it is. Segments in which nothing stays
-    are left out, the longest first, as far as the others have room. Raises MeasurementError if all
-    of them have not."""
-    begin, end = found.marks[-2:]
-    fixed: list[Item] = []
-    moving: list[Item] = []
-    for item in sorted(last_iteration(found), key=lambda one: (-one.length_bytes, one.lives)):
-        stays = item.length_bytes < LARGE_BYTES or item.lives == ((begin, end),)
-        (fixed if stays else moving).append(item)
-    stay = as_placed(fixed, places)
-    held = {segment: _inside(stay, segment) for segment in places.segments}
-    best = _around(held, moving)
-    if best is None:
-        raise MeasurementError("the segments have no room for all of the iteration")
-    for segment in sorted((one for one in held if not held[one]), key=lambda one: -one[1]):
-        rest = {one: inside for one, inside in held.items() if one != segment}
-        fewer = _around(rest, moving)
-        if fewer is not None:
-            held, best = rest, fewer
-    return best
-
-
-def _inside(placed: Placed, segment: Interval) -> Placed:
-    base, length = segment
-    return [one for one in placed if base <= one[0] < base + length]
-
-
-def _around(held: Mapping[Interval, Placed], moving: Iterable[Item]) -> Placed | None:
-    """Places for all that moves around what is held, in that order: the smallest gap of a segment
-    in use, or else of another; or None."""
-    inside = {segment: list(one) for segment, one in held.items()}
-    for item in moving:
-        gaps = (
-            (not one, *gap, segment)
-            for segment, one in inside.items()
-            for gap in _gaps(segment, one, item)
-        )
-        best = min(gaps, default=None)
-        if best is None:
-            return None
-        inside[best[-1]].append((best[-2], item))
-    return [one for placed in inside.values() for one in placed]
-
-
-def _gaps(segment: Interval, placed: Placed, item: Item) -> Iterator[Interval]:
-    """Bytes and address of each gap that suffices."""
-    start, end = segment[0], sum(segment)
-    if segment[1] < item.length_bytes:
-        return
-    met = sorted((address, one.length_bytes) for address, one in placed if one.meets(item))
-    for address, taken in (*met, (end, 0)):
-        if address - start >= item.length_bytes:
-            yield address - start, start
-        start = max(start, address + taken)
-
-
-def in_use(placed: Placed, places: Places) -> tuple[int, int]:
-    """Bytes of the segments that items lie in, and of their 2 MiB blocks."""
-    blocks = {
-        block
-        for address, item in placed
-        for block in range(
-            address // BLOCK_BYTES, (address + item.length_bytes - 1) // BLOCK_BYTES + 1
-        )
-    }
-    used = (segment[1] for segment in places.segments if _inside(placed, segment))
-    return sum(used), len(blocks) * BLOCK_BYTES
+    reserved = [int(line.split()[-1]) for line in done.stdout.splitlines()]
+    return PoolBytes(max(reserved), reserved[-1])
 
 
 def pool_program(tools: Tools) -> Path:

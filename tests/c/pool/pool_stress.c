@@ -10,8 +10,8 @@
  * Usage: pool_stress model|threads|quiet SEED STEPS
  *        pool_stress periods|periods-noisy SEED ITERATIONS
  *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
- *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate) and "INDEX 0" (free);
- *          where each was, and the segments, go to the output
+ *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate), "INDEX 0" (free) and
+ *          "65536 0" (an iteration ends)
  */
 #include <errno.h>
 #include <stdio.h>
