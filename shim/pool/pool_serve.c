@@ -26,9 +26,6 @@
 #define HOT_SHARE 4
 #define SCARCE_HALVES 3
 
-/* What exceeds the budget by less counts as what fits (one part in so many). */
-#define FITS_SHARE 16
-
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
 
@@ -89,8 +86,7 @@ static void judge(struct pool_arena *arena) {
                most_bytes > arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
   if (arena->apart && !apart) pool_settle(arena);
   arena->apart = apart;
-  arena->places =
-      most_bytes <= arena->reserved_bytes + budget_bytes + budget_bytes / FITS_SHARE;
+  arena->places = most_bytes <= arena->reserved_bytes + budget_bytes;
   if (!arena->places) pool_period_pause(arena);
   arena->hot_bytes = budget_bytes / HOT_SHARE;
 }

@@ -186,16 +186,15 @@ def best_fit(found: Traffic) -> int:
 
 @dataclass(frozen=True)
 class PoolBytes:
-    """What pump's pool reserves: at most, and once what repeats has places."""
+    """What pump's pool reserves: at most, and at the peak of the last iteration."""
 
     most: int
     placed: int
 
 
 def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
-    """For the requests, on one stream; memory is a little short at the end of each iteration, so
-    that it gives back what it does without. Raises as compile_c does, MeasurementError where the
-    pool's program fails."""
+    """For the requests, on one stream, where memory is a little short. Raises as compile_c does,
+    MeasurementError where the pool's program fails."""
     lines = [f"{number} {length}" for number, length in found.requests]
     for mark in reversed(found.marks):
         lines.insert(mark, END_OF_ITERATION)
@@ -210,8 +209,8 @@ def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
         )
     except (subprocess.SubprocessError, OSError) as error:
         raise MeasurementError(f"the pool does not replay the recording: {error}") from None
-    reserved = [int(line.split()[-1]) for line in done.stdout.splitlines()]
-    return PoolBytes(max(reserved), reserved[-1])
+    *_, placed, most = (int(line.split()[-1]) for line in done.stdout.splitlines())
+    return PoolBytes(most, placed)
 
 
 def pool_program(tools: Tools) -> Path:

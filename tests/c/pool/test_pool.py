@@ -250,19 +250,27 @@ def lives(name: str, *, iterations: bool = False) -> tuple[str, int]:
 
 
 ITERATION = "65536 0"
-RECORDINGS = ["gpt", "gpt_async", "gpt_bf16", "gpt_fused", "mlp", "res18"]
+RESERVED_AS_REQUESTS_COME = {
+    "gpt": 1.077,
+    "gpt_async": 1.205,
+    "gpt_bf16": 1.205,
+    "gpt_fused": 1.077,
+    "mlp": 1.037,
+    "res18": 1.344,
+}
+"""At most, without places, / peak."""
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", RESERVED_AS_REQUESTS_COME)
 def test_what_a_training_repeats_is_placed_by_lifetimes_in_fewer_segments(name: str) -> None:
     lines, peak = lives(name, iterations=True)
     program = build("address,undefined", "pool_stress", *SOURCES)
-    rows = run(program, "replay", "0", "0", given=lines + "\n" + ITERATION).splitlines()
-    reserved = [int(row.split()[-1]) for row in rows if row.startswith("iteration")][1:]
+    rows = run(program, "replay", "0", "0", given=lines).splitlines()
+    *iterations, most = (int(row.split()[-1]) / peak for row in rows)
     # From the third on it is known what repeats; the pool gives back what it does without.
-    assert max(reserved[2:]) <= max(reserved[:2])
-    # res18: segments of 32 MiB, for a peak of 480
-    assert reserved[3] <= (1.11 if name == "res18" else 1.05) * peak
+    # res18: segments of 32 and 50 MiB, for a peak of 481.
+    assert max(iterations[3:]) <= (1.11 if name == "res18" else 1.05)
+    assert round(most, 3) <= RESERVED_AS_REQUESTS_COME[name]
 
 
 @pytest.mark.parametrize("name", ["gpt_async", "gpt", "mlp", "res18"])
