@@ -212,6 +212,14 @@ def test_what_the_pool_keeps_leaves_room_for_plain_allocations(program: Program)
     program.right("hard_pool", "room", "--limit", "96MiB")
 
 
+def test_what_a_program_repeats_gets_places_and_the_pool_gives_back_the_rest(
+    program: Program,
+) -> None:
+    # 82 MiB live at once; the pool's segments of 128 exceed the card, and 96 do not.
+    memory = f"device.memory_bytes={112 * MIB}"
+    program.right("hard_pool", "repeats", "--virtual-set", memory)
+
+
 def test_the_pool_serves_beside_captures_and_leaves_them_alone(program: Program) -> None:
     report = program.right("hard_pool", "captures")
     assert report["graphs"] == {"launches": 9, "kernels": 45, "copies": 0, "memsets": 0}
