@@ -71,10 +71,30 @@ static int by_length(const void *one, const void *other) {
   return order != 0 ? order : compare(b->begin, a->begin);
 }
 
-static int by_area(const void *one, const void *other) {
+static int by_peak(const void *one, const void *other) {
   const struct pool_item *a = one, *b = other;
-  int order = compare(a->length_bytes * a->ticks, b->length_bytes * b->ticks);
-  return order != 0 ? order : by_length(a, b);
+  return a->at_peak == b->at_peak ? by_length(a, b) : b->at_peak - a->at_peak;
+}
+
+static bool lives_at(const struct placing *p, const struct pool_item *item, uint32_t tick) {
+  uint32_t age = tick - item->begin;
+  if (tick < item->begin) age += p->ticks;
+  return age < item->ticks;
+}
+
+/* Marks what lives when most bytes do. */
+static void mark_peak(struct placing *p) {
+  uint64_t most = 0;
+  uint32_t peak = 0;
+  for (uint32_t i = p->stay; i < p->count; i++) { /* it is where one begins */
+    uint64_t bytes = 0;
+    for (uint32_t j = p->stay; j < p->count; j++)
+      if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
+    if (bytes > most) peak = p->items[i].begin;
+    if (bytes > most) most = bytes;
+  }
+  for (uint32_t i = p->stay; i < p->count; i++)
+    p->items[i].at_peak = lives_at(p, &p->items[i], peak);
 }
 
 /* Places all in that order in the rooms that are not left out, or changes no place. */
@@ -98,9 +118,9 @@ static bool place_by(struct placing *p, int (*order)(const void *, const void *)
   return true;
 }
 
-/* Of two orders the one that is better differs from program to program. */
+/* Which order is better differs from program to program. */
 static bool place(struct placing *p) {
-  return place_by(p, by_length) || place_by(p, by_area);
+  return place_by(p, by_length) || place_by(p, by_peak);
 }
 
 static bool is_used(const struct placing *p, uint32_t room) {
@@ -126,6 +146,7 @@ bool pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint32_t
   if (tried == NULL) return false;
   for (uint32_t r = 0; r < room_count; r++) rooms[r].held = rooms[r].left_out = false;
   for (uint32_t i = 0; i < stay; i++) rooms[items[i].room].held = true;
+  mark_peak(&p);
   bool fits = place(&p);
   for (uint32_t r; fits && (r = next_room(&p, tried)) != POOL_NONE;) {
     tried[r] = rooms[r].left_out = true;

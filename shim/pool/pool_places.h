@@ -19,6 +19,7 @@ struct pool_item {
   uint32_t room;         /* number of the segment that it lies in */
   uint32_t step;         /* the caller's */
   uint32_t behind;       /* the next one in its room by offset; POOL_NONE: it is the last */
+  bool at_peak;          /* lives when most bytes do */
   uint32_t new_room;     /* of a placement that is tried */
   uint64_t new_offset_bytes;
 };
