@@ -26,7 +26,7 @@
 
 struct record {                      /* of a request */
   uint64_t length_bytes, live_bytes; /* of it, and of those that lived before it */
-  uint32_t born, ticks; /* when it was served, and how long it lived; 0: it does */
+  uint32_t born, ticks; /* when it was served, and how long it lived; 0: it lives */
 };
 
 struct step { /* a request that is expected */

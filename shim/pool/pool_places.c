@@ -90,8 +90,9 @@ static void mark_peak(struct placing *p) {
     uint64_t bytes = 0;
     for (uint32_t j = p->stay; j < p->count; j++)
       if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
-    if (bytes > most) peak = p->items[i].begin;
-    if (bytes > most) most = bytes;
+    if (bytes <= most) continue;
+    most = bytes;
+    peak = p->items[i].begin;
   }
   for (uint32_t i = p->stay; i < p->count; i++)
     p->items[i].at_peak = lives_at(p, &p->items[i], peak);

@@ -3,8 +3,8 @@
  * A segment is a converted range like any other: limited, counted, populated, evicted
  * and prefetched. It is allocated in RELAXED capture mode: stream-ordered allocation,
  * which it serves, is allowed beside other threads' captures. An idle segment goes back
- * to the driver when the program trims its pool, or before memory runs short; that
- * waits for the device as every cuMemFree does.
+ * to the driver when the program trims its pool, before memory runs short, or when a period
+ * does without it (pool_period.c); that waits for the device as every cuMemFree does.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -279,7 +279,7 @@ static void repeats(void) {
   uint64_t most = 0, now = 0;
   begin();
   MUST(cu.DeviceGetDefaultMemPool(&pool, 0));
-  for (int round = 0; round < 40; round++) {
+  for (int round = 0; round < 1000 && now != 96 * MIB; round++) {
     for (int i = 0; i < 5; i++) blocks[i] = make(&cu, lengths[i], NULL);
     now = figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     if (now > most) most = now;
