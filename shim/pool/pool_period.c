@@ -21,17 +21,20 @@
 #define RECORDS 4096u /* requests that are remembered */
 #define PERIOD_MOST (RECORDS / 2 - 1)
 #define PERIOD_LEAST 16u
-#define ALIKE 3u     /* requests in a row that are as a period before */
-#define EXPECTED 16u /* requests as expected after which memory is given back */
+#define PERIODS_MOST 2u /* that are placed as one, with at most PERIOD_MOST requests */
+#define ALIKE 3u        /* requests in a row that are as a period before */
+#define EXPECTED 16u    /* requests as expected after which memory is given back */
+#define LOOKS_MOST (16u << 20) /* at requests, to place a period: some 60 ms */
 
 struct record {                      /* of a request */
   uint64_t length_bytes, live_bytes; /* of it, and of those that lived before it */
   uint32_t born, ticks; /* when it was served, and how long it lived; 0: it lives */
 };
 
-struct step { /* a request that is expected */
-  uint64_t length_bytes, offset_bytes;
+struct step {                   /* a request that is expected */
+  uint64_t length_bytes;        /* 0: it is not, for it came once */
   struct pool_segment *segment; /* NULL: it has no place */
+  uint64_t offset_bytes;
 };
 
 struct pool_period {
@@ -82,13 +85,16 @@ struct draft {
   struct pool_arena *arena;
   struct pool_period *period;
   uint64_t first, distance; /* number of its first request, and how many there are */
-  uint32_t ticks;
-  uint32_t *lives; /* of each: for how long; 0: for good, or nothing is known */
+  bool keeps;               /* what lives now keeps its place for the next time */
+  uint32_t ticks;           /* of the period */
+  uint32_t periods;         /* that are placed: several, where something outlives one */
+  uint32_t *lives;          /* of each: for how long; 0: for good, or nothing is known */
   struct step *steps;
   struct pool_item *items;
   struct pool_room *rooms;
   struct pool_segment **segments;
-  uint32_t step_count, item_count, room_count;
+  uint32_t item_count, room_count;
+  uint64_t beyond_bytes; /* of what pool_place says */
 };
 
 static bool draft_make(struct draft *d) {
@@ -99,8 +105,8 @@ static bool draft_make(struct draft *d) {
       pieces += piece->live && s->kind == POOL_LARGE;
   }
   d->lives = calloc(d->distance, sizeof *d->lives);
-  d->steps = calloc(d->distance, sizeof *d->steps);
-  d->items = calloc(d->distance + pieces, sizeof *d->items);
+  d->steps = calloc(PERIODS_MOST * d->distance, sizeof *d->steps);
+  d->items = calloc(PERIODS_MOST * d->distance + pieces, sizeof *d->items);
   d->rooms = calloc(d->room_count, sizeof *d->rooms);
   d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
   return d->lives != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
@@ -122,19 +128,46 @@ static const struct record *earlier(const struct draft *d, uint64_t number) {
   return one->length_bytes == record_of(d->period, number)->length_bytes ? one : NULL;
 }
 
-/* What lives still will live as long as the one before it. */
+/* For how long the request of that number lives. What lives still will be freed a period
+ * later than the one before it was: in this period, of which the ticks are known. */
+static uint32_t life(const struct draft *d, uint64_t number) {
+  const struct record *record = record_of(d->period, number), *before = earlier(d, number);
+  if (record->ticks != 0) return record->ticks;
+  if (before == NULL || before->ticks == 0) return 0;
+  uint32_t since = before->born + before->ticks - record_of(d->period, d->first)->born;
+  return since < d->ticks ? before->born + before->ticks + d->ticks - record->born : 0;
+}
+
+/* The data of an iteration may live until those of the next one are there: two in turn. */
 static void add_lives(struct draft *d) {
+  uint32_t periods = PERIODS_MOST * d->distance <= PERIOD_MOST ? PERIODS_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
-    const struct record *before = earlier(d, d->first + i);
-    uint32_t ticks = record_of(d->period, d->first + i)->ticks;
-    if (ticks == 0 && before != NULL) ticks = before->ticks;
-    if (ticks < d->ticks) d->lives[i] = ticks;
+    uint32_t ticks = life(d, d->first + i);
+    if (ticks < periods * d->ticks) d->lives[i] = ticks;
+    if (d->lives[i] >= d->ticks) d->periods = periods;
   }
 }
 
-static bool stays(const struct draft *d, const struct pool_piece_node *piece) {
-  return piece->live && (piece->request < d->first || piece->request >= d->period->count ||
-                         d->lives[piece->request - d->first] == 0);
+static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t period) {
+  const struct record *record = record_of(d->period, d->first + i);
+  uint32_t begin = record->born - record_of(d->period, d->first)->born;
+  return (struct pool_item){.length_bytes = record->length_bytes,
+                            .begin = period * d->ticks + begin,
+                            .ticks = d->lives[i],
+                            .step = (uint32_t)(period * d->distance + i)};
+}
+
+/* It lives now, and its request comes again. */
+static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
+  return piece->request >= d->first && piece->request < d->period->count &&
+         d->lives[piece->request - d->first] != 0;
+}
+
+static struct pool_item live_item(const struct draft *d,
+                                  const struct pool_piece_node *piece) {
+  if (comes_again(d, piece)) /* it is of the last period */
+    return item_of(d, piece->request - d->first, d->periods - 1);
+  return (struct pool_item){.ticks = d->periods * d->ticks, .step = POOL_NONE};
 }
 
 static void add_rooms(struct draft *d) {
@@ -143,30 +176,27 @@ static void add_rooms(struct draft *d) {
     if (s->kind != POOL_LARGE) continue;
     d->segments[room] = s;
     d->rooms[room].length_bytes = s->length_bytes;
-    for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
-      if (stays(d, piece))
-        d->items[d->item_count++] =
-            (struct pool_item){.length_bytes = piece->length_bytes,
-                               .offset_bytes = piece->base - s->base,
-                               .ticks = d->ticks,
-                               .room = room};
+    for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after) {
+      if (!piece->live || (!d->keeps && comes_again(d, piece))) continue;
+      struct pool_item item = live_item(d, piece);
+      item.length_bytes = piece->length_bytes;
+      item.offset_bytes = piece->base - s->base;
+      item.room = room;
+      d->items[d->item_count++] = item;
+    }
     room++;
   }
 }
 
-/* What came once and stays is no part of the period. */
-static void add_requests(struct draft *d) {
-  uint32_t begin = record_of(d->period, d->first)->born;
+static void add_requests(struct draft *d, uint32_t period) {
   for (uint64_t i = 0; i < d->distance; i++) {
     const struct record *record = record_of(d->period, d->first + i);
-    if (record->ticks == 0 && earlier(d, d->first + i) == NULL) continue;
-    d->steps[d->step_count].length_bytes = record->length_bytes;
-    if (d->lives[i] != 0)
-      d->items[d->item_count++] = (struct pool_item){.length_bytes = record->length_bytes,
-                                                     .begin = record->born - begin,
-                                                     .ticks = d->lives[i],
-                                                     .step = d->step_count};
-    d->step_count++;
+    bool lives = record->ticks == 0;
+    if (lives && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
+    d->steps[period * d->distance + i].length_bytes = record->length_bytes;
+    bool kept = lives && d->keeps && period == d->periods - 1;
+    if (d->lives[i] == 0 || kept) continue;
+    d->items[d->item_count++] = item_of(d, i, period);
   }
 }
 
@@ -174,37 +204,56 @@ static bool draft_place(struct draft *d) {
   add_lives(d);
   add_rooms(d);
   uint32_t stay = d->item_count;
-  add_requests(d);
-  if (d->item_count == stay ||
-      !pool_place(d->items, d->item_count, stay, d->ticks, d->rooms, d->room_count))
-    return false;
-  for (uint32_t i = stay; i < d->item_count; i++) {
+  for (uint32_t i = 0; i < d->periods; i++) add_requests(d, i);
+  if (d->item_count == stay) return false;
+  d->beyond_bytes = pool_place(d->items, d->item_count, stay, d->periods * d->ticks,
+                               d->rooms, d->room_count, LOOKS_MOST);
+  return d->beyond_bytes != POOL_NO_ROOM;
+}
+
+/* Uses its places from now on. */
+static void draft_use(struct draft *d) {
+  struct pool_period *period = d->period;
+  for (uint32_t i = 0; i < d->item_count; i++) {
+    if (d->items[i].step == POOL_NONE) continue;
     struct step *step = &d->steps[d->items[i].step];
     step->segment = d->segments[d->items[i].room];
     step->offset_bytes = d->items[i].offset_bytes;
   }
   for (uint32_t r = 0; r < d->room_count; r++)
     if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
-  return true;
+  period->steps = d->steps;
+  period->step_count = (uint32_t)(d->periods * d->distance);
+  period->next = 0;
+  period->followed = 0;
+  d->steps = NULL;
 }
 
-/* Places the period of the `distance` requests before the latest one. */
-static bool set_steps(struct pool_arena *arena, uint64_t distance) {
+/* Of the period of the `distance` requests before the latest one. */
+static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distance,
+                     bool keeps) {
   struct pool_period *period = arena->period;
-  struct draft d = {.arena = arena,
-                    .period = period,
-                    .first = period->count - distance,
-                    .distance = distance};
-  d.ticks = record_of(period, period->count)->born - record_of(period, d.first)->born;
-  bool set = draft_make(&d) && draft_place(&d);
-  if (set) {
-    period->steps = d.steps;
-    period->step_count = d.step_count;
-    period->next = 0;
-    period->followed = 0;
-    d.steps = NULL;
-  }
-  draft_drop(&d);
+  *d = (struct draft){.arena = arena,
+                      .period = period,
+                      .first = period->count - distance,
+                      .distance = distance,
+                      .keeps = keeps,
+                      .periods = 1,
+                      .beyond_bytes = POOL_NO_ROOM};
+  d->ticks = record_of(period, period->count)->born - record_of(period, d->first)->born;
+  return draft_make(d) && draft_place(d);
+}
+
+/* Places a period. What lives now and does not keep its place is in the way until it is
+ * freed; what does may cost segments. */
+static bool set_steps(struct pool_arena *arena, uint64_t distance) {
+  struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
+  bool set = draft_of(&kept, arena, distance, true);
+  if (!set || kept.beyond_bytes >= POOL_SEGMENT_LARGE_BYTES)
+    set |= draft_of(&moved, arena, distance, false);
+  if (set) draft_use(moved.beyond_bytes < kept.beyond_bytes ? &moved : &kept);
+  draft_drop(&kept);
+  draft_drop(&moved);
   return set;
 }
 

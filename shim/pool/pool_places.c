@@ -3,19 +3,32 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Items looked at until no more rooms are left out: some 20 ms. */
-#define LOOKS_MOST (8u << 20)
+/* What finds no gap looks at one room in so many, by chance, for the place of others: at
+ * all of them it goes round in circles. */
+#define ROOMS_OF_CHANCE 4u
+/* Rooms that are longer than what lives at most by one part in so many need no search. */
+#define GOOD_ENOUGH 64u
+
+/* What lies in a room at the time of an item that has no gap. */
+struct other {
+  uint64_t begin_bytes, end_bytes, cost;
+};
 
 struct placing {
   struct pool_item *items;
   struct pool_room *rooms;
   uint32_t count, stay, ticks, room_count;
-  uint64_t looks;
+  uint32_t next; /* all items before have a place */
+  uint64_t peak_bytes;
+  uint64_t looks, looks_most; /* at items */
+  uint32_t chance;
+  struct other *others; /* room for all */
 };
 
 struct gap {
-  uint32_t room; /* POOL_NONE: there is no gap */
+  uint32_t room; /* POOL_NONE: there is none */
   bool unused;   /* no item lies in the room */
   uint64_t offset_bytes, length_bytes;
 };
@@ -82,35 +95,155 @@ static bool lives_at(const struct placing *p, const struct pool_item *item, uint
   return age < item->ticks;
 }
 
-/* Marks what lives when most bytes do. */
+/* Finds out how many bytes live at most, and marks what does then. */
 static void mark_peak(struct placing *p) {
-  uint64_t most = 0;
   uint32_t peak = 0;
-  for (uint32_t i = p->stay; i < p->count; i++) { /* it is where one begins */
+  for (uint32_t i = 0; i < p->count; i++) { /* it is where one begins */
     uint64_t bytes = 0;
-    for (uint32_t j = p->stay; j < p->count; j++)
+    for (uint32_t j = 0; j < p->count; j++)
       if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
-    if (bytes <= most) continue;
-    most = bytes;
+    if (bytes <= p->peak_bytes) continue;
+    p->peak_bytes = bytes;
     peak = p->items[i].begin;
   }
   for (uint32_t i = p->stay; i < p->count; i++)
     p->items[i].at_peak = lives_at(p, &p->items[i], peak);
 }
 
-/* Places all in that order in the rooms that are not left out, or changes no place. */
-static bool place_by(struct placing *p, int (*order)(const void *, const void *)) {
-  qsort(&p->items[p->stay], p->count - p->stay, sizeof *p->items, order);
+static struct gap find_gap(struct placing *p, const struct pool_item *item) {
+  struct gap best = {.room = POOL_NONE};
+  for (uint32_t r = 0; r < p->room_count; r++)
+    if (!p->rooms[r].left_out && p->rooms[r].length_bytes >= item->length_bytes)
+      look(p, item, r, &best);
+  return best;
+}
+
+/* ---- to take the place of others -------------------------------------------------- */
+
+/* The item at that offset and another cannot both be. */
+static bool collide(const struct placing *p, const struct pool_item *item,
+                    uint64_t offset_bytes, const struct pool_item *other) {
+  return other->new_offset_bytes < offset_bytes + item->length_bytes &&
+         offset_bytes < other->new_offset_bytes + other->length_bytes &&
+         meet(p, other, item);
+}
+
+/* Notes what lives at the item's time in the room, by offset; how many. What has lost its
+ * place before is dearer: so these are not the same ones again and again. */
+static uint32_t note_others(struct placing *p, const struct pool_item *item,
+                            uint32_t room) {
+  uint32_t count = 0;
+  for (uint32_t i = p->rooms[room].first; i != POOL_NONE; i = p->items[i].behind) {
+    const struct pool_item *other = &p->items[i];
+    p->looks++;
+    if (!meet(p, other, item)) continue;
+    uint64_t begin_bytes = other->new_offset_bytes, losses = 1 + other->losses;
+    p->others[count++] = (struct other){
+        .begin_bytes = begin_bytes,
+        .end_bytes = begin_bytes + other->length_bytes,
+        .cost = i < p->stay ? UINT64_MAX : other->length_bytes * losses * losses};
+  }
+  return count;
+}
+
+/* Of what lies there. UINT64_MAX: one of them stays, or it is no less than `most`. */
+static uint64_t cost(struct placing *p, uint32_t others, uint64_t begin_bytes,
+                     uint64_t end_bytes, uint64_t most) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < others && p->others[i].begin_bytes < end_bytes; i++) {
+    p->looks++;
+    if (p->others[i].end_bytes <= begin_bytes) continue;
+    if (p->others[i].cost >= most - sum) return UINT64_MAX;
+    sum += p->others[i].cost;
+  }
+  return sum;
+}
+
+struct bid {
+  struct gap gap;
+  uint64_t cost;
+};
+
+static void offer(struct placing *p, const struct pool_item *item, uint32_t room,
+                  uint32_t others, uint64_t offset_bytes, struct bid *best) {
+  uint64_t end_bytes = offset_bytes + item->length_bytes;
+  if (end_bytes > p->rooms[room].length_bytes) return;
+  uint64_t sum = cost(p, others, offset_bytes, end_bytes, best->cost);
+  if (sum < best->cost)
+    *best = (struct bid){{.room = room, .offset_bytes = offset_bytes}, sum};
+}
+
+static uint32_t chance_below(struct placing *p, uint32_t most) {
+  p->chance = p->chance * 1664525u + 1013904223u; /* Knuth, TAOCP 2, 3.3.4 */
+  return (p->chance >> 8) % most;
+}
+
+/* Takes those out that are in its way. */
+static void clear(struct placing *p, const struct pool_item *item, const struct gap *at) {
+  uint32_t *link = &p->rooms[at->room].first;
+  while (*link != POOL_NONE) {
+    uint32_t number = *link;
+    struct pool_item *other = &p->items[number];
+    if (!collide(p, item, at->offset_bytes, other)) {
+      link = &other->behind;
+      continue;
+    }
+    *link = other->behind;
+    other->new_room = POOL_NONE;
+    other->losses++;
+    if (number < p->next) p->next = number;
+  }
+}
+
+/* The cheapest place in some of the rooms, cleared; in none of them there may be one. */
+static struct gap displace(struct placing *p, const struct pool_item *item) {
+  struct bid best = {{.room = POOL_NONE}, UINT64_MAX};
+  p->looks++;
+  for (uint32_t r = 0; r < p->room_count; r++) {
+    const struct pool_room *room = &p->rooms[r];
+    if (room->left_out || room->length_bytes < item->length_bytes) continue;
+    if (chance_below(p, ROOMS_OF_CHANCE) != 0) continue;
+    uint32_t others = note_others(p, item, r);
+    offer(p, item, r, others, 0, &best);
+    offer(p, item, r, others, room->length_bytes - item->length_bytes, &best);
+    for (uint32_t i = 0; i < others; i++)
+      offer(p, item, r, others, p->others[i].end_bytes, &best);
+  }
+  if (best.gap.room != POOL_NONE) clear(p, item, &best.gap);
+  return best.gap;
+}
+
+/* ---- all of them ------------------------------------------------------------------- */
+
+typedef int (*order)(const void *, const void *);
+
+static void start(struct placing *p, order by) {
+  qsort(&p->items[p->stay], p->count - p->stay, sizeof *p->items, by);
   for (uint32_t r = 0; r < p->room_count; r++) p->rooms[r].first = POOL_NONE;
   for (uint32_t i = 0; i < p->stay; i++)
     put(p, i, p->items[i].room, p->items[i].offset_bytes);
   for (uint32_t i = p->stay; i < p->count; i++) {
-    struct gap best = {.room = POOL_NONE};
-    for (uint32_t r = 0; r < p->room_count; r++)
-      if (!p->rooms[r].left_out && p->rooms[r].length_bytes >= p->items[i].length_bytes)
-        look(p, &p->items[i], r, &best);
-    if (best.room == POOL_NONE) return false;
-    put(p, i, best.room, best.offset_bytes);
+    p->items[i].new_room = POOL_NONE;
+    p->items[i].losses = 0;
+  }
+  p->next = p->stay;
+}
+
+/* Places all in that order in the rooms that are not left out, or changes no place. What
+ * finds no gap takes the place of others until so many items have been looked at. */
+static bool place_by(struct placing *p, order by, uint64_t looks_most) {
+  start(p, by);
+  while (p->next < p->count) {
+    uint32_t number = p->next;
+    const struct pool_item *item = &p->items[number];
+    if (item->new_room != POOL_NONE) {
+      p->next++;
+      continue;
+    }
+    struct gap gap = find_gap(p, item);
+    if (gap.room == POOL_NONE && p->looks >= looks_most) return false;
+    if (gap.room == POOL_NONE) gap = displace(p, item);
+    if (gap.room != POOL_NONE) put(p, number, gap.room, gap.offset_bytes);
   }
   for (uint32_t i = p->stay; i < p->count; i++) {
     p->items[i].room = p->items[i].new_room;
@@ -121,7 +254,24 @@ static bool place_by(struct placing *p, int (*order)(const void *, const void *)
 
 /* Which order is better differs from program to program. */
 static bool place(struct placing *p) {
-  return place_by(p, by_length) || place_by(p, by_peak);
+  return place_by(p, by_length, 0) || place_by(p, by_peak, 0);
+}
+
+/* With half of the looks that are left. */
+static bool place_displacing(struct placing *p) {
+  uint64_t left = p->looks < p->looks_most ? p->looks_most - p->looks : 0;
+  return place_by(p, by_length, p->looks + left / 2);
+}
+
+static uint64_t room_bytes(const struct placing *p) {
+  uint64_t bytes = 0;
+  for (uint32_t r = 0; r < p->room_count; r++)
+    if (!p->rooms[r].left_out) bytes += p->rooms[r].length_bytes;
+  return bytes;
+}
+
+static bool may_fit(const struct placing *p) {
+  return room_bytes(p) >= p->peak_bytes && p->looks < p->looks_most;
 }
 
 static bool is_used(const struct placing *p, uint32_t room) {
@@ -130,29 +280,49 @@ static bool is_used(const struct placing *p, uint32_t room) {
   return i < p->count;
 }
 
-/* The longest room of which that can be, and was not tried; POOL_NONE: there is none. */
-static uint32_t next_room(const struct placing *p, const bool *tried) {
+/* The longest or shortest room that can be left out and was not tried; POOL_NONE: there is
+ * none. */
+static uint32_t next_room(const struct placing *p, const bool *tried, bool shortest) {
   uint32_t best = POOL_NONE;
-  for (uint32_t r = 0; r < p->room_count; r++)
-    if (!tried[r] && !p->rooms[r].held &&
-        (best == POOL_NONE || p->rooms[r].length_bytes > p->rooms[best].length_bytes))
+  for (uint32_t r = 0; r < p->room_count; r++) {
+    if (tried[r] || p->rooms[r].held || p->rooms[r].left_out) continue;
+    uint64_t length_bytes = p->rooms[r].length_bytes;
+    if (best == POOL_NONE || (shortest ? length_bytes < p->rooms[best].length_bytes
+                                       : length_bytes > p->rooms[best].length_bytes))
       best = r;
+  }
   return best;
 }
 
-bool pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint32_t ticks,
-                struct pool_room *rooms, uint32_t room_count) {
-  struct placing p = {items, rooms, count, stay, ticks, room_count, 0};
+static void leave_out(struct placing *p, bool *tried, bool displacing) {
+  memset(tried, 0, p->room_count * sizeof *tried);
+  for (uint32_t r; (r = next_room(p, tried, displacing)) != POOL_NONE;) {
+    if (displacing && room_bytes(p) <= p->peak_bytes + p->peak_bytes / GOOD_ENOUGH) return;
+    tried[r] = p->rooms[r].left_out = true;
+    if (is_used(p, r))
+      p->rooms[r].left_out = may_fit(p) && (displacing ? place_displacing(p) : place(p));
+  }
+}
+
+uint64_t pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint32_t ticks,
+                    struct pool_room *rooms, uint32_t room_count, uint64_t looks_most) {
+  struct placing p = {.items = items,
+                      .rooms = rooms,
+                      .count = count,
+                      .stay = stay,
+                      .ticks = ticks,
+                      .room_count = room_count,
+                      .looks_most = looks_most};
   bool *tried = calloc(room_count, sizeof *tried);
-  if (tried == NULL) return false;
+  p.others = calloc(count, sizeof *p.others);
   for (uint32_t r = 0; r < room_count; r++) rooms[r].held = rooms[r].left_out = false;
   for (uint32_t i = 0; i < stay; i++) rooms[items[i].room].held = true;
   mark_peak(&p);
-  bool fits = place(&p);
-  for (uint32_t r; fits && (r = next_room(&p, tried)) != POOL_NONE;) {
-    tried[r] = rooms[r].left_out = true;
-    if (is_used(&p, r)) rooms[r].left_out = p.looks < LOOKS_MOST && place(&p);
-  }
+  bool fits = tried != NULL && p.others != NULL && may_fit(&p) &&
+              (place(&p) || place_displacing(&p));
+  if (fits) leave_out(&p, tried, false);
+  if (fits) leave_out(&p, tried, true);
   free(tried);
-  return fits;
+  free(p.others);
+  return fits ? room_bytes(&p) - p.peak_bytes : POOL_NO_ROOM;
 }

@@ -319,7 +319,7 @@ static void request(struct program *p, struct repeated what) {
 
 /* Iterations that are all the same, or (`noisy`) are at times not. */
 static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
-  static uint64_t due[HELD], last[REQUESTS], same;
+  static uint64_t due[HELD], last[2 * REQUESTS], same;
   struct repeated all[REQUESTS];
   struct program p = {.state = noise_begin(seed)};
   limit_bytes = 256 * MIB;
@@ -331,6 +331,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
         .lives = 1 + (uint32_t)noise_below(&p.state, longest),
     };
   }
+  all[0].lives = REQUESTS + 2; /* data of an iteration: until those of the next are there */
   for (uint64_t now = 0; now < (uint64_t)iterations * REQUESTS; now++) {
     struct repeated what = all[now % REQUESTS];
     bool other = noisy && noise_below(&p.state, 300) == 0;
@@ -341,8 +342,9 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
     request(&p, what);
     if (p.count > count) {
       due[p.held[count].holder % HELD] = now + what.lives;
-      same += p.held[count].base == last[now % REQUESTS];
-      last[now % REQUESTS] = p.held[count].base;
+      uint64_t *base = &last[now % (2 * REQUESTS)]; /* places of two iterations in turn */
+      same += p.held[count].base == *base;
+      *base = p.held[count].base;
     }
     if (other && noise_below(&p.state, 2) == 0 && p.count > 0)
       give_back_at(&p, (uint32_t)noise_below(&p.state, p.count));

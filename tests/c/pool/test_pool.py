@@ -185,7 +185,7 @@ def test_places_for_what_repeats_are_free_and_for_that_stream() -> None:
         figures = report(run(program, "periods-noisy", str(seed), "60"))
         assert figures["discards"] >= 10
         figures = report(run(program, "periods", str(seed), "24"))
-        assert figures["same"] >= 18 * REQUESTS
+        assert figures["same"] >= 19 * REQUESTS
 
 
 def report(text: str) -> dict[str, int]:
@@ -268,8 +268,7 @@ def test_what_a_training_repeats_is_placed_by_lifetimes_in_fewer_segments(name: 
     rows = run(program, "replay", "0", "0", given=lines).splitlines()
     *iterations, most = (int(row.split()[-1]) / peak for row in rows)
     # From the third on it is known what repeats; the pool gives back what it does without.
-    # res18: segments of 32 and 50 MiB, for a peak of 481.
-    assert max(iterations[3:]) <= (1.11 if name == "res18" else 1.05)
+    assert max(iterations[3:]) <= 1.05
     assert round(most, 3) <= RESERVED_AS_REQUESTS_COME[name]
 
 
@@ -292,5 +291,5 @@ def test_places_are_free_and_need_hardly_more_than_the_best_order_does() -> None
         assert figures["placed"] >= 900
         assert figures["left"] >= 1000
         figures = report(run(program, "least", str(seed), "100"))
-        assert figures["bytes"] <= 1.02 * figures["least"]
-        assert figures["met"] >= 80
+        assert figures["bytes"] <= 1.001 * figures["least"]
+        assert figures["met"] >= 99
