@@ -338,6 +338,8 @@ uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
   uint64_t from, to;
   for (uint32_t kind = 0; kind < POOL_KINDS; kind++)
     for (uint32_t bin = pool_bin(PUMP_BLOCK_BYTES); bin < POOL_BINS; bin++) {
+      /* What is not there when its request comes goes elsewhere, to others' places. */
+      if (kind == POOL_LARGE && pool_period_follows(arena)) continue;
       if ((arena->clean.used[kind][bin / 64] >> bin % 64 & 1) == 0) continue;
       struct pool_piece_node *piece = arena->clean.first[kind][bin], *next;
       for (; piece != NULL && count < most; piece = next) {

