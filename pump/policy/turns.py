@@ -26,7 +26,8 @@ NO_WAIT: Final = 0
 LAST: Final = -11
 """For the arbiter, below all priorities that jobs have."""
 CROWDED: Final = 1.65
-"""Turns begin where jobs want so many times the memory: below, the moves cost what turns gain."""
+"""Turns begin where jobs want so many times the memory, each at most all of it: below, the moves
+cost what turns gain."""
 MOVES: Final = 10.0
 """A turn lasts so many times as long as its memory takes to come."""
 TURN_S: Final = (8.0, 30.0)
@@ -117,7 +118,8 @@ class Turns:
             self._users.add(one.user, had_s / one.weight)
         self._jobs.come_in(frozenset(by_job))
         self._users.come_in(frozenset(one.user for one in by_job.values()))
-        wanted = sum(one.wanted_bytes for one in ready if one.steady or one.above)
+        wants = [one.wanted_bytes for one in ready if one.steady or one.above]
+        wanted = sum(min(bytes_, memory_bytes) for bytes_ in wants)
         if len(by_job) < 2 or wanted <= CROWDED * memory_bytes:
             self._crowded, self._running = False, frozenset(by_job)
         elif not running or now_s >= self._until_s:
