@@ -9,6 +9,7 @@
  *   has executed, by events;
  * - freed POOL_LONG_NS ago, or, where memory is scarce, so many handed-out bytes ago that
  *   its owner will not soon get it back (hot_bytes);
+ * - not where places are used (pool_period.c): its next owner comes for just that;
  * - set aside under the pool's lock, so that it cannot be handed out;
  * - with its range closed to executors, and none at work on it, until the event behind the
  *   discard has completed.

@@ -3,8 +3,8 @@
  * After SmartPool (Zhang et al., 2019): allocations of training repeat, so their lifetimes
  * are known, and each gets its place before the next period begins: the largest first, in
  * the smallest gap between those that live at the same time. Here the gaps are those of
- * segments that are there already, around what lies in them. What finds no gap
- * takes the place of others, which look for another one: an ejection chain (Glover, 1996).
+ * segments that are there already, around what lies in them. What finds no gap takes the
+ * place of others, which look for another one: an ejection chain (Glover, 1996).
  */
 #ifndef PUMP_POOL_PLACES_H
 #define PUMP_POOL_PLACES_H
