@@ -40,7 +40,7 @@
 #define PUMP_MARKERS 4096
 /* With fewer than that left, one in sixteen operations has to do. */
 #define PUMP_MARKERS_FEW 64
-#define PUMP_MARKERS_TIMED 64 /* of a context, which take the time of an operation */
+#define PUMP_MARKERS_TIMED 256 /* of a context, which take the time of an operation */
 #define PUMP_MARKERS_GROWTH 64
 /* Free ones kept for a program that runs: one full launch queue. */
 #define PUMP_MARKERS_AHEAD 1024

@@ -12,7 +12,7 @@
 #include "markers.h"
 
 #define STRIDE_FIRST 4u
-#define FIRST_SAMPLES 64u /* of a thread, with that stride */
+#define FIRST_SAMPLES 256u /* of a thread, with that stride */
 #define STRIDE_LEAST 2u
 #define STRIDE_MOST 64u
 #define FAST_NS 1000000u /* from one to the next: strides become longer below it */

@@ -31,6 +31,13 @@ static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
   return count;
 }
 
+/* Stalls scatter, own times do not: several took the shortest time, and hardly any a little
+ * longer, so these did not wait. Equal faults make equal stalls. */
+static bool alike(const struct timing_own *own) {
+  return own->near >= NEAR_LEAST && own->beyond <= own->near / NEAR_LEAST &&
+         (own->near_least == 0 || own->near_least != own->near_most);
+}
+
 /* The lower end of the clean samples; they scatter, or are few, so it may be less. Any
  * sample bounds it from above. False: there is none, or each is longer than one that waited
  * for faults, so they waited, too, for what the model did not see. */
@@ -51,14 +58,15 @@ static bool known(const struct pump_timing *timing, const struct timing_own *own
   }
   int64_t spread = middle > likely ? middle - likely : 0;
   if (count == 1) spread = likely / 2;
+  if (alike(own)) spread = 0, middle = likely; /* the others waited unseen */
   own_ns[TIMING_LIKELY] = likely;
   own_ns[TIMING_LEAST] = spread < likely ? likely - spread : 0;
   own_ns[TIMING_MOST] = middle < likely ? likely : middle;
   return true;
 }
 
-/* What a block costs that a fault brings: at the lowest eighth, in the middle, at the
- * highest eighth of the samples. False: they are few, or do not agree, because
+/* What a block costs that a fault brings: at the lowest quarter, in the middle, at the
+ * highest quarter of the samples. False: they are few, or do not agree, because
  * something else held operations up, or blocks were there that the model believed away. */
 static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
   uint32_t values[TIMING_FAULTS];
@@ -71,9 +79,9 @@ static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
       values[at] = values[at - 1];
     values[at] = timing->fault_ns[i];
   }
-  cost_ns[TIMING_MOST] = values[count / 8];
+  cost_ns[TIMING_MOST] = values[count / 4];
   cost_ns[TIMING_LIKELY] = values[count / 2];
-  cost_ns[TIMING_LEAST] = values[count - 1 - count / 8];
+  cost_ns[TIMING_LEAST] = values[count - 1 - count / 4];
   return values[count * 3 / 4] <= 3 * (uint64_t)values[count / 2] / 2;
 }
 
@@ -94,19 +102,16 @@ static void note_pace(struct pump_timing *timing, uint64_t own_ns, uint64_t byte
 }
 
 /* Each one that was timed waited for memory, or may have. What the faults of the one with
- * the fewest cost is subtracted. Else stalls scatter: where several took the shortest time,
- * and hardly any a little longer, these did not wait. Else it is likely to be fast: what
- * takes long for its bytes gives the link the time to bring them, and does not wait each
- * time. */
+ * the fewest cost is subtracted. Else several may be alike. Else it is likely to be fast:
+ * what takes long for its bytes gives the link the time to bring them, and does not wait
+ * each time. */
 static void bounded(const struct pump_timing *timing, const struct timing_own *own,
                     uint64_t bytes, int64_t *own_ns) {
   int64_t cost_ns[TIMING_WAYS], shortest_ns = (int64_t)own->shortest_ns;
   int64_t likely_ns = paced_ns(timing, bytes);
-  bool alike = own->near >= NEAR_LEAST && own->beyond <= own->near / NEAR_LEAST &&
-               (own->near_least == 0 || own->near_least != own->near_most);
   if (likely_ns == 0) likely_ns = shortest_ns / 2;
   own_ns[TIMING_LEAST] = 0;
-  own_ns[TIMING_LIKELY] = alike || likely_ns > shortest_ns ? shortest_ns : likely_ns;
+  own_ns[TIMING_LIKELY] = alike(own) || likely_ns > shortest_ns ? shortest_ns : likely_ns;
   own_ns[TIMING_MOST] = shortest_ns;
   if (own->faulting_blocks == 0 || !fault_costs(timing, cost_ns)) return;
   for (int way = 0; way < TIMING_WAYS; way++) {

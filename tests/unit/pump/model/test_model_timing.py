@@ -204,6 +204,16 @@ def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks(
     assert run.lost.likely_ns / MS == pytest.approx(lost_ms, rel=0.1)
 
 
+def test_the_shortest_time_of_several_is_certain_though_most_waited_unseen() -> None:
+    """As far as the model knows, all blocks are there but for one, once."""
+    stalls = (0.0, 1.3, 2.9, 0.0, 2.1, 0.7, 4.1)
+    run = made([Step(own_ms=3.0), Step(own_ms=3.0, stall_ms=1.0)])
+    for n in range(140):
+        run.step(Step(own_ms=3.0, others_ms=stalls[n % 7], timed=n % 4 == 0, wait=n == 139))
+    lost, lost_ms = run.lost, 1.0 + sum(stalls[n % 7] for n in range(140))
+    assert 0.85 * lost_ms <= lost.least_ns / MS <= lost_ms <= lost.most_ns / MS <= 1.15 * lost_ms
+
+
 def test_a_kind_that_always_waits_is_as_fast_by_the_byte_as_the_fastest_known() -> None:
     """What takes long for its bytes gives the link time; an update of weights does not."""
     known = [Step(own_ms=own, timed=n % 3 == 0) for n in range(60) for own in (4.0, 0.02)]
