@@ -58,7 +58,10 @@ static bool known(const struct pump_timing *timing, const struct timing_own *own
   }
   int64_t spread = middle > likely ? middle - likely : 0;
   if (count == 1) spread = likely / 2;
-  if (alike(own)) spread = 0, middle = likely; /* the others waited unseen */
+  if (alike(own)) { /* the others waited for what the model did not see */
+    spread = 0;
+    middle = likely;
+  }
   own_ns[TIMING_LIKELY] = likely;
   own_ns[TIMING_LEAST] = spread < likely ? likely - spread : 0;
   own_ns[TIMING_MOST] = middle < likely ? likely : middle;
