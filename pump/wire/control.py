@@ -51,8 +51,9 @@ class Request:
     """A request. ask: STATE or SET.
 
     client_pid: only of that client; None: of all of the job's. policy, budget_bytes: what
-    to set, at least one of them or hold_ms. device: whose budget; None: of all. hold_ms: the
-    clients' launches on it wait for the job's turn, at most so long from now; 0: no longer.
+    to set, at least one of them, hold_ms or yield_ms. device: whose budget; None: of all.
+    hold_ms: the clients' launches on it wait for the job's turn, at most so long from now; 0: no
+    longer. yield_ms: the same, each waits for its memory alone, and leaves the GPU to others.
     """
 
     ask: str
@@ -61,6 +62,7 @@ class Request:
     budget_bytes: int | None = None
     device: int | None = None
     hold_ms: int | None = None
+    yield_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -192,8 +194,9 @@ def decode_request(data: bytes) -> Request:
         _whole(words, "budget_bytes", U64_MAX),
         _whole(words, "device", DEVICES - 1),
         _whole(words, "hold_ms", HOLD_MS_MOST),
+        _whole(words, "yield_ms", HOLD_MS_MOST),
     )
-    on_device = request.budget_bytes is not None or request.hold_ms is not None
+    on_device = (request.budget_bytes, request.hold_ms, request.yield_ms) != (None,) * 3
     sets = request.policy is not None or on_device
     if request.ask not in (STATE, SET):
         raise FrameError(f"unknown request {short(request.ask)}; known: {SET}, {STATE}")

@@ -138,13 +138,15 @@ class Beat(Frame, frozen=True, tag="beat"):
 
 class GpuGrant(Words, frozen=True):
     """The bytes that the job's clients together may keep resident on one GPU. waits: it is the
-    turn of others; what the job launches there waits for the next grant."""
+    turn of others; what the job launches there waits for the next grant. yields: each launch waits
+    for its memory before it takes the GPU, which one of a higher priority uses."""
 
-    LATER: ClassVar[dict[str, int]] = {"waits": 2}
+    LATER: ClassVar[dict[str, int]] = {"waits": 2, "yields": 2}
 
     gpu: Gpu
     budget_bytes: Bytes
     waits: bool = False
+    yields: bool = False
 
 
 class Grant(Frame, frozen=True, tag="grant"):

@@ -115,6 +115,11 @@
 #define PUMP_DRAIN_MOST_NS 2500000000u
 /* A job waits for its turn no longer unless its worker asks again (memory/drain.c). */
 #define PUMP_HOLD_MOST_NS 6000000000u
+/* Shut gates in front of launches (progress/gates.c): while nothing moves or executes, in
+ * all, and how long none is made once they were forced. */
+#define PUMP_GATE_STILL_NS 50000000u
+#define PUMP_GATE_MOST_NS 1000000000u
+#define PUMP_GATE_PAUSE_NS 1000000000u
 #define PUMP_HIGH_DESCRIPTOR 900 /* ours lie from there on, among the program's */
 #define PUMP_HEARTBEAT_NS 3000000000u
 /* A worker's start takes long where many start at once. */

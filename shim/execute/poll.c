@@ -223,6 +223,8 @@ static struct look look(struct poller *poller) {
   FOR_SERVED(poller, i) {
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     fill_pool(poller, pool);
+    if (PUMP_UNLIKELY(pump_gates_lack(i, pool->life)) && enter_context(poller, pool))
+      pump_gates_register(poller->role.set->device, i, pool->life);
     uint64_t now_ns = pump_now_ns(), before_ns = pool->looked_ns;
     pool->looked_ns = now_ns;
     if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))

@@ -24,11 +24,15 @@
     return active_##name arguments;                                                        \
   }
 
-/* One that may begin early is not timed: an event in front of it would forbid that. */
-#define TIME(stream, per_thread) pump_op_ahead(pump_at(stream, per_thread), true)
-#define TIME_EX(per_thread)                                                                \
+/* One that may begin early is not timed, and has no gate: what stands in front of it would
+ * forbid that. A time has what the launch waits at its gate. */
+#define AHEAD(at, may)                                                                     \
+  pump_op_ahead(at, may);                                                                  \
+  pump_launch_gate(at, may)
+#define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
+#define AHEAD_EX(per_thread)                                                               \
   forget_events(config);                                                                   \
-  pump_op_ahead(pump_at(config->hStream, per_thread), !chained(config))
+  AHEAD(pump_at(config->hStream, per_thread), !chained(config))
 
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
@@ -44,10 +48,10 @@
 #define KERNEL_ARGUMENTS                                                                   \
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params, extra)
-HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), TIME(stream, false),
+HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), AHEAD_OF(stream, false),
             KERNEL, KERNEL_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra), TIME(stream, true),
-            KERNEL, KERNEL_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra),
+            AHEAD_OF(stream, true), KERNEL, KERNEL_ARGUMENTS)
 
 /* Whether the launch may begin before the one in front of it on its stream has ended, or
  * lets others begin before it has itself. */
@@ -86,10 +90,10 @@ static void forget_events(const CUlaunchConfig *config) {
 #define KERNEL_EX                                                                          \
   (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 #define KERNEL_EX_ARGUMENTS (config, function, params, extra)
-HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX, TIME_EX(false),
+HOOK_LAUNCH(cuLaunchKernelEx, pump_at(config->hStream, false), LAUNCH_EX, AHEAD_EX(false),
             KERNEL_EX, KERNEL_EX_ARGUMENTS)
-HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX, TIME_EX(true),
-            KERNEL_EX, KERNEL_EX_ARGUMENTS)
+HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX,
+            AHEAD_EX(true), KERNEL_EX, KERNEL_EX_ARGUMENTS)
 
 #define COOPERATIVE                                                                        \
   (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
@@ -99,9 +103,9 @@ HOOK_LAUNCH(cuLaunchKernelEx_ptsz, pump_at(config->hStream, true), LAUNCH_EX, TI
   (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,      \
    params)
 HOOK_LAUNCH(cuLaunchCooperativeKernel, pump_at(stream, false), LAUNCH(NULL),
-            TIME(stream, false), COOPERATIVE, COOPERATIVE_ARGUMENTS)
+            AHEAD_OF(stream, false), COOPERATIVE, COOPERATIVE_ARGUMENTS)
 HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
-            TIME(stream, true), COOPERATIVE, COOPERATIVE_ARGUMENTS)
+            AHEAD_OF(stream, true), COOPERATIVE, COOPERATIVE_ARGUMENTS)
 
 /* ---- obsolete launches ---------------------------------------------------- */
 
@@ -112,12 +116,13 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
    .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
    .block = {1, 1, 1},                                                                     \
    .unknown = true}
-HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), TIME(NULL, false),
+HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), AHEAD_OF(NULL, false),
             (CUfunction function), (function))
-HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height), TIME(NULL, false),
-            (CUfunction function, int width, int height), (function, width, height))
+HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height),
+            AHEAD_OF(NULL, false), (CUfunction function, int width, int height),
+            (function, width, height))
 HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height),
-            TIME(stream, false),
+            AHEAD_OF(stream, false),
             (CUfunction function, int width, int height, CUstream stream),
             (function, width, height, stream))
 

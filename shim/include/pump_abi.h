@@ -93,7 +93,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 10
+#define PUMP_ABI_VERSION 11
 
 /* Bounds. All powers of two where a position is masked. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -254,8 +254,10 @@ struct pump_device {
   uint64_t adopted_budget_bytes; /* the last asked_budget_bytes that the shim has applied */
   uint32_t neighbours;   /* processes of other jobs under pump, the most seen on the card */
   uint32_t held_threads; /* shim: wait for the job's turn, behind what they have issued */
-  uint64_t held_until_ns; /* worker: the job waits for its turn, CLOCK_MONOTONIC */
-  uint64_t reserved[4];
+  uint64_t held_until_ns;  /* worker: the job waits for its turn, CLOCK_MONOTONIC */
+  uint64_t yield_until_ns; /* worker: launches wait in their streams for their memory */
+  uint64_t ready_seq; /* worker: meanwhile, all operations up to this one have theirs */
+  uint64_t reserved[2];
 };
 
 /* Progress of one stream. Slot 0 collects streams beyond the table. */
@@ -425,7 +427,9 @@ struct pump_shim_counters {
   uint64_t scheduled_bytes;   /* of those moved: by entries of schedules */
   uint64_t schedules_dropped; /* in force when an operation differed */
   uint64_t own_contexts;      /* that out-threads made for themselves */
-  uint64_t reserved[8];
+  uint64_t gates;             /* launches whose stream waited for their memory */
+  uint64_t gates_forced;      /* times that these were opened by the clock */
+  uint64_t reserved[6];
   uint64_t operations; /* recorded while active; a cache line of its own: hooks write it */
   uint64_t reserved1[7];
 };

@@ -59,7 +59,9 @@ PUMP_ASSERT_OFFSET(pump_device, adopted_budget_bytes, 72);
 PUMP_ASSERT_OFFSET(pump_device, neighbours, 80);
 PUMP_ASSERT_OFFSET(pump_device, held_threads, 84);
 PUMP_ASSERT_OFFSET(pump_device, held_until_ns, 88);
-PUMP_ASSERT_OFFSET(pump_device, reserved, 96);
+PUMP_ASSERT_OFFSET(pump_device, yield_until_ns, 96);
+PUMP_ASSERT_OFFSET(pump_device, ready_seq, 104);
+PUMP_ASSERT_OFFSET(pump_device, reserved, 112);
 
 PUMP_ASSERT_SIZE(pump_progress, 64);
 PUMP_ASSERT_OFFSET(pump_progress, issued_seq, 0);
@@ -179,7 +181,9 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, block_dead_bytes, 160);
 PUMP_ASSERT_OFFSET(pump_shim_counters, scheduled_bytes, 168);
 PUMP_ASSERT_OFFSET(pump_shim_counters, schedules_dropped, 176);
 PUMP_ASSERT_OFFSET(pump_shim_counters, own_contexts, 184);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 192);
+PUMP_ASSERT_OFFSET(pump_shim_counters, gates, 192);
+PUMP_ASSERT_OFFSET(pump_shim_counters, gates_forced, 200);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 208);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 256);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);

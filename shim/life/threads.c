@@ -40,6 +40,7 @@ static void threads_end(void) {
   pump_enter();
   PUMP_STORE_RELEASE(&pump_shm->header.client_state, PUMP_CLIENT_EXITING);
   pump_worker_notify();
+  pump_gates_stop();
   pump_executors_stop(pump_now_ns() + PUMP_EXIT_NS);
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
@@ -91,6 +92,7 @@ void pump_threads_fork_child(void) {
   pump_slot_fork_child();
   pump_populate_fork_child();
   pump_drain_fork_child();
+  pump_gates_fork_child();
   pump_progress_fork_child();
   pump_marker_fork_child();
   pump_limit_fork_child();

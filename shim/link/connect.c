@@ -310,6 +310,7 @@ static enum end join_worker(void) {
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
     ask_for_executors(pump_device_adopt_budgets());
+    pump_gates_adopt();
     keep_ledger();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */

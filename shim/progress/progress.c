@@ -269,6 +269,15 @@ void pump_progress_time(uint32_t stream_index, CUstream stream) {
                    stream_of(stream_index, stream));
 }
 
+void pump_progress_gate(uint32_t stream_index, CUstream stream) {
+  if (stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
+  const struct stream *mine = &streams[stream_index];
+  CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
+  if (context == NULL || PUMP_LOAD(&mine->chained) != 0) return;
+  pump_gate(PUMP_LOAD(&mine->device), context, PUMP_LOAD(&mine->context_index),
+            stream_of(stream_index, stream));
+}
+
 /* Behind an operation that has executed. A signal ends the wait: the program may want to
  * end. */
 static void wait_for_turn(uint32_t device) {
@@ -303,7 +312,10 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   pump_raise(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   bool draining = pump_draining();
-  bool due = marker_is_due(mine, now_ns, touched_bytes) || draining;
+  /* Behind a gate a marker may be the only one to show that there is room for the next. */
+  bool gated =
+      PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && PUMP_LOAD(&mine->chained) == 0;
+  bool due = marker_is_due(mine, now_ns, touched_bytes) || draining || gated;
   if (PUMP_LIKELY(!pump_timed_begun) && (!due || stream_index == 0)) return;
   uint32_t device = PUMP_LOAD(&mine->device);
   pump_upcalls.operations_seen(device, true);

@@ -103,4 +103,27 @@ void pump_marker_fork_child(void);
 /* Wakes the marker thread of the device, whatever it waits for. */
 void pump_markers_wake(uint32_t device);
 
+/* ---- gates in front of launches (gates.c) ------------------------------------------ */
+
+/* A bit for each device whose launches may get gates. */
+extern uint32_t pump_gates_devices;
+/* The job yields to others on the device until then, CLOCK_MONOTONIC, and no longer than
+ * PUMP_HOLD_MOST_NS from now; the same time again renews nothing. By the link thread. */
+void pump_yield(uint32_t device, uint64_t until_ns);
+/* What the worker asks of each device now. By the link thread. */
+void pump_gates_adopt(void);
+bool pump_yields(uint32_t device);
+/* Before the real call of a launch, if any bit is set: its stream waits until the launch's
+ * memory is there. Nothing on capturing streams, and where launches may begin before the
+ * one in front of them has ended. */
+void pump_progress_gate(uint32_t stream_index, CUstream stream);
+void pump_gate(uint32_t device, CUcontext context, uint32_t context_index, CUstream stream);
+/* For the marker thread, which is in the context: whether its word has to be registered for
+ * that life of its pool, and that. */
+bool pump_gates_lack(uint32_t context_index, uint32_t life);
+void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life);
+/* Opens all, and no more are made. */
+void pump_gates_stop(void);
+void pump_gates_fork_child(void);
+
 #endif

@@ -239,6 +239,15 @@ void pump_op_time(struct pump_at at) {
   errno = saved;
 }
 
+void pump_op_gate(struct pump_at at) {
+  if (pump_quiet()) return;
+  int saved = errno;
+  pump_enter();
+  pump_progress_gate(pump_place_of(at).stream_index, at.stream);
+  pump_leave();
+  errno = saved;
+}
+
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at) {
   int saved = errno;

@@ -65,6 +65,12 @@ void pump_op_time(struct pump_at at);
       if (may) pump_op_time(at);                                                           \
     }                                                                                      \
   } while (0)
+/* Of a launch, behind the above: its stream waits for its memory (progress/gates.c). */
+void pump_op_gate(struct pump_at at);
+#define pump_launch_gate(at, may)                                                          \
+  do {                                                                                     \
+    if (PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && (may)) pump_op_gate(at);     \
+  } while (0)
 static inline void pump_op_behind(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
 }

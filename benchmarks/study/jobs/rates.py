@@ -4,7 +4,8 @@ DESIGN
   Rates are means over many iterations and many turns. A resource (the engine, the link to the GPU,
   the link to the host, both directions together) gives each job what it wants as far as that is no
   more than its share, by weight on the engine; what one leaves others have. A kernel that waits for
-  its memory holds the engine: a job wants it for as long as its kernels take, waits included.
+  its memory holds the engine: a job wants it for as long as its kernels take, waits included. Those
+  of a job that yields wait before they have it (docs/decisions/0073-gates.md).
 
   A job that has shares e of the engine and l of the link takes  c / e * slow(budget, l / e)  for an
   iteration of c seconds: slower kernels on the same link are the same kernels on a faster one. Its
@@ -43,7 +44,8 @@ class Load(NamedTuple):
 
     seconds, bytes_: an iteration's kernels, the footprint. budget: of the footprint. compute:
     kernels' time for a byte / the curve's. engine: weight; 0: does not run. filling: has room for
-    what comes, so that nothing leaves for it. shrinking: gives memory back.
+    what comes, so that nothing leaves for it. shrinking: gives memory back. yields: its kernels
+    wait for their memory before they have the engine.
     """
 
     curve: Curve
@@ -54,6 +56,7 @@ class Load(NamedTuple):
     engine: float = 1.0
     filling: bool = False
     shrinking: bool = False
+    yields: bool = False
 
 
 class Flow(NamedTuple):
@@ -117,7 +120,8 @@ class _Beside:
         self.rates[i] = 1 / (load.seconds * max(slow / engine, self.floors[i]))
         come_s = come * load.bytes_ / self.link.come
         leave_s = max(0.0, leave - come * load.filling) * load.bytes_ / self.link.leave
-        self.needs[i] = load.seconds * slow, come_s, leave_s, come_s + leave_s
+        engine_s = load.seconds * (1.0 if load.yields else slow)
+        self.needs[i] = engine_s, come_s, leave_s, come_s + leave_s
 
     def _shares(self, i: int) -> tuple[float, float]:
         """Of the engine, and of the link where the job lacks it most."""

@@ -51,7 +51,8 @@ class Arbiter:
 
     def look(self, _now: float, jobs: Sequence[Seen], card: Card) -> Shares:
         priorities = {one.number: one.job.priority for one in jobs if self.priorities}
-        return Shares(arbitrated(jobs, card, priorities))
+        yielding = below_another(jobs) if self.priorities else frozenset[int]()
+        return Shares(arbitrated(jobs, card, priorities), yielding=yielding)
 
 
 class InTurns:
@@ -88,7 +89,8 @@ class InTurns:
         running = self.turns.look(now, card.memory_bytes, ready)
         levels = {job: self.turns.level(own, job in running) for job, own in priorities.items()}
         engine = {one.job: float(one.job in running) for one in ready if self.turns.crowded}
-        return Shares(arbitrated(jobs, card, levels), engine)
+        yielding = below_another(jobs) if self.priorities else frozenset[int]()
+        return Shares(arbitrated(jobs, card, levels), engine, yielding)
 
 
 class Slices:
@@ -173,6 +175,12 @@ def arbitrated(jobs: Sequence[Seen], card: Card, priorities: Mapping[int, int]) 
     ]
     left = less_spill({GPU: card.memory_bytes}, claims)
     return {job: share for (job, _), share in arbitrate(left, claims).items()}
+
+
+def below_another(jobs: Sequence[Seen]) -> frozenset[int]:
+    """Those below the greatest priority: they yield."""
+    most = max((one.job.priority for one in jobs), default=0)
+    return frozenset(one.number for one in jobs if one.job.priority < most)
 
 
 def by_weight(jobs: Sequence[Seen], card: Card, weights: Mapping[int, float]) -> Shares:

@@ -90,10 +90,12 @@ class Seen(NamedTuple):
 @dataclass(frozen=True)
 class Shares:
     """targets: bytes by job, together at most the memory. engine: weights, 1 for the others; 0: the
-    job waits for its turn."""
+    job waits for its turn. yielding: jobs that leave the engine to others while they wait for
+    memory."""
 
     targets: Mapping[int, int]
     engine: Mapping[int, float] = field(default_factory=dict)
+    yielding: frozenset[int] = frozenset()
 
 
 class Way(Protocol):
@@ -271,6 +273,7 @@ class World:
                 engine,
                 one.resident < one.room - near,
                 one.resident > float(one.granted or 0) + near,
+                one.number in self.shares.yielding,
             ))  # fmt: skip
         key = tuple((one.number, *load[1:]) for one, load in zip(self.here, loads, strict=True))
         if key not in self._known:

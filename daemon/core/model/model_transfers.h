@@ -46,8 +46,12 @@ struct device {
   int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed when one was refused */
   int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
   struct duplicates duplicates;
-  uint64_t missed;   /* blocks that came by fault since progress was read */
-  int64_t faults;    /* since the last view */
+  uint64_t missed; /* blocks that came by fault since progress was read */
+  int64_t faults;  /* since the last view */
+  /* model_ready: position of the first operation whose memory may not be there, and how
+   * many of its uses were found there */
+  int64_t ready_at;
+  uint32_t ready_uses;
   int64_t left_over; /* fewest blocks that took room since a switch */
   bool known;
   bool short_of_room;  /* something needed was left out: no block may leave for it */

@@ -32,6 +32,32 @@ int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int
   return m->window.op_tail - 1;
 }
 
+static bool is_there(const struct pump_model *m, int32_t use) {
+  int32_t block = m->window.uses[use].block;
+  if (block == NONE || (m->window.uses[use].flags & USE_FRESH)) return true;
+  uint32_t state = m->blocks.all[block].state;
+  return state == PUMP_BLOCK_RESIDENT || state == PUMP_BLOCK_MAYBE_EVICTED ||
+         state == PUMP_BLOCK_DISCARDING;
+}
+
+uint64_t model_ready(struct pump_model *m, uint32_t device) {
+  struct device *d = &m->devices[device];
+  if (!m->schedules.on) return UINT64_MAX;
+  if (d->ready_at < m->window.op_tail) {
+    d->ready_at = m->window.op_tail;
+    d->ready_uses = 0;
+  }
+  for (; d->ready_at < m->window.op_issued; d->ready_at++, d->ready_uses = 0) {
+    uint32_t i = op_index(d->ready_at);
+    const struct op *op = &m->window.ops[i];
+    if (op->executed || op->larger || m->window.op_device[i] != device) continue;
+    for (; d->ready_uses < op->uses; d->ready_uses++)
+      if (!is_there(m, use_index(op->first_use + (int64_t)d->ready_uses)))
+        return op->seq - 1;
+  }
+  return m->window.added_seq;
+}
+
 static uint64_t due_word(const struct pump_model *m, uint32_t kind, uint32_t use) {
   const uint64_t *words = m->window.due_uses[use >> 6];
   return words[kind] | words[DUE_MAYBE_EVICTED];

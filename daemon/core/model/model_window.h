@@ -160,6 +160,10 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 
 /* Last position in [op_tail, from] whose bit is set, or op_tail - 1. */
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
+/* The newest issued operation up to which all of the device have their memory, as far as is
+ * known, or have executed, or are left to faults; UINT64_MAX where all are. What leaves
+ * again is not looked for. */
+uint64_t model_ready(struct pump_model *m, uint32_t device);
 /* The due uses that are counted as `kind` or maybe evicted; `from`, `end`: positions, of
  * one operation's uses. The first in [from, end), or `end`. */
 int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,

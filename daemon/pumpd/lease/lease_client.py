@@ -17,9 +17,11 @@ DESIGN
   Where a grant says that the job waits for its turn, its clients hold launches. That is asked
   of them anew each HOLD_ROUND_S, and lasts HOLD_MS: should any of the processes in between end,
   the job goes on. It goes on after HELD_MOST_S as well, until the service has given it a turn.
+  Where a grant says that the job yields, its clients are asked as often to put gates in front of
+  launches (shim/progress/gates.c).
 
-  A service can change budgets and hold launches for that long, nothing else; worker and shim
-  check each budget again.
+  A service can change budgets, and hold launches or have them yield for that long, nothing else;
+  worker and shim check each budget again.
 """
 
 from __future__ import annotations
@@ -126,8 +128,10 @@ class LeaseClient:
         """Bytes by GPU; kept when the service ends."""
         self._waits: dict[str, float] = {}
         """GPUs on which it is the turn of other jobs, and since when."""
-        self._held: set[tuple[int, int]] = set()
-        """Devices of clients that were asked to hold launches."""
+        self._yields: set[str] = set()
+        """GPUs on which it leaves the engine to others while its launches wait for memory."""
+        self._held: dict[tuple[int, int], tuple[int, int]] = {}
+        """Devices of clients that were asked for either: hold_ms, yield_ms."""
         self._hold_due = 0.0
         """When they are asked again."""
         self._beat_s = BEAT_S
@@ -240,7 +244,7 @@ class LeaseClient:
         self._connection, self._grant, self._last = None, None, None
         self._version = self._acted = 0
         self._retry_s = max(self._retry_s, retry_s)
-        self._waits = {}
+        self._waits, self._yields = {}, set()
         self._hold([])
         if self._granted and self._alone_due is None:
             self._alone_due = self._now + ALONE_S
@@ -301,6 +305,7 @@ class LeaseClient:
                     for grant in message.gpus
                     if grant.waits
                 }
+                self._yields = {grant.gpu for grant in message.gpus if grant.yields}
                 self._settle_until = self._now + SETTLE_MOST_S
                 log.info("granted: %s", self._granted)
             self._round_due = self._now
@@ -334,22 +339,30 @@ class LeaseClient:
             self._schedule(clients, grows)
 
     def _hold(self, clients: Sequence[ClientState]) -> None:
-        """Asks these clients to hold launches where the job waits, and all others no longer to."""
+        """Asks these clients to hold launches where the job waits, and to yield where it yields;
+        all others no longer to."""
         wanted = {
-            (one.pid, one.device.index)
+            (one.pid, one.device.index): asked
             for gpu, held in by_gpu(clients).items()
+            if (asked := self._asked(gpu)) != (0, 0)
             for one in held
-            if gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
         }
         if wanted == self._held and self._now < self._hold_due:
             return
         self._hold_due = self._now + HOLD_ROUND_S
-        for pid, device in sorted(wanted | self._held):
-            hold_ms = HOLD_MS if (pid, device) in wanted else 0
-            request = control.Request(control.SET, pid, device=device, hold_ms=hold_ms)
+        for pid, device in sorted(wanted.keys() | self._held.keys()):
+            hold_ms, yield_ms = wanted.get((pid, device), (0, 0))
+            request = control.Request(
+                control.SET, pid, device=device, hold_ms=hold_ms, yield_ms=yield_ms
+            )
             with contextlib.suppress(FrameError):
                 self._inquire(request, lambda _clients: None)
         self._held = wanted
+
+    def _asked(self, gpu: str) -> tuple[int, int]:
+        """hold_ms and yield_ms on that GPU."""
+        holds = gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
+        return HOLD_MS * holds, HOLD_MS * (gpu in self._yields)
 
     def _report(self, clients: Sequence[ClientState]) -> bool:
         """Report what has changed; whether the job wants more than before."""
@@ -390,7 +403,7 @@ class LeaseClient:
             self._young_round_s = pause = min(pause, again)
         if now < self._settle_until and not settled(clients, self._granted):
             pause = SETTLE_S
-        if self._waits:
+        if self._waits or self._yields:
             pause = min(pause, HOLD_ROUND_S)
         self._round_due = now if self._again else now + pause
 

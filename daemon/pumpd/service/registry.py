@@ -13,7 +13,9 @@ DESIGN
   one user's weight together.
 
   Where jobs want much more than a GPU has, they take turns (pump/policy/turns.py): the launches of
-  those that wait are held, and memory goes to those whose turn it is.
+  those that wait are held, and memory goes to those whose turn it is. Beside a job of a higher
+  priority that uses a GPU the others yield: a launch of theirs that waits for its memory leaves
+  the GPU to it (docs/decisions/0073-gates.md).
 
   For settle_s after the service has begun no lease grows: jobs that ran before register again
   one by one, and hold what they held. Nor are there turns.
@@ -84,6 +86,8 @@ class Job:
     granted: dict[str, int] = field(default_factory=dict)
     waits: frozenset[str] = frozenset()
     """GPUs on which it is the turn of others."""
+    yields: frozenset[str] = frozenset()
+    """GPUs that a job of a higher priority uses."""
     grant_number: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
     """By GPU."""
@@ -275,9 +279,12 @@ class Registry:
                     changed.setdefault(number, {})[gpu] = granted
         waited_for = {key for gpu in memory for key in self._waited_for(gpu, jobs[gpu], fair)}
         self.patience.look(set() if self.settling else waited_for, now)
+        first = self._first()
         for job in self.jobs.values():
-            if waits.get(job.number, frozenset()) != job.waits:
-                job.waits = waits.get(job.number, frozenset())
+            yields = {gpu for gpu in job.gpus if job.priority < first.get(gpu, job.priority)}
+            on = waits.get(job.number, frozenset()), frozenset(yields)
+            if on != (job.waits, job.yields):
+                job.waits, job.yields = on
                 changed.setdefault(job.number, {})
         told = [self.jobs[number] for number in sorted(changed)]
         for job in told:
@@ -324,6 +331,15 @@ class Registry:
                     level = turns.level(claim.priority, claim.job in running)
                     claims[place] = claim._replace(priority=level)
         return waits
+
+    def _first(self) -> dict[str, int]:
+        """By GPU, the greatest priority of the jobs that use it."""
+        found: dict[str, int] = {}
+        for job in self.jobs.values():
+            for gpu, entry in job.gpus.items():
+                if entry.used:
+                    found[gpu] = max(found.get(gpu, job.priority), job.priority)
+        return found
 
     def _ready(self, gpu: str, claims: Sequence[Claim]) -> list[Ready]:
         """The jobs that have something to run on a GPU; none where they take no turns."""
@@ -385,7 +401,8 @@ class Registry:
         """Return the grant to send to a job."""
         granted = sorted(job.granted.items())
         gpus = tuple(
-            wire.GpuGrant(job.gpus[name].gpu, bytes_, name in job.waits) for name, bytes_ in granted
+            wire.GpuGrant(job.gpus[name].gpu, bytes_, name in job.waits, name in job.yields)
+            for name, bytes_ in granted
         )
         return wire.Grant(job.grant_number, beat_ms, gpus)
 

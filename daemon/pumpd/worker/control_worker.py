@@ -67,6 +67,11 @@ class _Pending:
     deadline_ns: int
 
 
+def _in(ms: int) -> int:
+    """The time so many milliseconds from now, for the client; 0: none."""
+    return int(lib.pump_core_now_ns()) + ms * 1_000_000 if ms else 0
+
+
 class ControlWorker:
     """Carries out requests for one worker. `step` is called by the worker's thread."""
 
@@ -140,10 +145,13 @@ class ControlWorker:
                 choose(request.policy, POLICIES, "policy")
             except BadValueError as error:
                 raise _RefusedError(str(error)) from None
-        if request.hold_ms is not None:
-            until_ns = lib.pump_core_now_ns() + request.hold_ms * 1_000_000
-            for index in self._devices_of(request):
-                self._shm.devices[index].held_until_ns = until_ns if request.hold_ms else 0
+        for index in self._devices_of(request):
+            device = self._shm.devices[index]
+            if request.hold_ms is not None:
+                device.held_until_ns = _in(request.hold_ms)
+            if request.yield_ms is not None:
+                device.yield_until_ns = _in(request.yield_ms)
+        if request.hold_ms is not None or request.yield_ms is not None:
             self._wake_client()
         if request.budget_bytes is None and request.policy is None:
             self._answer(number, self.state())

@@ -287,6 +287,27 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
 
 /* The event in front of it is recorded before the real call; one that may begin early gets
  * none, and one that fails gives it back. */
+static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
+  CUlaunchAttribute attribute = {.id =
+                                     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+  CUlaunchConfig config = {
+      .gridDimX = 1, .hStream = (CUstream)0x42, .attrs = &attribute, .numAttrs = 1};
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.gates == 0);
+  pump_gates_devices = 1;
+  cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.gates == 1 && told.gate_stream == (CUstream)0x42);
+  CHECK(told.gated_after == 1); /* ahead of its own report */
+  cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
+  CHECK(next_event() && told.gates == 2);
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
+  CHECK(next_event() && told.gates == 2);
+  struct pump_range_info a = range(0x7f0010000000, 1);
+  cuMemsetD8Async(a.base, 0, 1, (CUstream)0x42);
+  CHECK(next_event() && told.gates == 2); /* it takes no engine */
+}
+
 static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
   CUlaunchAttribute attribute = {.id =
                                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -370,6 +391,7 @@ int main(int argc, char **argv) {
       SCENARIO(a_failed_call_is_no_operation_and_its_error_is_passed_on),
       SCENARIO(twins_speak_of_the_per_thread_stream),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
+      SCENARIO(a_launch_has_a_gate_where_the_job_yields_and_one_may_stand),
       SCENARIO(a_launch_is_timed_when_it_is_due_and_may_be),
       SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),
       SCENARIO(a_dormant_or_guarded_thread_reports_nothing),

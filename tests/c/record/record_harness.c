@@ -105,6 +105,13 @@ void pump_progress_time(uint32_t index, CUstream stream) {
   told.timed++;
   pump_timed_begun = true;
 }
+uint32_t pump_gates_devices;
+void pump_progress_gate(uint32_t index, CUstream stream) {
+  CHECK(index != 0 && pump_reentry_depth != 0);
+  told.gate_stream = stream;
+  told.gated_after = told.issues;
+  told.gates++;
+}
 void pump_progress_issued_many(uint32_t index, uint32_t operations) {
   CHECK(index != 0);
   told.issued_many += (int)operations;

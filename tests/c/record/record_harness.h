@@ -25,6 +25,8 @@ struct told {
   uint64_t event_asked; /* what the driver's answer was about */
   CUevent event_gone, event_distrusted;
   int timed, timed_after, timed_back; /* operations whose time was to be taken */
+  int gates, gated_after;             /* launches that were given one */
+  CUstream gate_stream;
   CUstream timed_stream;
   int streams_gone, issues, chained, looked_up, issued_many;
   int64_t plain_bytes;

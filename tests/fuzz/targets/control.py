@@ -39,7 +39,8 @@ def seeds() -> list[bytes]:
     return [
         b"\0" + control.encode_request(control.Request("state")),
         b"\0" + control.encode_request(control.Request("set", 4, "demand", 1 << 33, 0)),
-        b"\0" + control.encode_request(control.Request("set", 4, device=0, hold_ms=5000)),
+        b"\0"
+        + control.encode_request(control.Request("set", 4, device=0, hold_ms=5000, yield_ms=0)),
         b"\1" + control.encode_reply([client, control.failed(3, "gone")]),
         b"\1" + control.encode_error("no"),
         b"\2" + control.encode_client(client),

@@ -149,3 +149,28 @@ def test_answers_name_the_jobs_that_wait() -> None:
     jobs = [join(here, owner) for owner in range(2)]
     waits = waiting(here, jobs, 0.0)
     assert [here.state_of(job, 0.0).gpus[0].waits for job in jobs] == waits
+
+
+def yielding(registry: Registry, *jobs: Job) -> list[bool]:
+    registry.rearrange(0.0)
+    return [grant.yields for job in jobs for grant in registry.grant_of(job, 1000).gpus]
+
+
+def test_jobs_yield_to_one_of_a_higher_priority_that_uses_the_gpu() -> None:
+    here = registry()
+    low = join(here, 0, -5, wanted_mib=100)
+    assert yielding(here, low) == [False]
+    equal = join(here, 1, -5, wanted_mib=100)
+    assert yielding(here, low, equal) == [False, False]
+    high = join(here, 2, 5, wanted_mib=100)
+    between = join(here, 0, 0, wanted_mib=100)
+    jobs = low, equal, between, high
+    assert yielding(here, *jobs) == [True, True, True, False]
+    says(here, high, 1.0, wanted_mib=100, used=False)
+    assert here.stale and yielding(here, *jobs) == [True, True, False, False]
+    says(here, between, 1.0, wanted_mib=100, used=False)
+    assert yielding(here, *jobs) == [False] * 4
+    says(here, high, 2.0, wanted_mib=100)
+    assert {job.number for job in here.rearrange(2.0)} >= {low.number, equal.number}
+    here.remove(high)
+    assert yielding(here, low, equal, between) == [False] * 3

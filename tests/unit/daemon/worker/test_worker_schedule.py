@@ -438,3 +438,39 @@ def test_the_schedule_of_a_device_stays_while_that_of_another_one_is_renewed() -
     assert client.shm.schedules[1].turn != turns[1]
     assert client.shm.schedules[0].turn == turns[0]
     client.close()
+
+
+def test_a_client_that_yields_is_told_up_to_which_operation_all_memory_is_there() -> None:
+    training = Training("window")
+    client, device = training.client, training.client.shm.devices[0]
+
+    def is_there(layer: int) -> bool:
+        believed = training.believed()
+        return all((training.layers[layer], i) in believed for i in range(BLOCKS))
+
+    for _ in range(2 * len(ORDER)):
+        training.step(4)
+    while training.waiting:
+        training.execute()
+    training.worker.tick()
+    assert device.ready_seq == 0, "it was not asked for"
+    away = [layer for layer in range(LAYERS) if not is_there(layer)][:2]
+    device.yield_until_ns = 1
+    first, second = (training.issue(layer) for layer in away)
+    training.worker.tick()
+    assert device.ready_seq == first - 1
+    while not is_there(away[1]):
+        for way in WAYS:
+            for command in client.commands(way):
+                training.move(command, way)
+                training.worker.tick()
+                ready = first - 1 if not is_there(away[0]) else second - (not is_there(away[1]))
+                assert device.ready_seq == ready
+        training.worker.tick()
+    assert device.ready_seq == second
+    larger = client.launch([client.alloc(BUDGET)], function=99)
+    training.worker.tick()
+    assert device.ready_seq == larger, "that is left to faults"
+    training.worker.switch(by_name("demand"))
+    training.worker.tick()
+    assert device.ready_seq == 2**64 - 1, "all is left to faults"

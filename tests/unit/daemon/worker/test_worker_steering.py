@@ -152,6 +152,7 @@ def test_a_client_that_adopts_nothing_costs_an_error_and_the_wish(
         (Request("set", budget_bytes=20 * BLOCK, device=1), "sees 1"),
         (Request("set", policy="nothing", budget_bytes=20 * BLOCK), "unknown policy"),
         (Request("set", device=1, hold_ms=5000), "sees 1"),
+        (Request("set", device=1, yield_ms=5000), "sees 1"),
     ],
     ids=str,
 )
@@ -164,7 +165,8 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_asked_of_the_client(
     assert state is not None and reason in str(state.error)
     assert stage.device.asked_budget_bytes == 0 and stage.worker.policy.name == "window"
     assert stage.device.asked_budget_bytes == 0 and stage.worker.policy.name == "window"
-    assert all(stage.client.shm.devices[i].held_until_ns == 0 for i in range(2))
+    devices = stage.client.shm.devices
+    assert all(devices[i].held_until_ns == devices[i].yield_until_ns == 0 for i in range(2))
 
 
 def test_a_hold_is_asked_of_the_client_and_answered_at_once(stage: Stage) -> None:
@@ -188,6 +190,21 @@ def test_a_hold_is_asked_of_the_client_and_answered_at_once(stage: Stage) -> Non
     assert stage.device.held_until_ns == 0
     assert stage.bell.recv(8) == b"b", "and goes on now"
     assert stage.device.asked_budget_bytes == 0
+
+
+def test_the_client_is_asked_to_yield_beside_a_hold_or_without_one(stage: Stage) -> None:
+    stage.worker.tick()
+    before = lib.pump_core_now_ns()
+    stage.ask(Request("set", device=0, hold_ms=0, yield_ms=5000))
+    assert stage.answer() is not None
+    assert stage.device.yield_until_ns >= before + 5 * 10**9 and stage.device.held_until_ns == 0
+    assert stage.bell.recv(8) == b"b", "the client looks now"
+    stage.ask(Request("set", device=0, hold_ms=5000))
+    assert stage.answer() is not None
+    assert stage.device.yield_until_ns > 0 < stage.device.held_until_ns
+    stage.ask(Request("set", device=0, yield_ms=0))
+    assert stage.answer() is not None
+    assert stage.device.yield_until_ns == 0 < stage.device.held_until_ns
 
 
 def test_a_hold_waits_behind_a_budget_that_is_not_adopted_yet(stage: Stage) -> None:

@@ -38,6 +38,8 @@ REQUESTS = [
     Request("set", 5, "window", 0, 15),
     Request("set", 5, device=15, hold_ms=wire.HOLD_MS_MOST),
     Request("set", hold_ms=0),
+    Request("set", 5, device=0, hold_ms=0, yield_ms=wire.HOLD_MS_MOST),
+    Request("set", yield_ms=0),
 ]
 
 
@@ -67,6 +69,7 @@ def test_a_request_comes_back_as_it_was_said(request_: Request) -> None:
         {"ask": "set", "budget_bytes": 5, "device": 16},
         {"ask": "state", "hold_ms": 5},
         {"ask": "set", "hold_ms": 5, "device": 16},
+        {"ask": "state", "yield_ms": 5},
         {"ask": "state", "client_pid": 1 << 31},
         {"ask": "state", "more": 1},
     ],
@@ -78,10 +81,11 @@ def test_a_request_that_is_not_exactly_right_is_refused_in_one_line(words: objec
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("hold_ms", [-1, 6001, True, "5", None])
-def test_a_hold_that_is_too_long_or_no_number_is_refused_by_its_name(hold_ms: object) -> None:
-    words = {"ask": "set", "device": 0, "hold_ms": hold_ms}
-    with pytest.raises(FrameError, match="hold_ms is not a whole number from 0 to 6000"):
+@pytest.mark.parametrize("name", ["hold_ms", "yield_ms"])
+@pytest.mark.parametrize("ms", [-1, 6001, True, "5", None])
+def test_a_time_that_is_too_long_or_no_number_is_refused_by_its_name(name: str, ms: object) -> None:
+    words = {"ask": "set", "device": 0, name: ms}
+    with pytest.raises(FrameError, match=f"{name} is not a whole number from 0 to 6000"):
         wire.decode_request(json.dumps(words).encode())
 
 

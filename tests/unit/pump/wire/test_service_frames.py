@@ -182,7 +182,7 @@ JOB = wire.JobState(*range(1, 5), "n", 0, "", 1, 2, 3, 4, (LEASE,))
             wire.FROM_CLIENTS,
         ),
         (
-            wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8, waits=True),)),
+            wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8, waits=True, yields=True),)),
             wire.Grant(1, 2000, (wire.GpuGrant(GPU, 8),)),
             wire.FROM_SERVICE,
         ),
@@ -199,9 +199,9 @@ def test_turns_are_not_spoken_of_with_a_peer_of_version_1(
 ) -> None:
     assert (wire.OLDEST, wire.VERSION) == (1, 2)
     assert wire.decode(wire.encode(message, 1), kinds, 1) == older
-    assert not {"used", "ready", "waits"} & set(str(wire.encode(message, 1)).split('"'))
+    assert not {"used", "ready", "waits", "yields"} & set(str(wire.encode(message, 1)).split('"'))
     assert wire.decode(wire.encode(message, 2), kinds, 2) == message
-    with pytest.raises(FrameError, match=r"unknown key '(used|waits)'"):
+    with pytest.raises(FrameError, match=r"unknown key '(used|waits|yields)'"):
         wire.decode(wire.encode(message, 2), kinds, 1)
 
 

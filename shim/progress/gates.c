@@ -1,0 +1,221 @@
+/* gates.c - launches that wait in their stream for their memory.
+ *
+ * A kernel that waits for its memory holds the GPU's engine meanwhile. So a job that yields
+ * to others (docs/decisions/0073-gates.md) has a *gate* in front of each launch: the stream
+ * waits until a word of host memory has reached the launch's number. The worker says up to
+ * which operation all memory is there (pump_device.ready_seq), and the thread of this file
+ * copies that into the words.
+ *
+ * DESIGN. No stream may wait for ever, whatever ends.
+ *
+ *   The thread makes no driver call and takes no lock: a launch that waits for room in a
+ * full launch queue, with the driver's lock held, keeps it from nothing.
+ *
+ *   It opens all gates when the job yields no longer: the worker asks anew each second, for
+ * a bounded time. And it forces all open where nothing has moved for PUMP_GATE_STILL_NS, or
+ *   one has been shut for PUMP_GATE_MOST_NS; then no gate is made for PUMP_GATE_PAUSE_NS.
+ *
+ *   The newest number is raised, and the context's word known to the thread, before the
+ *   stream is made to wait. The thread says that it is asleep before its last look at both,
+ *   and is woken behind the wait.
+ *
+ * The number is the one that the next operation of any thread gets. Where another thread
+ * comes first, the gate opens an operation early. Of a number the lower 32 bits count: the
+ * driver compares them in a circle.
+ *
+ * Words lie in memory that is shared, so that a fork copies no page which the driver has
+ * pinned. Each context has a page of its own, registered until the context ends.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "markers.h"
+
+#define PAGE_BYTES 4096u
+/* cuda.h: CU_STREAM_WAIT_VALUE_GEQ, CU_MEMHOSTREGISTER_DEVICEMAP, and
+ * CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED. */
+#define WAIT_GEQ 0u
+#define REGISTER_DEVICEMAP 2u
+#define ALREADY_REGISTERED 712
+
+struct gates {
+  uint64_t asked_ns, until_ns; /* by the link thread, as in memory/drain.c */
+  uint64_t made;               /* newest number that a stream may wait for */
+  uint64_t paused_ns;          /* until then none is made */
+  /* The thread's own: up to which number all are open, what it saw last and when that
+   * changed, since when any gate is shut. */
+  uint64_t opened, seen, changed_ns, shut_ns;
+};
+static struct gates all[PUMP_MAX_DEVICES];
+static unsigned char *pages; /* one for each small number of a context */
+static struct {
+  uint32_t life; /* of its pool of markers, when the page was registered; 0: never */
+  uint32_t device;
+} words[PUMP_MAX_CONTEXTS];
+static bool refused; /* this driver has no such waits */
+static uint32_t asleep, wakes;
+uint32_t pump_gates_devices;
+
+static uint32_t *word_of(uint32_t context_index) {
+  return (uint32_t *)(void *)(pages + (size_t)context_index * PAGE_BYTES);
+}
+
+/* ---- the thread that opens them --------------------------------------------------- */
+
+static void write_words(uint32_t device) {
+  for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
+    if (PUMP_LOAD_ACQUIRE(&words[i].life) != 0 && PUMP_LOAD(&words[i].device) == device)
+      __atomic_store_n(word_of(i), (uint32_t)all[device].opened, __ATOMIC_RELEASE);
+}
+
+/* Changes as long as anything moves or executes. */
+static uint64_t moved(uint32_t device) {
+  const struct pump_schedule *schedule = &pump_shm->schedules[device];
+  return PUMP_LOAD(&schedule->left_bytes) + PUMP_LOAD(&schedule->ended_bytes) +
+         PUMP_LOAD(&pump_shm->header.activity);
+}
+
+/* Up to which number gates may be open. */
+static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
+  struct gates *gates = &all[device];
+  if (!pump_yields(device)) return made;
+  uint64_t ready = PUMP_LOAD(&pump_shm->devices[device].ready_seq), seen = moved(device);
+  if (gates->shut_ns == 0 || ready > gates->opened) gates->shut_ns = now_ns;
+  if (gates->seen != seen || ready > gates->opened) gates->changed_ns = now_ns;
+  gates->seen = seen;
+  if (now_ns - gates->changed_ns <= PUMP_GATE_STILL_NS &&
+      now_ns - gates->shut_ns <= PUMP_GATE_MOST_NS)
+    return ready < made ? ready : made;
+  PUMP_STORE(&gates->paused_ns, now_ns + PUMP_GATE_PAUSE_NS);
+  PUMP_ADD(&pump_shm->shim_counters.gates_forced, 1);
+  return made;
+}
+
+/* Whether any gate of the device is shut afterwards. */
+static bool look(uint32_t device, uint64_t now_ns) {
+  struct gates *gates = &all[device];
+  uint64_t made = __atomic_load_n(&gates->made, __ATOMIC_SEQ_CST);
+  if (made == 0) return false;
+  if (made > gates->opened) {
+    uint64_t open = may_open(device, made, now_ns);
+    if (open > gates->opened) gates->opened = open;
+  }
+  write_words(device);
+  if (gates->opened < made) return true;
+  gates->shut_ns = 0;
+  return false;
+}
+
+static void *open_gates(void *unused) {
+  (void)unused;
+  pump_enter();
+  for (;;) {
+    uint32_t ticket = pump_sleep_prepare(&asleep, &wakes);
+    uint64_t now_ns = pump_now_ns();
+    bool shut = false;
+    for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) shut |= look(i, now_ns);
+    if (shut) __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
+    pump_sleep_wait(&wakes, ticket, shut ? PUMP_POLL_MIN_NS : PUMP_IDLE_NS);
+    __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
+  }
+  return NULL;
+}
+
+/* ---- yielding, by the link thread -------------------------------------------------- */
+
+static bool begin(void) {
+  if (pages != NULL) return true;
+  void *got = mmap(NULL, (size_t)PUMP_MAX_CONTEXTS * PAGE_BYTES, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) return false;
+  if (pump_thread_start("pump-gates", open_gates, NULL) != 0) {
+    munmap(got, (size_t)PUMP_MAX_CONTEXTS * PAGE_BYTES);
+    return false;
+  }
+  __atomic_store_n(&pages, got, __ATOMIC_RELEASE);
+  return true;
+}
+
+void pump_yield(uint32_t device, uint64_t until_ns) {
+  struct gates *gates = &all[device];
+  uint64_t now_ns = pump_now_ns();
+  if (until_ns != gates->asked_ns) { /* the same again renews nothing */
+    gates->asked_ns = until_ns;
+    if (until_ns > now_ns + PUMP_HOLD_MOST_NS) until_ns = now_ns + PUMP_HOLD_MOST_NS;
+    PUMP_STORE(&gates->until_ns, until_ns);
+  }
+  bool yields = PUMP_LOAD(&gates->until_ns) > now_ns && begin();
+  uint32_t bit = 1u << device;
+  if (yields)
+    __atomic_fetch_or(&pump_gates_devices, bit, __ATOMIC_RELAXED);
+  else
+    __atomic_fetch_and(&pump_gates_devices, ~bit, __ATOMIC_RELAXED);
+}
+
+void pump_gates_adopt(void) {
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
+    pump_yield(i, PUMP_LOAD(&pump_shm->devices[i].yield_until_ns));
+}
+
+bool pump_yields(uint32_t device) {
+  return (PUMP_LOAD(&pump_gates_devices) >> device & 1) != 0 && !pump_dormant() &&
+         pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
+}
+
+void pump_gates_stop(void) {
+  PUMP_STORE(&pump_gates_devices, 0);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) PUMP_STORE(&all[i].until_ns, 0);
+}
+
+/* ---- making them ------------------------------------------------------------------- */
+
+bool pump_gates_lack(uint32_t context_index, uint32_t life) {
+  return PUMP_LOAD(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
+         words[context_index].life != life;
+}
+
+void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life) {
+  /* One that was registered in an earlier life of this pool still is. */
+  CUresult result = pump_real.cuMemHostRegister_v2(word_of(context_index), PAGE_BYTES,
+                                                   REGISTER_DEVICEMAP);
+  if (result != CUDA_SUCCESS && result != ALREADY_REGISTERED) {
+    PUMP_STORE(&refused, true);
+    return;
+  }
+  PUMP_STORE(&words[context_index].device, device);
+  PUMP_STORE_RELEASE(&words[context_index].life, life);
+}
+
+void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
+               CUstream stream) {
+  if (context_index >= PUMP_MAX_CONTEXTS || PUMP_LOAD(&refused)) return;
+  const struct pump_marker_pool *pool = &pump_marker_pools[context_index];
+  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life);
+  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
+      PUMP_LOAD_ACQUIRE(&words[context_index].life) != life || !pump_yields(device) ||
+      pump_now_ns() < PUMP_LOAD(&all[device].paused_ns))
+    return;
+  uint64_t seq = PUMP_LOAD(&pump_shm->header.next_seq);
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  CUdeviceptr word = 0;
+  if (!pump_capturing(stream) && pump_real.cuMemHostGetDevicePointer_v2(
+                                     &word, word_of(context_index), 0) == CUDA_SUCCESS) {
+    pump_raise(&all[device].made, seq);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (pump_real.cuStreamWaitValue32_v2(stream, word, (uint32_t)seq, WAIT_GEQ) ==
+        CUDA_SUCCESS)
+      PUMP_ADD(&pump_shm->shim_counters.gates, 1);
+    else
+      PUMP_STORE(&refused, true);
+    if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) != 0) pump_wake(&asleep, &wakes);
+  }
+  pump_driver_scope_close(scope);
+}
+
+void pump_gates_fork_child(void) {
+  memset(all, 0, sizeof all);
+  memset(words, 0, sizeof words);
+  pages = NULL; /* shared with the parent, whose words they are */
+  pump_gates_devices = 0;
+  asleep = 0;
+}

@@ -1,0 +1,239 @@
+/* case_gates.c - launches that wait in their stream for their memory (progress/gates.c). */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "executor_harness.h"
+
+#define MS 1000000u
+
+/* The driver's side: what streams were made to wait for last. */
+static const uint32_t *word;
+static uint32_t value, waits, registrations, wait_error, register_error;
+
+static CUresult fake_register(void *start, size_t bytes, unsigned int flags) {
+  CHECK((uintptr_t)start % 4096 == 0 && bytes == 4096 && flags == 2);
+  PUMP_ADD(&registrations, 1);
+  return (CUresult)PUMP_LOAD(&register_error);
+}
+static CUresult fake_device_pointer(CUdeviceptr *address, void *start, unsigned int flags) {
+  CHECK(flags == 0);
+  *address = (CUdeviceptr)(uintptr_t)start;
+  return CUDA_SUCCESS;
+}
+static CUresult fake_wait(CUstream stream, CUdeviceptr address, cuuint32_t at_least,
+                          unsigned int flags) {
+  CHECK(stream != NULL && flags == 0 && PUMP_LOAD(&fake.capturing) == 0);
+  if (PUMP_LOAD(&wait_error) != 0) return (CUresult)PUMP_LOAD(&wait_error);
+  word = (const uint32_t *)(uintptr_t)address;
+  value = at_least;
+  PUMP_ADD(&waits, 1);
+  return CUDA_SUCCESS;
+}
+
+/* As the driver compares: in a circle. */
+static bool is_open(void) {
+  return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
+static uint64_t forced(void) {
+  return PUMP_LOAD(&pump_shm->shim_counters.gates_forced);
+}
+
+static CUcontext context_made(void) {
+  CUcontext context = fake_context_create(0);
+  pump_context_seen(0, context);
+  pump_executors_need(0, true);
+  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64);
+  return context;
+}
+
+/* A stream of a device on which the job yields. */
+static CUstream yielding(void) {
+  pump_real.cuMemHostRegister_v2 = fake_register;
+  pump_real.cuMemHostGetDevicePointer_v2 = fake_device_pointer;
+  pump_real.cuStreamWaitValue32_v2 = fake_wait;
+  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  PUMP_STORE(&pump_shm->header.next_seq, 100);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 99);
+  pump_threads_start();
+  CUcontext context = context_made();
+  pump_yield(0, UINT64_MAX);
+  pump_markers_wake(0);
+  EVENTUALLY(PUMP_LOAD(&registrations) == 1);
+  return fake_stream_create(context);
+}
+
+static void gate(CUstream stream) {
+  pump_progress_gate(pump_stream_index(stream, false), stream);
+}
+
+/* The first one: until then the context's word may not be registered. */
+static void first_gate(CUstream stream) {
+  EVENTUALLY((gate(stream), PUMP_LOAD(&waits) == 1));
+}
+
+static void launch(CUstream stream) {
+  uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
+  PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
+  pump_progress_issued(pump_stream_index(stream, false), stream, seq, 1000000000, 0);
+}
+
+/* Something moves, so that only PUMP_GATE_MOST_NS ends a wait. */
+static void stay_shut(unsigned int ms) {
+  for (unsigned int i = 0; i < ms; i++) {
+    PUMP_ADD(&pump_shm->header.activity, 1);
+    CHECK(!is_open());
+    harness_sleep_us(1000);
+  }
+}
+
+SCENARIO(a_launch_waits_in_its_stream_until_its_memory_is_there) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  CHECK(value == 100);
+  launch(stream);
+  stay_shut(100);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 100);
+  EVENTUALLY(is_open());
+  gate(stream);
+  CHECK(value == 101 && PUMP_LOAD(&waits) == 2);
+  launch(stream);
+  stay_shut(10);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 150); /* of no operation yet */
+  EVENTUALLY(is_open());
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 101); /* a new worker knows less */
+  gate(stream);
+  CHECK(value == 102 && !is_open());
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 102);
+  EVENTUALLY(is_open());
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.gates) == 3 && forced() == 0);
+  CHECK(PUMP_LOAD(&fake.records) == 2); /* a marker behind each launch */
+  CHECK(PUMP_LOAD(&registrations) == 1);
+}
+
+SCENARIO(gates_open_when_the_job_yields_no_longer) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  stay_shut(10);
+  pump_yield(0, 0);
+  EVENTUALLY(is_open());
+  gate(stream);
+  CHECK(PUMP_LOAD(&waits) == 1);
+  pump_yield(0, pump_now_ns() + 100 * MS); /* renewed by nothing */
+  gate(stream);
+  CHECK(PUMP_LOAD(&waits) == 2);
+  launch(stream);
+  gate(stream);
+  uint64_t until_ns = pump_now_ns() + 500 * MS;
+  while (!is_open()) {
+    CHECK(pump_now_ns() < until_ns);
+    PUMP_ADD(&pump_shm->header.activity, 1);
+  }
+  gate(stream);
+  CHECK(PUMP_LOAD(&waits) == 3 && forced() == 0);
+}
+
+SCENARIO(gates_open_by_the_clock_where_nothing_moves_and_none_is_made_for_a_while) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  EVENTUALLY(is_open());
+  CHECK(forced() == 1);
+  uint64_t begin_ns = pump_now_ns();
+  gate(stream);
+  CHECK(PUMP_LOAD(&waits) == 1);
+  launch(stream);
+  EVENTUALLY((gate(stream), PUMP_LOAD(&waits) == 2));
+  CHECK(pump_now_ns() - begin_ns > PUMP_GATE_PAUSE_NS / 2);
+}
+
+SCENARIO(no_gate_stays_shut_however_much_moves) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  uint64_t begin_ns = pump_now_ns();
+  while (!is_open()) {
+    PUMP_ADD(&pump_shm->header.activity, 1);
+    CHECK(pump_now_ns() - begin_ns < 5 * (uint64_t)PUMP_GATE_MOST_NS);
+    harness_sleep_us(100);
+  }
+  CHECK(forced() == 1 && pump_now_ns() - begin_ns > PUMP_GATE_MOST_NS / 2);
+}
+
+SCENARIO(no_gate_where_none_may_stand) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 1000);
+  PUMP_STORE(&fake.capturing, 1);
+  gate(stream);
+  PUMP_STORE(&fake.capturing, 0);
+  CHECK(PUMP_LOAD(&waits) == 1);
+  pump_progress_chained(pump_stream_index(stream, false));
+  gate(stream); /* it would keep such launches apart */
+  CHECK(PUMP_LOAD(&waits) == 1);
+  CUstream another = fake_stream_create(((struct fake_stream *)(void *)stream)->context);
+  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  gate(another);
+  CHECK(PUMP_LOAD(&waits) == 1);
+  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  gate(another);
+  CHECK(PUMP_LOAD(&waits) == 2);
+  PUMP_STORE(&wait_error, CUDA_ERROR_NOT_SUPPORTED);
+  gate(another);
+  PUMP_STORE(&wait_error, 0);
+  gate(another); /* it is asked no more */
+  CHECK(PUMP_LOAD(&waits) == 2);
+}
+
+SCENARIO(a_driver_that_registers_no_word_has_no_gates) {
+  PUMP_STORE(&register_error, CUDA_ERROR_NOT_SUPPORTED);
+  CUstream stream = yielding();
+  harness_sleep_us(20000);
+  gate(stream);
+  pump_markers_wake(0);
+  harness_sleep_us(20000);
+  CHECK(PUMP_LOAD(&registrations) == 1 && PUMP_LOAD(&waits) == 0);
+}
+
+SCENARIO(a_word_of_an_earlier_life_of_its_context_is_registered_anew) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  const uint32_t *before = word;
+  CUcontext context = ((struct fake_stream *)(void *)stream)->context;
+  pump_executors_context_gone(context);
+  gate(stream); /* nothing may be registered or waited for there */
+  fake_context_destroy(context);
+  EVENTUALLY(is_open()); /* though the launch never came */
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 99);
+  context = context_made();
+  pump_markers_wake(0);
+  EVENTUALLY(PUMP_LOAD(&registrations) == 2);
+  stream = fake_stream_create(context);
+  CHECK(PUMP_LOAD(&waits) == 1);
+  PUMP_ADD(&pump_shm->header.next_seq, 5);
+  EVENTUALLY((gate(stream), PUMP_LOAD(&waits) == 2));
+  CHECK(value == 105 && word == before);
+}
+
+SCENARIO(at_the_end_all_gates_open) {
+  first_gate(yielding());
+  pump_gates_stop();
+  EVENTUALLY(is_open());
+}
+
+SCENARIO(a_forked_child_leaves_the_words_of_its_parent_alone) {
+  CUstream stream = yielding();
+  first_gate(stream);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    pump_gates_fork_child();
+    CHECK(pump_gates_devices == 0 && !pump_yields(0));
+    pump_yield(0, 0);
+    _exit(is_open() ? 1 : 0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  launch(stream);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 100);
+  EVENTUALLY(is_open());
+}

@@ -1,0 +1,95 @@
+"""A job's lease client, with a service and workers that the test plays."""
+
+from __future__ import annotations
+
+import dataclasses
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pump.control import ClientState, DeviceState
+from pump.wire import control
+from pump.wire import service as wire
+from pumpd.lease.lease_client import HOLD_MS, JobFacts, LeaseClient
+
+MIB = 1 << 20
+Answer = Callable[[list[ClientState]], None]
+
+
+class Scene:
+    """A lease client attached to a service that the test plays; workers answer when told to."""
+
+    def __init__(self, folder: Path, selector: selectors.BaseSelector) -> None:
+        self.selector = selector
+        self.answers: list[Answer] = []
+        self.holds: list[tuple[int | None, int | None, int]] = []
+        """Requests since `held`: process, device, hold_ms."""
+        self.yields: set[tuple[int | None, int | None]] = set()
+        """Processes and devices that were last asked to yield."""
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(folder / "service"))
+        self.listener.listen(1)
+        facts = JobFacts(paths=[str(folder / "service")])
+        self.holder = LeaseClient(selector, self.inquire, facts)
+        self.holder.on_time(time.monotonic())
+        self.listener.settimeout(10)
+        self.service, _ = self.listener.accept()
+        self.service.settimeout(10)
+        self.service.recv(64)
+        self.service.send(wire.pack_welcome(wire.OK, wire.VERSION))
+        self.listen()
+        assert isinstance(self.said(), wire.Join)
+
+    def inquire(self, request: control.Request, answer: Answer) -> None:
+        if request.hold_ms is None:
+            self.answers.append(answer)
+            return
+        where, yield_ms = (request.client_pid, request.device), request.yield_ms
+        assert request == control.Request(
+            control.SET, where[0], None, None, where[1], request.hold_ms, yield_ms
+        )
+        assert yield_ms in (0, HOLD_MS)
+        self.holds.append((*where, request.hold_ms))
+        self.yields = self.yields | {where} if yield_ms else self.yields - {where}
+        answer([])
+
+    def listen(self) -> None:
+        for key, _ in self.selector.select(10):
+            key.data()
+
+    def grant(self, number: int, *gpus: wire.GpuGrant) -> None:
+        self.service.send(wire.encode(wire.Grant(number, 20_000, gpus)))
+        self.listen()
+
+    def held(self, now: float, *clients: ClientState) -> list[tuple[int | None, int | None, int]]:
+        """What is asked for in the rounds that are due, at which the workers tell that."""
+        self.holds.clear()
+        self.holder.on_time(now)
+        while self.answers:
+            self.answers.pop()(list(clients))
+            self.holder.on_time(now)
+        return list(self.holds)
+
+    def said(self) -> object:
+        return wire.decode(self.service.recv(wire.FRAME_BYTES), wire.FROM_CLIENTS)
+
+    def close(self) -> None:
+        self.holder.close()
+        self.service.close()
+        self.listener.close()
+
+
+def held(pid: int, budget_mib: int = 500, *, gpus: str = "a", **figures: int) -> ClientState:
+    """A client that has devices, as its worker tells. gpus: a letter for each."""
+    sizes = (1000 * MIB, 1000 * MIB, budget_mib * MIB)
+    moves = (700 * MIB, 0, budget_mib * MIB, 0, 0, 0, 200 * MIB, 0)
+    device = DeviceState(0, "aa" * 16, *sizes, True, True, *moves, *(0,) * 7)
+    return ClientState(
+        pid,
+        devices=tuple(
+            dataclasses.replace(device, index=index, uuid=gpu * 32, **figures)
+            for index, gpu in enumerate(gpus)
+        ),
+    )
