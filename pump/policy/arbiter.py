@@ -20,6 +20,9 @@ LEAST_BLOCKS: Final = 4
 """Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
 FLOORS_SHARE: Final = 16
 """One part in so many of a GPU is kept for floors, by weight, for all priorities."""
+LEAST_SHARE: Final = 8
+"""The same where jobs need as much for one operation: one that finds too little room for its memory
+waits for it on the GPU, and so do the others."""
 SPILL_BYTES: Final = 64 << 20
 """By which a job may exceed its budget: most that a shim has in flight in one direction."""
 IDLE_WEIGHT: Final = 0.125
@@ -31,7 +34,7 @@ class Claim(NamedTuple):
 
     wanted_bytes: its live memory there, or its user's bound if that is less. use: recent share
     of the time in which it used the GPU, 0 to 1. weight: of its user, above 0, within one
-    priority.
+    priority. least_bytes: what it needs for one operation.
     """
 
     job: int
@@ -40,6 +43,7 @@ class Claim(NamedTuple):
     wanted_bytes: int
     use: float
     weight: float = 1.0
+    least_bytes: int = 0
 
 
 def arbitrate(
@@ -90,7 +94,16 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
     least = min(LEAST_BLOCKS, memory // len(claims))
     wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
     whole = sum(claim.weight for claim in claims)
-    floors = [int((memory // FLOORS_SHARE) * claim.weight / whole) for claim in claims]
+    floors = [
+        max(
+            int((memory // FLOORS_SHARE) * claim.weight / whole),
+            min(
+                int((memory // LEAST_SHARE) * claim.weight / whole),
+                -(-claim.least_bytes // BLOCK_BYTES),
+            ),
+        )
+        for claim in claims
+    ]
     if sum(floors) + least * len(claims) > memory:
         floors = [0] * len(claims)
     floors = [max(least, floor) for floor in floors]

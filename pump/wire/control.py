@@ -105,6 +105,8 @@ class DeviceState:
     transfers_refused: int
     held_threads: int = 0
     """They wait for the job's turn."""
+    least_bytes: int = 0
+    """The least budget that holds all that each operation so far has used."""
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,10 @@ class GpuReport(Words, frozen=True):
     use: share of the time with operations, in parts of USE_MOST. used: it has run something since
     its last report, or waits for its turn. ready: of such stretches it has something to run for
     most of the time: it takes turns with others. A job that says neither counts as used.
+    least_bytes: with less, kernels wait for their memory on the GPU.
     """
 
-    LATER: ClassVar[dict[str, int]] = {"used": 2, "ready": 2}
+    LATER: ClassVar[dict[str, int]] = {"used": 2, "ready": 2, "least_bytes": 2}
 
     gpu: Gpu
     total_bytes: Bytes
@@ -116,6 +117,7 @@ class GpuReport(Words, frozen=True):
     use: Use
     used: bool = True
     ready: bool = False
+    least_bytes: Bytes = 0
 
 
 class Report(Frame, frozen=True, tag="report"):

@@ -71,6 +71,7 @@ struct pump_model_tally {
   uint64_t no_room; /* came by fault while there was no eviction candidate */
   uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that the executors did not carry out */
+  uint64_t least;     /* blocks of the least budget that holds each operation so far */
 };
 
 struct pump_model_totals {

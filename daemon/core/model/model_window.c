@@ -72,8 +72,14 @@ static void push_out(struct pump_model *m, struct device *device) {
   }
 }
 
+static void note_least(struct device *device, const struct op *op) {
+  uint64_t blocks = ((uint64_t)op->uses * 100 + LARGER_PERCENT - 1) / LARGER_PERCENT;
+  if (blocks > device->tally.least) device->tally.least = blocks;
+}
+
 static void retire_op(struct pump_model *m, uint32_t index) {
   struct op *op = &m->window.ops[index];
+  note_least(&m->devices[m->window.op_device[index]], op);
   bool hit = true, untouched = false;
   struct timing_met met = {0};
   op->executed = true;

@@ -209,6 +209,7 @@ def report_of(
                 use=round(use * USE_STEPS) * wire.USE_MOST // USE_STEPS,
                 used=any(busy.used(one) for one in held),
                 ready=any(busy.ready(one) for one in held),
+                least_bytes=min(sum(one.device.least_bytes for one in held), total),
             )
         )
     every = [device for client in clients for device in client.devices]

@@ -308,6 +308,7 @@ class Registry:
                 entry.wanted_bytes,
                 entry.use / wire.USE_MOST,
                 shares[job.identity.owner],
+                entry.least_bytes,
             )
             for job in self.jobs.values()
             for gpu, entry in job.gpus.items()

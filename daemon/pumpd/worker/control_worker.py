@@ -275,4 +275,5 @@ class ControlWorker:
             blocks_no_room=tally.no_room,
             transfers_refused=tally.refused,
             held_threads=record.held_threads,
+            least_bytes=tally.least * BLOCK_BYTES,
         )

@@ -157,7 +157,9 @@ def test_a_client_that_runs_waits_or_is_dormant_is_ready_and_an_idle_one_is_not(
 
 
 def test_a_client_that_is_ready_makes_its_job_so() -> None:
-    report = report_of([held(7), held(8, held_threads=1)], Ceilings(), Busy(), 1, 0.0)
+    clients = [held(7, least_bytes=5 * MIB), held(8, held_threads=1, least_bytes=900 * MIB)]
+    report = report_of(clients, Ceilings(), Busy(), 1, 0.0)
+    assert report.gpus[0].least_bytes == 905 * MIB
     assert (report.gpus[0].used, report.gpus[0].ready) == (True, True)
 
 

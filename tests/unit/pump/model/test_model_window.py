@@ -27,6 +27,9 @@ def test_an_operation_counts_a_block_once_however_often_it_names_it() -> None:
     script.set_state(script.alloc(0, 4), HOST)
     script.execute(script.copy([(0, 0, 4), (0, 0, 4), (0, 2, 1)]))
     assert script.model.tally(0).blocks == 4
+    assert script.model.tally(0).least == 5, "a tenth is left for others"
+    script.execute(script.copy([(0, 0, 1)]))
+    assert script.model.tally(0).least == 5
 
 
 @pytest.mark.parametrize("budget", [40, 2])

@@ -24,6 +24,7 @@ def drawn(source: random.Random) -> tuple[dict[str, int], list[Claim]]:
             source.choice((0, source.randrange(1 << 24), source.randrange(1 << 38))),
             source.choice((0.0, 1.0, source.random())),
             source.choice((1.0, 1.0, 4.0, 1000.0)),
+            source.choice((0, 0, source.randrange(1 << 32), 1 << 60)),
         )
         for job in range(source.randrange(1, 12))
         for gpu in gpus
@@ -149,3 +150,21 @@ def test_what_decides_between_jobs_needs_no_numpy() -> None:
         "assert 'numpy' not in sys.modules and '_cffi_backend' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_job_of_a_low_priority_has_what_one_operation_needs_up_to_a_bound() -> None:
+    memory = 1600 * BLOCK_BYTES
+    first = Claim(1, "gpu", 10, memory, 1.0)
+
+    def low(least_blocks: int, weight: float = 1.0, wanted_blocks: int = 800) -> int:
+        least_bytes = least_blocks * BLOCK_BYTES - 1
+        claim = Claim(2, "gpu", 0, wanted_blocks * BLOCK_BYTES, 1.0, weight, max(0, least_bytes))
+        budgets = arbitrate({"gpu": memory}, [first, claim])
+        assert sum(budgets.values()) == memory
+        return budgets[2, "gpu"] // BLOCK_BYTES
+
+    assert low(0) == low(50) == 50, "half of a sixteenth"
+    assert low(77) == 77
+    assert low(101) == low(1 << 40) == 100, "half of an eighth"
+    assert low(101, weight=3.0) == 101
+    assert low(90, wanted_blocks=60) == 60

@@ -177,7 +177,9 @@ JOB = wire.JobState(*range(1, 5), "n", 0, "", 1, 2, 3, 4, (LEASE,))
     ("message", "older", "kinds"),
     [
         (
-            wire.Report(5, 1, 0, 0, (wire.GpuReport(GPU, *range(6), used=True, ready=True),)),
+            wire.Report(
+                5, 1, 0, 0, (wire.GpuReport(GPU, *range(6), used=True, ready=True, least_bytes=7),)
+            ),
             wire.Report(5, 1, 0, 0, (wire.GpuReport(GPU, *range(6)),)),
             wire.FROM_CLIENTS,
         ),
@@ -199,9 +201,11 @@ def test_turns_are_not_spoken_of_with_a_peer_of_version_1(
 ) -> None:
     assert (wire.OLDEST, wire.VERSION) == (1, 2)
     assert wire.decode(wire.encode(message, 1), kinds, 1) == older
-    assert not {"used", "ready", "waits", "yields"} & set(str(wire.encode(message, 1)).split('"'))
+    assert not {"used", "ready", "least_bytes", "waits", "yields"} & set(
+        str(wire.encode(message, 1)).split('"')
+    )
     assert wire.decode(wire.encode(message, 2), kinds, 2) == message
-    with pytest.raises(FrameError, match=r"unknown key '(used|waits|yields)'"):
+    with pytest.raises(FrameError, match=r"unknown key '(used|waits|yields|least_bytes)'"):
         wire.decode(wire.encode(message, 2), kinds, 1)
 
 
