@@ -8,16 +8,15 @@
  *
  * DESIGN. No stream may wait for ever, whatever ends.
  *
- *   The thread makes no driver call and takes no lock: a launch that waits for room in a
- * full launch queue, with the driver's lock held, keeps it from nothing.
- *
- *   It opens all gates when the job yields no longer: the worker asks anew each second, for
- * a bounded time. And it forces all open where nothing has moved for PUMP_GATE_STILL_NS, or
- *   one has been shut for PUMP_GATE_MOST_NS; then no gate is made for PUMP_GATE_PAUSE_NS.
- *
- *   The newest number is raised, and the context's word known to the thread, before the
- *   stream is made to wait. The thread says that it is asleep before its last look at both,
- *   and is woken behind the wait.
+ * - The thread makes no driver call and takes no lock. A launch that waits for room in a
+ *   full launch queue, with the driver's lock held, keeps it from nothing.
+ * - It opens all gates when the job yields no longer: the worker asks anew each second,
+ *   for a bounded time. And it forces all open where nothing has moved for
+ *   PUMP_GATE_STILL_NS, or one has been shut for PUMP_GATE_MOST_NS. Then no gate is made
+ *   for PUMP_GATE_PAUSE_NS.
+ * - The newest number is raised, and the context's word known to the thread, before the
+ *   stream is made to wait. The thread says that it is asleep before its last look at
+ *   both, and is woken behind the wait.
  *
  * The number is the one that the next operation of any thread gets. Where another thread
  * comes first, the gate opens an operation early. Of a number the lower 32 bits count: the
@@ -53,6 +52,7 @@ static struct {
   uint32_t device;
 } words[PUMP_MAX_CONTEXTS];
 static bool refused; /* this driver has no such waits */
+static bool stopped; /* the process ends */
 static uint32_t asleep, wakes;
 uint32_t pump_gates_devices;
 
@@ -146,8 +146,8 @@ void pump_yield(uint32_t device, uint64_t until_ns) {
   }
   bool yields = PUMP_LOAD(&gates->until_ns) > now_ns && begin();
   uint32_t bit = 1u << device;
-  if (yields)
-    __atomic_fetch_or(&pump_gates_devices, bit, __ATOMIC_RELAXED);
+  if (yields) /* for a thread that sees the bit `pages` is there */
+    __atomic_fetch_or(&pump_gates_devices, bit, __ATOMIC_RELEASE);
   else
     __atomic_fetch_and(&pump_gates_devices, ~bit, __ATOMIC_RELAXED);
 }
@@ -158,19 +158,18 @@ void pump_gates_adopt(void) {
 }
 
 bool pump_yields(uint32_t device) {
-  return (PUMP_LOAD(&pump_gates_devices) >> device & 1) != 0 && !pump_dormant() &&
-         pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
+  return (PUMP_LOAD(&pump_gates_devices) >> device & 1) != 0 && !PUMP_LOAD(&stopped) &&
+         !pump_dormant() && pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
 }
 
 void pump_gates_stop(void) {
-  PUMP_STORE(&pump_gates_devices, 0);
-  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) PUMP_STORE(&all[i].until_ns, 0);
+  PUMP_STORE(&stopped, true);
 }
 
 /* ---- making them ------------------------------------------------------------------- */
 
 bool pump_gates_lack(uint32_t context_index, uint32_t life) {
-  return PUMP_LOAD(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
+  return PUMP_LOAD_ACQUIRE(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
          words[context_index].life != life;
 }
 
@@ -216,6 +215,6 @@ void pump_gates_fork_child(void) {
   memset(all, 0, sizeof all);
   memset(words, 0, sizeof words);
   pages = NULL; /* shared with the parent, whose words they are */
-  pump_gates_devices = 0;
-  asleep = 0;
+  pump_gates_devices = asleep = 0;
+  stopped = false;
 }

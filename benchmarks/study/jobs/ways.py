@@ -51,8 +51,7 @@ class Arbiter:
 
     def look(self, _now: float, jobs: Sequence[Seen], card: Card) -> Shares:
         priorities = {one.number: one.job.priority for one in jobs if self.priorities}
-        yielding = below_another(jobs) if self.priorities else frozenset[int]()
-        return Shares(arbitrated(jobs, card, priorities), yielding=yielding)
+        return Shares(arbitrated(jobs, card, priorities), yielding=below_another(priorities))
 
 
 class InTurns:
@@ -89,8 +88,7 @@ class InTurns:
         running = self.turns.look(now, card.memory_bytes, ready)
         levels = {job: self.turns.level(own, job in running) for job, own in priorities.items()}
         engine = {one.job: float(one.job in running) for one in ready if self.turns.crowded}
-        yielding = below_another(jobs) if self.priorities else frozenset[int]()
-        return Shares(arbitrated(jobs, card, levels), engine, yielding)
+        return Shares(arbitrated(jobs, card, levels), engine, below_another(priorities))
 
 
 class Slices:
@@ -177,10 +175,10 @@ def arbitrated(jobs: Sequence[Seen], card: Card, priorities: Mapping[int, int]) 
     return {job: share for (job, _), share in arbitrate(left, claims).items()}
 
 
-def below_another(jobs: Sequence[Seen]) -> frozenset[int]:
-    """Those below the greatest priority: they yield."""
-    most = max((one.job.priority for one in jobs), default=0)
-    return frozenset(one.number for one in jobs if one.job.priority < most)
+def below_another(priorities: Mapping[int, int]) -> frozenset[int]:
+    """The jobs below the greatest priority: they yield."""
+    most = max(priorities.values(), default=0)
+    return frozenset(job for job, priority in priorities.items() if priority < most)
 
 
 def by_weight(jobs: Sequence[Seen], card: Card, weights: Mapping[int, float]) -> Shares:

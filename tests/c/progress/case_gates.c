@@ -218,6 +218,8 @@ SCENARIO(at_the_end_all_gates_open) {
   first_gate(yielding());
   pump_gates_stop();
   EVENTUALLY(is_open());
+  pump_yield(0, pump_now_ns() + 1000 * (uint64_t)MS); /* the link thread still runs */
+  CHECK(!pump_yields(0));
 }
 
 SCENARIO(a_forked_child_leaves_the_words_of_its_parent_alone) {
