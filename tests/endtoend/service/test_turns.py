@@ -6,14 +6,14 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pumpds
 from job import expected
 from jobs import BIN, Job
 from service_client import Service
+from service_jobs import at_work
 
 from pump.control import Control
 from pump.policy.turns import TURN_S
@@ -22,32 +22,17 @@ from pump.wire.control import HOLD_MS_MOST
 SHAPE = {"buffers": 24, "mib": 4, "steps": 3000, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 WORDS += ["--sync-every=50"]
-SLOW = ("--virtual-set", "kernels.default_gbps=1.5")
-"""A step takes 6 ms, so that the jobs keep the GPU busy."""
 MEMORY_MIB = 104
 """Of the card: each job has 0.92 of it."""
 SOON_S = HOLD_MS_MOST / 1000 + 4
 """In which a job goes on that is not asked to wait any more."""
 
 
-@contextmanager
 def taking_turns(
     two_jobs: list[Job], folder: Path
-) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
+) -> AbstractContextManager[tuple[Service, list[subprocess.Popen[str]]]]:
     """A service, and both jobs at work on one card."""
-    service = Service(folder, "--settle", "0.2")
-    started: list[subprocess.Popen[str]] = []
-    try:
-        for job in two_jobs:
-            run = ("--virtual-set", "shared=turns", *SLOW, "--keep-learned", "no")
-            env = {"PUMP_VIRTUAL_CARDS": str(folder), "PUMP_SERVICE": str(service.socket)}
-            started.append(job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env))
-        yield service, started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-        service.kill()
+    return at_work(two_jobs, folder, WORDS, MEMORY_MIB, [()] * 2)
 
 
 def waiting(service: Service, started: list[subprocess.Popen[str]]) -> list[int]:

@@ -15,14 +15,13 @@ import pytest
 from job import expected
 from jobs import Job
 from service_client import Service
+from service_jobs import at_work
 
 from pump.control import ClientState, Control, ControlError
 
-SHAPE = {"buffers": 24, "mib": 4, "steps": 2500, "seed": 1}
+SHAPE = {"buffers": 24, "mib": 4, "steps": 600, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 WORDS += ["--sync-every=50"]
-SLOW = ("--virtual-set", "kernels.default_gbps=1.5")
-"""A step takes 6 ms."""
 MEMORY_MIB = 128
 """Of the card: each job has 0.75 of it, so that they take no turns."""
 FIRST, OTHER = 0, 1
@@ -33,21 +32,10 @@ def beside_a_first_one(
     two_jobs: list[Job], folder: Path
 ) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
     """A service, and both jobs at work on one card, the second one with gates."""
-    service = Service(folder, "--settle", "0.2")
-    started: list[subprocess.Popen[str]] = []
-    try:
-        for job, priority in zip(two_jobs, (10, -10), strict=True):
-            run = ("--virtual-set", "shared=gates", *SLOW, "--keep-learned", "no")
-            run += ("--priority", str(priority))
-            env = {"PUMP_VIRTUAL_CARDS": str(folder), "PUMP_SERVICE": str(service.socket)}
-            started.append(job.start(*WORDS, memory_mib=MEMORY_MIB, run=run, env=env))
+    priorities = [("--priority", "10"), ("--priority", "-10")]
+    with at_work(two_jobs, folder, WORDS, MEMORY_MIB, priorities) as (service, started):
         assert pumpds.wait_for(lambda: gates(started[OTHER]) > 10, 30)
         yield service, started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-        service.kill()
 
 
 def state(process: subprocess.Popen[str]) -> list[ClientState]:
