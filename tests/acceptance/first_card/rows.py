@@ -19,6 +19,8 @@ SPEED_MOST = 1.01
 """Managed over plain memory, while all of it is resident."""
 FELT_MOST, FELT_US = 2.0, 100.0
 """A launch beside an eviction: times the control's 99th percentile, and microseconds above it."""
+ENGINE_MOST = 0.8
+"""Share of its own rate that a process has beside one that computes as well."""
 FAULT_US = 10.0
 """A resident write that takes so much longer than before has faulted."""
 
@@ -149,6 +151,18 @@ def tma(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("packed" if at < 0 else "faults"), said
 
 
+def engine(result: Mapping[str, Json]) -> tuple[str, str]:
+    share = {work: float(row["share"]) for work, row in result.items()}
+    said = ", ".join(f"{share[work]:.2f} beside one that {work}" for work in share)
+    said = f"of its rate alone a process has {said}"
+    if share["computes"] > ENGINE_MOST:
+        return "undecided", said
+    midway = (1.0 + share["computes"]) / 2
+    if share["waits"] < midway:
+        return "kept_by_waits", said
+    return ("kept" if share["faults"] < midway else "given_away"), said
+
+
 def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
     items = result["items"]
     failed = [item["name"] for item in items if item["status"] == "fail"]
@@ -169,7 +183,7 @@ JUDGES = {
         judge.__name__: judge
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
-    **{judge.__name__: judge for judge in (lanes, tma, speed)},
+    **{judge.__name__: judge for judge in (lanes, tma, engine, speed)},
 }
 """By name; all other stages are judged by their verdicts."""
 

@@ -1,4 +1,4 @@
-"""The probe's questions about lanes and tensor maps, asked of the virtual driver."""
+"""The probe's questions about lanes, tensor maps and the engine, asked of the virtual driver."""
 
 from __future__ import annotations
 
@@ -24,18 +24,23 @@ LIMIT_S = "20"
 """Of the run: loops by the clock are shorter for it."""
 
 
-def asked(folder: Path, queues: str, *names: str) -> dict[str, Any]:
-    """Answers of the virtual driver; `queues`: of priorities, apart or shared."""
+def asked(folder: Path, setting: str, *names: str) -> dict[str, Any]:
+    """Answers of the virtual driver with a setting of its own."""
     library = folder / "kernels.so"
     words = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(KERNELS)]
     subprocess.run(words, check=True)
     done = subprocess.run(
         [
             *(str(PUMP_RUN), "--virtual", "h200-pcie5", "--virtual-set", "copies=modelled"),
-            *("--virtual-set", f"queues={queues}", "--"),
+            *("--virtual-set", setting, "--"),
             *(sys.executable, str(PROBE), "--only", *names, "--time-limit", LIMIT_S),
         ],
-        env={**os.environ, "PUMP_DISABLE": "1", "PUMP_VIRTUAL_KERNELS": str(library)},
+        env={
+            **os.environ,
+            "PUMP_DISABLE": "1",
+            "PUMP_VIRTUAL_KERNELS": str(library),
+            "PUMP_VIRTUAL_CARDS": str(folder),
+        },
         capture_output=True,
         text=True,
         timeout=120,
@@ -48,7 +53,7 @@ def asked(folder: Path, queues: str, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return asked(tmp_path_factory.mktemp("questions"), "apart", "lanes", "tma")
+    return asked(tmp_path_factory.mktemp("questions"), "queues=apart", "lanes", "tma")
 
 
 def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
@@ -70,7 +75,7 @@ def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
 def test_lanes_of_another_priority_are_judged_by_whether_they_hold_streams_up(
     answers: dict[str, Any], tmp_path: Path
 ) -> None:
-    shared = asked(tmp_path, "shared", "lanes")["lanes"]["result"]
+    shared = asked(tmp_path, "queues=shared", "lanes")["lanes"]["result"]
     for result, expected in ((answers["lanes"]["result"], "priority"), (shared, "shared")):
         answer, said = first_card_rows.lanes(result)
         assert answer == expected, said
@@ -89,3 +94,16 @@ def test_tensor_maps_compile_for_the_first_card_that_has_them(tmp_path: Path) ->
     cubin, ptx = cached_kernels(tmp_path, ask_tma.ARCH_LEAST, ask_tma.SOURCE)
     assert cubin[:4] == b"\x7fELF"
     assert b"cp.async.bulk.tensor.1d" in ptx
+
+
+def test_a_process_whose_kernel_waits_for_faults_keeps_the_engine_of_a_shared_card(
+    tmp_path: Path,
+) -> None:
+    answer = asked(tmp_path, "shared=card", "engine")["engine"]
+    assert answer["status"] == "ok", answer
+    assert first_card_rows.engine(answer["result"])[0] == "kept", answer
+
+
+def test_processes_on_cards_of_their_own_do_not_share_an_engine(tmp_path: Path) -> None:
+    result = asked(tmp_path, "queues=apart", "engine")["engine"]["result"]
+    assert first_card_rows.engine(result)[0] == "undecided", result

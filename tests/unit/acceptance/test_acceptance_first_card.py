@@ -68,6 +68,11 @@ def maps(right: bool, at: int) -> dict[str, Any]:
     return {"on_host": row, "resident": row, "descriptor": {"address_at_byte": at}}
 
 
+def shares(computes: float, faults: float, waits: float) -> dict[str, Any]:
+    found = {"rests": 1.0, "computes": computes, "faults": faults, "waits": waits}
+    return {work: {"share": share} for work, share in found.items()}
+
+
 def items(*statuses: str) -> dict[str, Any]:
     return {"items": [{"name": f"i{n}", "status": status} for n, status in enumerate(statuses)]}
 
@@ -105,6 +110,10 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("tma", "faults", maps(True, 0)),
     ("tma", "packed", maps(True, -1)),
     ("tma", "wrong_bits", maps(False, 0)),
+    ("engine", "kept", shares(0.5, 0.5, 1.0)),
+    ("engine", "given_away", shares(0.5, 0.9, 1.0)),
+    ("engine", "kept_by_waits", shares(0.5, 0.5, 0.5)),
+    ("engine", "undecided", shares(1.0, 1.0, 1.0)),
     *((name, "pass", items("pass", "info")) for name in VERDICTS),
     *((name, "fail", items("pass", "fail")) for name in VERDICTS),
     *((name, "no_samples", items("unavailable")) for name in VERDICTS),

@@ -9,6 +9,7 @@ from probe.questions import (
     ask_copies,
     ask_discard,
     ask_duplicates,
+    ask_engine,
     ask_faults,
     ask_felt,
     ask_lanes,
@@ -43,7 +44,9 @@ DEFINED = (
     *questions_of(ask_machine, ask_symbols, ask_params, ask_capture, ask_speed, ask_discard),
     *questions_of(ask_felt, ask_lanes, ask_tma),
     *questions_of(ask_prefetch, ask_link, ask_faults, ask_way_back, ask_calls),
-    *questions_of(ask_stream_values, ask_copies, ask_pool, ask_duplicates, ask_pageable),
+    *questions_of(
+        ask_stream_values, ask_copies, ask_pool, ask_duplicates, ask_pageable, ask_engine
+    ),
 )
 ORDERED = sorted(
     DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)

@@ -1,0 +1,187 @@
+"""Question: what a process gets of the GPU beside one that computes, faults or waits."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from probe.driver import DISABLE_TIMING, KIB, MIB, TO_HOST, UnsupportedError, call, handle_of
+from probe.figures import Json, median, now, rounded, summary
+from probe.gpu import Gpu, Launch
+from probe.registry import RECORD, Notes, emit, question
+from probe.stream_values import stream_value
+
+OTHER = "GPU_PROBE_OTHER"
+"""In the environment of the second process."""
+WORKS = ("rests", "computes", "faults", "waits")
+READ_BYTES, FAULTED_BYTES = 256 * MIB, 512 * MIB
+WORK_S = 0.1
+"""Of a work that no faults bound."""
+QUEUED = 8
+"""Kernels of a process in flight: the GPU always has one to run."""
+REPEATS = 5
+END_S = 5.0
+
+
+@question(40, "whether turns and gates pay: does a kernel that waits for faults keep the engine?")
+def ask_engine(gpu: Gpu, out: Notes) -> None:
+    kernels = Kernels(gpu, gpu.read(gpu.plain(READ_BYTES), READ_BYTES, gpu.plain(MIB)))
+    if OTHER in os.environ:
+        serve(gpu, kernels, sys.stdin)
+        return
+    gpu.warm_up()
+    rested = 0.0
+    with second_process() as other:
+        for work in WORKS:
+            alone = [beside(other, work, None)[1] for _ in range(REPEATS)]
+            both = [beside(other, work, kernels) for _ in range(REPEATS)]
+            rates = [rate for rate, _ in both]
+            rested = rested or median(rates)
+            out[work] = {
+                "kernels_per_s": summary(rates),
+                "share": rounded(median(rates) / rested),
+                "other_alone_ms": summary(alone, 1e-6),
+                "other_ms": summary((ns for _, ns in both), 1e-6),
+            }
+
+
+class Kernels:
+    """Kernels of one process, one behind the other; QUEUED of them in flight."""
+
+    def __init__(self, gpu: Gpu, kernel: Launch) -> None:
+        self._gpu, self._kernel = gpu, kernel
+        self._events = collections.deque(
+            handle_of("cuEventCreate", DISABLE_TIMING) for _ in range(QUEUED)
+        )
+
+    def while_(self, goes_on: Callable[[], bool]) -> tuple[int, int]:
+        """(how many ended, in how many nanoseconds). Waits for those in flight in the end."""
+        for event in self._events:
+            self._issue(event)
+        begin, count = now(), 0
+        while goes_on():
+            call("cuEventSynchronize", self._events[0])
+            self._issue(self._events[0])
+            self._events.rotate(-1)
+            count += 1
+        spent = now() - begin
+        self._gpu.sync()
+        return count, spent
+
+    def _issue(self, event: int) -> None:
+        self._gpu.launch(self._kernel)
+        call("cuEventRecord", event, self._gpu.stream)
+
+
+# ---- the process that is asked -------------------------------------------------------
+
+
+def beside(
+    other: subprocess.Popen[bytes], work: str, kernels: Kernels | None
+) -> tuple[float, float]:
+    """(kernels of ours a second while the other works, nanoseconds of its work).
+
+    kernels: None where this process shall do nothing.
+    """
+    tell(other, work)
+    answer(other, "ready")
+    tell(other, "go")
+    count, spent = 0, 1
+    if kernels:
+        count, spent = kernels.while_(lambda: not select.select([other.stdout], [], [], 0)[0])
+    return count / spent * 1e9, float(answer(other, "ns"))
+
+
+def tell(other: subprocess.Popen[bytes], word: str) -> None:
+    assert other.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # answer() says why
+        other.stdin.write(word.encode() + b"\n")
+        other.stdin.flush()
+
+
+def answer(other: subprocess.Popen[bytes], key: str) -> int:
+    """What it answers under that key. UnsupportedError with its reason where it has ended."""
+    assert other.stdout is not None
+    row: Json = {}
+    for line in other.stdout:
+        if line.startswith(RECORD.encode()):
+            row = json.loads(line[len(RECORD) :])
+            break
+    if key not in row:
+        raise UnsupportedError(f"the second process: {row.get('reason') or 'it has ended'}")
+    return int(row[key])
+
+
+@contextlib.contextmanager
+def second_process() -> Iterator[subprocess.Popen[bytes]]:
+    """This program again, which ends when its input does."""
+    with subprocess.Popen(
+        [sys.executable, *sys.argv],
+        env={**os.environ, OTHER: "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        try:
+            yield other
+            assert other.stdin is not None
+            other.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                other.wait(END_S)
+        finally:
+            other.kill()
+
+
+# ---- the second process --------------------------------------------------------------
+
+
+def serve(gpu: Gpu, kernels: Kernels, orders: IO[str]) -> None:
+    """Do what the other process says, each work once both are ready, until it says no more."""
+    faulted, sink = gpu.written(FAULTED_BYTES), gpu.plain(MIB)
+    word = gpu.pinned(4 * KIB)
+    works = {
+        "rests": lambda: time.sleep(WORK_S),
+        "computes": lambda: compute(kernels),
+        "faults": lambda: fault(gpu, gpu.read(faulted, FAULTED_BYTES, sink)),
+        "waits": lambda: wait(gpu, word),
+    }
+    for order in orders:
+        gpu.move(faulted, FAULTED_BYTES, TO_HOST)
+        emit({"ready": 1})
+        orders.readline()
+        begin = now()
+        works[order.strip()]()
+        emit({"ns": now() - begin})
+
+
+def compute(kernels: Kernels) -> None:
+    end = time.monotonic() + WORK_S
+    kernels.while_(lambda: time.monotonic() < end)
+
+
+def fault(gpu: Gpu, kernel: Launch) -> None:
+    gpu.launch(kernel)
+    gpu.sync()
+
+
+def wait(gpu: Gpu, word: int) -> None:
+    """A kernel behind a wait for a word of host memory, as a gate has it."""
+    at = ctypes.c_uint32.from_address(word)
+    value = at.value + 1
+    opener = threading.Timer(WORK_S, lambda: setattr(at, "value", value))  # no CUDA call there
+    opener.start()
+    try:
+        stream_value("Wait", gpu.stream, word, value)
+        gpu.launch(gpu.prepare("probe_empty", 1, 32))
+        gpu.sync()
+    finally:
+        opener.join()
