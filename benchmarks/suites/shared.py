@@ -119,8 +119,11 @@ def programs(quick: bool) -> dict[str, list[str]]:
     lease is taken away has no operation left to prefetch for.
     """
     words = ["--buffers=16", f"--buffer-mib={16 if quick else 64}"]
-    few, many = (["--iterations=6"],) * 2 if quick else (["--iterations=150"], ["--iterations=120"])
-    return {"sweep": [*words, *few], "pausing": [*words, *many, "--pause-ms=72"]}
+    sweep, pausing = (24, 6) if quick else (150, 120)
+    return {
+        "sweep": [*words, f"--iterations={sweep}"],
+        "pausing": [*words, f"--iterations={pausing}", "--pause-ms=72"],
+    }
 
 
 class Bench:
