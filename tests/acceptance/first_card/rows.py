@@ -20,7 +20,7 @@ SPEED_MOST = 1.01
 FELT_MOST, FELT_US = 2.0, 100.0
 """A launch beside an eviction: times the control's 99th percentile, and microseconds above it."""
 ENGINE_MOST = 0.8
-"""Share of its own rate that a process has beside one that computes as well."""
+"""Share of its own rate that a process has at most beside one that computes on the same card."""
 FAULT_US = 10.0
 """A resident write that takes so much longer than before has faulted."""
 

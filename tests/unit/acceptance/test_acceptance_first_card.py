@@ -69,7 +69,7 @@ def maps(right: bool, at: int) -> dict[str, Any]:
 
 
 def shares(computes: float, faults: float, waits: float) -> dict[str, Any]:
-    found = {"rests": 1.0, "computes": computes, "faults": faults, "waits": waits}
+    found = {"computes": computes, "faults": faults, "waits": waits}
     return {work: {"share": share} for work, share in found.items()}
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from probe.driver import DISABLE_TIMING, KIB, MIB, TO_HOST, UnsupportedError, call, handle_of
+from probe.driver import DISABLE_TIMING, GIB, KIB, MIB, TO_HOST, UnsupportedError, call, handle_of
 from probe.figures import Json, median, now, rounded, summary
 from probe.gpu import Gpu, Launch
 from probe.registry import RECORD, Notes, emit, question
@@ -23,8 +23,9 @@ from probe.stream_values import stream_value
 
 OTHER = "GPU_PROBE_OTHER"
 """In the environment of the second process."""
-WORKS = ("rests", "computes", "faults", "waits")
-READ_BYTES, FAULTED_BYTES = 256 * MIB, 512 * MIB
+RESTS, WORKS = "rests", ("computes", "faults", "waits")
+READ_BYTES, FAULTED_BYTES = GIB, 512 * MIB
+"""Kernels are long enough that a busy processor issues them in time."""
 WORK_S = 0.1
 """Of a work that no faults bound."""
 QUEUED = 8
@@ -40,18 +41,20 @@ def ask_engine(gpu: Gpu, out: Notes) -> None:
         serve(gpu, kernels, sys.stdin)
         return
     gpu.warm_up()
-    rested = 0.0
     with second_process() as other:
         for work in WORKS:
-            alone = [beside(other, work, None)[1] for _ in range(REPEATS)]
-            both = [beside(other, work, kernels) for _ in range(REPEATS)]
-            rates = [rate for rate, _ in both]
-            rested = rested or median(rates)
+            pairs = []
+            for _ in range(REPEATS):  # one right after the other: a machine's load changes
+                rested, _ = beside(other, RESTS, kernels)
+                _, alone_ns = beside(other, work, None)
+                pairs.append((rested, alone_ns, *beside(other, work, kernels)))
+            rested_s, alone, rates, both = zip(*pairs, strict=True)
             out[work] = {
+                "share": rounded(median([a / b for a, b in zip(rates, rested_s, strict=True)])),
                 "kernels_per_s": summary(rates),
-                "share": rounded(median(rates) / rested),
+                "kernels_per_s_alone": summary(rested_s),
+                "other_ms": summary(both, 1e-6),
                 "other_alone_ms": summary(alone, 1e-6),
-                "other_ms": summary((ns for _, ns in both), 1e-6),
             }
 
 
@@ -149,7 +152,7 @@ def serve(gpu: Gpu, kernels: Kernels, orders: IO[str]) -> None:
     faulted, sink = gpu.written(FAULTED_BYTES), gpu.plain(MIB)
     word = gpu.pinned(4 * KIB)
     works = {
-        "rests": lambda: time.sleep(WORK_S),
+        RESTS: lambda: time.sleep(WORK_S),
         "computes": lambda: compute(kernels),
         "faults": lambda: fault(gpu, gpu.read(faulted, FAULTED_BYTES, sink)),
         "waits": lambda: wait(gpu, word),
