@@ -84,7 +84,12 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             for choice in environment.choices(config, environ):
                 say(PROGRAM, f"granularity {choice}")
         socket_path = _pumpd(_with_duplicates(config), environ, _recording(config))
-        parts = parts._replace(socket_path=socket_path, ledger=_ledger(), job_pid=os.getpid())
+        parts = parts._replace(
+            socket_path=socket_path,
+            ledger=_ledger(),
+            job=os.urandom(8).hex(),
+            job_pid=os.getpid(),
+        )
     elif config.record:
         say(PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
     command.execute(program, config.command, environment.for_job(config, parts, environ))

@@ -64,8 +64,8 @@ class JobTable(Struct):
     budget: Annotated[
         str | int,
         _about(
-            "GPU memory that the program may keep resident on each GPU: a size, or a share of "
-            "the card's memory.",
+            "GPU memory that each process may keep resident on each GPU: a size, or a share of "
+            "the GPU's memory.",
             "20GiB",
             checks.amount,
             "what is free",
@@ -74,8 +74,8 @@ class JobTable(Struct):
     limit: Annotated[
         str | int,
         _about(
-            "Memory that the job may convert in all: a size, a percentage of what the host "
-            "can give, or a multiple of its GPUs' memory.",
+            "Memory that all processes of the job together may convert: a size, a percentage of "
+            "what the host can give, or a multiple of the memory of the job's GPUs.",
             "1.5x",
             checks.amount,
             "what the host can give",

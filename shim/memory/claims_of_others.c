@@ -15,6 +15,7 @@
 
 #define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
 #define USERS_MOST 8192
+#define DEVICES_MOST 64 /* of a job; those beyond add nothing to its limit */
 
 /* Reads an open entry; again, where its owner is writing it. */
 static bool read_sound(int file, struct claims_entry *entry) {
@@ -35,43 +36,90 @@ static bool read_sound_cards(int file, struct claims_cards *cards) {
   return false;
 }
 
+static bool read_sound_job(int file, struct claims_job *job) {
+  for (int tries = 0; tries < 3; tries++)
+    if (pread(file, job, sizeof *job, CLAIMS_JOB_OFFSET) == (ssize_t)sizeof *job &&
+        job->magic == CLAIMS_JOB_MAGIC && job->check == claims_check_job(job))
+      return true;
+  return false;
+}
+
+static void add(struct pump_claims *c, const struct claims_entry *entry,
+                uint64_t first_bytes, uid_t user) {
+  uint64_t room = UINT64_MAX / 4 - c->bytes; /* of sums of figures that may be lies */
+  uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
+  uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
+  c->bytes += bytes;
+  c->pending_bytes += pending;
+  if (entry->active) c->active_bytes += bytes;
+  if (first_bytes > c->first_bytes) c->first_bytes = first_bytes;
+  if (bytes > c->largest_bytes) {
+    c->largest_bytes = bytes;
+    c->largest_pid = entry->pid;
+    c->largest_user = user;
+    c->largest_is_near = entry->pid_namespace == claims_own_namespace();
+  }
+  c->processes++;
+}
+
 static void count(const struct claims_entry *entry, uid_t user,
                   const struct pump_host_memory *host,
                   struct pump_claims claims[PUMP_HOST_LEVELS]) {
   for (uint32_t i = 0; i < host->level_count; i++)
     for (uint32_t k = 0; k < entry->level_count; k++) {
       if (entry->levels[k].id != host->levels[i].id) continue;
-      struct pump_claims *c = &claims[i];
-      uint64_t room = UINT64_MAX / 4 - c->bytes; /* of sums of figures that may be lies */
-      uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
-      uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
-      c->bytes += bytes;
-      c->pending_bytes += pending;
-      if (entry->active) c->active_bytes += bytes;
-      if (entry->levels[k].first_bytes > c->first_bytes)
-        c->first_bytes = entry->levels[k].first_bytes;
-      if (bytes > c->largest_bytes) {
-        c->largest_bytes = bytes;
-        c->largest_pid = entry->pid;
-        c->largest_user = user;
-        c->largest_is_near = entry->pid_namespace == claims_own_namespace();
-      }
-      c->processes++;
+      add(&claims[i], entry, entry->levels[k].first_bytes, user);
       break;
     }
+}
+
+/* The GPUs that the processes of this job use, each once. */
+struct job_devices {
+  uint32_t count;
+  struct claims_device seen[DEVICES_MOST];
+};
+
+/* Adds those that are new; the bytes of their memory. */
+static uint64_t add_devices(struct job_devices *to,
+                            const struct claims_device devices[PUMP_MAX_DEVICES]) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    uint32_t at = 0;
+    if (devices[i].total_bytes == 0) continue;
+    while (at < to->count && memcmp(to->seen[at].uuid, devices[i].uuid, 16) != 0) at++;
+    if (at < to->count || at == DEVICES_MOST) continue;
+    to->seen[to->count++] = devices[i];
+    bytes += devices[i].total_bytes;
+  }
+  return bytes;
 }
 
 /* What is done with each entry of others: claims are summed, or cards are added. */
 struct visit {
   const struct pump_host_memory *host;
   struct pump_claims *claims; /* NULL: cards */
+  struct pump_job_claims *job;
+  struct job_devices *devices; /* of the job */
   struct pump_neighbours *neighbours;
 };
 
+/* Any user can read the number of a job, so only this user's processes are its own. */
+static void visit_job(const struct visit *visit, const struct claims_entry *entry, int file,
+                      uid_t user) {
+  struct claims_job job;
+  if (pump_claims_job() == 0 || user != geteuid() || !read_sound_job(file, &job) ||
+      job.job != pump_claims_job())
+    return;
+  add(&visit->job->claims, entry, job.first_bytes, user);
+  visit->job->devices_bytes += add_devices(visit->devices, job.devices);
+}
+
 static void visit_claims(const struct visit *visit, int file, uid_t user) {
   struct claims_entry entry;
-  if (read_sound(file, &entry) && entry.claimed_bytes != 0 && claims_entry_lives(file))
-    count(&entry, user, visit->host, visit->claims);
+  if (!read_sound(file, &entry) || entry.claimed_bytes == 0 || !claims_entry_lives(file))
+    return;
+  count(&entry, user, visit->host, visit->claims);
+  visit_job(visit, &entry, file, user);
 }
 
 static void visit_cards(const struct visit *visit, int file) {
@@ -165,9 +213,16 @@ static int visit_all(const struct visit *visit) {
 }
 
 int pump_claims_read(const struct pump_host_memory *host,
-                     struct pump_claims claims[PUMP_HOST_LEVELS]) {
+                     struct pump_claims claims[PUMP_HOST_LEVELS],
+                     struct pump_job_claims *job) {
+  struct claims_device own[PUMP_MAX_DEVICES];
+  struct job_devices devices = {0};
   memset(claims, 0, PUMP_HOST_LEVELS * sizeof *claims);
-  return visit_all(&(struct visit){.host = host, .claims = claims});
+  memset(job, 0, sizeof *job);
+  claims_own_devices(own);
+  add_devices(&devices, own);
+  return visit_all(
+      &(struct visit){.host = host, .claims = claims, .job = job, .devices = &devices});
 }
 
 int pump_claims_cards(struct pump_neighbours *neighbours) {

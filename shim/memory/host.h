@@ -84,8 +84,19 @@ struct pump_claims {
   uint32_t processes;
 };
 
+/* What the other processes of this job and user have claimed of the job's limit (`host`
+ * does not matter), and what their GPUs add to this process's. `claims.first_bytes` is the
+ * largest headroom of the host that any of them began with. */
+struct pump_job_claims {
+  struct pump_claims claims;
+  uint64_t devices_bytes;
+};
+
 /* Before the link thread starts: whether there is a ledger. */
 bool pump_claims_start(void);
+bool pump_claims_exist(void);
+/* PUMP_JOB: all processes of a job know it. 0: this process is a job of its own. */
+uint64_t pump_claims_job(void);
 /* Makes sure, by the link thread and often, that this process has an entry that the others
  * see. True: it is a new one, which is empty. */
 bool pump_claims_keep(void);
@@ -94,9 +105,10 @@ bool pump_claims_keep(void);
  * lock of limit.c. */
 int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first);
-/* For each level of `host`. -errno: not all of them could be read. */
+/* For each level of `host`, and for the job. -errno: not all of them could be read. */
 int pump_claims_read(const struct pump_host_memory *host,
-                     struct pump_claims claims[PUMP_HOST_LEVELS]);
+                     struct pump_claims claims[PUMP_HOST_LEVELS],
+                     struct pump_job_claims *job);
 /* To be called at the end of the process: takes its entry away. */
 void pump_claims_leave(void);
 void pump_claims_fork_child(void);

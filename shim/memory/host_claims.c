@@ -2,8 +2,9 @@
  * this host together, and what they need on each card.
  *
  * Each process keeps one small file, its entry: what it has claimed, which levels of
- * host memory (the machine, cgroups) that would come out of, and behind that its cards. It
- * decides nothing (limit.c and share.c do), and frees nothing.
+ * host memory (the machine, cgroups) that would come out of; after that its cards, and the
+ * job whose limit the claim counts against. It decides nothing (limit.c and share.c do),
+ * and frees nothing.
  *
  * DESIGN. PUMP_LEDGER names a folder, in it is one for each user, named by the user's
  * number and owned by that user; in that the entries, named 0 to CLAIMS_SLOTS - 1. A common
@@ -64,6 +65,10 @@ uint64_t claims_check_cards(const struct claims_cards *cards) {
   return hash_of(cards->cards, cards + 1);
 }
 
+uint64_t claims_check_job(const struct claims_job *job) {
+  return hash_of(&job->job, job + 1);
+}
+
 /* Of process numbers; the same for the life of a process. */
 uint64_t claims_own_namespace(void) {
   struct stat status;
@@ -75,15 +80,25 @@ uint64_t claims_own_namespace(void) {
 /* PUMP_LEDGER as it was at the start: programs rewrite their environment while our thread
  * runs. "": there is none. One that is too long is no folder. */
 static char ledger[CLAIMS_PATH_BYTES];
+static uint64_t job; /* likewise PUMP_JOB */
 
 bool pump_claims_start(void) {
-  const char *name = pump_setting("PUMP_LEDGER");
+  const char *name = pump_setting("PUMP_LEDGER"), *number = pump_setting("PUMP_JOB");
   snprintf(ledger, sizeof ledger, "%s", name != NULL ? name : "");
+  job = number != NULL ? strtoull(number, NULL, 16) : 0;
+  return pump_claims_exist();
+}
+
+bool pump_claims_exist(void) {
   return ledger[0] != '\0';
 }
 
+uint64_t pump_claims_job(void) {
+  return job;
+}
+
 const char *claims_folder(void) {
-  return ledger[0] != '\0' ? ledger : NULL;
+  return pump_claims_exist() ? ledger : NULL;
 }
 
 struct claims_place claims_own_place(void) {
@@ -259,7 +274,8 @@ static void complain(const char *where, int error) {
            (unsigned)geteuid(), PUMP_QUOTED(path));
   pump_log_once(&said, PUMP_LOG_WARNING,
                 "cannot keep the ledger of host memory at %s (%s): others do not see what "
-                "this process converts, so it gets %s of what the host leaves; %s",
+                "this process converts, so it gets %s of what the host and the job's limit "
+                "leave; %s",
                 PUMP_QUOTED(path), strerror(error), PUMP_UNSEEN_SHARE_TEXT,
                 closed            ? remedy
                 : error == EUSERS ? "fewer processes of this user may use GPUs at a time"
@@ -294,6 +310,25 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
   return error;
 }
 
+void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]) {
+  memset(devices, 0, PUMP_MAX_DEVICES * sizeof *devices);
+  for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
+    struct pump_card card;
+    if (!pump_device_card(i, &card)) continue;
+    memcpy(devices[i].uuid, card.uuid, sizeof card.uuid);
+    devices[i].total_bytes = PUMP_LOAD(&pump_shm->devices[i].total_bytes);
+  }
+}
+
+static int write_job(const struct pump_host_memory *first) {
+  struct claims_job mine = {.magic = CLAIMS_JOB_MAGIC, .job = job};
+  if (job == 0) return 0;
+  mine.first_bytes = first->headroom_bytes;
+  claims_own_devices(mine.devices);
+  mine.check = claims_check_job(&mine);
+  return write_own(&mine, sizeof mine, CLAIMS_JOB_OFFSET);
+}
+
 int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first) {
   const char *where = claims_folder();
@@ -316,7 +351,8 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
   entry.check = claims_check(&entry);
-  int error = write_own(&entry, sizeof entry, 0);
+  int error = write_job(first); /* before the claim that it belongs to */
+  if (error == 0) error = write_own(&entry, sizeof entry, 0);
   if (error != 0) complain(where, -error);
   return error;
 }

@@ -12,6 +12,7 @@
 #define CLAIMS_PATH_BYTES 512
 #define CLAIMS_ENTRY_MAGIC 0x324c504d55500001ull
 #define CLAIMS_CARDS_MAGIC 0x324c504d55500002ull
+#define CLAIMS_JOB_MAGIC 0x324c504d55500003ull
 
 struct claims_entry {
   uint64_t magic;
@@ -32,6 +33,20 @@ struct claims_cards {
   struct pump_card cards[PUMP_MAX_DEVICES];
 };
 
+/* After the cards: whose limit the entry's claim counts against, and what multiples and
+ * percentages of that limit refer to. */
+struct claims_job {
+  uint64_t magic;
+  uint64_t check;       /* over all that follows */
+  uint64_t job;         /* PUMP_JOB */
+  uint64_t first_bytes; /* headroom of the host when nothing was converted */
+  struct claims_device {
+    uint8_t uuid[16];
+    uint64_t total_bytes; /* 0: no device */
+  } devices[PUMP_MAX_DEVICES];
+};
+#define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_cards))
+
 /* Where this process's entry is; path "": nowhere. Written by the link thread; `own_lock`,
  * never held over a system call, guards it. A forked child starts again from nothing. */
 struct claims_place {
@@ -44,6 +59,10 @@ struct claims_place {
 /* The check sum over all that follows it in the entry. */
 uint64_t claims_check(const struct claims_entry *entry);
 uint64_t claims_check_cards(const struct claims_cards *cards);
+uint64_t claims_check_job(const struct claims_job *job);
+
+/* The devices that this process uses. */
+void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]);
 
 /* The folder of all claims; NULL: there is none. */
 const char *claims_folder(void);

@@ -1,9 +1,10 @@
 /* limit.c - may another allocation be converted?
  *
  * Two bounds: the job's own (PUMP_LIMIT, no more than the administrator's
- * PUMP_LIMIT_MOST) and what the host can take. It does not read or write memory of the
- * program and frees nothing. Percentages are of the first headroom, multiples ("1.5x") of
- * the memory of the devices that the process uses.
+ * PUMP_LIMIT_MOST), which all its processes share, and what the host can take. It does not
+ * read or write memory of the program and frees nothing. Percentages are of the first
+ * headroom that a process of the job saw, multiples ("1.5x") of the memory of the devices
+ * that they use, each counted once. Without PUMP_JOB a process is a job of its own.
  *
  * DESIGN. Converted memory that does not fit on the GPU lives in host pages that
  * cannot be swapped. If they outgrew the host, the machine would lock up or the
@@ -22,10 +23,12 @@
  *
  * Where others cannot see our claim, or we cannot see theirs, that sum misses claims. Then
  * a process gets, beyond what it has claimed while claims were visible, a share of the
- * room.
+ * room. The job's limit is shared in the same way: limit less claims of its other
+ * processes.
  *
- * What is claimed is more than what is converted, by less than CLAIM_BYTES or what was
- * returned of late, so that the ledger is not written for every allocation.
+ * A claim may exceed what is converted, so that the ledger is not written for every
+ * allocation: by CLAIM_BYTES at most and a small part of the room, since others are refused
+ * what is claimed here. What stays unused is given back by the link thread.
  *
  * A job that fits on its card would run without pump, however small its host is. So
  * what the host cannot take stays plain device memory while the device has room.
@@ -48,7 +51,8 @@
 #define SAMPLE_AGE_NS 100000000u
 #define REPEAT_NS 1000000000u /* not more than one refusal line a second */
 #define CLAIM_BYTES (64ull << 20)
-#define TRIES_MOST 6 /* where others are about to claim the same: 63 ms in all */
+#define CLAIM_PART 64 /* of the room that is left: the most that is claimed ahead */
+#define TRIES_MOST 6  /* where others are about to claim the same: 63 ms in all */
 
 /* Process-wide; guarded by `lock`; a forked child starts again from zero. */
 static struct {
@@ -58,12 +62,14 @@ static struct {
   uint64_t claimed;               /* what the ledger says of that */
   uint64_t settled;  /* claimed and decided upon while all claims were visible */
   int unseen, blind; /* errno: why others do not see our claim; why we do not see theirs */
+  uint64_t idle;     /* `converted` when the link thread looked last */
   bool active;       /* what it says of our devices */
   uint64_t peak;     /* largest `converted` */
   uint64_t sampled_ns; /* of `now` */
   uint64_t refused_ns; /* of the last refusal line */
   struct pump_host_memory first, now;
   struct pump_claims others[PUMP_HOST_LEVELS]; /* of the levels of `now` */
+  struct pump_job_claims job;
 } limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -90,9 +96,11 @@ static void configure(void) {
 static void sample(uint64_t now_ns) {
   struct pump_host_memory now;
   struct pump_claims others[PUMP_HOST_LEVELS];
+  struct pump_job_claims job;
   limit.blind = -pump_host_memory_read(&now);
   if (limit.blind == 0) {
-    limit.blind = -pump_claims_read(&now, others);
+    limit.blind = -pump_claims_read(&now, others, &job);
+    if (limit.blind == 0) limit.job = job;
     for (uint32_t i = 0; i < now.level_count; i++)
       if (limit.blind == 0 || limit.now.levels[i].id != now.levels[i].id)
         limit.others[i] = others[i];
@@ -102,17 +110,21 @@ static void sample(uint64_t now_ns) {
   if (limit.converted == 0) limit.first = limit.now;
 }
 
-/* UINT64_MAX for none. Devices that the process has not used yet do not count. */
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* UINT64_MAX for none. Devices that the job has not used yet do not count. */
 static uint64_t bytes_of(struct pump_amount amount) {
-  uint64_t devices = 0;
+  uint64_t devices = limit.job.devices_bytes, first = limit.first.headroom_bytes;
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     devices += PUMP_LOAD(&pump_shm->devices[d].total_bytes);
-  return pump_amount_bytes(amount, limit.first.headroom_bytes, devices);
+  if (limit.job.claims.first_bytes > first) first = limit.job.claims.first_bytes;
+  return pump_amount_bytes(amount, first, devices);
 }
 
 static uint64_t limit_bytes(void) {
-  uint64_t asked = bytes_of(limit.limit), most = bytes_of(limit.most);
-  return asked < most ? asked : most;
+  return least(bytes_of(limit.limit), bytes_of(limit.most));
 }
 
 /* The administrator's bound is less than what the job asked for. */
@@ -125,10 +137,6 @@ static bool active(void) {
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     found |= PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE;
   return found;
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
 }
 
 /* Bytes that this process may have converted in all, by one level of host memory, were all
@@ -145,10 +153,26 @@ static uint64_t room_in_sight(uint32_t i) {
   return room > others->bytes ? room - others->bytes : 0;
 }
 
-static uint64_t room_of_level(uint32_t i) {
-  uint64_t room = room_in_sight(i);
-  if (limit.unseen == 0 && limit.blind == 0) return room;
-  return least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
+/* Why a sum may miss claims; 0: it does not. */
+static int hidden(void) {
+  return limit.unseen != 0 ? limit.unseen : limit.blind;
+}
+
+static uint64_t share_of(uint64_t room, int why) {
+  return why == 0 ? room : least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
+}
+
+/* The same among the processes of this job. */
+static int hidden_in_job(void) {
+  if (pump_claims_job() == 0) return 0;
+  return pump_claims_exist() ? hidden() : ENOENT;
+}
+
+/* Bytes that this process may have converted in all by the job's limit. */
+static uint64_t room_of_job(void) {
+  uint64_t bytes = limit_bytes(), others = limit.job.claims.bytes;
+  if (bytes == UINT64_MAX) return bytes; /* none is set */
+  return share_of(bytes > others ? bytes - others : 0, hidden_in_job());
 }
 
 /* The level that leaves least, or NULL where nothing is known. */
@@ -156,7 +180,7 @@ static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims
   const struct pump_host_level *found = NULL;
   *room = UINT64_MAX;
   for (uint32_t i = 0; i < limit.now.level_count; i++) {
-    uint64_t bytes = room_of_level(i);
+    uint64_t bytes = share_of(room_in_sight(i), hidden());
     if (found != NULL && bytes >= *room) continue;
     *room = bytes;
     *others = limit.others[i];
@@ -165,16 +189,31 @@ static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims
   return found;
 }
 
-enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
-
-static enum verdict decide(uint64_t bytes) {
+/* Of the host and the job. */
+static uint64_t room_in_all(void) {
   uint64_t room;
   struct pump_claims others;
+  tightest(&room, &others);
+  return least(room, room_of_job());
+}
+
+enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
+
+/* others_pending: what others have claimed against it and not decided. */
+static enum verdict decide(uint64_t bytes, uint64_t *others_pending) {
+  uint64_t room = room_of_job();
+  struct pump_claims others = limit.job.claims;
+  enum verdict refusal = OVER_LIMIT;
+  *others_pending = 0;
   if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
   uint64_t wanted = limit.converted + bytes;
-  if (wanted > limit_bytes()) return OVER_LIMIT;
-  tightest(&room, &others);
-  return wanted > room ? OVER_HOST : ADMIT;
+  if (wanted <= room) {
+    refusal = OVER_HOST;
+    tightest(&room, &others);
+  }
+  if (wanted <= room) return ADMIT;
+  if (wanted <= room + others.pending_bytes) *others_pending = others.pending_bytes;
+  return refusal;
 }
 
 static void claim(uint64_t bytes, uint64_t pending) {
@@ -188,34 +227,65 @@ static void claim(uint64_t bytes, uint64_t pending) {
 /* Decided: the claim stands. */
 static enum verdict settle(uint64_t bytes) {
   claim(bytes, 0);
-  if (limit.unseen == 0 && limit.blind == 0) limit.settled = bytes;
+  if (hidden() == 0 && hidden_in_job() == 0) limit.settled = bytes;
   return ADMIT;
 }
 
 /* Decides with `bytes` claimed, so that a process that looks at the same time sees it.
  * Where the claims that stand against it are themselves not decided yet, it tries again. */
 static enum verdict decide_claimed(uint64_t bytes) {
-  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = limit_bytes();
-  if (wanted > most) return OVER_LIMIT;
-  uint64_t rounded = (wanted + CLAIM_BYTES - 1) / CLAIM_BYTES * CLAIM_BYTES;
-  rounded = least(rounded, most);
+  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = room_in_all();
+  if (wanted > limit_bytes()) sample(pump_now_ns()); /* GPUs of the job may be new */
+  if (wanted > limit_bytes()) return OVER_LIMIT;
+  uint64_t ahead = 0;
+  if (bytes < CLAIM_BYTES && wanted < most)
+    ahead = least(CLAIM_BYTES, (most - wanted) / CLAIM_PART);
   for (uint32_t tries = 0;; tries++) {
-    claim(rounded, rounded - before);
+    uint64_t pending;
+    claim(wanted + ahead, wanted + ahead - before);
     sample(pump_now_ns());
-    if (decide(rounded - limit.converted) == ADMIT) return settle(rounded);
-    enum verdict verdict = decide(bytes);
+    if (decide(bytes + ahead, &pending) == ADMIT) return settle(wanted + ahead);
+    enum verdict verdict = decide(bytes, &pending);
     if (verdict == ADMIT) return settle(wanted);
     claim(before, 0);
-    uint64_t room;
-    struct pump_claims others = {0};
-    tightest(&room, &others);
-    if (others.pending_bytes == 0 || tries == TRIES_MOST ||
-        wanted > room + others.pending_bytes)
-      return verdict;
+    if (pending == 0 || tries == TRIES_MOST) return verdict;
     struct timespec pause = {.tv_nsec = 1000000l << tries};
     pause.tv_nsec = pause.tv_nsec / 2 + (long)(pump_now_ns() % (uint64_t)pause.tv_nsec) / 2;
     nanosleep(&pause, NULL);
   }
+}
+
+/* The part of a bound that this process gets, and why. */
+static void share_text(char *text, size_t bytes, int why) {
+  if (why != 0)
+    snprintf(text, bytes, ", of which this process gets %s because %s (%s)",
+             PUMP_UNSEEN_SHARE_TEXT,
+             limit.blind != 0 && limit.unseen == 0
+                 ? "it cannot read what others claim"
+                 : "it cannot write its claim for others to see",
+             strerror(why));
+}
+
+static void explain_limit(const char *asked, uint32_t device, const char *held) {
+  const struct pump_claims *others = &limit.job.claims;
+  bool administrator = bound_by_administrator();
+  char bound[32], elsewhere[32], claims[120] = "", share[256] = "";
+  pump_bytes_text(bound, sizeof bound, limit_bytes());
+  pump_bytes_text(elsewhere, sizeof elsewhere, others->bytes);
+  share_text(share, sizeof share, hidden_in_job());
+  if (others->processes != 0)
+    snprintf(claims, sizeof claims,
+             " here and %s by %u other process%s of the job (most "
+             "by %lld)",
+             elsewhere, others->processes, others->processes == 1 ? "" : "es",
+             (long long)others->largest_pid);
+  pump_say(
+      "out of memory: %s more on device %u would exceed this job's limit of %s (%s)%s; "
+      "%s are converted already%s; %s",
+      asked, device, bound,
+      administrator ? "the administrator's, /etc/pump/config.toml" : "PUMP_LIMIT", share,
+      held, claims,
+      administrator ? "ask for a higher one" : "raise it with pump-run --limit");
 }
 
 static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
@@ -223,16 +293,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   pump_bytes_text(asked, sizeof asked, bytes);
   pump_bytes_text(held, sizeof held, limit.converted);
   if (verdict == OVER_LIMIT) {
-    pump_bytes_text(bound, sizeof bound, limit_bytes());
-    pump_say(
-        "out of memory: %s more on device %u would exceed this job's limit of %s (%s); "
-        "%s are converted already; %s",
-        asked, device, bound,
-        bound_by_administrator() ? "the administrator's, /etc/pump/config.toml"
-                                 : "PUMP_LIMIT",
-        held,
-        bound_by_administrator() ? "ask for a higher one"
-                                 : "raise it with pump-run --limit");
+    explain_limit(asked, device, held);
     return;
   }
   uint64_t room;
@@ -245,12 +306,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
   bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
   if (group) snprintf(place, sizeof place, "cgroup %s", PUMP_QUOTED(tight->cgroup));
-  if (limit.unseen != 0 || limit.blind != 0)
-    snprintf(share, sizeof share, ", of which this process gets %s because %s (%s)",
-             PUMP_UNSEEN_SHARE_TEXT,
-             limit.unseen != 0 ? "it cannot write its claim for others to see"
-                               : "it cannot read what others claim",
-             strerror(limit.unseen != 0 ? limit.unseen : limit.blind));
+  share_text(share, sizeof share, hidden());
   if (!alone) {
     char whose[64] = "";
     if (!others.largest_is_near)
@@ -307,10 +363,11 @@ static int admit(uint32_t device, uint64_t bytes, bool say) {
   enum verdict verdict = OVER_LIMIT;
   if (bytes <= UINT64_MAX / 4 - limit.converted) {
     bool counted = limit.converted + bytes <= limit.claimed;
-    verdict = counted ? decide(bytes) : decide_claimed(bytes);
+    uint64_t pending;
+    verdict = counted ? decide(bytes, &pending) : decide_claimed(bytes);
     if (counted && verdict != ADMIT) {
       sample(now_ns);
-      verdict = decide(bytes);
+      verdict = decide(bytes, &pending);
     }
   }
   int answer = verdict == ADMIT ? 0 : -ENOMEM;
@@ -360,10 +417,9 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
 
 void pump_limit_room(uint64_t *left, uint64_t *whole) {
   int saved = errno;
-  struct pump_claims others;
   pthread_mutex_lock(&lock);
   prepare(pump_now_ns());
-  tightest(left, &others);
+  *left = room_in_all();
   *whole = least(limit_bytes(), limit.first.headroom_bytes);
   *left = least(*left, *whole);
   *left = *left > limit.converted ? *left - limit.converted : 0;
@@ -374,7 +430,10 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
 void pump_limit_refresh(bool fresh) {
   pthread_mutex_lock(&lock);
   uint64_t bytes = limit.claimed > limit.converted ? limit.claimed : limit.converted;
-  if (bytes != 0 && (fresh || limit.active != active())) claim(bytes, 0);
+  bool idle = limit.idle == limit.converted && limit.claimed > limit.converted;
+  limit.idle = limit.converted;
+  if (idle) bytes = limit.converted;
+  if (bytes != 0 && (fresh || idle || limit.active != active())) claim(bytes, 0);
   pthread_mutex_unlock(&lock);
 }
 

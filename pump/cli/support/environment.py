@@ -2,8 +2,8 @@
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB_PID (of
-the job's first process) and PUMP_DISABLE;
+PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB (which
+processes share a limit), PUMP_JOB_PID (of the job's first process) and PUMP_DISABLE;
 the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Values of the user or of
 an outer pump-run are replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
@@ -33,7 +33,7 @@ OURS = (
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
     *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_KEEP_LEARNED"),
-    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB_PID", RULES),
+    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB", "PUMP_JOB_PID", RULES),
 )
 
 
@@ -58,6 +58,7 @@ class Parts(NamedTuple):
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
     ledger: folder of the ledger of host memory, None when there is none.
+    job: a number in hexadecimal that no other job has, "" when each process is a job.
     job_pid: of the job's first process.
     """
 
@@ -68,6 +69,7 @@ class Parts(NamedTuple):
     visible_devices: str | None = None
     socket_path: str | None = None
     ledger: str | None = None
+    job: str = ""
     job_pid: int = 0
 
 
@@ -96,6 +98,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
+        _set_or_drop(job, "PUMP_JOB", parts.job)
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
             job["PUMP_JOB_PID"] = str(parts.job_pid)

@@ -143,12 +143,12 @@ def _parser() -> OneLineParser:
     value(
         "--budget SIZE",
         checks.amount,
-        "GPU memory the program may keep resident (default: what is free)",
+        "GPU memory that each process may keep resident on each GPU (default: what is free)",
     )
     value(
         "--limit SIZE",
         checks.amount,
-        "memory the job may convert in all (default: the host's headroom)",
+        "memory that all processes of the job together may convert (default: the host's headroom)",
     )
     value(
         "--report NAME",

@@ -38,7 +38,7 @@ static void sleep_in_child(void) {
 /* Follows a script on stdin, one answer a line on stdout:
  *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT
  *   room BYTES: what the device has left for plain memory, at first nothing
- *   device BYTES: its memory
+ *   device BYTES: its memory; card NUMBER: which of several cards it is
  *   exhaust 0/1: the program has all descriptors that it may have; or closes them again
  *   user NUMBER: becomes that user's process
  *   closefrom, fork, exec: as programs do it; the child, and what was executed, only sleep
@@ -61,6 +61,8 @@ static void follow_script(void) {
       pump_shm->devices[0].budget_bytes = value;
     } else if (sscanf(line, "device %llu", &value) == 1) {
       pump_shm->devices[0].total_bytes = value;
+    } else if (sscanf(line, "card %llu", &value) == 1) {
+      harness_card = (uint8_t)value;
     } else if (sscanf(line, "need %llu", &value) == 1) {
       PUMP_STORE(&harness_need, value);
     } else if (strcmp(line, "others\n") == 0) {

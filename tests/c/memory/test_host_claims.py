@@ -32,9 +32,12 @@ class Process:
         user: int | None = None,
         before: tuple[str, ...] = (),
         scenario: str = "limit_script",
+        job: str = "",
+        limit: str = "",
     ) -> None:
         """group: the cgroup that it sees as the root of all, as in a container. before: words
-        in front of the command. user: whose process it is, None for ours."""
+        in front of the command. user: whose process it is, None for ours. job, limit: PUMP_JOB
+        and PUMP_LIMIT."""
         self.process = subprocess.Popen(
             [*before, str(build(SAN)), scenario],
             user=user,
@@ -48,7 +51,9 @@ class Process:
             env={
                 "PUMP_PROC_ROOT": str(host.proc),
                 "PUMP_CGROUP_ROOT": str(host.cgroups / group),
-                "PUMP_LEDGER": str(ledger),
+                "PUMP_LEDGER": "" if ledger == Path() else str(ledger),
+                "PUMP_JOB": job,
+                "PUMP_LIMIT": limit,
                 "PATH": os.environ["PATH"],
             },
         )
@@ -105,16 +110,11 @@ def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
     return True
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Path:
-    folder = tmp_path / "ledger"
-    folder.mkdir()
-    return folder
-
-
 @contextlib.contextmanager
-def processes(count: int, host: Host, ledger: Path) -> Iterator[list[Process]]:
-    found = [Process(host, ledger) for _ in range(count)]
+def processes(
+    count: int, host: Host, ledger: Path, *, job: str = "", limit: str = ""
+) -> Iterator[list[Process]]:
+    found = [Process(host, ledger, job=job, limit=limit) for _ in range(count)]
     try:
         yield found
     finally:
@@ -177,7 +177,7 @@ def test_pages_that_others_have_on_the_host_already_are_not_counted_twice(
     with processes(2, host, ledger) as (first, second):
         assert first.admit(30 * GIB)
         first.say("active 1")
-        assert first.admit(2 * MIB)  # says so as it claims more
+        assert first.admit(128 * MIB)  # says so as it claims more
         host.meminfo.write_text(host.meminfo_text(30 * GIB))  # its blocks have left the GPU
         assert second.left() == pytest.approx((EDGE_GIB - 30) * GIB, abs=GIB)
         assert second.admit(25 * GIB) and not second.admit(2 * GIB)

@@ -40,6 +40,16 @@ def test_a_limit_of_the_job_refuses_and_says_so(job: Job) -> None:
     assert "40" in line
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_limit_is_the_jobs_however_many_processes_it_has(
+    kernels: Path, tmp_path: Path, workers: int
+) -> None:
+    done = Job(kernels, tmp_path, "limit_job.py").run(str(workers), "8", run=("--limit", "256MiB"))
+    assert done.returncode == 0, done.stderr
+    assert 128 <= int(done.stdout) <= 256
+    assert "this job's limit of 256 MiB (PUMP_LIMIT)" in done.stderr
+
+
 def test_a_cgroup_v2_limit_refuses_and_names_the_group(job: Job, tmp_path: Path) -> None:
     env = fake_host(
         tmp_path,

@@ -13,7 +13,7 @@ SHIM = "/opt/pump/libpump.so"
 def test_the_shim_is_told_everything_and_preloaded_first() -> None:
     job = for_job(
         CONFIG,
-        Parts(SHIM, socket_path="/s", job_pid=7),
+        Parts(SHIM, socket_path="/s", job="a1", job_pid=7),
         {"HOME": "/h", "LD_PRELOAD": "/a.so /b.so"},
     )
     assert job == {
@@ -22,6 +22,7 @@ def test_the_shim_is_told_everything_and_preloaded_first() -> None:
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "LD_PRELOAD": f"{SHIM}:/a.so:/b.so",
         "PUMP_SOCKET": "/s",
+        "PUMP_JOB": "a1",
         "PUMP_JOB_PID": "7",
         "PUMP_BUDGET": "80%",
         "PUMP_LIMIT": "4096",
