@@ -15,7 +15,8 @@
 
 #define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
 #define USERS_MOST 8192
-#define DEVICES_MOST 64 /* of a job; those beyond add nothing to its limit */
+#define DEVICES_MOST 64                /* of a job; those beyond add nothing to its limit */
+#define DEVICE_BYTES_MOST (1ull << 50) /* so that the sum of lies does not overflow */
 
 /* Reads an open entry; again, where its owner is writing it. */
 static bool read_sound(int file, struct claims_entry *entry) {
@@ -89,7 +90,8 @@ static uint64_t add_devices(struct job_devices *to,
     while (at < to->count && memcmp(to->seen[at].uuid, devices[i].uuid, 16) != 0) at++;
     if (at < to->count || at == DEVICES_MOST) continue;
     to->seen[to->count++] = devices[i];
-    bytes += devices[i].total_bytes;
+    bytes += devices[i].total_bytes < DEVICE_BYTES_MOST ? devices[i].total_bytes
+                                                        : DEVICE_BYTES_MOST;
   }
   return bytes;
 }

@@ -80,12 +80,12 @@ uint64_t claims_own_namespace(void) {
 /* PUMP_LEDGER as it was at the start: programs rewrite their environment while our thread
  * runs. "": there is none. One that is too long is no folder. */
 static char ledger[CLAIMS_PATH_BYTES];
-static uint64_t job; /* likewise PUMP_JOB */
+static uint64_t own_job; /* likewise PUMP_JOB */
 
 bool pump_claims_start(void) {
   const char *name = pump_setting("PUMP_LEDGER"), *number = pump_setting("PUMP_JOB");
   snprintf(ledger, sizeof ledger, "%s", name != NULL ? name : "");
-  job = number != NULL ? strtoull(number, NULL, 16) : 0;
+  own_job = number != NULL ? strtoull(number, NULL, 16) : 0;
   return pump_claims_exist();
 }
 
@@ -94,7 +94,7 @@ bool pump_claims_exist(void) {
 }
 
 uint64_t pump_claims_job(void) {
-  return job;
+  return own_job;
 }
 
 const char *claims_folder(void) {
@@ -321,8 +321,8 @@ void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]) {
 }
 
 static int write_job(const struct pump_host_memory *first) {
-  struct claims_job mine = {.magic = CLAIMS_JOB_MAGIC, .job = job};
-  if (job == 0) return 0;
+  struct claims_job mine = {.magic = CLAIMS_JOB_MAGIC, .job = own_job};
+  if (own_job == 0) return 0;
   mine.first_bytes = first->headroom_bytes;
   claims_own_devices(mine.devices);
   mine.check = claims_check_job(&mine);

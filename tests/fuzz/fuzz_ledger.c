@@ -39,11 +39,26 @@ bool pump_log_is_apart(void) {
   return true;
 }
 
+bool pump_device_card(uint32_t device, struct pump_card *card) {
+  (void)device, (void)card;
+  return false;
+}
+
+#define JOB "51"
+
 static const struct pump_host_memory host = {
     .level_count = 2, .levels = {{.id = 1}, {.id = (uint64_t)1 << 63 | 2}}};
 
 static struct pump_claims wanted[PUMP_HOST_LEVELS];
-static uint32_t cards_wanted;
+static uint32_t cards_wanted, of_job_wanted;
+
+static bool is_of_job(const uint8_t *content, size_t length) {
+  struct claims_job job;
+  if (length < CLAIMS_JOB_OFFSET + sizeof job) return false;
+  memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
+  return job.magic == CLAIMS_JOB_MAGIC && job.check == claims_check_job(&job) &&
+         job.job == pump_claims_job();
+}
 
 static void want_cards(const uint8_t *content, size_t length) {
   struct claims_cards cards;
@@ -61,6 +76,7 @@ static void want(const uint8_t *content, size_t length) {
   memcpy(&entry, content, sizeof entry);
   if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_check(&entry)) return;
   if (entry.level_count > PUMP_HOST_LEVELS || entry.claimed_bytes == 0) return;
+  of_job_wanted += is_of_job(content, length);
   for (uint32_t i = 0; i < host.level_count; i++)
     for (uint32_t k = 0; k < entry.level_count; k++)
       if (entry.levels[k].id == host.levels[i].id) {
@@ -97,6 +113,13 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     cards.check = claims_check_cards(&cards);
     memcpy(content + sizeof(struct claims_entry), &cards, sizeof cards);
   }
+  if ((what & SUMMED) != 0 && length >= CLAIMS_JOB_OFFSET + sizeof(struct claims_job)) {
+    struct claims_job job;
+    memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
+    job.magic = CLAIMS_JOB_MAGIC;
+    job.check = claims_check_job(&job);
+    memcpy(content + CLAIMS_JOB_OFFSET, &job, sizeof job);
+  }
   int file = folder_file(path, content, length);
   if ((what & LOCKED) != 0) {
     must(lock_whole(file) == 0);
@@ -116,10 +139,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   const char *own_folder = in_folder("%u", (unsigned)geteuid());
   if (mkdir(own_folder, 0755) == 0) {
     setenv("PUMP_LEDGER", folder_root, 1);
+    setenv("PUMP_JOB", JOB, 1);
     must(pump_claims_start());
   }
   memset(wanted, 0, sizeof wanted);
-  cards_wanted = 0;
+  cards_wanted = of_job_wanted = 0;
   while (input.left > 0 && count < ENTRIES_MOST) {
     uint8_t head[4];
     take(&input, head, sizeof head);
@@ -131,7 +155,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     files[count++] = put(head[0], head[1], content, length);
   }
   struct pump_claims claims[PUMP_HOST_LEVELS];
-  must(pump_claims_read(&host, claims) == 0);
+  struct pump_job_claims job;
+  must(pump_claims_read(&host, claims, &job) == 0);
+  must(job.claims.processes == of_job_wanted);
+  must(job.claims.bytes <= UINT64_MAX / 4 && job.devices_bytes <= UINT64_MAX / 4);
   for (uint32_t i = 0; i < PUMP_HOST_LEVELS; i++) {
     must(claims[i].processes == wanted[i].processes);
     must(claims[i].first_bytes == wanted[i].first_bytes);

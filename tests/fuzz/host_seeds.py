@@ -21,6 +21,7 @@ HOST = {
 
 LOCKED, SUMMED, LINKED, PIPED = 1, 2, 4, 8
 LEVELS = (1, 1 << 63 | 2)
+CARDS_BYTES = 16 + 16 * 40
 
 
 def _claim(claimed: int, pending: int = 0, levels: tuple[int, ...] = LEVELS) -> bytes:
@@ -29,6 +30,12 @@ def _claim(claimed: int, pending: int = 0, levels: tuple[int, ...] = LEVELS) -> 
     for level in ids:
         words += [level, 60 << 30]
     return struct.pack("<24Q", *words)
+
+
+def _of_job(number: int, total_bytes: int) -> bytes:
+    """What follows a claim: no cards, then a job and 16 GPUs of one size each."""
+    gpus = b"".join(struct.pack("<16sQ", bytes([i]), total_bytes) for i in range(16))
+    return bytes(CARDS_BYTES) + struct.pack("<4Q", 0, 0, number, 60 << 30) + gpus
 
 
 def _put(slot: int, what: int, content: bytes) -> bytes:
@@ -42,6 +49,12 @@ LEDGER = {
     "lies": b"".join(_put(i, LOCKED | SUMMED, _claim((1 << 64) - 1, 1 << 63)) for i in range(12)),
     "levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 8)),
     "many-levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 9)),
+    "job": _put(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x51, 80 << 30)),
+    "other-job": _put(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x52, 80 << 30)),
+    "job-lies": b"".join(
+        _put(i, LOCKED | SUMMED, _claim((1 << 64) - 1) + _of_job(0x51, (1 << 64) - 1))
+        for i in range(8)
+    ),
     "rubbish": _put(0, LOCKED, b"\xff" * 500) + _put(1, LINKED, b"") + _put(2, PIPED, b""),
     "short": _put(255, LOCKED, _claim(1)[:40]) + _put(9, LOCKED | SUMMED, _claim(1) + b"more"),
 }
