@@ -48,10 +48,8 @@ def check(connection: socket.socket, path: str) -> None:
     if user == _unknown_user():
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return
-        # This process may have that number itself; a folder closed to others lets in its owner.
-        folder = os.path.dirname(os.path.abspath(path))
-        if user == os.geteuid() and not os.stat(folder).st_mode & 0o077:
-            return
+        if user == os.geteuid() and _in_own_closed_folder(path):
+            return  # this process has that number itself
         raise UntrustedServerError(
             "a user that this user namespace does not map serves it; mount the folder of "
             "the service's socket read-only"
@@ -68,6 +66,20 @@ def check(connection: socket.socket, path: str) -> None:
     raise UntrustedServerError(
         f"user {user} serves it, which is neither root nor this user, and {reason}"
     )
+
+
+def _in_own_closed_folder(path: str) -> bool:
+    """Whether only this user can have put a socket there. The kernel opens a folder with O_NOATIME
+    for its owner only, whom it knows by the number outside of user namespaces."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME)
+    except PermissionError:
+        return False
+    try:
+        return not os.fstat(opened).st_mode & 0o077
+    finally:
+        os.close(opened)
 
 
 def _unknown_user() -> int | None:

@@ -51,8 +51,10 @@
 
 /* Why an attempt or a connection ended. */
 enum end {
+  NOT_ENDED,
   NO_LISTENER,
   NO_ANSWER,
+  STRANGER,
   WRONG_VERSION,
   REFUSED,
   BAD_MEMORY,
@@ -151,13 +153,21 @@ static int connected_socket(const char *path) {
   return -1;
 }
 
-static bool connect_to_pumpd(void) {
-  int number = connected_socket(link_state.path);
-  PUMP_STORE(&link_state.unheard, number < 0 && (errno == ENOENT || errno == ECONNREFUSED));
-  if (number < 0) return false;
-  if (keep_socket(number)) return true;
+/* Connects to the socket at `path`, if its server is trusted: own_socket() from then on. */
+static enum end connect_to(const char *path) {
+  int number = connected_socket(path);
+  if (number < 0) return NO_LISTENER;
+  bool trusted = pump_link_trusts(number, path);
+  if (trusted && keep_socket(number)) return NOT_ENDED;
   close(number);
-  return false;
+  return trusted ? NO_LISTENER : STRANGER;
+}
+
+static enum end connect_to_pumpd(void) {
+  enum end end = connect_to(link_state.path);
+  bool refused = end == NO_LISTENER && (errno == ENOENT || errno == ECONNREFUSED);
+  PUMP_STORE(&link_state.unheard, end == STRANGER || refused);
+  return end;
 }
 
 static bool send_hello(void) {
@@ -226,21 +236,13 @@ static bool find_activator(char path[PATH_BYTES]) {
   return true;
 }
 
-/* Another user's would learn the settings, and name a pumpd of its own. */
-static bool is_own_users(int number) {
-  struct ucred peer;
-  socklen_t length = sizeof peer;
-  return getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-         peer.uid == geteuid();
-}
-
 bool pump_link_activates(void) {
   char path[PATH_BYTES];
   int number = find_activator(path) ? connected_socket(path) : -1;
   if (number < 0) return false;
-  bool own = is_own_users(number);
+  bool trusted = pump_link_trusts(number, path);
   close(number);
-  return own;
+  return trusted;
 }
 
 static bool send_settings(void) {
@@ -256,22 +258,19 @@ static bool send_settings(void) {
 }
 
 /* Has a pumpd started for this process; its socket's path is link_state.path then. */
-static bool activate_pumpd(void) {
+static enum end activate_pumpd(void) {
   char path[PATH_BYTES];
-  int number = connected_socket(link_state.activator);
-  if (number < 0) return false;
-  if (!is_own_users(number) || !keep_socket(number)) {
-    close(number);
-    return false;
-  }
+  enum end end = connect_to(link_state.activator);
+  if (end != NOT_ENDED) return end;
+  int number;
   ssize_t length = -1;
   if (send_settings() && wait_readable(PUMP_ACTIVATION_MS) && (number = own_socket()) >= 0)
     length = recv(number, path, sizeof path - 1, MSG_DONTWAIT);
   drop_socket();
-  if (length <= 0 || path[0] != '/') return false;
+  if (length <= 0 || path[0] != '/') return NO_LISTENER;
   path[length] = '\0';
   strcpy(link_state.path, path);
-  return true;
+  return NOT_ENDED;
 }
 
 /* ---- one connection ----------------------------------------------------------- */
@@ -279,8 +278,9 @@ static bool activate_pumpd(void) {
 static enum end join_worker(void) {
   bool asks = link_state.activator[0] != '\0' &&
               (link_state.path[0] == '\0' || PUMP_LOAD(&link_state.unheard) != 0);
-  if (asks && !activate_pumpd()) return NO_LISTENER;
-  if (!connect_to_pumpd()) return NO_LISTENER;
+  enum end end = asks ? activate_pumpd() : NOT_ENDED;
+  if (end == NOT_ENDED) end = connect_to_pumpd();
+  if (end != NOT_ENDED) return end;
   struct pump_welcome welcome;
   int memory = -1;
   if (!send_hello() || !wait_readable(PUMP_ANSWER_MS) ||
@@ -288,7 +288,7 @@ static enum end join_worker(void) {
     if (memory >= 0) close(memory);
     return stopped() ? STOPPED : NO_ANSWER;
   }
-  enum end end = WORKER_GONE; /* = attached; the caller waits for that end */
+  end = WORKER_GONE; /* = attached; the caller waits for that end */
   if (welcome.status == PUMP_WELCOME_VERSION || welcome.abi_version != PUMP_ABI_VERSION) {
     static uint32_t said;
     pump_log_once(
@@ -344,6 +344,12 @@ static void say_end(enum end end, uint64_t backoff_ns) {
                   "no pumpd answers at %s: the job runs on demand paging until one does",
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
+  case STRANGER:
+    pump_log_once(&said[STRANGER], PUMP_LOG_WARNING,
+                  "the server of %s is not known to be this user's or root's: the job runs "
+                  "on demand paging; start it again with pump-run",
+                  PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
+    break;
   case REFUSED:
     if (backoff_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
@@ -358,6 +364,7 @@ static void say_end(enum end end, uint64_t backoff_ns) {
     pump_log_once(&said[WORKER_GONE], PUMP_LOG_INFO,
                   "the worker is gone: demand paging until it is back");
     break;
+  case NOT_ENDED:
   case WRONG_VERSION:
   case STOPPED:
     break;

@@ -8,6 +8,10 @@
  * state over. False when it is not what was agreed on; the caller closes it. */
 bool pump_attach(int memory);
 
+/* Whether root or this process's own user serves the connected socket `number`, found at
+ * `path`: trust.c. */
+bool pump_link_trusts(int number, const char *path);
+
 /* Starts the thread where PUMP_SOCKET names a socket, PUMP_LEDGER a folder, or a rule has
  * made this process a job, which then asks for a pumpd; once. */
 void pump_link_start(void);

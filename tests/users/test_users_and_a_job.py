@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from jobs import Job, host_kernels
 from supervisor_client import eventually
 from users import (
     ALICE,
@@ -303,3 +305,29 @@ def test_no_word_is_said_to_services_of_three_users_that_take_each_others_place(
             assert [one.hear() for one in people] == [[]] * len(people), "they have learnt nothing"
     assert "believed" not in told
     assert {one.split()[0] for one in told} == {"UntrustedServiceError", "ControlError"}
+
+
+def test_no_shim_says_a_word_to_three_users_that_take_its_pumpds_place(tmp_path: Path) -> None:
+    """The job's own pumpd is elsewhere; the program finds the socket of another user."""
+    kernels = host_kernels("mix_kernels.c", tmp_path)
+    words = ["--buffers=6", "--mib=8", "--steps=40", "--seed=5", "--sleep-ms=20"]
+    job = Job(kernels, tmp_path)
+    with public_folder() as folder:
+        folder.chmod(0o777)
+        command = job.command(*words, memory_mib=24)
+        at = command.index("--") + 1
+        command[at:at] = ["env", f"PUMP_SOCKET={folder / 'socket'}"]
+        with together(serves_falsely, folder / "socket") as people:
+            done = subprocess.run(
+                command,
+                env=job.environment(),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            for one in people:
+                one.end()
+            assert [one.hear() for one in people] == [[]] * len(people), "they have learnt nothing"
+    assert done.returncode == 0, done.stderr
+    assert "is not known to be this user's or root's" in job.log.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import time
 from collections.abc import Mapping, Sequence
 
 from pump import paths
@@ -12,9 +12,12 @@ from pump.cli.support import command, enabling
 from pump.cli.support.lines import BadInputError
 from pump.config import job_rules
 from pump.report.words import many
+from pump.wire import request_reply, server
 
 NAME = "rules"
 SCRIPT_LINE_BYTES = 256
+CONNECT_S = 1.0
+"""Longest wait for a place in the backlog of the activation socket."""
 
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
@@ -70,26 +73,20 @@ def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool
 
 def _activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list[Finding]:
     path = paths.activation_socket(environ)
-    if _listens(path):
-        return [ok(NAME, f"pumpds are started at {path}, in the cgroup of pump-jobs.service")]
     needy = [rule.name for rule in rules if not rule.match.without_pumpd]
+    remedy = "run systemctl --user enable --now pump-jobs.socket, or pumpd jobs where there is none"
+    try:
+        request_reply.connect(path, time.monotonic() + CONNECT_S).close()
+        return [ok(NAME, f"pumpds are started at {path}, in the cgroup of pump-jobs.service")]
+    except server.UntrustedServerError as error:
+        text = f"{path} is not trusted: {error}"
+    except TimeoutError:
+        text = f"{path} does not answer"
+    except OSError:
+        text = f"nothing listens at {path}"
     if not needy:
         return []
-    text = f"nothing listens at {path}: processes of {', '.join(needy)} run without pump"
-    remedy = "run systemctl --user enable --now pump-jobs.socket, or pumpd jobs where there is none"
-    return [warning(NAME, text, remedy)]
-
-
-def _listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-    return True
+    return [warning(NAME, f"{text}: processes of {', '.join(needy)} run without pump", remedy)]
 
 
 def _command(

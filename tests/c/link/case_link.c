@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -137,6 +138,77 @@ SCENARIO(a_pumpd_of_another_version_is_named_once) {
   /* It has closed the connection. */
   EVENTUALLY(recv(pumpd.connection, &pumpd.hello, 1, MSG_DONTWAIT) == 0);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
+  pumpd_end();
+}
+
+#define STRANGER_USER 12345
+#define OWN_USER 12346
+
+/* Listens as another user: what the kernel tells a client is who called listen last. */
+static void pumpd_listen_as(uid_t user) {
+  CHECK(syscall(SYS_setresuid, -1, user, -1) == 0); /* this thread only */
+  CHECK(listen(pumpd.listener, 8) == 0);
+  CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0);
+}
+
+/* A client connects and leaves again without a word, `times` times. */
+static void pumpd_is_told_nothing(int times) {
+  for (int attempt = 0; attempt < times; attempt++) {
+    struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
+    CHECK(poll(&ready, 1, 10000) == 1);
+    pumpd.connection = accept4(pumpd.listener, NULL, NULL, SOCK_CLOEXEC);
+    CHECK(recv(pumpd.connection, &pumpd.hello, sizeof pumpd.hello, 0) == 0);
+    pumpd_die();
+  }
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
+}
+
+SCENARIO(a_pumpd_of_another_user_is_named_once_and_told_nothing) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd_listen_as(STRANGER_USER);
+  pump_threads_start();
+  pumpd_is_told_nothing(3);
+  pumpd_listen_as(0);
+  pumpd_accept_and_attach(1);
+  pumpd_end();
+}
+
+/* Puts the socket into the folder that the test has made for that user. */
+static void pumpd_move_to_folder_of(uid_t user) {
+  char path[sizeof pumpd.path];
+  snprintf(path, sizeof path, "%s/socket", getenv("FOLDER"));
+  CHECK(rename(pumpd.path, path) == 0 && chmod(path, 0666) == 0);
+  CHECK(chown(path, user, (gid_t)-1) == 0);
+  strcpy(pumpd.path, path);
+  setenv("PUMP_SOCKET", path, 1);
+}
+
+/* In a user namespace without a map all users have one number, this process's own too. */
+static void become_unmapped(void) {
+  CHECK(setresuid(OWN_USER, OWN_USER, OWN_USER) == 0);
+  CHECK(unshare(CLONE_NEWUSER) == 0 && geteuid() == 65534);
+}
+
+SCENARIO(in_a_user_namespace_a_pumpd_of_another_user_is_told_nothing) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd_move_to_folder_of(STRANGER_USER);
+  pumpd_listen_as(STRANGER_USER);
+  become_unmapped();
+  pump_threads_start();
+  pumpd_is_told_nothing(2);
+  pumpd_end();
+}
+
+SCENARIO(in_a_user_namespace_the_pumpd_of_the_own_closed_folder_is_trusted) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd_move_to_folder_of(OWN_USER);
+  pumpd_listen_as(OWN_USER);
+  become_unmapped();
+  pump_threads_start();
+  pumpd_accept_and_attach(1);
   pumpd_end();
 }
 

@@ -1,12 +1,15 @@
 """Hello, attach, the worker's death and return; pumpd is played by the test itself."""
 
+import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from c_build import SANITIZERS
 from executor_build import build, run
+from other_users import ATTACKER, VICTIM, needs_root
 
 from pumpd.common.link import ABI_VERSION
 
@@ -82,6 +85,34 @@ def test_a_pumpd_of_another_version_is_named_once_with_both_versions() -> None:
         and f"version {ABI_VERSION + 1}" in line
         and "same release" in line
     )
+
+
+@needs_root
+def test_a_pumpd_of_another_user_is_named_once_and_told_nothing() -> None:
+    done = run("address,undefined", "a_pumpd_of_another_user_is_named_once_and_told_nothing")
+    (line,) = lines_of(done.stderr)
+    assert "is not known to be this user's or root's" in line
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("scenario", "user", "mode"),
+    [
+        ("in_a_user_namespace_a_pumpd_of_another_user_is_told_nothing", ATTACKER, 0o755),
+        ("in_a_user_namespace_the_pumpd_of_the_own_closed_folder_is_trusted", VICTIM, 0o700),
+    ],
+)
+def test_in_a_user_namespace_the_folder_says_whose_pumpd_it_is(
+    scenario: str, user: int, mode: int
+) -> None:
+    """There every user may have the same number."""
+    with tempfile.TemporaryDirectory(prefix="pump-link-", dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        folder = Path(made) / "job"
+        folder.mkdir()
+        folder.chmod(mode)
+        os.chown(folder, user, user)
+        run("address,undefined", scenario, {"FOLDER": str(folder)})
 
 
 def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> None:

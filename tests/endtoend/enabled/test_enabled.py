@@ -16,6 +16,7 @@ import pumpds
 import pytest
 from job import expected
 from jobs import BIN, MIB
+from other_users import ATTACKER, needs_root, serving
 from places import PROGRAMS, ROOT
 
 from pump import paths, profiles
@@ -164,6 +165,21 @@ def test_without_a_manager_a_process_is_served_only_if_its_rule_says_so(user: Us
     assert "processes of training run without pump" in said
     user.enable(RULE + "without_pumpd = true\n")
     user.served(user.run())
+
+
+@needs_root
+def test_an_activator_of_another_user_is_not_asked_for_a_pumpd(user: User) -> None:
+    user.enable()
+    (user.session / "pump").mkdir(exist_ok=True)
+    for folder in (user.session, user.session / "pump"):
+        folder.chmod(0o777)
+    with serving(user.session / "pump" / "jobs", ATTACKER):
+        done = user.run()
+        user.untouched(done)
+        assert done.stderr.count("pump: rule training serves this process, but no pumpd") == 1
+        said = user.pump("doctor", "--virtual", "a100-pcie4")
+        assert f"jobs is not trusted: user {ATTACKER} serves it" in said
+        assert "processes of training run without pump" in said
 
 
 def test_a_user_without_rules_or_files_gets_what_plain_cuda_gives(user: User) -> None:
