@@ -83,8 +83,12 @@ void pump_state_fork_child(void);
 
 /* ---- threads (thread.c) and waiting -------------------------------------- */
 
-/* Starts a detached thread named `name` (at most 15 characters); 0 or -errno. */
+/* Starts a detached thread named `name` (at most 15 characters); 0 or -errno. `body` calls
+ * pump_thread_begin() first. */
 int pump_thread_start(const char *name, void *(*body)(void *), void *argument);
+/* Has the driver answer the calling thread directly, and lets the thread run on all
+ * processors of the process. */
+void pump_thread_begin(void);
 
 /* Asks that the calling thread be scheduled before the program's own: a niceness that is
  * smaller by 10. Where RLIMIT_NICE does not allow it, nothing changes. */

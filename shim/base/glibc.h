@@ -8,12 +8,10 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <pthread.h>
 #include <stdbool.h>
 
 #pragma weak backtrace
 #pragma weak dlvsym
-#pragma weak pthread_attr_setaffinity_np
 
 /* What pthread_atfork is made of (Linux Standard Base, Core): the part of glibc that is
  * linked into each library refers to it, and not weakly. */

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base.h"
-#include "glibc.h"
 
 /* The processors that this process was given. A program pins its own threads to one
  * of them each; ours, started by a pinned thread, would all run on that one. */
@@ -19,6 +18,14 @@ __attribute__((constructor)) static void note_processors(void) {
   errno = saved;
 }
 
+void pump_thread_begin(void) {
+  pump_enter();
+  /* By the thread itself, not as an attribute of pthread_create(): a filter of system calls
+   * may refuse it, and none of these processors may be left to the process. Neither costs a
+   * thread. */
+  if (given_known) sched_setaffinity(0, sizeof given, &given);
+}
+
 void pump_thread_hurry(void) {
   int saved = errno;
   (void)!nice(-10); /* on Linux of the calling thread alone: sched(7), "The nice value" */
@@ -28,23 +35,14 @@ void pump_thread_hurry(void) {
 int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
   sigset_t all, before;
   sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return -ENOMEM;
-  if (given_known) pthread_attr_setaffinity_np(&attributes, sizeof given, &given);
   /* The new thread inherits the mask: no signal of the program is ever handled on it. */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  int error = pthread_create(&thread, &attributes, body, argument);
-  if (error == EINVAL && given_known) { /* none of them is left to the process */
-    pthread_attr_destroy(&attributes);
-    pthread_attr_init(&attributes);
-    error = pthread_create(&thread, &attributes, body, argument);
-  }
+  int error = pthread_create(&thread, NULL, body, argument);
   if (error == 0) {
     pthread_setname_np(thread, name);
     pthread_detach(thread); /* after the name: a detached thread may have ended */
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
   return -error;
 }

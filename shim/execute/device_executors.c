@@ -77,7 +77,7 @@ static bool has_thread_memory(void) {
 }
 
 bool pump_executors_thread_begin(struct pump_thread_role *role) {
-  pump_enter();
+  pump_thread_begin();
   pump_thread_hurry();
   if (!has_thread_memory()) {
     char name[16] = "";

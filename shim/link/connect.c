@@ -400,7 +400,7 @@ static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
 
 static void *link_thread(void *nothing) {
   (void)nothing;
-  pump_enter();
+  pump_thread_begin();
   take_own_table();
   uint64_t backoff_ns = PUMP_BACKOFF_MIN_NS, young_ns = PUMP_BACKOFF_MIN_NS;
   keep_ledger();

@@ -108,7 +108,7 @@ static bool look(uint32_t device, uint64_t now_ns) {
 
 static void *open_gates(void *unused) {
   (void)unused;
-  pump_enter();
+  pump_thread_begin();
   for (;;) {
     uint32_t ticket = pump_sleep_prepare(&asleep, &wakes);
     uint64_t now_ns = pump_now_ns();
