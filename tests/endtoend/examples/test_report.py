@@ -27,10 +27,10 @@ TRIES = 5
 class Run:
     """A recorded sweep over 12 buffers of 32 MiB on a card of 256 MiB."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str = "window", iterations: int = 12) -> None:
         self.recording = folder / "run.pump"
         report = folder / "driver.json"
-        words = ["--buffers", "12", "--buffer-mib", "32", "--iterations", "12"]
+        words = ["--buffers", "12", "--buffer-mib", "32", "--iterations", f"{iterations}"]
         sweep = [sys.executable, SWEEP, *words]
         virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
         # On a busy machine pumpd may come too late for a short job: cuInit waits 2 s for it.
@@ -39,6 +39,8 @@ class Run:
                 [
                     BIN / "pump-run",
                     *virtual,
+                    "--policy",
+                    policy,
                     "--record",
                     self.recording,
                     *sweep,
@@ -101,6 +103,15 @@ def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
     assert device["allocated_bytes_peak"] == counters["populated_bytes"] == 12 * 32 * MIB
     assert device["resident_bytes_peak"] <= run.driver["peak_resident_bytes"]
     assert device["total_bytes"] == run.driver["memory_bytes"]
+
+
+def test_misses_are_the_virtual_drivers_faults_within_five_percent(tmp_path: Path) -> None:
+    run = Run(tmp_path, "demand", 40)
+    told = json.loads(run.pump("report", "--json", run.recording).stdout)
+    (device,) = told["devices"]
+    missed = device["blocks_unseen"] + device["blocks_no_room"]
+    assert near(missed, run.driver["counters"]["fault_blocks"])
+    assert told["moved_to_gpu_bytes"] == told["moved_to_host_bytes"] == 0
 
 
 def test_the_parts_of_a_report_agree_with_each_other(run: Run) -> None:
