@@ -115,11 +115,18 @@ def draft(name: str, dir_fd: int | None = None, mode: int | None = None) -> tupl
         part = f"{name}.part-{os.urandom(4).hex()}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):
-            fd = os.open(part, flags, 0o666 if mode is None else 0o600, dir_fd=dir_fd)
+            fd = os.open(part, flags, 0o666 if mode is None else mode, dir_fd=dir_fd)
             if mode is not None:
-                os.fchmod(fd, mode)
+                unmask(fd, mode)
             return fd, part
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+def unmask(fd: int, mode: int) -> None:
+    """Give a file that was just made with that mode what the umask has taken of it. Raises
+    OSError."""
+    if os.fstat(fd).st_mode & 0o7777 != mode:
+        os.fchmod(fd, mode)
 
 
 def lock(fd: int, wait_s: float = 0.0) -> bool:

@@ -11,9 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pump
 from pump import trust
+
+if TYPE_CHECKING:  # slow to import
+    import socket
 
 # struct sockaddr_un holds 108 bytes, the closing zero included (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
@@ -295,7 +299,18 @@ def check_private(base: str) -> None:
 
 def _mkdir(folder: str) -> None:
     os.mkdir(folder, 0o700)
-    os.chmod(folder, 0o700)  # mkdir masks the mode by the umask
+    if os.stat(folder).st_mode & 0o700 != 0o700:  # mkdir masks the mode by the umask
+        os.chmod(folder, 0o700)
+
+
+def bind(listener: socket.socket, path: str, mode: int) -> None:
+    """Bind a socket to `path` with that mode. By the umask, for a filter of system calls may refuse
+    chmod; of one thread alone. Raises OSError."""
+    before = os.umask(0o777 & ~mode)
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(before)
 
 
 def learned_folder(environ: Mapping[str, str]) -> str:

@@ -93,7 +93,7 @@ def claim(name: str, folder: int) -> int:
     if outputs.look(name, outputs.RECORDING, folder) is None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=folder)
-        os.fchmod(fd, 0o600)
+        outputs.unmask(fd, 0o600)
     else:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=folder)

@@ -65,14 +65,17 @@ WHAT_FAILS: dict[str, tuple[int, ...]] = {
     "pidfd_open": (*_DESCRIPTORS, errno.ENOSYS),
     "pipe2": _DESCRIPTORS,
     "poll": (errno.EINTR,),
+    "prlimit64": (errno.EPERM,),
     "pread64": (errno.EINTR, errno.EIO),
     "pwrite64": _FILE,
     "read": (errno.EINTR, errno.EIO),
     "recvfrom": (errno.EINTR, errno.ENOMEM),
     "recvmsg": (errno.EINTR, errno.EMFILE, errno.ENOMEM),
     "rename": (errno.EIO, errno.ENOSPC),
+    "sched_setaffinity": (errno.EINVAL, errno.EPERM),
     "sendmsg": (errno.EINTR, errno.ENOMEM, errno.EMFILE),
     "sendto": (errno.EINTR, errno.ENOMEM, errno.EAGAIN),
+    "setpriority": (errno.EACCES, errno.EPERM),
     "setsockopt": (errno.ENOMEM,),
     "socket": _DESCRIPTORS,
     "socketpair": _DESCRIPTORS,
@@ -90,6 +93,13 @@ PASSING = (errno.EINTR, errno.EAGAIN, errno.ECONNABORTED)
 
 FOR_GOOD = 1 << 30
 """As `many`: the first failure does not pass."""
+
+RESOURCES = (
+    *("ioprio_set", "mbind", "migrate_pages", "move_pages", "prlimit64", "sched_setaffinity"),
+    *("sched_setattr", "sched_setparam", "sched_setscheduler", "set_mempolicy", "setpriority"),
+    "setrlimit",
+)
+"""What SystemCallFilter=~@resources refuses (systemd.exec(5)), and prlimit64."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,11 @@ class Counted(NamedTuple):
 
     calls: dict[tuple[str, str], int]
     failed: int
+
+
+REFUSED = Fault("*", "*", 1, errno.EPERM, FOR_GOOD)
+"""All calls that an injector is given, in all processes, from the first on: as a filter of system
+calls that a container, Snap or systemd sets."""
 
 
 def faults_of(counts: dict[tuple[str, str], int], most: int = 1 << 30) -> list[Fault]:

@@ -14,10 +14,10 @@
  *   arm NAME CALL FIRST MANY ERRNO   of the calls of tasks NAME from now on, the FIRST-th
  * and MANY - 1 after it fail with ERRNO; counts begin at zero counts "NAME CALL COUNT ..."
  * since `arm` or `counts`, "." where there are none, then "failed N" A task's name may hold
- * no blank; "*" stands for all. Where getpriority is among the calls, counting begins with
- * the first of them: so a program says that it has been loaded. The first line is read
- * before the command starts; after the last process has ended the counts are said unasked.
- * When the socket is closed, no call fails any more.
+ * no blank; "*" stands for all, and for all calls. Where getpriority is among the calls,
+ * counting begins with the first of them: so a program says that it has been loaded. The
+ * first line is read before the command starts; after the last process has ended the counts
+ * are said unasked. When the socket is closed, no call fails any more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,32 +45,96 @@ static const struct {
   const char *name;
   int number;
 } calls[] = {
-    CALL(accept),         CALL(accept4),        CALL(bind),
-    CALL(chmod),          CALL(clone),          CALL(clone3),
-    CALL(close),          CALL(connect),        CALL(dup2),
-    CALL(dup3),           CALL(epoll_create1),  CALL(epoll_ctl),
-    CALL(epoll_wait),     CALL(eventfd2),       CALL(execve),
-    CALL(fchmod),         CALL(fcntl),          CALL(fdatasync),
-    CALL(flock),          CALL(fork),           CALL(fstat),
-    CALL(fsync),          CALL(ftruncate),      CALL(futex),
-    CALL(getdents64),     CALL(getpriority),    CALL(getrandom),
-    CALL(getsockname),    CALL(getsockopt),     CALL(ioctl),
-    CALL(kill),           CALL(link),           CALL(listen),
-    CALL(lseek),          CALL(madvise),        CALL(memfd_create),
-    CALL(mkdir),          CALL(mmap),           CALL(mprotect),
-    CALL(mremap),         CALL(munmap),         CALL(newfstatat),
-    CALL(open),           CALL(openat),         CALL(pidfd_open),
-    CALL(pipe2),          CALL(poll),           CALL(ppoll),
-    CALL(prctl),          CALL(pread64),        CALL(pwrite64),
-    CALL(read),           CALL(readlink),       CALL(recvfrom),
-    CALL(recvmsg),        CALL(rename),         CALL(rmdir),
-    CALL(rt_sigaction),   CALL(rt_sigprocmask), CALL(sched_yield),
-    CALL(sendmsg),        CALL(sendto),         CALL(setsockopt),
-    CALL(shutdown),       CALL(socket),         CALL(socketpair),
-    CALL(stat),           CALL(statx),          CALL(unlink),
-    CALL(unlinkat),       CALL(unshare),        CALL(vfork),
-    CALL(wait4),          CALL(write),          CALL(writev),
+    CALL(accept),
+    CALL(accept4),
+    CALL(bind),
+    CALL(chmod),
+    CALL(clone),
+    CALL(clone3),
+    CALL(close),
+    CALL(connect),
+    CALL(dup2),
+    CALL(dup3),
+    CALL(epoll_create1),
+    CALL(epoll_ctl),
+    CALL(epoll_wait),
+    CALL(eventfd2),
+    CALL(execve),
+    CALL(fchmod),
+    CALL(fcntl),
+    CALL(fdatasync),
+    CALL(flock),
+    CALL(fork),
+    CALL(fstat),
+    CALL(fsync),
+    CALL(ftruncate),
+    CALL(futex),
+    CALL(getdents64),
+    CALL(getpriority),
+    CALL(getrandom),
+    CALL(getsockname),
+    CALL(getsockopt),
+    CALL(ioctl),
+    CALL(kill),
+    CALL(link),
+    CALL(listen),
+    CALL(lseek),
+    CALL(madvise),
+    CALL(memfd_create),
+    CALL(mkdir),
+    CALL(mmap),
+    CALL(mprotect),
+    CALL(mremap),
+    CALL(munmap),
+    CALL(newfstatat),
+    CALL(open),
+    CALL(openat),
+    CALL(pidfd_open),
+    CALL(pipe2),
+    CALL(poll),
+    CALL(ppoll),
+    CALL(prctl),
+    CALL(pread64),
+    CALL(pwrite64),
+    CALL(read),
+    CALL(readlink),
+    CALL(recvfrom),
+    CALL(recvmsg),
+    CALL(rename),
+    CALL(rmdir),
+    CALL(rt_sigaction),
+    CALL(rt_sigprocmask),
+    CALL(sched_yield),
+    CALL(sendmsg),
+    CALL(sendto),
+    CALL(setsockopt),
+    CALL(shutdown),
+    CALL(socket),
+    CALL(socketpair),
+    CALL(stat),
+    CALL(statx),
+    CALL(unlink),
+    CALL(unlinkat),
+    CALL(unshare),
+    CALL(vfork),
+    CALL(wait4),
+    CALL(write),
+    CALL(writev),
     {"close_range", 436}, /* kernel 5.9: the headers here may be older */
+    /* of @resources, systemd.exec(5) */
+    CALL(ioprio_set),
+    CALL(mbind),
+    CALL(migrate_pages),
+    CALL(move_pages),
+    CALL(prlimit64),
+    CALL(sched_setattr),
+    CALL(sched_setparam),
+    CALL(set_mempolicy),
+    CALL(setpgid),
+    CALL(setpriority),
+    CALL(setrlimit),
+    CALL(sched_setaffinity),
+    CALL(sched_setscheduler),
 };
 #define CALL_COUNT ((int)(sizeof calls / sizeof *calls))
 #define NAME_BYTES 32
@@ -85,6 +149,7 @@ struct task_counts {
 };
 
 static struct task_counts counts[TASKS_MOST]; /* an entry without a name ends them */
+#define ALL_CALLS CALL_COUNT                  /* as `armed.call` */
 static struct {
   char name[NAME_BYTES];
   int call, error;
@@ -170,7 +235,7 @@ static int judge(const struct seccomp_notif *asked) {
           !filtered[call_named("getpriority")];
   if (!begun) return 0;
   unsigned nth = ++task->calls[call];
-  if (call != armed.call) return 0;
+  if (armed.call != call && armed.call != ALL_CALLS) return 0;
   if (armed.name[0] == '*')
     nth = ++armed.calls;
   else if (strcmp(task->name, armed.name) != 0)
@@ -220,7 +285,7 @@ static bool obey(void) {
   }
   if (sscanf(line, "arm %31s %31s %u %u %d", name, call, &first, &many, &error) == 5) {
     strcpy(armed.name, name);
-    armed.call = call_named(call);
+    armed.call = call[0] == '*' ? ALL_CALLS : call_named(call);
     armed.error = error;
     armed.first = first;
     armed.many = many;

@@ -7,12 +7,23 @@ import errno
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from faults import BIN, FOR_GOOD, WHAT_FAILS, Fault, Injector, Tally, eventually, faults_of
+from faults import (
+    BIN,
+    FOR_GOOD,
+    REFUSED,
+    RESOURCES,
+    WHAT_FAILS,
+    Fault,
+    Injector,
+    Tally,
+    eventually,
+    faults_of,
+)
 from service_client import Played, closing, until
 
 from pump.service import ServiceClient, ServiceError
@@ -32,15 +43,23 @@ FOUND = [
 class Served:
     """`pumpd serve` under the injector."""
 
-    def __init__(self, folder: Path, inject: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        inject: Path,
+        calls: Iterable[str] = tuple(WHAT_FAILS),
+        fault: Fault | None = None,
+    ) -> None:
+        """calls: those that can be made to fail. fault: from the start."""
         self.socket = folder / "service"
         self.log = folder / "log"
         words = ["--socket", str(self.socket), "--beat", "0.5", "--settle", "0.05"]
         with self.log.open("w") as log:
             self.injector = Injector(
                 inject,
-                WHAT_FAILS,
+                calls,
                 [str(BIN / "pumpd"), "serve", *words, "--log-level", "warning"],
+                fault,
                 stderr=log,
             )
         eventually(lambda: answers(str(self.socket)), "the service to listen")
@@ -120,6 +139,19 @@ def campaign(served: Served, faults: list[Fault]) -> None:
 def test_the_service_answers_whichever_of_its_calls_fails(served: Served) -> None:
     faults = [fault for fault in faults_of(served.calls(), 6) if fault.many != FOR_GOOD]
     campaign(served, FOUND + random.Random(3).sample(faults, SAMPLE))
+
+
+@pytest.mark.parametrize("calls", [RESOURCES, ("chmod",)], ids=["@resources", "chmod"])
+def test_the_service_serves_where_a_filter_refuses_what_it_can_do_without(
+    tmp_path: Path, inject: Path, calls: tuple[str, ...]
+) -> None:
+    served = Served(tmp_path, inject, calls, REFUSED)  # a visitor has had its lease by then
+    try:
+        (line,) = served.log.read_text().splitlines()
+        assert line.endswith("until SIGTERM")
+        served.end()
+    finally:
+        served.close()
 
 
 @pytest.mark.long

@@ -6,19 +6,53 @@ only pump-run makes.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
-from faults import BIN, BOUND_S, FOR_GOOD, MEMORY_MIB, Counted, Fault, Injector, Tally, faults_of
+from faults import (
+    BIN,
+    BOUND_S,
+    FOR_GOOD,
+    MEMORY_MIB,
+    REFUSED,
+    RESOURCES,
+    WHAT_FAILS,
+    Counted,
+    Fault,
+    Injector,
+    Tally,
+    faults_of,
+)
 
-CALLS = ("bind", "chmod", "clone", "listen", "mkdir", "pidfd_open", "socket", "wait4")
+from pump.control import Control, ControlError
+
+CALLS = ("bind", "clone", "listen", "mkdir", "pidfd_open", "socket", "wait4")
 SAMPLE = 6
+UNSERVED_S = 8.0
+THREADS = {"pump-link", "pump-in-0", "pump-out-0", "pump-mark-0"}
+NEEDED = {
+    *("clone3", "fcntl", "futex", "getdents64", "mmap", "openat", "pipe2", "pread64", "read"),
+    *("pwrite64", "write"),
+}
+"""The interpreter, the virtual driver or the program itself ends without; without pwrite64 no claim
+of host memory can be written, and an eighth is too little for the program."""
+NEEDED_BY_PUMPD = {
+    *("accept4", "bind", "clone", "connect", "epoll_ctl", "epoll_wait", "ftruncate", "getsockopt"),
+    *("listen", "memfd_create", "mkdir", "poll", "recvfrom", "recvmsg", "sendmsg"),
+    *("sendto", "socket", "socketpair"),
+}
+"""Without one of them a job has no pumpd: it starts its threads, and runs on demand paging."""
+
+
 FOUND = [Fault("pump-run", "socket", 1, errno.EMFILE)]
 """What campaigns have found: the command did not run."""
 
@@ -68,6 +102,46 @@ def started(tools: Path, inject: Path) -> Iterator[Started]:
         yield Started(Path(folder), tools, inject)
 
 
+class Refused(NamedTuple):
+    """failed: how many calls were refused. said: the lines of pump. threads: names of the job's.
+    prefetched: whether pumpd has moved blocks for it."""
+
+    failed: int
+    said: list[str]
+    threads: set[str]
+    prefetched: bool
+
+
+def run_refused(started: Started, calls: Sequence[str]) -> Refused:
+    """A job and its pumpd under a filter that refuses these calls, until it prefetches, or
+    UNSERVED_S have passed; on a host of which an eighth is less than the job converts."""
+    folder = started.folder
+    threads, host = folder / "threads", folder / "proc"
+    host.mkdir()
+    (host / "meminfo").write_text("MemTotal: 1048576 kB\nMemAvailable: 712704 kB\n")
+    more = {"BRIEF_MS": "30000", "BRIEF_THREADS": str(threads)}
+    more |= {"PUMP_PROC_ROOT": str(host), "PUMP_CGROUP_ROOT": str(host)}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    env = {**started.environment, **more}
+    one = Injector(started.inject, calls, started.command, REFUSED, env=env, **pipes)
+    until = time.monotonic() + UNSERVED_S
+    while not (prefetched := _prefetches(folder)) and time.monotonic() < until:
+        time.sleep(0.05)
+    threads.touch()
+    failed = one.ended().failed
+    out, err = one.process.communicate(timeout=BOUND_S)
+    assert (one.process.returncode, out) == (0, "right\n"), err
+    assert "Traceback" not in err, err
+    return Refused(failed, err.splitlines(), set(threads.read_text().split("\n")), prefetched)
+
+
+def _prefetches(folder: Path) -> bool:
+    for path in folder.glob("pump/*/socket"):
+        with contextlib.suppress(ControlError), Control(str(path)) as control:
+            return any(client.shim.get("moved_to_gpu_bytes") for client in control.state())
+    return False
+
+
 def own_faults(started: Started) -> list[Fault]:
     calls = {key: times for key, times in started.run().calls.items() if key[0] == "pump-run"}
     assert {call for _, call in calls} == set(CALLS), (
@@ -89,6 +163,35 @@ def test_a_command_runs_whichever_call_of_pump_run_fails(started: Started) -> No
     campaign(started, FOUND + random.Random(4).sample(own_faults(started), SAMPLE))
 
 
+@pytest.mark.parametrize(
+    "calls",
+    [
+        pytest.param(("sched_setaffinity",), id="sched_setaffinity"),
+        pytest.param(RESOURCES, id="@resources"),
+        pytest.param(("chmod",), id="chmod"),
+    ],
+)
+def test_calls_that_a_filter_refuses_cost_a_job_neither_threads_nor_memory_nor_prefetches(
+    started: Started, calls: Sequence[str]
+) -> None:
+    refused = run_refused(started, calls)
+    assert refused.failed or calls == ("chmod",), "pump has no need of it"
+    assert refused.threads >= THREADS and refused.prefetched, refused
+    assert [line for line in refused.said if "peak " not in line] == []
+
+
 @pytest.mark.long
 def test_a_command_runs_whichever_call_of_pump_run_fails_and_however(started: Started) -> None:
     campaign(started, own_faults(started))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", sorted(set(WHAT_FAILS) - NEEDED))
+def test_any_call_that_a_filter_refuses_costs_a_job_what_needs_it(
+    started: Started, call: str
+) -> None:
+    refused = run_refused(started, [call])
+    assert len(refused.said) <= 3, refused.said
+    needless = {"pump-link"} if call == "mkdir" else set()  # neither pumpd nor ledger has a folder
+    assert refused.threads >= THREADS - needless
+    assert refused.prefetched == (call not in NEEDED_BY_PUMPD), refused

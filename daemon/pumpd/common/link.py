@@ -14,6 +14,8 @@ import socket
 import struct
 from pathlib import Path
 
+from pump import paths
+
 ABI_MAGIC = 0x314D4853504D5550
 ACCEPTS_AT_ONCE = 16
 
@@ -157,8 +159,7 @@ def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:
         place = Path(path)
         if place.is_socket():
             place.unlink()
-        listener.bind(path)
-        place.chmod(mode)
+        paths.bind(listener, path, mode)
         listener.listen(backlog)
     except OSError:
         listener.close()

@@ -282,7 +282,7 @@ class Supervisor:
     # ---- the warm process ----
 
     def _start_warm(self) -> None:
-        self._warm_due = None
+        self._warm_due, self._warm_started = None, time.monotonic()
         ends: list[socket.socket] = []
         try:
             ends += socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -301,7 +301,7 @@ class Supervisor:
             self._become_warm(ours, theirs)
         theirs.close()
         ours.setblocking(False)
-        self._warm, self._warm_pid, self._warm_started = ours, pid, time.monotonic()
+        self._warm, self._warm_pid = ours, pid
 
     def _become_warm(self, ours: socket.socket, theirs: socket.socket) -> None:
         status = 1
@@ -348,7 +348,7 @@ class Supervisor:
         self._warm = None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._warm_pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
+        with contextlib.suppress(OSError):
             return os.waitpid(self._warm_pid, 0)[1]
         return 0
 

@@ -178,8 +178,9 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
 def _make_folder(folder: Path, root: bool) -> None:
     if root:
         with contextlib.suppress(FileExistsError):
-            folder.mkdir()
-            folder.chmod(0o755)  # mkdir masks the mode by the umask
+            folder.mkdir(0o755)
+            if folder.stat().st_mode & 0o777 != 0o755:  # mkdir masks the mode by the umask
+                folder.chmod(0o755)
     else:
         paths.make_private(str(folder))
 

@@ -6,7 +6,7 @@ surroundings runs the same code (tests/service).
 
 from __future__ import annotations
 
-import resource
+import os
 import selectors
 import time
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Process:
 
     def __init__(self) -> None:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self.descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.descriptors = os.sysconf("SC_OPEN_MAX")  # 256 where the limit cannot be read
         self._signals = Signals()
 
     def watch_signals(self, notify: Callable[[int], None]) -> None:

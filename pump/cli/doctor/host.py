@@ -132,7 +132,11 @@ def headroom(cgroups: str) -> tuple[int, int, str]:
 
 def address_space() -> Finding:
     """Whether address space is bounded: managed memory takes it when it is allocated."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except OSError as error:
+        text = f"its limit cannot be read: {error.strerror}"
+        return warning("address space", text, "another seccomp profile")
     if soft == resource.RLIM_INFINITY:
         return ok("address space", "unlimited")
     text = f"limited to {size(soft)}: CUDA and pageable memory take more than they use"

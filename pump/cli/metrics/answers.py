@@ -21,6 +21,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from pump import paths
+
 REQUEST_S = 5.0
 REQUEST_BYTES = 8192
 PEERS_MOST = 64
@@ -176,12 +178,8 @@ def listen(path: str | None, address: str | None) -> socket.socket:
         )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        before = os.umask(0o177)
-        try:
-            _clear(path)
-            listener.bind(path)
-        finally:
-            os.umask(before)
+        _clear(path)
+        paths.bind(listener, path, 0o600)
         listener.listen(16)
     except OSError:
         listener.close()

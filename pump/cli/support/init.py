@@ -50,7 +50,8 @@ def _has_terminal() -> bool:
 
 def _take_group(terminal: bool) -> None:
     """So that what the terminal sends reaches the job once."""
-    os.setpgid(0, 0)
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
     if terminal:
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         with contextlib.suppress(OSError):

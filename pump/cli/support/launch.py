@@ -103,8 +103,7 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
         listener = None
         try:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            listener.bind(path)
-            os.chmod(path, 0o600)  # bind masks the mode by the umask
+            paths.bind(listener, path, 0o600)
             listener.listen(BACKLOG)
             return listener, path
         except OSError as error:  # no sockets on this file system, or no descriptor
@@ -204,12 +203,13 @@ def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str
             # A process group of its own: the terminal's signals do not reach it. Not a session
             # of its own: Linux divides processor time by session first (autogroup, sched(7)),
             # and a process that mostly sleeps then waits for seconds beside busy ones.
-            os.setpgid(0, 0)
+            with contextlib.suppress(OSError):
+                os.setpgid(0, 0)
             if os.fork() == 0:
                 _become_pumpd(descriptors, command, environ)
         os._exit(0)
-    # Where SIGCHLD is ignored, the kernel has reaped the child.
-    with contextlib.suppress(ChildProcessError):
+    # Where SIGCHLD is ignored, the kernel has reaped the child; a filter may refuse to.
+    with contextlib.suppress(OSError):
         os.waitpid(middle, 0)
 
 
@@ -220,8 +220,11 @@ def _raise_limits() -> None:
     least = {"NOFILE": FILES_LEAST, "STACK": STACK_LEAST_BYTES}
     for name in ("AS", "CPU", "DATA", "FSIZE", "NOFILE", "NPROC", "RSS", "STACK"):
         which = getattr(resource, f"RLIMIT_{name}")
-        soft, hard = resource.getrlimit(which)
         wanted = least.get(name, resource.RLIM_INFINITY)
+        try:
+            soft, hard = resource.getrlimit(which)
+        except OSError:  # a filter of system calls: pumpd has the job's limits then
+            return
         if soft == resource.RLIM_INFINITY or soft >= wanted != resource.RLIM_INFINITY:
             continue
         for most in (max(wanted, hard, key=_height), hard):
@@ -253,10 +256,12 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
         if int(name) not in given:
             with contextlib.suppress(OSError):  # the listing's own descriptor is gone
                 os.close(int(name))
-    os.chdir("/")
+    with contextlib.suppress(OSError):
+        os.chdir("/")
     os.umask(0o077)
     _raise_limits()
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    with contextlib.suppress(OSError):
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):  # KILL, STOP and the C library's own
             signal.signal(number, signal.SIG_DFL)
