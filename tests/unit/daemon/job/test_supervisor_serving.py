@@ -22,6 +22,9 @@ import supervisor_client
 from supervisor_client import Client, alive, eventually
 
 from pumpd.common import link
+from pumpd.common.jobwatch import JobWatch
+from pumpd.common.settings import WorkerSettings
+from pumpd.job import supervisor
 
 SCRIPT = Path(supervisor_client.__file__)
 
@@ -97,6 +100,26 @@ def test_a_client_is_answered_while_the_worker_is_still_being_imported(tmp_path:
             assert not client.closed()
     finally:
         scene.close()
+
+
+def test_a_warm_process_that_cannot_be_started_is_tried_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        one = supervisor.Supervisor(
+            listener, JobWatch(os.getpid()), WorkerSettings("window", "debug", None, 0)
+        )
+        monkeypatch.setattr(socket, "socketpair", refused)
+        pauses = []
+        for _ in range(4):
+            one._start_warm()
+            assert one._warm_due is not None
+            pauses.append(round(one._warm_due - time.monotonic(), 1))
+        one._close()
+    assert pauses == [0.1, 0.2, 0.4, 0.8]
 
 
 def test_a_workers_death_closes_its_clients_socket_and_a_new_one_serves(scene: Scene) -> None:
