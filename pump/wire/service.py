@@ -7,7 +7,8 @@ JSON object; its key "say" names the kind.
 
     pumpd -> service   Join, once; Report when something has changed; Beat when not
     any user -> service AskJobs, AskService; answered by Jobs, ServiceState
-    service -> pumpd   Grant, whenever a budget changes; Refused, before it closes the connection
+    service -> pumpd   Grant, whenever a budget changes, and to each Beat, which shows that the
+                       service is there; Refused, before it closes the connection
 
 `LATER` lists fields that came with a later version: they are left out of frames to an older
 peer, and have their defaults in frames from one. Every byte comes from another process: an
@@ -135,7 +136,7 @@ class Report(Frame, frozen=True, tag="report"):
 
 
 class Beat(Frame, frozen=True, tag="beat"):
-    """Nothing has changed since the last report."""
+    """Asks for the newest grant again, and shows that the job is there."""
 
 
 class GpuGrant(Words, frozen=True):

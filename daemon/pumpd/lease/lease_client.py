@@ -9,19 +9,22 @@ DESIGN
   Without a service the job keeps its configured budget, and looks for a service each
   RETRY_UNKNOWN_S, each RETRY_MOST_S if it had one before. When a service ends the job keeps its
   leases, as all jobs do, and renews them with the next one; after ALONE_S without a service it
-  returns to its configured budget.
+  returns to its configured budget. The service answers each beat (from version ANSWERS on): one
+  that has left a beat unanswered for SILENT_S counts as no service until it answers, but its
+  connection is closed only when those ALONE_S are over.
 
   The end of a worker ends no lease: its client's state is reported for ABSENT_S more, until
   there is another worker or no client.
 
   Where a grant says that the job waits for its turn, its clients hold launches. That is asked
-  of them anew each HOLD_ROUND_S, and lasts HOLD_MS: should any of the processes in between end,
-  the job goes on. It goes on after HELD_MOST_S as well, until the service has given it a turn.
+  of them anew each HOLD_ROUND_S, and lasts HOLD_MS: should any of the processes in between end
+  or stop, the job goes on. It goes on once the service is silent, for which there is a beat in
+  each of these rounds. It goes on after HELD_MOST_S as well, until the service has given it a turn.
   Where a grant says that the job yields, its clients are asked as often to put gates in front of
   launches (shim/progress/gates.c).
 
-  A service can change budgets, and hold launches or have them yield for that long, nothing else;
-  worker and shim check each budget again.
+  A service can change budgets, and hold launches or have them yield for that long while it answers,
+  nothing else; worker and shim check each budget again.
 """
 
 from __future__ import annotations
@@ -76,6 +79,10 @@ HOLD_MS = 5000
 """Longer than a worker waits for a budget to be adopted, which comes first."""
 HELD_MOST_S = 240.0
 """Eight jobs with turns of 30 s."""
+SILENT_S = 2 * HOLD_ROUND_S
+"""After so long without an answer to a beat nothing depends on the service."""
+ANSWERS = 2
+"""Version of the protocol from which on a service answers beats."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -122,6 +129,12 @@ class LeaseClient:
         self._known = False
         """Whether the job has had a service."""
         self._alone_due: float | None = None
+        self._asked_s: float | None = None
+        """When the oldest beat was sent that the service has not answered; None: no such beat."""
+        self._silent = False
+        """Whether the service has not answered for SILENT_S."""
+        self._told: wire.Grant | None = None
+        """The newest grant of this connection, also one that leases nothing yet."""
         self._grant: wire.Grant | None = None
         self._acted = 0
         self._granted: dict[str, int] = {}
@@ -163,6 +176,8 @@ class LeaseClient:
             dues.append(self._deadline)
         else:
             dues.append(self._beat_due if self._asking else self._round_due)
+        if self._asked_s is not None and not self._silent:
+            dues.append(self._asked_s + SILENT_S)
         return min(dues, default=None)
 
     def on_time(self, now: float) -> None:
@@ -174,13 +189,14 @@ class LeaseClient:
                 self._connect(now)
         elif not self._version:
             if now >= self._deadline:
-                self._lose("it does not answer")
+                self._lose("it does not answer", RETRY_UNKNOWN_S)
         elif self._asking:  # beats go on, so that a worker that does not answer ends no lease
             if now >= self._beat_due:
-                self._beat_due = now + self._beat_s
-                self._send(wire.Beat())
+                self._beat()
         elif now >= self._round_due:
             self._round()
+        if self._asked_s is not None and not self._silent and now >= self._asked_s + SILENT_S:
+            self._fall_silent()
         if self._alone_due is not None and now >= self._alone_due:
             self._go_alone()
 
@@ -241,13 +257,13 @@ class LeaseClient:
             log.info("lost the service (%s); the job keeps its leases", reason)
         self._selector.unregister(self._connection)
         self._connection.close()
-        self._connection, self._grant, self._last = None, None, None
+        self._connection = self._grant = self._told = self._last = self._asked_s = None
         self._version = self._acted = 0
+        self._silent = False
         self._retry_s = max(self._retry_s, retry_s)
         self._waits, self._yields = {}, set()
         self._hold([])
-        if self._granted and self._alone_due is None:
-            self._alone_due = self._now + ALONE_S
+        self._begin_alone()
         self._retry_later(self._now)
 
     def _send(self, message: Any) -> None:
@@ -258,6 +274,37 @@ class LeaseClient:
             self._connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError as error:
             self._lose(error.strerror or "its queue is full")
+
+    def _beat_pause_s(self) -> float:
+        """Longest time between two beats: they tell both sides that the other one is there."""
+        held = self._waits or self._yields
+        return min(self._beat_s, HOLD_ROUND_S) if held else self._beat_s
+
+    def _beat(self) -> None:
+        self._beat_due = self._now + self._beat_pause_s()
+        if self._asked_s is None and self._version >= ANSWERS:
+            self._asked_s = self._now
+        self._send(wire.Beat())
+
+    def _fall_silent(self) -> None:
+        self._silent = True
+        log.warning(
+            "the service has not answered for %.0f s: the job waits for no turn until it does, and "
+            "keeps its leases",
+            SILENT_S,
+        )
+        self._hold([])
+        self._begin_alone()
+
+    def _answers_again(self) -> None:
+        self._asked_s = self._alone_due = None
+        if self._silent:
+            self._silent = False
+            self._round_due = self._now
+
+    def _begin_alone(self) -> None:
+        if self._granted and self._alone_due is None:
+            self._alone_due = self._now + ALONE_S
 
     def _receive(self) -> None:
         if self._connection is None:  # lost earlier in this round of the selector
@@ -294,22 +341,25 @@ class LeaseClient:
             log.warning("the service refuses this job, which keeps its budget: %s", message.reason)
             self._lose(message.reason, RETRY_UNKNOWN_S)
         elif isinstance(message, wire.Grant):
-            self._alone_due = None
-            self._beat_s = message.beat_ms / 1e3
-            self._beat_due = min(self._beat_due, self._now + self._beat_s)
-            if message.number:
-                self._grant = message
-                self._granted = {grant.gpu: grant.budget_bytes for grant in message.gpus}
-                self._waits = {
-                    grant.gpu: self._waits.get(grant.gpu, self._now)
-                    for grant in message.gpus
-                    if grant.waits
-                }
-                self._yields = {grant.gpu for grant in message.gpus if grant.yields}
-                self._settle_until = self._now + SETTLE_MOST_S
-                log.info("granted: %s", self._granted)
-            self._round_due = self._now
-            self._again = self._asking
+            self._answers_again()
+            if message != self._told:  # else the answer to a beat
+                self._told = message
+                self._take(message)
+
+    def _take(self, grant: wire.Grant) -> None:
+        self._beat_s = grant.beat_ms / 1e3
+        if grant.number:
+            self._grant = grant
+            self._granted = {one.gpu: one.budget_bytes for one in grant.gpus}
+            self._waits = {
+                one.gpu: self._waits.get(one.gpu, self._now) for one in grant.gpus if one.waits
+            }
+            self._yields = {one.gpu for one in grant.gpus if one.yields}
+            self._settle_until = self._now + SETTLE_MOST_S
+            log.info("granted: %s", self._granted)
+        self._beat_due = min(self._beat_due, self._now + self._beat_pause_s())
+        self._round_due = self._now
+        self._again = self._asking
 
     # ---- rounds ----
 
@@ -361,6 +411,8 @@ class LeaseClient:
 
     def _asked(self, gpu: str) -> tuple[int, int]:
         """hold_ms and yield_ms on that GPU."""
+        if self._silent:
+            return 0, 0
         holds = gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
         return HOLD_MS * holds, HOLD_MS * (gpu in self._yields)
 
@@ -373,10 +425,8 @@ class LeaseClient:
         if report != self._last:
             self._last = report
             self._send(report)
-            self._beat_due = self._now + self._beat_s
-        elif self._now >= self._beat_due - self._beat_s / 4:
-            self._send(wire.Beat())
-            self._beat_due = self._now + self._beat_s
+        if self._now >= self._beat_due - self._beat_pause_s() / 4:
+            self._beat()
         return any(gpu.wanted_bytes > before.get(gpu.gpu, 0) for gpu in report.gpus)
 
     def _apply(self, sets: Sequence[Budget]) -> None:
@@ -413,6 +463,8 @@ class LeaseClient:
         self._alone_due = None
         self._granted = {}
         log.info("no service for %.0f s: back to the configured budget", ALONE_S)
+        if self._silent:
+            self._lose("it does not answer", RETRY_UNKNOWN_S)
         self._inquire(control.Request(control.STATE), self._restore)
 
     def _restore(self, clients: list[ClientState]) -> None:

@@ -384,8 +384,11 @@ class Service:
         elif isinstance(message, wire.Report):
             self._registry.take_report(peer.job, message, now)
             self._arrange_due = max(self._arrange_due, now)
-        else:
+        else:  # a beat: its answer tells the job that the service is there
             peer.job.heard = now
+            peer.grant_due = True
+            self._flush(peer, now)
+            return
         self._watch(peer)
 
     def _join(self, peer: Peer, join: wire.Join, now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import select
 import selectors
 import socket
 import time
@@ -21,13 +22,17 @@ Answer = Callable[[list[ClientState]], None]
 class Scene:
     """A lease client attached to a service that the test plays; workers answer when told to."""
 
-    def __init__(self, folder: Path, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, folder: Path, selector: selectors.BaseSelector, version: int = wire.VERSION
+    ) -> None:
         self.selector = selector
         self.answers: list[Answer] = []
         self.holds: list[tuple[int | None, int | None, int]] = []
         """Requests since `held`: process, device, hold_ms."""
         self.yields: set[tuple[int | None, int | None]] = set()
         """Processes and devices that were last asked to yield."""
+        self.answers_beats = True
+        self.granted = b""
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(str(folder / "service"))
         self.listener.listen(1)
@@ -38,7 +43,8 @@ class Scene:
         self.service, _ = self.listener.accept()
         self.service.settimeout(10)
         self.service.recv(64)
-        self.service.send(wire.pack_welcome(wire.OK, wire.VERSION))
+        self.service.send(wire.pack_welcome(wire.OK, version))
+        self.version = version
         self.listen()
         assert isinstance(self.said(), wire.Join)
 
@@ -60,8 +66,16 @@ class Scene:
             key.data()
 
     def grant(self, number: int, *gpus: wire.GpuGrant) -> None:
-        self.service.send(wire.encode(wire.Grant(number, 20_000, gpus)))
+        self.granted = wire.encode(wire.Grant(number, 20_000, gpus), self.version)
+        self.service.send(self.granted)
         self.listen()
+
+    def answer_beats(self) -> None:
+        """As the service does."""
+        while select.select([self.service], [], [], 0)[0]:
+            if isinstance(self.said(), wire.Beat):
+                self.service.send(self.granted)
+                self.listen()
 
     def held(self, now: float, *clients: ClientState) -> list[tuple[int | None, int | None, int]]:
         """What is asked for in the rounds that are due, at which the workers tell that."""
@@ -70,10 +84,12 @@ class Scene:
         while self.answers:
             self.answers.pop()(list(clients))
             self.holder.on_time(now)
+        if self.answers_beats:
+            self.answer_beats()
         return list(self.holds)
 
     def said(self) -> object:
-        return wire.decode(self.service.recv(wire.FRAME_BYTES), wire.FROM_CLIENTS)
+        return wire.decode(self.service.recv(wire.FRAME_BYTES), wire.FROM_CLIENTS, self.version)
 
     def close(self) -> None:
         self.holder.close()

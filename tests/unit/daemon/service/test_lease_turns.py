@@ -17,7 +17,14 @@ from pump.control import ClientState
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd.lease.job_usage import DUTY_LEAST, DUTY_MEMORY_S, Busy, Ceilings, Held, report_of
-from pumpd.lease.lease_client import HELD_MOST_S, HOLD_MS, HOLD_ROUND_S, LeaseClient
+from pumpd.lease.lease_client import (
+    ALONE_S,
+    HELD_MOST_S,
+    HOLD_MS,
+    HOLD_ROUND_S,
+    SILENT_S,
+    LeaseClient,
+)
 
 
 @pytest.fixture
@@ -91,6 +98,74 @@ def test_a_job_waits_no_longer_once_its_service_has_ended(
     waiting.listen()
     assert "alone" in repr(waiting.holder)
     assert waiting.holds == RELEASES
+
+
+def test_a_job_waits_for_a_service_no_longer_than_two_rounds_without_an_answer(
+    waiting: Scene, clock: list[float]
+) -> None:
+    waiting.held(clock[0], *BOTH)
+    for _ in range(3):
+        clock[0] += HOLD_ROUND_S
+        assert waiting.held(clock[0], *BOTH) == HOLDS
+    waiting.answers_beats = False
+    begin = clock[0]
+    while (due := waiting.holder.due()) is not None and due < begin + HOLD_ROUND_S + SILENT_S:
+        clock[0] = due
+        assert waiting.held(clock[0], *BOTH) in (HOLDS, [])
+    clock[0] = begin + HOLD_ROUND_S + SILENT_S
+    assert waiting.held(clock[0], *BOTH) == RELEASES
+    for _ in range(3):
+        clock[0] += HOLD_ROUND_S
+        assert waiting.held(clock[0], *BOTH) == []
+    waiting.answers_beats = True  # it goes on
+    waiting.answer_beats()
+    assert waiting.held(clock[0], *BOTH) == HOLDS
+
+
+def test_a_service_that_answers_late_holds_a_job_only_while_it_answers(
+    waiting: Scene, clock: list[float]
+) -> None:
+    waiting.answers_beats = False
+    held_for = []
+    for _ in range(4):
+        waiting.answer_beats()
+        begin = clock[0]
+        assert waiting.held(clock[0], *BOTH) == HOLDS
+        while RELEASES != waiting.held(clock[0], *BOTH):
+            clock[0] += HOLD_ROUND_S / 4
+        held_for.append(clock[0] - begin)
+        clock[0] += 4 * HOLD_ROUND_S
+        waiting.held(clock[0], *BOTH)
+    assert max(held_for) <= HOLD_ROUND_S + SILENT_S
+
+
+def test_a_job_keeps_the_leases_of_a_silent_service_for_as_long_as_those_of_one_that_ended(
+    waiting: Scene, clock: list[float]
+) -> None:
+    waiting.answers_beats = False
+    for _ in range(4):
+        clock[0] += HOLD_ROUND_S
+        waiting.held(clock[0], *BOTH)
+    assert "attached, 2 leases" in repr(waiting.holder)
+    clock[0] += ALONE_S
+    waiting.held(clock[0], *BOTH)
+    assert "alone, 0 leases" in repr(waiting.holder)
+    assert waiting.service.recv(1 << 16), "what was said before"
+    while waiting.service.recv(1 << 16):
+        pass
+
+
+def test_a_service_of_the_release_before_is_not_silent(tmp_path: Path, clock: list[float]) -> None:
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(Scene(tmp_path, selector, version=1)) as scene,
+    ):
+        scene.answers_beats = False
+        scene.grant(1, granted("a"))
+        for _ in range(20):
+            clock[0] += 20
+            scene.held(clock[0], *BOTH)
+        assert "attached, 1 leases" in repr(scene.holder)
 
 
 def test_a_job_that_yields_asks_so_of_its_clients_until_it_does_no_longer(
