@@ -3,8 +3,9 @@
 DESIGN
   Part of the supervisor's one thread; no call blocks. A request is checked and sent to the
   workers that it concerns; their answers form the reply. A worker that cannot take it, does
-  not answer within ANSWER_S or ends meanwhile gets an entry with an error in that reply. The
-  workers carry requests out (control_worker.py).
+  not answer within ANSWER_S or ends meanwhile gets an entry with an error in that reply. One that
+  has not answered is waited for only SILENT_ANSWER_S until it answers again. The workers carry
+  requests out (control_worker.py).
 
   Bounds: MAX_CONTROLS connections, each closed after IDLE_S without a request; one request at
   a time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from all
@@ -27,6 +28,8 @@ MAX_CONTROLS = 16
 IDLE_S = 60.0
 ANSWER_S = 4.0
 """A worker waits less than this for its client (control_worker.ADOPT_S)."""
+SILENT_ANSWER_S = 0.3
+"""So a worker that is stopped makes no other request and no round of the job's leases slow."""
 REQUEST_PAUSE_S = 0.005
 
 log = logging.getLogger("pumpd")
@@ -63,6 +66,8 @@ class ControlServer:
         self._listening: dict[socket.socket, float] = {}  # -> when it is closed for being idle
         self._resting: dict[socket.socket, float] = {}  # -> when it is read again
         self._questions: dict[int, _Question] = {}
+        self._silent: set[socket.socket] = set()
+        """Workers that have not answered the latest question that waited for them."""
         self._number = 0
         self._next_request = 0.0
 
@@ -88,6 +93,7 @@ class ControlServer:
         except wire.FrameError as error:
             log.warning("the worker of client %d: %s", self._workers[worker], error)
             return
+        self._silent.discard(worker)
         question = self._questions.get(number)
         if question is None or worker not in question.waiting:
             return  # its question has timed out
@@ -97,6 +103,7 @@ class ControlServer:
 
     def gone(self, worker: socket.socket) -> None:
         """A worker has ended: its answers become errors."""
+        self._silent.discard(worker)
         for number, question in list(self._questions.items()):
             if worker in question.waiting:
                 pid = question.waiting.pop(worker)
@@ -123,6 +130,7 @@ class ControlServer:
             if now >= question.deadline:
                 reason = f"its worker did not answer within {ANSWER_S:.0f} s"
                 question.clients += [wire.failed(pid, reason) for pid in question.waiting.values()]
+                self._silent.update(question.waiting)
                 question.waiting.clear()
                 self._finish_if_complete(number)
 
@@ -202,6 +210,9 @@ class ControlServer:
     def _finish_if_complete(self, number: int) -> None:
         question = self._questions[number]
         if question.waiting:
+            if question.waiting.keys() <= self._silent:
+                soon = time.monotonic() + SILENT_ANSWER_S
+                question.deadline = min(question.deadline, soon)
             return
         del self._questions[number]
         question.done(question.clients)

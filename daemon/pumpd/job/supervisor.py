@@ -223,7 +223,6 @@ class Supervisor:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            self._retire(client_pid)
             # First, so that the end of `theirs` removes the entry if no worker starts.
             self._watch_worker(ours)
             self._lifelines[ours] = client_pid
@@ -248,20 +247,10 @@ class Supervisor:
                 if end is not None:
                     end.close()
 
-    def _retire(self, client_pid: int) -> None:
-        """Forgets the worker that a client has left: one that is stopped does not end, and each
-        request would wait for it. 0: a process that is not visible here."""
-        for lifeline, pid in list(self._lifelines.items()):
-            if pid == client_pid != 0:
-                log.info("the worker of client %d is left to itself: the client has left it", pid)
-                self._forget(lifeline)
-
     def _watch_worker(self, lifeline: socket.socket) -> None:
         self._watch(lifeline, lambda: self._receive_from_worker(lifeline))
 
     def _receive_from_worker(self, lifeline: socket.socket) -> None:
-        if lifeline not in self._lifelines:  # forgotten earlier in this round of the selector
-            return
         try:
             data = lifeline.recv(wire.NUMBER.size + wire.ENTRY_BYTES + 1)
         except BlockingIOError:
@@ -271,12 +260,9 @@ class Supervisor:
         if data:
             self._controls.answered(lifeline, data)
             return
-        log.info("the worker of client %d has ended", self._lifelines[lifeline])
-        self._forget(lifeline)
-
-    def _forget(self, lifeline: socket.socket) -> None:
         self._selector.unregister(lifeline)
         lifeline.close()
+        log.info("the worker of client %d has ended", self._lifelines[lifeline])
         self._controls.gone(lifeline)
         del self._lifelines[lifeline]
 

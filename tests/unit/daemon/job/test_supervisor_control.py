@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from test_supervisor_serving import Scene, connect_silently
 
 from pump.control import Control, ControlError
 from pump.wire import control as wire
+from pumpd.job.control_server import SILENT_ANSWER_S
 
 
 @pytest.fixture
@@ -59,8 +61,15 @@ def test_a_worker_that_does_not_answer_is_one_entry_with_an_error(
         with pytest.raises(ControlError, match="did not answer within"):
             control.set(part)
         assert time.monotonic() - start < 6
-        assert alive(client.worker_pid())
-        assert control.state()[0].error is None, "the next question is answered"
+        worker = client.worker_pid()
+        assert alive(worker)
+        os.kill(worker, signal.SIGSTOP)
+        start = time.monotonic()
+        (one,) = control.state()
+        assert one.error is not None and "did not answer within" in one.error
+        assert time.monotonic() - start < SILENT_ANSWER_S + 2, "it is not waited for again"
+        os.kill(worker, signal.SIGCONT)
+        eventually(lambda: control.state()[0].error is None, "an answer of one that runs again")
 
 
 def test_a_worker_that_ends_meanwhile_is_told_at_once(scene: Scene, control: Control) -> None:
