@@ -3,7 +3,9 @@
 
 A process sends the settings of its rule, lines PUMP_<NAME>=value, and gets the path of its
 pumpd's socket; it is of the same user, so the settings are checked for form alone. One that asks
-again gets the same path while that pumpd answers. Each connection is over within ASKED_S.
+again gets the same path while that pumpd answers. Each connection is over within ASKED_S; no
+call waits for a process, so one that is stopped delays no other. Of more than ASKING_MOST that
+have not asked yet the oldest is closed.
 
 The pumpds belong to the cgroup of this process. It ends by itself after IDLE_S without a job, if
 systemd can start it again.
@@ -17,6 +19,8 @@ import os
 import selectors
 import socket
 import sys
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 from pump import paths
@@ -33,6 +37,7 @@ from pumpd.service.sdnotify import sockets_handed_over
 
 BACKLOG = 256
 ASKED_S = 2.0
+ASKING_MOST = 256
 IDLE_S = 60.0
 REQUEST_BYTES_MAX = 16384
 """PUMP_ACTIVATION_BYTES of shim/base/limits.h."""
@@ -80,33 +85,75 @@ def run(path: str) -> int:
     return 0
 
 
+class _Asking:
+    """Connections of processes that have not asked yet."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._until: dict[socket.socket, float] = {}  # -> when it is closed; in this order
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def pause_s(self) -> float:
+        """How long to wait for events."""
+        least = min(self._until.values(), default=time.monotonic() + IDLE_S)
+        return max(0.0, least - time.monotonic())
+
+    def add(self, connection: socket.socket) -> None:
+        """Wait for its request."""
+        self._selector.register(connection, selectors.EVENT_READ)
+        self._until[connection] = time.monotonic() + ASKED_S
+        if len(self._until) > ASKING_MOST:
+            self.close(next(iter(self._until)))
+
+    def ready(self, sources: Collection[object]) -> list[socket.socket]:
+        """Those of `sources` that have asked."""
+        return [one for one in self._until if one in sources]
+
+    def close(self, connection: socket.socket) -> None:
+        """It has its answer, or gets none."""
+        del self._until[connection]
+        self._selector.unregister(connection)
+        connection.close()
+
+    def close_old(self) -> None:
+        """Disconnect those that have not asked within ASKED_S."""
+        now = time.monotonic()
+        for connection in [one for one, until in self._until.items() if now >= until]:
+            self.close(connection)
+
+
 def _serve(listener: socket.socket, *, idles: bool) -> None:
     jobs: dict[int, str] = {}  # first process -> socket
     signals = Signals()
     signals.watch()
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
+        asking = _Asking(selector)
         selector.register(listener, selectors.EVENT_READ)
         selector.register(signals.fd, selectors.EVENT_READ)
         while True:
-            ready = [key.fileobj for key, _ in selector.select(IDLE_S)]
+            ready = [key.fileobj for key, _ in selector.select(asking.pause_s())]
             if signals.fd in ready:
                 return
             for pid in [pid for pid, path in jobs.items() if not link.answers(path)]:
                 del jobs[pid]
-            if not ready and idles and not jobs:
+            if not ready and idles and not jobs and not asking:
                 return
+            for connection in asking.ready(ready):
+                _answer(connection, jobs)
+                asking.close(connection)
+            asking.close_old()
             connections, error = link.accept(listener)
             if error is not None:
                 log.error("cannot accept: %s", error)
             for connection in connections:
-                with connection:
-                    _answer(connection, jobs)
+                asking.add(connection)
 
 
 def _answer(connection: socket.socket, jobs: dict[int, str]) -> None:
     try:
-        connection.settimeout(ASKED_S)
         peer = peer_of(connection)
         if peer.uid != os.geteuid() or peer.pid <= 0:
             raise RequestError(f"process {peer.pid} of user {peer.uid} is not ours")

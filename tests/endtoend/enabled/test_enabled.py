@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,8 @@ class User:
         self.rules = home / ".config" / "pump" / "jobs.d"
         self.compiled = home / ".config" / "pump" / "jobs.compiled"
         self.report = home / "report.json"
+        self.activator = 0
+        """Process id of `pumpd jobs`, where it listens."""
         settings = {"device.memory_bytes": str(CARD_MIB * MIB), "mode": "compute"}
         driver = str(Path(paths.library("virtual/libcuda.so.1")).parent)
         clean = {
@@ -123,6 +126,7 @@ def activated(user: User) -> Iterator[User]:
         [str(BIN / "pumpd"), "jobs"], env=user.environ, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None and "starts pumpds" in process.stderr.readline()
+    user.activator = process.pid
     yield user
     process.terminate()
     process.communicate(timeout=20)
@@ -295,6 +299,19 @@ def test_a_process_whose_pumpd_was_killed_asks_for_another(activated: User, tmp_
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert out.splitlines()[-1] == expected(**SHAPE)
+
+
+def test_a_process_whose_activator_is_stopped_is_right_on_demand_paging(activated: User) -> None:
+    activated.enable()
+    folders = activated.session / "pump"
+    os.kill(activated.activator, signal.SIGSTOP)
+    try:
+        done = activated.run()
+    finally:
+        os.kill(activated.activator, signal.SIGCONT)
+    activated.served(done)
+    assert json.loads(activated.report.read_text())["violations"] == 0
+    assert pumpds.wait_for(lambda: [one.name for one in folders.iterdir()] == ["jobs"], 30)
 
 
 def test_disable_removes_what_enable_wrote_and_nothing_else(user: User) -> None:
