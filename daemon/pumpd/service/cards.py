@@ -4,9 +4,9 @@ DESIGN
   A process of its own (`python -m pumpd.service.cards`) calls NVML, and answers each line with
   one: NVML takes memory, and a call may take seconds, or never return when the driver is broken,
   while the service's one thread must not wait. The service asks once at its start, and every
-  ASK_S while there are jobs. The process ends KEEP_S after the last job, so that an idle GPU can
-  enter a low-power state. A process that does not answer within ANSWER_S is killed, not waited
-  for, and started again after AGAIN_S; until then the last figures hold.
+  ASK_S while there are jobs. The process is killed KEEP_S after the last job, so that an idle GPU
+  can enter a low-power state, and with the service. One that does not answer within ANSWER_S is
+  killed, too, and started again after AGAIN_S; until then the last figures hold.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Cards:
             self.due = None if self._process is None else self._last_wanted + KEEP_S
 
     def close(self) -> None:
-        """Let the process end."""
+        """End the process, even one that is stopped."""
         self._end()
 
     # ---- the process ----
@@ -168,8 +168,6 @@ class Cards:
 
     def _give_up(self, now: float) -> None:
         self._ask_due = now + AGAIN_S
-        if self._process is not None:
-            self._process.kill()  # not waited for: inside a broken driver it does not end
         self._end()
 
     def _end(self) -> None:
@@ -179,6 +177,7 @@ class Cards:
             if self._selector is not None:
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(process.stdout)
+            process.kill()  # not waited for: inside a broken driver it does not end
             process.stdin.close()
             process.stdout.close()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,7 +80,7 @@ def test_what_is_used_of_a_gpu_is_asked_again_and_again_while_there_are_jobs(
     watched.until(lambda: watched.cards._asked is None, "no question")
     watched.turn(time.monotonic() + cards.KEEP_S + 1, jobs=False)
     assert watched.cards.due is None, "nothing wakes an idle service"
-    assert process.wait(10) == 0, "an idle GPU may sleep"
+    assert process.wait(10) != 0, "an idle GPU may sleep"
     watched.until(lambda: watched.cards._process is not None, "a process again")
 
 
@@ -109,6 +112,49 @@ def test_a_process_that_dies_tells_nothing_and_is_begun_anew(watched: Watched) -
     count = len(watched.told)
     watched.turn(time.monotonic() + cards.AGAIN_S + 1)
     watched.until(lambda: len(watched.told) > count, "an answer of the next one")
+
+
+@contextlib.contextmanager
+def slowed(pid: int) -> Iterator[None]:
+    """Meanwhile the process stops again and again."""
+    ends = threading.Event()
+
+    def slow() -> None:
+        while not ends.wait(0.02):
+            os.kill(pid, signal.SIGSTOP)
+            ends.wait(0.1)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    yield
+    ends.set()
+    thread.join()
+
+
+def test_a_process_that_is_stopped_is_killed_and_a_slow_one_is_waited_for(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cards, "ANSWER_S", 1.0)
+    watched.until(lambda: bool(watched.told), "an answer")
+    process = watched.cards._process
+    assert process is not None
+    with slowed(process.pid):
+        count = len(watched.told)
+        watched.until(lambda: len(watched.told) > count + 2, "answers of a slow one")
+    os.kill(process.pid, signal.SIGSTOP)
+    watched.until(lambda: watched.cards._process is None, "the end of a stopped one")
+    assert process.wait(10) == -signal.SIGKILL
+    assert watched.cards.due is not None and watched.cards.due > time.monotonic() + 30
+
+
+def test_a_service_that_ends_leaves_no_process_not_even_one_that_is_stopped(used: Path) -> None:
+    one = Cards()
+    process = one._process
+    assert process is not None and one.total_bytes == {UUID: 1000 * MIB}
+    os.kill(process.pid, signal.SIGSTOP)
+    one.close()
+    assert process.wait(10) == -signal.SIGKILL
 
 
 def test_without_a_control_node_no_process_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
