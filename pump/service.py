@@ -19,7 +19,14 @@ from pump.wire.server import UntrustedServerError
 from pump.wire.service import JobState, ServiceState
 from pump.wire.strict import FrameError
 
-__all__ = ["JobState", "ServiceClient", "ServiceError", "ServiceState", "UntrustedServiceError"]
+__all__ = [
+    "JobState",
+    "ServiceClient",
+    "ServiceError",
+    "ServiceState",
+    "SilentServiceError",
+    "UntrustedServiceError",
+]
 
 TIMEOUT_S = 5.0
 """Longest wait of one call."""
@@ -29,16 +36,24 @@ class ServiceError(Exception):
     """One line: what could not be done, and why."""
 
 
+class SilentServiceError(ServiceError):
+    """A process serves the socket, and does not answer within TIMEOUT_S."""
+
+
 class UntrustedServiceError(ServiceError):
     """A user serves the socket that this process does not trust (pump/wire/server.py)."""
+
+
+_TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
+"""The later, the more a user has to know."""
 
 
 class ServiceClient(request_reply.Client):
     """A connection to one service. One thread at a time."""
 
     def __init__(self, path: str) -> None:
-        """Connect to the socket at `path`. Raises ServiceError; UntrustedServiceError where its
-        server is not trusted."""
+        """Connect to the socket at `path`. Raises ServiceError; SilentServiceError where it
+        does not answer in time, UntrustedServiceError where its server is not trusted."""
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
@@ -49,6 +64,8 @@ class ServiceClient(request_reply.Client):
             raise ServiceError(f"{path}: {error}") from None
         except UntrustedServerError as error:
             raise UntrustedServiceError(f"{path}: not a trusted service: {error}") from None
+        except TimeoutError:
+            raise self._silent() from None
         except OSError as error:
             raise ServiceError(
                 f"{path}: cannot reach the service: {error.strerror or error}"
@@ -60,14 +77,14 @@ class ServiceClient(request_reply.Client):
     @classmethod
     def find(cls) -> ServiceClient:
         """Return a connection to the service that jobs of this user would take. Raises
-        ServiceError of the last socket that was tried; UntrustedServiceError before others."""
+        ServiceError of the last socket that was tried; before others UntrustedServiceError, then
+        SilentServiceError."""
         last = ServiceError("the service is switched off: PUMP_SERVICE is none")
         for path in paths.service_sockets():
             try:
                 return cls(path)
             except ServiceError as error:
-                if not isinstance(last, UntrustedServiceError):
-                    last = error
+                last = max(error, last, key=lambda one: _TELLING.index(type(one)))
         raise last
 
     def __repr__(self) -> str:
@@ -111,8 +128,13 @@ class ServiceClient(request_reply.Client):
         except request_reply.ClosedError:
             reason = "the service closed the connection"
         except TimeoutError:
-            reason = f"the service did not answer within {TIMEOUT_S:.0f} s"
+            self.close()
+            raise self._silent() from None
         except OSError as error:
             reason = error.strerror or str(error)
         self.close()
         raise ServiceError(f"{self.path}: {reason}")
+
+    def _silent(self) -> SilentServiceError:
+        reason = f"the service did not answer within {TIMEOUT_S:.0f} s; it may be stopped"
+        return SilentServiceError(f"{self.path}: {reason}")

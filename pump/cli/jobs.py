@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psutil
 
@@ -20,6 +20,10 @@ from pump import paths
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
 from pump.names import of_command, printable
+
+if TYPE_CHECKING:
+    from pump.cli.support import registered
+    from pump.service import JobState
 
 HELP = "list the running jobs of this user, and others that it may see"
 
@@ -56,12 +60,13 @@ def run(asked: argparse.Namespace) -> int:
     from pump.cli.support import registered
 
     there = list(found())
-    told = [(job, *answer) for job, answer in zip(there, of_each(there, state_of), strict=True)]
     service = registered.Registered()
-    others = registered.others(service.jobs(), (job.socket for job, _, _ in told))
+    known, answers = of_all(service, there, state_of)
     service.close()
-    if service.untrusted:
-        say("pump", service.untrusted)
+    told = [(job, *answer) for job, answer in zip(there, answers, strict=True)]
+    others = registered.others(known, (job.socket for job in there))
+    if service.warning:
+        say("pump", service.warning)
     if asked.json:
         mine = [as_json(*one) for one in told]
         print(json.dumps({"jobs": mine, "others": to_builtins(others)}, indent=1))
@@ -117,6 +122,16 @@ def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
         return []
     with ThreadPoolExecutor(min(len(there), ASKED_AT_ONCE)) as pool:
         return list(pool.map(ask, there))
+
+
+def of_all(
+    service: registered.Registered, there: Sequence[Job], ask: Callable[[Job], Answer]
+) -> tuple[list[JobState], list[Answer]]:
+    """The jobs that the service knows, and the answer of each of `there`. Asks all at once."""
+    with ThreadPoolExecutor(1) as beside:
+        known = beside.submit(service.jobs)
+        answers = of_each(there, ask)
+        return known.result(), answers
 
 
 def state_of(job: Job) -> tuple[list[ClientState], str]:

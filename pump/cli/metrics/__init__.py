@@ -55,16 +55,16 @@ def run(asked: argparse.Namespace) -> int:
     """Print the figures once, or write or answer them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
     figures = Figures(per_job=asked.per_job, keeps=repeats)
-    untrusted = ""
+    warning = ""
 
     with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
 
         def text() -> str:
-            nonlocal untrusted
+            nonlocal warning
             look = watch.look()
-            if look.untrusted and not untrusted:
-                untrusted = look.untrusted
-                say("pump", untrusted)
+            if look.warning and not warning:
+                warning = look.warning
+                say("pump", warning)
             return figures.text(look)
 
         if asked.textfile:

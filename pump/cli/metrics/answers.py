@@ -80,12 +80,13 @@ class Server:
         dues = [peer.deadline - now for peer in self._peers.values()]
         if most_s is not None:
             dues.append(most_s)
-        for key, _ in self._selector.select(max(0.0, min(dues)) if dues else None):
+        ready = self._selector.select(max(0.0, min(dues)) if dues else None)
+        now = time.monotonic()  # an answer may take longer than a peer has
+        for key, _ in ready:
             if key.fileobj is self._listener:
                 self._accept()
             elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peers:
                 self._step(self._peers[key.fileobj])
-        now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if now >= peer.deadline]:
             self._close_peer(peer)
 

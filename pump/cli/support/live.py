@@ -30,8 +30,6 @@ CARDS_S = 0.5
 """Between two questions to NVML."""
 FIRST_ANSWER_S = 3.0
 """Longest wait for what NVML calls the GPUs."""
-SILENT_TIMES = 5
-"""A job that has not answered is left alone for so many times as long as it was waited for."""
 
 
 class Seen(NamedTuple):
@@ -49,8 +47,8 @@ class Look(NamedTuple):
     seen: list[Seen]
     registered: Sequence[JobState] = ()
     """The system service's jobs: this user's, and others that it may see."""
-    untrusted: str = ""
-    """Why a service was not trusted, or ""."""
+    warning: str = ""
+    """Why a service was not trusted or did not answer in time, or ""."""
     cards: Sequence[Card] = ()
     """NVML's latest figures of this machine's GPUs."""
     identities: Mapping[str, Identity] = {}
@@ -132,14 +130,13 @@ class Watch:
         for path in set(self._controls) - sockets:
             self._controls.pop(path).close()
         self._silent = {path: one for path, one in self._silent.items() if path in sockets}
-        told = self._service.jobs()
-        seen = jobs.of_each(there, self._ask)
+        told, seen = jobs.of_all(self._service, there, self._ask)
         self._cards.wait()
         return Look(
             time.monotonic(),
             seen,
             told,
-            self._service.untrusted,
+            self._service.warning,
             self._cards.last,
             {**_virtual(seen), **self._cards.identities},
             self._cards.trouble,
@@ -155,7 +152,7 @@ class Watch:
         seen = Seen(job, *jobs.answer_of(job, control))
         now_s = time.monotonic()
         if seen.error:
-            self._silent[job.socket] = (now_s + SILENT_TIMES * (now_s - begun_s), seen)
+            self._silent[job.socket] = (now_s + registered.SILENT_TIMES * (now_s - begun_s), seen)
         return seen
 
     def close(self) -> None:

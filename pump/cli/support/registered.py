@@ -11,10 +11,18 @@ from collections.abc import Iterable
 
 from pump.cli.support.columns import fitted
 from pump.report.words import size
-from pump.service import JobState, ServiceClient, ServiceError, UntrustedServiceError
+from pump.service import (
+    JobState,
+    ServiceClient,
+    ServiceError,
+    SilentServiceError,
+    UntrustedServiceError,
+)
 
 RETRY_S = 5.0
 """Between attempts to find a service."""
+SILENT_TIMES = 5
+"""What has not answered is left alone for so many times as long as it was waited for."""
 WAITS = "  waits for its turn"
 """Behind the figures of a job that does."""
 HEAD = (
@@ -29,8 +37,8 @@ class Registered:
     def __init__(self) -> None:
         self._client: ServiceClient | None = None
         self._due = 0.0
-        self.untrusted = ""
-        """Why the latest service was not trusted, or ""."""
+        self.warning = ""
+        """Why the latest service was not trusted or did not answer in time, or ""."""
         self.trouble = ""
         """Why no service answers, or ""."""
 
@@ -42,14 +50,15 @@ class Registered:
                 if now < self._due:
                     return []
                 self._client = ServiceClient.find()
-                self.untrusted = self.trouble = ""
+                self.warning = self.trouble = ""
             return self._client.jobs()
         except ServiceError as error:
             self.close()
             self.trouble = str(error)
-            if isinstance(error, UntrustedServiceError):
-                self.untrusted = str(error)
-            self._due = time.monotonic() + RETRY_S
+            if isinstance(error, UntrustedServiceError | SilentServiceError):
+                self.warning = str(error)
+            waited_s = time.monotonic() - now
+            self._due = time.monotonic() + max(RETRY_S, SILENT_TIMES * waited_s)
             return []
 
     def close(self) -> None:

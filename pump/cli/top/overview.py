@@ -206,8 +206,8 @@ def _others(look: live.Look) -> list[Line]:
 
 def _notes(look: live.Look) -> list[Line]:
     """What is missing here, and what to do about it."""
-    if look.untrusted:
-        return [line(), line((look.untrusted, "bad"))]
+    if look.warning:
+        return [line(), line((look.warning, "bad"))]
     if not look.no_service:
         return []
     if SWITCHED_OFF in look.no_service:

@@ -88,7 +88,7 @@ def test_hostile_names_stay_within_the_screen(width: int, height: int, count: in
         jobs = [seen(100 + n, name, turn=turn) for n, name in enumerate(names)]
         silent = [one._replace(clients=[], error=one.job.name) for one in jobs[: count // 3]]
         shown = [*jobs[count // 3 :], *silent]
-        looks.append(look(*shown, at_s=turn, untrusted=source.choice(HOSTILE)))
+        looks.append(look(*shown, at_s=turn, warning=source.choice(HOSTILE)))
         model = Identity(turn, None, source.choice(HOSTILE))
         looks[-1] = looks[-1]._replace(identities={GPUS[0]: model})
     view = view_of(*looks)
