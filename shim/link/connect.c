@@ -333,13 +333,14 @@ static enum end watch_worker(uint64_t attached_ns) {
   return STOPPED;
 }
 
-static void say_end(enum end end, uint64_t backoff_ns) {
+/* patience_ns: how long there has been no answer, at least. */
+static void say_end(enum end end, uint64_t patience_ns) {
   static uint32_t said[STOPPED + 1];
   switch (end) {
   case NO_LISTENER:
   case NO_ANSWER:
     if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
-    if (backoff_ns < PUMP_PATIENCE_NS) break;      /* it may just be starting */
+    if (patience_ns < PUMP_PATIENCE_NS) break;     /* it may just be starting */
     pump_log_once(&said[NO_LISTENER], PUMP_LOG_WARNING,
                   "no pumpd answers at %s: the job runs on demand paging until one does",
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
@@ -351,7 +352,7 @@ static void say_end(enum end end, uint64_t backoff_ns) {
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
   case REFUSED:
-    if (backoff_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
+    if (patience_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process: it runs on demand paging (see pumpd's log)");
     break;
@@ -407,7 +408,9 @@ static void *link_thread(void *nothing) {
   bool alone = link_state.path[0] == '\0' && link_state.activator[0] == '\0';
   while (!stopped() && alone) pause_before_retry(PUMP_LINK_POLL_NS);
   while (!stopped()) {
+    uint64_t begin_ns = pump_now_ns();
     enum end end = join_worker();
+    uint64_t patience_ns = backoff_ns + (pump_now_ns() - begin_ns);
     uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {
       pump_log(PUMP_LOG_DEBUG, "attached to a worker");
@@ -418,7 +421,7 @@ static void *link_thread(void *nothing) {
     }
     drop_socket();
     if (end == STOPPED || stopped()) break;
-    say_end(end, backoff_ns);
+    say_end(end, patience_ns);
     pause_before_retry(pause_ns);
     if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, PUMP_BACKOFF_MAX_NS);
   }
