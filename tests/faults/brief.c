@@ -1,10 +1,10 @@
 /* brief.c - the shortest job there is, oversubscribed: the prey of the fault campaigns.
  *
  * brief short; prints "right" and exits 0, or names what is wrong and exits 9. It works
- * until BRIEF_MS milliseconds are over, and at least twice over its memory; with
- * BRIEF_THREADS until that file is there, into which it writes the names of its threads.
- * Then it looks whether its descriptors are what they were, but for those from 900 on,
- * where the shim keeps its own.
+ * until BRIEF_MS milliseconds are over, or until there is the file BRIEF_UNTIL if that is
+ * set, and at least twice over its memory; with BRIEF_THREADS until that file is there,
+ * into which it writes the names of its threads. Then it looks whether its descriptors are
+ * what they were, but for those from 900 on, where the shim keeps its own.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static bool wrote_threads(const char *path) {
 
 static void brief(void) {
   CUmodule module;
-  const char *wanted = getenv("BRIEF_MS");
+  const char *wanted = getenv("BRIEF_MS"), *file = getenv("BRIEF_UNTIL");
   double until_ms = now_ms() + (wanted != NULL ? atof(wanted) : 0);
   unsigned long before = descriptors();
   getpriority(PRIO_PROCESS, 0); /* inject.c counts from here on */
@@ -68,7 +68,9 @@ static void brief(void) {
   CUfunction mix = load_mix(&module);
   struct set *set = set_make(8, 3);
   const char *threads = getenv("BRIEF_THREADS");
-  for (int i = 0; i < STEPS_LEAST || now_ms() < until_ms; i++) {
+  for (int i = 0;
+       i < STEPS_LEAST || now_ms() < until_ms || (file != NULL && access(file, F_OK) != 0);
+       i++) {
     if (i >= STEPS_LEAST && wrote_threads(threads)) break;
     set_step(set, &cu, mix, NULL);
     MUST(cu.StreamSynchronize(NULL));

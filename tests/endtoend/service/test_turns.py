@@ -18,6 +18,7 @@ from service_jobs import at_work
 from pump.control import Control
 from pump.policy.turns import TURN_S
 from pump.wire.control import HOLD_MS_MOST
+from pumpd.lease.lease_client import HOLD_ROUND_S, SILENT_S
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 3000, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
@@ -80,8 +81,16 @@ def test_a_job_whose_service_dies_waits_no_longer(two_jobs: list[Job], tmp_path:
     with taking_turns(two_jobs, tmp_path) as (service, started):
         one_waits(service, started)
         assert pumpds.wait_for(lambda: are_listed([one.pid for one in started]), 20)
+
+        def any_waits() -> bool:
+            return any(held(one.pid) for one in started)
+
+        service.process.send_signal(signal.SIGSTOP)
+        assert pumpds.wait_for(lambda: not any_waits(), HOLD_ROUND_S + SILENT_S + 4)
+        service.process.send_signal(signal.SIGCONT)
+        assert pumpds.wait_for(any_waits, 20)
         service.kill()
-        assert pumpds.wait_for(lambda: not any(held(one.pid) for one in started), SOON_S)
+        assert pumpds.wait_for(lambda: not any_waits(), SOON_S)
 
 
 def are_listed(pids: list[int]) -> bool:

@@ -131,7 +131,7 @@ def test_a_service_that_answers_late_holds_a_job_only_while_it_answers(
         waiting.answer_beats()
         begin = clock[0]
         assert waiting.held(clock[0], *BOTH) == HOLDS
-        while RELEASES != waiting.held(clock[0], *BOTH):
+        while waiting.held(clock[0], *BOTH) != RELEASES:
             clock[0] += HOLD_ROUND_S / 4
         held_for.append(clock[0] - begin)
         clock[0] += 4 * HOLD_ROUND_S

@@ -140,6 +140,19 @@ def test_a_silent_job_loses_its_lease_and_learns_why(service: Service) -> None:
         eventually(lambda: is_closed(first.socket), "the end of its connection")
 
 
+def test_each_beat_is_answered_with_the_newest_grant(service: Service) -> None:
+    """So a job knows that the service is there."""
+    with closing(Played(service, wanted_mib=100)) as (job,):
+        job.say(wire.Beat())
+        assert job.take() == job.grant, "there is no lease yet"
+        job.report()
+        until(lambda: job.granted == job.usable, "all of the GPU", job)
+        settle(service, job)
+        for _ in range(3):
+            job.say(wire.Beat())
+            assert job.take() == job.grant
+
+
 def test_a_job_whose_process_dies_leaves_no_lease(service: Service) -> None:
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"

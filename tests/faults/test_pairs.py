@@ -1,0 +1,262 @@
+"""Of each pair of pump's processes one is killed, stopped or slow, while a job waits for its turn:
+the job goes on within the bound, and is right.
+
+All jobs of this file wait at the same time, each under a pumpd of its own, with a service that the
+test plays: it tells a job to wait and never gives it a turn, but for those that are slow. Processes
+that are asked questions: tests/unit/pump/cli/test_silent_servers.py. NVML's process:
+test_service_cards.py. `pumpd jobs`: tests/endtoend/enabled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+from faults import BIN, BOUND_S, eventually, workers_of
+
+from pump.control import Control, ControlError
+from pump.wire import control
+from pump.wire import service as wire
+from pumpd.common.link import answers
+from pumpd.lease.lease_client import HOLD_MS, HOLD_ROUND_S, SILENT_S
+
+BY_CLOCK_S = control.HOLD_MS_MOST / 1000
+"""A hold that nobody renews lasts no longer (PUMP_HOLD_MOST_NS)."""
+BY_SILENCE_S = HOLD_ROUND_S + SILENT_S
+"""After a service's last answer pumpd holds the job no longer."""
+TURN_S = 1.0
+"""After which one that is slow is told its turn."""
+BUSY_S = 4.0
+"""More, on a machine with other work as well."""
+HOWS = ("killed", "stopped", "slow")
+STOPPED_S, RUNS_S = 0.3, 0.03
+"""One that is slow stops for so long again and again."""
+BOUNDS_S = {
+    **{("worker", how): BY_CLOCK_S for how in HOWS},
+    **{("pumpd", how): BY_CLOCK_S + (TURN_S if how == "slow" else 0.0) for how in HOWS},
+    **{("service", how): BY_SILENCE_S for how in HOWS},
+}
+
+
+class PlayedService(threading.Thread):
+    """Tells each job to wait for its turn, until `turn`; `late_s`: before each answer."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(path))
+        self.listener.listen(4)
+        self.turn = threading.Event()
+        self.ends = threading.Event()
+        self.late_s = 0.0
+        self.start()
+
+    def run(self) -> None:
+        with self.listener:
+            job, _ = self.listener.accept()
+        with job, contextlib.suppress(OSError):
+            assert wire.check_hello(job.recv(64)) == (wire.OK, wire.VERSION)
+            job.send(wire.pack_welcome(wire.OK, wire.VERSION))
+            self._serve(job)
+
+    def _serve(self, job: socket.socket) -> None:
+        grant = wire.Grant(0, 2000)
+        gpus: list[tuple[str, int]] = []
+        while not self.ends.wait(self.late_s):
+            if not select.select([job], [], [], 0.02)[0]:
+                continue
+            if not (data := job.recv(wire.FRAME_BYTES)):
+                return
+            said = wire.decode(data, wire.FROM_CLIENTS)
+            if isinstance(said, wire.Report):
+                gpus = [(gpu.gpu, gpu.usable_bytes) for gpu in said.gpus]
+            waits = not self.turn.is_set()
+            if gpus and grant.number < 2 - waits:
+                told = tuple(wire.GpuGrant(*gpu, waits=waits) for gpu in gpus)
+                grant = wire.Grant(2 - waits, 2000, told)
+                job.send(wire.encode(grant))
+            elif isinstance(said, wire.Join | wire.Beat):
+                job.send(wire.encode(grant))
+
+
+class Outcome(NamedTuple):
+    """What a job did once something had happened to one of its processes."""
+
+    went_on_s: float
+    status: int
+    out: str
+    err: str
+    log: str
+
+
+class Scene:
+    """A pumpd, and a job of its that works until it is told to end."""
+
+    def __init__(
+        self, folder: Path, tools: Path, environment: dict[str, str], serves: bool
+    ) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.service = PlayedService(folder / "service") if serves else None
+        words = ["--service", str(folder / "service")] if serves else []
+        words += ["--log-level", "info", "--log-file", str(folder / "log")]
+        self.pumpd = subprocess.Popen(
+            [
+                BIN / "pumpd",
+                "job",
+                "--socket",
+                folder / "job",
+                "--job-pid",
+                str(os.getpid()),
+                *words,
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(lambda: answers(str(folder / "job")), "pumpd to listen")
+        self.job = subprocess.Popen(
+            [tools / "brief", "short"],
+            env=environment
+            | {"PUMP_SOCKET": str(folder / "job"), "BRIEF_UNTIL": str(folder / "until")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def held(self) -> bool:
+        """Whether the job waits."""
+        assert self.job.poll() is None, self.job.communicate()
+        with contextlib.suppress(ControlError), Control.of_job(str(self.folder / "job")) as there:
+            return any(one.held_threads for client in there.state() for one in client.devices)
+        return False
+
+    def hold(self) -> None:
+        """Have the job wait once, as a service's grant would."""
+
+        def is_held() -> bool:
+            with Control.of_job(str(self.folder / "job")) as there:
+                if any(client.devices for client in there.state()):
+                    there._ask(control.Request(control.SET, device=0, hold_ms=HOLD_MS))
+            return self.held()
+
+        eventually(is_held, "the job to be held", BOUND_S)
+
+    def ends_after(self, happens: Callable[[], None]) -> Outcome:
+        """The job was held, this happens, and it goes on: it looks for the file, and ends."""
+        (self.folder / "until").touch()
+        begin = time.monotonic()
+        happens()
+        out, err = self.job.communicate(timeout=BOUND_S)
+        went_on_s = time.monotonic() - begin
+        log = self.folder / "log"
+        return Outcome(went_on_s, self.job.returncode, out, err, log.read_text())
+
+    def close(self) -> None:
+        """End it all; nothing is left."""
+        if self.service is not None:
+            self.service.ends.set()
+        self.job.kill()
+        self.job.communicate()
+        socket_path = str(self.folder / "job")
+        for one in (*workers_of(socket_path), psutil.Process(self.pumpd.pid)):
+            with contextlib.suppress(psutil.Error):
+                one.resume()
+        self.pumpd.terminate()
+        self.pumpd.wait(BOUND_S)
+        eventually(lambda: not workers_of(socket_path), "no worker of an ended job")
+
+
+@contextlib.contextmanager
+def slowed(pid: int) -> Iterator[None]:
+    """Meanwhile the process runs for a tenth of the time."""
+    ends = threading.Event()
+
+    def slow() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            while not ends.wait(RUNS_S):
+                os.kill(pid, signal.SIGSTOP)
+                ends.wait(STOPPED_S)
+                os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def happens_to(pid: int, how: str, stack: contextlib.ExitStack) -> None:
+    if how == "slow":
+        stack.enter_context(slowed(pid))
+    else:
+        os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+
+
+def happens(scene: Scene, victim: str, how: str, stack: contextlib.ExitStack) -> None:
+    service = scene.service
+    if victim == "worker":
+        (worker,) = workers_of(str(scene.folder / "job"))
+        happens_to(worker.pid, how, stack)
+    elif victim == "pumpd":
+        assert service is not None
+        happens_to(scene.pumpd.pid, how, stack)
+        if how == "slow":
+            time.sleep(TURN_S)
+            service.turn.set()
+    else:
+        assert service is not None
+        service.late_s = {"killed": 0.0, "stopped": 2 * BOUND_S, "slow": 1.5 * SILENT_S}[how]
+        if how == "killed":
+            service.ends.set()
+
+
+def played(pair: tuple[str, str], folder: Path, **surroundings: Any) -> Outcome:
+    victim, how = pair
+    scene = Scene(folder / f"{victim}-{how}", serves=victim != "worker", **surroundings)
+    try:
+        if victim == "worker":
+            scene.hold()
+        else:
+            eventually(scene.held, "the job to wait for its turn", BOUND_S)
+        with contextlib.ExitStack() as stack:
+            return scene.ends_after(lambda: happens(scene, victim, how, stack))
+    finally:
+        scene.close()
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    tools: Path, job_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], Future[Outcome]]]:
+    folder = tmp_path_factory.mktemp("pairs")
+    with ThreadPoolExecutor(len(BOUNDS_S)) as pool:
+        yield {
+            pair: pool.submit(played, pair, folder, tools=tools, environment=job_environment)
+            for pair in BOUNDS_S
+        }
+
+
+@pytest.mark.parametrize(("victim", "how"), BOUNDS_S)
+def test_a_job_that_waits_goes_on_within_the_bound(
+    outcomes: dict[tuple[str, str], Future[Outcome]], victim: str, how: str
+) -> None:
+    outcome = outcomes[victim, how].result()
+    assert (outcome.status, outcome.out) == (0, "right\n"), outcome
+    assert outcome.went_on_s < BOUNDS_S[victim, how] + BUSY_S, outcome
+    assert "for its turns" in outcome.err, "the last line says that it waited"
+    assert len(outcome.err.splitlines()) <= 2, outcome.err
+    silent = "the service has not answered for 2 s" in outcome.log
+    assert silent == (victim == "service" and how != "killed"), outcome.log
