@@ -33,13 +33,15 @@ from pumpd.common.link import answers
 from pumpd.lease.lease_client import HOLD_MS, HOLD_ROUND_S, SILENT_S
 
 BY_CLOCK_S = control.HOLD_MS_MOST / 1000
-"""A hold that nobody renews lasts no longer (PUMP_HOLD_MOST_NS)."""
+"""A hold that is not renewed lasts no longer (PUMP_HOLD_MOST_NS)."""
 BY_SILENCE_S = HOLD_ROUND_S + SILENT_S
 """After a service's last answer pumpd holds the job no longer."""
 TURN_S = 1.0
 """After which one that is slow is told its turn."""
 BUSY_S = 4.0
 """More, on a machine with other work as well."""
+RECORDER_S, RECORDED_S = 4.0, 3.0
+"""For which a program that is recorded waits at its first cuInit, and at its end (limits.h)."""
 HOWS = ("killed", "stopped", "slow")
 STOPPED_S, RUNS_S = 0.3, 0.03
 """One that is slow stops for so long again and again."""
@@ -105,30 +107,37 @@ class Scene:
     """A pumpd, and a job of its that works until it is told to end."""
 
     def __init__(
-        self, folder: Path, tools: Path, environment: dict[str, str], serves: bool
+        self,
+        folder: Path,
+        tools: Path,
+        environment: dict[str, str],
+        *,
+        serves: bool = False,
+        records: bool = False,
     ) -> None:
         folder.mkdir()
         self.folder = folder
-        self.service = PlayedService(folder / "service") if serves else None
-        words = ["--service", str(folder / "service")] if serves else []
-        words += ["--log-level", "info", "--log-file", str(folder / "log")]
-        self.pumpd = subprocess.Popen(
-            [
-                BIN / "pumpd",
-                "job",
-                "--socket",
-                folder / "job",
-                "--job-pid",
-                str(os.getpid()),
-                *words,
-            ],
-            stderr=subprocess.DEVNULL,
-        )
-        eventually(lambda: answers(str(folder / "job")), "pumpd to listen")
+        self.socket = str(folder / "job")
+        self.program = tools / "brief"
+        own = {"PUMP_SOCKET": self.socket, "BRIEF_UNTIL": str(folder / "until")}
+        words = ["--log-level", "info", "--log-file", str(folder / "log")]
+        words += ["--socket", self.socket, "--job-pid", str(os.getpid())]
+        self.service = None
+        if serves:
+            self.service = PlayedService(folder / "service")
+            words += ["--service", str(folder / "service")]
+        if records:
+            own["PUMP_RECORD"] = str(folder / "recording")
+            words += ["--record", str(folder / "recording")]
+        self.environment = environment | own
+        self.pumpd = subprocess.Popen([BIN / "pumpd", "job", *words], stderr=subprocess.DEVNULL)
+        eventually(lambda: answers(self.socket), "pumpd to listen")
+        self.job: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
         self.job = subprocess.Popen(
-            [tools / "brief", "short"],
-            env=environment
-            | {"PUMP_SOCKET": str(folder / "job"), "BRIEF_UNTIL": str(folder / "until")},
+            [self.program, "short"],
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -136,8 +145,8 @@ class Scene:
 
     def held(self) -> bool:
         """Whether the job waits."""
-        assert self.job.poll() is None, self.job.communicate()
-        with contextlib.suppress(ControlError), Control.of_job(str(self.folder / "job")) as there:
+        assert self.job is not None and self.job.poll() is None
+        with contextlib.suppress(ControlError), Control.of_job(self.socket) as there:
             return any(one.held_threads for client in there.state() for one in client.devices)
         return False
 
@@ -145,7 +154,7 @@ class Scene:
         """Have the job wait once, as a service's grant would."""
 
         def is_held() -> bool:
-            with Control.of_job(str(self.folder / "job")) as there:
+            with Control.of_job(self.socket) as there:
                 if any(client.devices for client in there.state()):
                     there._ask(control.Request(control.SET, device=0, hold_ms=HOLD_MS))
             return self.held()
@@ -157,6 +166,7 @@ class Scene:
         (self.folder / "until").touch()
         begin = time.monotonic()
         happens()
+        assert self.job is not None
         out, err = self.job.communicate(timeout=BOUND_S)
         went_on_s = time.monotonic() - begin
         log = self.folder / "log"
@@ -166,15 +176,15 @@ class Scene:
         """End it all; nothing is left."""
         if self.service is not None:
             self.service.ends.set()
-        self.job.kill()
-        self.job.communicate()
-        socket_path = str(self.folder / "job")
-        for one in (*workers_of(socket_path), psutil.Process(self.pumpd.pid)):
+        if self.job is not None:
+            self.job.kill()
+            self.job.communicate()
+        for one in (*workers_of(self.socket), psutil.Process(self.pumpd.pid)):
             with contextlib.suppress(psutil.Error):
                 one.resume()
         self.pumpd.terminate()
         self.pumpd.wait(BOUND_S)
-        eventually(lambda: not workers_of(socket_path), "no worker of an ended job")
+        eventually(lambda: not workers_of(self.socket), "no worker of an ended job")
 
 
 @contextlib.contextmanager
@@ -208,7 +218,7 @@ def happens_to(pid: int, how: str, stack: contextlib.ExitStack) -> None:
 def happens(scene: Scene, victim: str, how: str, stack: contextlib.ExitStack) -> None:
     service = scene.service
     if victim == "worker":
-        (worker,) = workers_of(str(scene.folder / "job"))
+        (worker,) = workers_of(scene.socket)
         happens_to(worker.pid, how, stack)
     elif victim == "pumpd":
         assert service is not None
@@ -227,6 +237,7 @@ def played(pair: tuple[str, str], folder: Path, **surroundings: Any) -> Outcome:
     victim, how = pair
     scene = Scene(folder / f"{victim}-{how}", serves=victim != "worker", **surroundings)
     try:
+        scene.start()
         if victim == "worker":
             scene.hold()
         else:
@@ -260,3 +271,38 @@ def test_a_job_that_waits_goes_on_within_the_bound(
     assert len(outcome.err.splitlines()) <= 2, outcome.err
     silent = "the service has not answered for 2 s" in outcome.log
     assert silent == (victim == "service" and how != "killed"), outcome.log
+
+
+def recorded(victim: str, folder: Path, **surroundings: Any) -> Outcome:
+    """Of a job whose pumpd is stopped before it starts, or its worker before it ends."""
+    scene = Scene(folder / victim, records=True, **surroundings)
+
+    def is_served() -> bool:
+        with Control.of_job(scene.socket) as there:
+            return any(client.devices for client in there.state())
+
+    try:
+        if victim == "pumpd":
+            os.kill(scene.pumpd.pid, signal.SIGSTOP)
+            return scene.ends_after(scene.start)
+        scene.start()
+        eventually(is_served, "a worker that records", BOUND_S)
+        return scene.ends_after(workers_of(scene.socket)[0].suspend)
+    finally:
+        scene.close()
+
+
+def test_a_recorded_job_waits_for_a_stopped_pumpd_or_worker_for_seconds_only(
+    tools: Path, job_environment: dict[str, str], tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        start, end = (
+            pool.submit(recorded, victim, tmp_path, tools=tools, environment=job_environment)
+            for victim in ("pumpd", "worker")
+        )
+    for outcome, bound_s in ((start.result(), RECORDER_S), (end.result(), RECORDED_S)):
+        assert (outcome.status, outcome.out) == (0, "right\n"), outcome
+        assert outcome.went_on_s < bound_s + BUSY_S, outcome
+    assert "recorded nothing to" in start.result().err
+    assert "no pumpd answers at" in start.result().err
+    assert "is not whole yet" in end.result().err

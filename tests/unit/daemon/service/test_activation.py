@@ -29,7 +29,7 @@ for _ in sys.stdin:
         print(one.recv(4096).decode(), flush=True)
 """
 SOON_S = ASKED_S / 2
-"""An answer that waits for nobody; on a machine with other work as well."""
+"""An answer that waits for no process; on a machine with other work as well."""
 
 
 class Asker:
