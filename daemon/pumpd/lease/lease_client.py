@@ -124,6 +124,9 @@ class LeaseClient:
         self._deadline = 0.0
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
+        self._path = self._mute = ""
+        """Of the connection; of the service that took the last one and did not answer: others are
+        tried first."""
         self._untrusted: set[str] = set()
         """Paths of servers that are not trusted; the log names each once."""
         self._known = False
@@ -189,6 +192,7 @@ class LeaseClient:
                 self._connect(now)
         elif not self._version:
             if now >= self._deadline:
+                self._mute = self._path
                 self._lose("it does not answer", RETRY_UNKNOWN_S)
         elif self._asking:  # beats go on, so that a worker that does not answer ends no lease
             if now >= self._beat_due:
@@ -220,7 +224,7 @@ class LeaseClient:
     # ---- the connection ----
 
     def _connect(self, now: float) -> None:
-        for path in self._facts.paths:
+        for path in sorted(self._facts.paths, key=lambda path: path == self._mute):
             connection = None
             try:
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -240,7 +244,7 @@ class LeaseClient:
                 if connection is not None:
                     connection.close()
                 continue
-            self._connection, self._version = connection, 0
+            self._connection, self._path, self._version = connection, path, 0
             self._deadline = now + ANSWER_S
             return
         self._retry_later(now)
@@ -327,7 +331,7 @@ class LeaseClient:
             self._lose(str(error), RETRY_UNKNOWN_S)
 
     def _welcomed(self, version: int) -> None:
-        self._version, self._known = version, True
+        self._version, self._known, self._mute = version, True, ""
         self._retry_s = RETRY_LEAST_S
         self._round_due = self._now
         self._beat_due = self._now + self._beat_s

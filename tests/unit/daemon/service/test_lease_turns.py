@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import selectors
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from pumpd.lease.lease_client import (
     HOLD_MS,
     HOLD_ROUND_S,
     SILENT_S,
+    JobFacts,
     LeaseClient,
 )
 
@@ -153,6 +155,33 @@ def test_a_job_keeps_the_leases_of_a_silent_service_for_as_long_as_those_of_one_
     assert waiting.service.recv(1 << 16), "what was said before"
     while waiting.service.recv(1 << 16):
         pass
+
+
+def test_a_job_passes_over_a_service_that_takes_its_connection_and_is_silent(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        listeners = []
+        for name in ("stopped", "other"):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            one.bind(str(tmp_path / name))
+            one.listen(4)
+            one.settimeout(5)
+            listeners.append(one)
+        facts = JobFacts(paths=[str(tmp_path / "stopped"), str(tmp_path / "other")])
+        holder = stack.enter_context(
+            contextlib.closing(LeaseClient(selector, lambda *_: None, facts))
+        )
+        holder.on_time(clock[0])
+        for _ in range(2):  # it is lost, and another is tried
+            due = holder.due()
+            assert due is not None
+            clock[0] = due
+            holder.on_time(due)
+        peer, _ = listeners[1].accept()
+        with peer:
+            assert wire.check_hello(peer.recv(64)) == (wire.OK, wire.VERSION)
 
 
 def test_a_service_of_the_release_before_is_not_silent(tmp_path: Path, clock: list[float]) -> None:
