@@ -1,9 +1,11 @@
 """The arbiter: how the jobs on a GPU share its memory. A pure function.
 
 Each job gets a floor. What is left goes to priorities, the highest first, each up to what its
-jobs want. Jobs of one priority share by use, weighted max-min fairly: no job gets more than it
-wants while another wants more. What no job wants is shared as well: a job that grows then has
-it already. So all memory is granted; `less_spill` says how much that is.
+jobs want. Within a priority users share, weighted max-min fairly: none gets more than its jobs want
+while another's want more. A user's jobs share what it has in the same way, by use. So one user's
+jobs take from each other, however many they are and whatever they say, but for the blocks that each
+job has at least. What no job wants is shared as well: a job that grows then has it already. So all
+memory is granted; `less_spill` says how much that is.
 
 Not done: sharing by the benefit of a byte and by staggered peaks (TENSILE, arXiv:2105.13336).
 Another rule has to keep what test_policy_arbiter.py checks.
@@ -11,6 +13,7 @@ Another rule has to keep what test_policy_arbiter.py checks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -34,7 +37,8 @@ class Claim(NamedTuple):
 
     wanted_bytes: its live memory there, or its user's bound if that is less. use: recent share
     of the time in which it used the GPU, 0 to 1. weight: of its user, above 0, within one
-    priority. least_bytes: what it needs for one operation.
+    priority. least_bytes: what it needs for one operation. user: whose it is; None: of a user
+    that has no other.
     """
 
     job: int
@@ -44,6 +48,17 @@ class Claim(NamedTuple):
     use: float
     weight: float = 1.0
     least_bytes: int = 0
+    user: int | None = None
+
+    @property
+    def owner(self) -> tuple[bool, int]:
+        """What is the same for the jobs of one user alone."""
+        return (False, self.job) if self.user is None else (True, self.user)
+
+    @property
+    def activity(self) -> float:
+        """Its weight among its user's jobs, 1 at most, and its user's by the most active one."""
+        return IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, self.use))
 
 
 def arbitrate(
@@ -67,14 +82,15 @@ def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict
 
     A job that has less than it wants exceeds its budget from time to time, by what its faults
     bring in before its own evictions have made room. Without room for that the driver evicts
-    what migrated longest ago, which may be another job's memory.
+    what migrated longest ago, which may be another job's memory. One user's jobs have the room of
+    one.
     """
     budgets = arbitrate(memory_bytes, claims)
     left = {}
     for gpu, mine in _by_gpu(memory_bytes, claims).items():
         whole_bytes = memory_bytes[gpu]
-        short = sum(budgets[claim.job, gpu] < claim.wanted_bytes for claim in mine)
-        spill = min(short * SPILL_BYTES, whole_bytes // FLOORS_SHARE) if len(mine) > 1 else 0
+        short = {one.owner for one in mine if budgets[one.job, gpu] < one.wanted_bytes}
+        spill = min(len(short) * SPILL_BYTES, whole_bytes // FLOORS_SHARE) if len(mine) > 1 else 0
         left[gpu] = (whole_bytes - spill) // BLOCK_BYTES * BLOCK_BYTES
     return left
 
@@ -93,51 +109,85 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
         return []
     least = min(LEAST_BLOCKS, memory // len(claims))
     wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
-    whole = sum(claim.weight for claim in claims)
-    floors = [
-        max(
-            int((memory // FLOORS_SHARE) * claim.weight / whole),
-            min(
-                int((memory // LEAST_SHARE) * claim.weight / whole),
-                -(-claim.least_bytes // BLOCK_BYTES),
-            ),
-        )
-        for claim in claims
-    ]
-    if sum(floors) + least * len(claims) > memory:
-        floors = [0] * len(claims)
-    floors = [max(least, floor) for floor in floors]
-    budgets = [min(want, floor) for want, floor in zip(wants, floors, strict=True)]
-    weights = [
-        c.weight * (IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, c.use))) for c in claims
-    ]
+    budgets = [min(pair) for pair in zip(wants, _floors(memory, least, claims), strict=True)]
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
         level = [i for i, claim in enumerate(claims) if claim.priority == priority]
-        _pour(memory - sum(budgets), budgets, level, wants, weights)
-    all_claims = list(range(len(claims)))
-    _pour(memory - sum(budgets), budgets, all_claims, [memory] * len(claims), weights)
+        _raise(memory, budgets, level, wants, claims)
+    _raise(memory, budgets, range(len(claims)), [memory] * len(claims), claims)
     return budgets
 
 
-def _pour(
-    room: int,
+def _floors(memory: int, least: int, claims: Sequence[Claim]) -> list[int]:
+    """Each user's floor, by weight, in equal parts for its jobs."""
+    weights = {claim.owner: claim.weight for claim in claims}
+    jobs = Counter(claim.owner for claim in claims)
+    whole = sum(weights.values())
+    floors = []
+    for claim in claims:
+        part = weights[claim.owner] / whole / jobs[claim.owner]
+        needed = -(-claim.least_bytes // BLOCK_BYTES)
+        floors.append(
+            max(
+                int((memory // FLOORS_SHARE) * part),
+                min(int((memory // LEAST_SHARE) * part), needed),
+            )
+        )
+    if sum(floors) + least * len(claims) > memory:
+        return [least] * len(claims)
+    return [max(least, floor) for floor in floors]
+
+
+def _raise(
+    memory: int,
     levels: list[int],
     which: Sequence[int],
     caps: Sequence[int],
-    weights: Sequence[float],
+    claims: Sequence[Claim],
 ) -> None:
-    """Raise `levels` of `which` by up to `room` in all, none above its cap, by weight."""
-    open_ones = [i for i in which if levels[i] < caps[i]]
-    while room > 0 and open_ones:
-        whole = sum(weights[i] for i in open_ones)
-        given = 0
-        for i in open_ones:
-            part = min(caps[i] - levels[i], int(room * weights[i] / whole))
-            levels[i] += part
-            given += part
-        if given == 0:  # less than a block for each: the first ones get one each
-            for i in open_ones[:room]:
-                levels[i] += 1
-                given += 1
-        room -= given
-        open_ones = [i for i in open_ones if levels[i] < caps[i]]
+    """Raise `levels` of `which` by what is left of `memory`, none above its cap: users by weight,
+    and each user's jobs by activity."""
+    mine: dict[tuple[bool, int], list[int]] = {}
+    for i in which:
+        mine.setdefault(claims[i].owner, []).append(i)
+    jobs = list(mine.values())
+    parts = [max(claims[i].weight * claims[i].activity for i in ones) for ones in jobs]
+    least = [sum(levels[i] for i in ones) for ones in jobs]
+    room = memory - sum(levels) + sum(least)
+    users = filled(room, least, [sum(caps[i] for i in ones) for ones in jobs], parts)
+    for ones, has in zip(jobs, users, strict=True):
+        active = [claims[i].activity for i in ones]
+        got = filled(has, [levels[i] for i in ones], [caps[i] for i in ones], active)
+        for i, level in zip(ones, got, strict=True):
+            levels[i] = level
+
+
+def filled(
+    room: int, least: Sequence[int], most: Sequence[int], weights: Sequence[float]
+) -> list[int]:
+    """Return `room` as shares by weight, each between its least and its most: what one lacks to
+    its least, or cannot take beyond its most, is the others'."""
+    room = min(room, sum(most))
+    have = sum(least)
+    if have >= room or len(least) == 1:
+        return list(least) if have >= room else [room]
+    bends = [(low / weight, weight) for low, weight in zip(least, weights, strict=True)]
+    bends += [(high / weight, -weight) for high, weight in zip(most, weights, strict=True)]
+    height = slope = 0.0
+    total = float(have)
+    for bend, change in sorted(bends):
+        if slope > 0 and total + slope * (bend - height) >= room:
+            break
+        total += slope * (bend - height)
+        height, slope = bend, slope + change
+    height += (room - total) / slope if slope > 0 else 0.0
+    shares = [
+        min(high, max(low, int(height * weight)))
+        for low, high, weight in zip(least, most, weights, strict=True)
+    ]
+    left = room - sum(shares)
+    while left > 0:  # less than a block for each: the first ones get one each
+        for i, high in enumerate(most):
+            if left > 0 and shares[i] < high:
+                shares[i] += 1
+                left -= 1
+    return shares

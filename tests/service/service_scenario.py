@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
@@ -244,7 +243,6 @@ class Scenario:
     def guaranteed(self) -> dict[Honest, int]:
         """What honest jobs must have when all others ask for the world."""
         here = [one for one in [*self.honest, *self.liars] if one.joined]
-        count = Counter(one.person for one in here)
         whole = self.card.total
         claims = []
         for number, one in enumerate(here):
@@ -256,7 +254,8 @@ class Scenario:
                     one.priority,
                     wanted,
                     1.0,
-                    self.settings.weights.get(one.person, 1.0) / count[one.person],
+                    self.settings.weights.get(one.person, 1.0),
+                    user=one.person,
                 )
             )
         memory = {GPU: self.memory_for_sure()}

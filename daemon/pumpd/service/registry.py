@@ -298,8 +298,6 @@ class Registry:
         return told
 
     def _claims(self) -> list[Claim]:
-        count = Counter(job.identity.owner for job in self.jobs.values())
-        shares = {owner: self.weights.get(owner, 1.0) / jobs for owner, jobs in count.items()}
         return [
             Claim(
                 job.number,
@@ -307,8 +305,9 @@ class Registry:
                 job.priority,
                 entry.wanted_bytes,
                 entry.use / wire.USE_MOST,
-                shares[job.identity.owner],
+                self.weights.get(job.identity.owner, 1.0),
                 entry.least_bytes,
+                job.identity.owner,
             )
             for job in self.jobs.values()
             for gpu, entry in job.gpus.items()

@@ -168,3 +168,58 @@ def test_a_job_of_a_low_priority_has_what_one_operation_needs_up_to_a_bound() ->
     assert low(101) == low(1 << 40) == 100, "half of an eighth"
     assert low(101, weight=3.0) == 101
     assert low(90, wanted_blocks=60) == 60
+
+
+# ---- users ----
+
+
+def hostile(source: random.Random, user: int, first: int) -> list[Claim]:
+    """Jobs of one user, that claim anything."""
+    weight = source.choice((0.25, 1.0, 1.0, 8.0))
+    jobs = source.choice((1, 1, 7, 31, 100))
+    sizes = 0, source.randrange(1 << 34), 1 << 38, 1 << 60
+    return [
+        Claim(
+            first + job,
+            "g",
+            0,
+            source.choice(sizes),
+            source.choice((0.0, 0.5, 1.0)),
+            weight,
+            source.choice(sizes),
+            user,
+        )
+        for job in range(jobs)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_user_has_its_weights_share_of_the_bytes_less_8_mib_a_job(seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(CASES // 3):
+        memory = source.choice((2000, 10_000, 40_000)) * BLOCK_BYTES
+        users = [hostile(source, user, 1000 * user) for user in range(1, source.randrange(2, 6))]
+        weight = source.choice((0.5, 1.0, 4.0))
+        honest = [
+            Claim(job, "g", 0, source.choice((memory, 2 * memory)), 1.0, weight, 0, 0)
+            for job in range(source.choice((1, 1, 3)))
+        ]
+        honest += [honest[0]._replace(job=10 + job, use=0.0, wanted_bytes=0) for job in range(2)]
+        claims = [*honest, *(claim for ones in users for claim in ones)]
+        budgets = arbitrate({"g": memory}, claims)
+        share = memory * weight / (weight + sum(ones[0].weight for ones in users))
+        has = sum(budgets[one.job, "g"] for one in honest)
+        assert has >= share - LEAST_BLOCKS * BLOCK_BYTES * len(claims)
+        assert sum(budgets.values()) == memory
+
+
+def test_what_one_of_a_users_jobs_leaves_is_that_users_others() -> None:
+    mine = [Claim(1, "g", 0, GIB, 1.0, user=1), Claim(2, "g", 0, 8 * GIB, 1.0, user=1)]
+    budgets = arbitrate({"g": 8 * GIB}, [*mine, Claim(3, "g", 0, 8 * GIB, 1.0, user=2)])
+    assert budgets == {(1, "g"): GIB, (2, "g"): 3 * GIB, (3, "g"): 4 * GIB}
+
+
+def test_one_users_jobs_have_the_room_of_one_that_spills() -> None:
+    many = [Claim(job, "g", 0, 8 * GIB, 1.0, user=1) for job in range(1, 32)]
+    one = Claim(0, "g", 0, 8 * GIB, 1.0, user=0)
+    assert less_spill({"g": 8 * GIB}, [one, *many]) == {"g": 8 * GIB - 2 * SPILL_BYTES}
