@@ -190,6 +190,8 @@ class Turns:
 
     def _charge(self, span_s: float) -> None:
         """Charges the time since the last look to those that were to run in it."""
+        if not self._shares:
+            return
         whole = sum(self._shares.values())
         served = {one.user for one in self._running.values()}
         for user, share in self._shares.items():

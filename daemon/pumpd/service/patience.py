@@ -8,6 +8,7 @@ waits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 
@@ -30,37 +31,44 @@ class Patience:
     """The accounts by user and GPU."""
 
     def __init__(self) -> None:
-        self._accounts: dict[tuple[int, str], _Account] = {}
+        self._accounts: dict[str, dict[int, _Account]] = {}
+        self._count = Counter[int]()
+        """Accounts by user."""
 
     def __len__(self) -> int:
-        return len(self._accounts)
+        return self._count.total()
 
-    def look(self, waited_for: Set[tuple[int, str]], now: float) -> None:
-        """From here on other jobs wait for these users on these GPUs, and for no other users."""
-        for key, account in list(self._accounts.items()):
+    @property
+    def gpus(self) -> Set[str]:
+        """GPUs on which there are accounts."""
+        return self._accounts.keys()
+
+    def look(self, gpu: str, waited_for: Set[int], now: float) -> None:
+        """From here on other jobs wait for these users on the GPU, and for no other users."""
+        accounts = self._accounts.setdefault(gpu, {})
+        for user, account in list(accounts.items()):
             account.spent_s = self._spent(account, now)
-            account.looked, account.waits = now, key in waited_for
+            account.looked, account.waits = now, user in waited_for
             if not account.waits and account.spent_s == 0.0:
-                del self._accounts[key]
-        for key in sorted(waited_for - self._accounts.keys()):
-            if not self._full(key[0]):
-                self._accounts[key] = _Account(0.0, now)
+                del accounts[user]
+                self._count[user] -= 1
+        for user in sorted(waited_for - accounts.keys()):
+            if not self._full(user):
+                accounts[user] = _Account(0.0, now)
+                self._count[user] += 1
+        if not accounts:
+            del self._accounts[gpu]
+        self._count = +self._count
 
     def is_over(self, user: int, gpu: str, now: float) -> bool:
         """Return whether the user's account on the GPU is spent."""
-        account = self._accounts.get((user, gpu))
+        account = self._accounts.get(gpu, {}).get(user)
         if account is None:
             return self._full(user)
         return self._spent(account, now) >= PATIENCE_S
 
-    def waits(self) -> bool:
-        """Return whether any user is waited for."""
-        return any(account.waits for account in self._accounts.values())
-
     def _full(self, user: int) -> bool:
-        if len(self._accounts) < GPUS_MOST:
-            return False
-        return sum(one == user for one, _ in self._accounts) >= GPUS_MOST
+        return self._count[user] >= GPUS_MOST
 
     @staticmethod
     def _spent(account: _Account, now: float) -> float:

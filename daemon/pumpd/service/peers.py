@@ -12,9 +12,9 @@ import socket
 from typing import Any
 
 from pump.wire import service as wire
+from pumpd.service.jobs import Job
 from pumpd.service.owners import Identity
 from pumpd.service.quota import Bucket, Seat
-from pumpd.service.registry import Job
 
 SLOW_S = 5.0
 """The connection of a peer that takes nothing for so long is closed."""

@@ -31,10 +31,11 @@ from pump.wire.server import peer_of
 from pump.wire.strict import FrameError
 from pumpd.common import link
 from pumpd.service.cards import Cards
+from pumpd.service.jobs import Job
 from pumpd.service.owners import Identity, Owners
 from pumpd.service.peers import SLOW_S, Peer
 from pumpd.service.quota import Bucket, Quotas, Users, admit
-from pumpd.service.registry import Job, Registry
+from pumpd.service.registry import Registry
 from pumpd.service.sdnotify import Manager
 from pumpd.service.surroundings import Surroundings
 
@@ -433,7 +434,7 @@ class Service:
             jobs=len(registry.jobs),
             connections=len(self._peers),
             memory_bytes=min(wire.BYTES_MOST, sum(registry.memory_bytes().values())),
-            held_bytes=min(wire.BYTES_MOST, registry.held_bytes(now)),
+            held_bytes=min(wire.BYTES_MOST, registry.held_bytes()),
             jobs_joined=registry.joined,
             jobs_left=registry.left,
             jobs_expired=registry.expired,
@@ -464,7 +465,7 @@ class Service:
             peer.identity = self._identity(peer.identity.pid, peer.identity.user)
             self._users.connections[peer.identity.owner] += 1
             if peer.job is not None:
-                peer.job.identity = peer.identity
+                self._registry.own(peer.job, peer.identity)
                 self._users.jobs[peer.identity.owner] += 1
 
     def _reload(self) -> None:

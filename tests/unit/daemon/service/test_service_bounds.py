@@ -29,6 +29,7 @@ from pumpd.lease.lease_client import (
 )
 from pumpd.service import registry as registries
 from pumpd.service.cards import Cards
+from pumpd.service.jobs import SENT_MOST
 from pumpd.service.owners import Identity
 from pumpd.service.registry import Registry
 from pumpd.service.sdnotify import Manager
@@ -88,11 +89,11 @@ def test_unacknowledged_grants_are_bounded_and_the_greatest_counts() -> None:
         for _ in range(2):
             registry.rearrange(turn)
             greatest = max(greatest, job.granted[name])
-            assert len(job.sent) <= registries.SENT_MOST
+            assert len(job.sent) <= SENT_MOST
             held = max(grant[name] for _, grant in job.sent)
             assert held == greatest, "it may still act upon any of them"
             registry.remove(other)
-    assert job.grant_number > registries.SENT_MOST, "there were too many to keep"
+    assert job.grant_number > SENT_MOST, "there were too many to keep"
     registry.take_report(job, wire.Report(job.grant_number, 1, 0, 0, (entry(gpu),)), 300.0)
     assert job.sent == []
 

@@ -100,24 +100,25 @@ def test_a_user_that_connects_too_fast_waits_and_is_forgotten_in_time() -> None:
 
 
 def test_patience_is_a_users_and_comes_back_slowly() -> None:
-    patience, key = Patience(), (1, "gpu")
-    patience.look({key}, 0.0)
-    patience.look(set(), PATIENCE_S / 2)  # it has left, and joins again
-    patience.look({key}, PATIENCE_S / 2)
+    patience = Patience()
+    patience.look("gpu", {1}, 0.0)
+    patience.look("gpu", set(), PATIENCE_S / 2)  # it has left, and joins again
+    patience.look("gpu", {1}, PATIENCE_S / 2)
     assert not patience.is_over(1, "gpu", PATIENCE_S - 0.1)
     assert patience.is_over(1, "gpu", PATIENCE_S)
     assert not patience.is_over(2, "gpu", PATIENCE_S) and not patience.is_over(1, "b", PATIENCE_S)
-    patience.look(set(), PATIENCE_S)
-    patience.look({key}, PATIENCE_S + 20.0)
+    patience.look("gpu", set(), PATIENCE_S)
+    patience.look("gpu", {1}, PATIENCE_S + 20.0)
     assert not patience.is_over(1, "gpu", PATIENCE_S + 21.9)
     assert patience.is_over(1, "gpu", PATIENCE_S + 22.1)
-    patience.look(set(), 100.0)
-    patience.look(set(), 100.0 + 10 * PATIENCE_S + 0.1)
+    patience.look("gpu", set(), 100.0)
+    patience.look("gpu", set(), 100.0 + 10 * PATIENCE_S + 0.1)
     assert len(patience) == 0
 
 
 def test_a_user_on_ever_new_gpus_is_remembered_on_so_many_and_waited_for_on_no_more() -> None:
     patience = Patience()
-    patience.look({(1, f"gpu {number}") for number in range(GPUS_MOST + 5)}, 0.0)
+    for number in range(GPUS_MOST + 5):
+        patience.look(f"gpu {number}", {1}, 0.0)
     assert len(patience) == GPUS_MOST
     assert patience.is_over(1, "another", 0.0) and not patience.is_over(2, "another", 0.0)

@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from pump.policy.turns import TURN_S
 from pump.wire import service as wire
+from pumpd.service.jobs import Job
 from pumpd.service.owners import Identity
-from pumpd.service.registry import Job, Registry
+from pumpd.service.registry import Registry
 
 MIB = 1 << 20
 GPU = "aa" * 16

@@ -193,3 +193,9 @@ def test_what_is_known_of_users_that_are_away_is_bounded() -> None:
     turns.look(1e4, MEMORY, [HONEST])
     turns.look(1e4 + 1, MEMORY, [HONEST])
     assert len(turns._users._had) <= 2 and len(turns._jobs._had) <= 2 and not turns._bound
+
+
+def test_jobs_above_that_pause_alone_run_and_owe_nothing() -> None:
+    turns = Turns()
+    above = [Ready(1, MEMORY, 0, 1, priority=5, steady=False)]
+    assert turns.look(0.0, MEMORY, above) == turns.look(1.0, MEMORY, above) == {1}
