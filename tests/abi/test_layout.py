@@ -11,7 +11,7 @@ from places import ROOT
 from pump.config.schema import ServiceTable
 from pump.model import bounds
 from pump.wire.abi import HEADERS, SHM_BYTES, contract, ffi, lib
-from pumpd.service.service import ServiceSettings
+from pumpd.service.settings import ServiceSettings
 
 ROOMS = ("", "/extents", "/model", "/predict")
 INCLUDE = [Path("shim/include"), *(Path(f"daemon/core{room}") for room in ROOMS), Path()]

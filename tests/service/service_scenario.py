@@ -21,7 +21,8 @@ from pump.policy.leases import GRAIN_SHARE
 from pump.wire import service as wire
 from pumpd.service.cards import ASK_S, Cards
 from pumpd.service.quota import Quotas
-from pumpd.service.service import Service, ServiceSettings
+from pumpd.service.service import Service
+from pumpd.service.settings import ServiceSettings
 
 LEAST = LEAST_BLOCKS * BLOCK_BYTES
 ACCESS_S = 3.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pump.wire import service as wire
@@ -82,3 +84,23 @@ class Peer:
 
     def _send(self, data: bytes) -> None:
         self.connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def in_turn(
+    ready: Sequence[tuple[selectors.SelectorKey, int]], peers: Mapping[Any, Peer]
+) -> list[tuple[selectors.SelectorKey, int]]:
+    """Return events in the order in which they are served: what is no peer's first, then one of
+    each user in turn. Of a user's peers, and of users, those come first that have waited longest.
+    """
+    others = [event for event in ready if event[0].fileobj not in peers]
+    theirs = [(peers[event[0].fileobj], event) for event in ready if event[0].fileobj in peers]
+    theirs.sort(key=lambda one: one[0].heard)
+    rounds: list[list[tuple[selectors.SelectorKey, int]]] = []
+    served = Counter[int]()
+    for peer, event in theirs:
+        user = peer.identity.owner
+        if served[user] == len(rounds):
+            rounds.append([])
+        rounds[served[user]].append(event)
+        served[user] += 1
+    return [*others, *(event for one in rounds for event in one)]

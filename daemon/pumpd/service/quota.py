@@ -81,6 +81,11 @@ class Bucket:
         self._fill(now)
         return self._tokens >= 2 * self._rate
 
+    def taken(self, now: float) -> float:
+        """Return how many tokens are taken, less those that have come back."""
+        self._fill(now)
+        return 2 * self._rate - self._tokens
+
     def _fill(self, now: float) -> None:
         self._tokens = min(2 * self._rate, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
@@ -92,6 +97,8 @@ class Users:
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
         self.connections: Counter[int] = Counter()
+        self.silent: Counter[int] = Counter()
+        """Of the connections, those that have sent no hello."""
         self.jobs: Counter[int] = Counter()
         self._frames: dict[int, Bucket] = {}
         self._connects: dict[int, Bucket] = {}
@@ -114,24 +121,40 @@ class Users:
 
     def may_connect(self, user: int, privileged: bool, now: float) -> bool:
         """Count one connection; False if there are too many in too short a time. The bound
-        on all of them is not for the privileged, nor for users without a connection."""
-        if not _of(self._connects, user, self.quotas.user_connect_rate, now).take(now):
+        on all of them is not for the privileged, nor for users without a connection or with no
+        more than their part of all recent ones."""
+        mine = _of(self._connects, user, self.quotas.user_connect_rate, now)
+        if not mine.take(now):
             return False
-        counted = self._all_connects.take(now)
+        part = 2 * self.quotas.connect_rate / len(self._connects)
+        counted = self._all_connects.take(now) or mine.taken(now) <= part
         return counted or privileged or not self.connections[user]
+
+    def place(self, user: int, privileged: bool) -> bool | None:
+        """Return whether there is a place for one more connection, by counts alone; None: another
+        one may have to go for it (admit)."""
+        quotas, mine = self.quotas, self.connections[user]
+        if mine >= quotas.user_connections or self.silent[user] >= quotas.user_handshakes:
+            return False
+        if self.silent.total() >= quotas.handshakes - _part(quotas):
+            return None
+        if self.connections.total() < quotas.connections - quotas.reserved:
+            return True
+        most = max((count for one, count in self.connections.items() if one != user), default=0)
+        return None if privileged or most > mine + 1 else False
 
     def sweep(self, now: float) -> None:
         """Drop users without connections, jobs and used rates."""
         for buckets in (self._frames, self._connects):
             for user in [one for one, bucket in buckets.items() if bucket.full(now)]:
                 del buckets[user]
-        for counts in (self.connections, self.jobs):
+        for counts in (self.connections, self.silent, self.jobs):
             for user in [one for one, count in counts.items() if not count]:
                 del counts[user]
 
     def tables(self) -> int:
         """Return how many entries are kept."""
-        counts = len(self.connections) + len(self.jobs)
+        counts = len(self.connections) + len(self.silent) + len(self.jobs)
         return counts + len(self._frames) + len(self._connects)
 
 

@@ -41,7 +41,7 @@ NVML_SLACK = 0.1
 """NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
 GPUS_MOST = 64
 """GPUs that one user's jobs may report first; a machine has fewer, with its MIG slices."""
-ENTRIES_MOST = 256
+ENTRIES_MOST = 128
 """Leases decided in one go, and one GPU's at least: some milliseconds."""
 
 
@@ -98,7 +98,7 @@ class Registry(Rules):
 
     def jobs_of(self, owner: int) -> Sequence[Job]:
         """Return a user's jobs, the oldest first."""
-        return list(self._by_owner.get(owner, {}).values())
+        return [job for _, job in sorted(self._by_owner.get(owner, {}).items())]
 
     def own(self, job: Job, identity: Identity) -> None:
         """The owner of a job's user may have changed."""

@@ -27,7 +27,8 @@ from pumpd.service.cards import Cards
 from pumpd.service.owners import read_owners
 from pumpd.service.quota import Quotas
 from pumpd.service.sdnotify import Manager, sockets_handed_over
-from pumpd.service.service import BEATS_MISSED, Service, ServiceSettings
+from pumpd.service.service import BEATS_MISSED, Service
+from pumpd.service.settings import ServiceSettings
 from pumpd.service.surroundings import Process
 
 BACKLOG = 4096

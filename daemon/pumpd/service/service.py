@@ -4,8 +4,9 @@ DESIGN
   One thread, one selector, no call that blocks, no privilege. Of a job it knows the reports of
   the job's pumpd (registry.py), and its user by the kernel's credentials; it maps no memory,
   receives no descriptors, opens no path that a peer names. A frame is one bounded datagram,
-  decoded strictly; one is read from each peer in turn; quotas hold for users and connections
-  (quota.py), and each peer's queue is bounded (peers.py).
+  decoded strictly; users are served in turn, one frame of each, and after SLICE_S the loop looks
+  who else has come; quotas hold for users and connections (quota.py), and each peer's queue is
+  bounded (peers.py).
 
   A lease ends with its connection, or after BEATS_MISSED beats without a frame. Jobs do not
   depend on the service: when it ends they keep their budgets, and register with the next one.
@@ -22,7 +23,6 @@ import selectors
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pump
@@ -32,11 +32,12 @@ from pump.wire.strict import FrameError
 from pumpd.common import link
 from pumpd.service.cards import Cards
 from pumpd.service.jobs import Job
-from pumpd.service.owners import Identity, Owners
-from pumpd.service.peers import SLOW_S, Peer
-from pumpd.service.quota import Bucket, Quotas, Users, admit
+from pumpd.service.owners import Identity
+from pumpd.service.peers import SLOW_S, Peer, in_turn
+from pumpd.service.quota import Bucket, Users, admit
 from pumpd.service.registry import Registry
 from pumpd.service.sdnotify import Manager
+from pumpd.service.settings import ServiceSettings
 from pumpd.service.surroundings import Surroundings
 
 BEATS_MISSED = 3
@@ -46,8 +47,11 @@ IDLE_S = 60.0
 CHECK_S = 0.5
 REST_S = 0.05
 ACCEPT_PAUSE_S = 0.5
+SLICE_S = 0.005
+"""Between two looks at who wants something."""
 REARRANGE_PAUSE_S = 0.01
-"""Between two decisions on leases: reports that come together are decided on together."""
+"""Between two decisions on leases, and as long as the last one took: reports that come together are
+decided on together."""
 BUSY = wire.pack_welcome(wire.BUSY, 0)
 """That loads `wire`, too, which a service without free descriptors could not."""
 
@@ -56,29 +60,6 @@ log = logging.getLogger("pumpd")
 
 class RefusedError(Exception):
     """One line: why a peer's connection is closed."""
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """Settings of the service.
-
-    beat_s: longest time between a job's frames. settle_s: after its start the service lets no
-    lease grow for so long. weights: of users by number, 1 for others. observers: users that see
-    all jobs, beside root and the service's own if root_sees_all. owners: of user ids. reserve:
-    of each GPU, is never granted; bytes ("1073741824") or a share ("3%"). turns: jobs that want
-    much more than a GPU has take turns.
-    """
-
-    quotas: Quotas = field(default_factory=Quotas)
-    beat_s: float = 2.0
-    settle_s: float = 5.0
-    weights: Mapping[int, float] = field(default_factory=dict)
-    observers: frozenset[int] = frozenset()
-    root_sees_all: bool = True
-    owners: Owners = field(default_factory=Owners)
-    reserve: str = "3%"
-    turns: bool = True
-    log_level: str = "warning"
 
 
 class Service:
@@ -116,7 +97,10 @@ class Service:
         self._arrange_due = 0.0
         self._watchdog_due = 0.0
         self._settled = 0.0
-        self._rest: list[Peer] = []
+        self._rest: dict[Peer, None] = {}
+        self._rest_due = 0.0
+        self._told: dict[Peer, None] = {}
+        """Peers that have a new grant."""
         self._frames = self._refused_connections = self._refused_frames = self._slowed = 0
 
     def __repr__(self) -> str:
@@ -135,9 +119,13 @@ class Service:
         log.info("serves")
         try:
             while not self._stopped:
-                for key, events in self._selector.select(self._timeout(self._now())):
+                ready = self._selector.select(self._timeout(self._now()))
+                until = self._now() + SLICE_S
+                for key, events in in_turn(ready, self._peers):
                     if key.data is not None:
                         key.data(events)
+                    if self._now() >= until:
+                        break
                 self._on_time(self._now())
         finally:
             self._manager.tell("STOPPING=1")
@@ -151,7 +139,9 @@ class Service:
         if self._peers:
             dues.append(self._check_due)
         if self._rest:
-            dues.append(now + REST_S)
+            dues.append(self._rest_due)
+        if self._told:
+            dues.append(now)
         if not self._accepting:
             dues.append(self._accept_due)
         if self._registry.stale:
@@ -168,11 +158,13 @@ class Service:
         if self._manager.watchdog_s and now >= self._watchdog_due:
             self._watchdog_due = now + self._manager.watchdog_s / 3
             self._manager.tell("WATCHDOG=1")
-        for peer in self._rest[:]:
-            if peer.bucket.take(now) and self._users.may_send(peer.identity.owner, now):
-                self._rest.remove(peer)
-                peer.resting = False
-                self._watch(peer)
+        if self._rest and now >= self._rest_due:
+            self._rest_due = now + REST_S
+            for peer in list(self._rest):
+                if peer.bucket.take(now) and self._users.may_send(peer.identity.owner, now):
+                    self._rest.pop(peer, None)
+                    peer.resting = False
+                    self._watch(peer)
         if not self._accepting and now >= self._accept_due:
             self._accept_again()
         if self._peers and now >= self._check_due:
@@ -181,6 +173,8 @@ class Service:
             self._registry.settling, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
+        if self._told:
+            self._tell(now)
         self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
 
     def _measured(self, used_bytes: Mapping[str, int]) -> None:
@@ -200,10 +194,18 @@ class Service:
         self._users.sweep(now)
 
     def _rearrange(self, now: float) -> None:
-        self._arrange_due = now + REARRANGE_PAUSE_S
         for job in self._registry.rearrange(now):
             peer = self._by_job[job.number]
             peer.grant_due = True
+            self._told[peer] = None
+        done = self._now()
+        self._arrange_due = done + max(REARRANGE_PAUSE_S, done - now)
+
+    def _tell(self, now: float) -> None:
+        until = now + SLICE_S
+        while self._told and self._now() <= until:
+            peer = next(iter(self._told))
+            del self._told[peer]
             self._flush(peer, now)
 
     # ---- connections ----
@@ -249,6 +251,7 @@ class Service:
             connection.close()
             return
         self._users.connections[identity.owner] += 1
+        self._users.silent[identity.owner] += 1
         bucket = Bucket(self._settings.quotas.connection_rate, now)
         peer = Peer(connection, identity, bucket, now)
         peer.deadline = now + HELLO_TIMEOUT_S
@@ -266,6 +269,9 @@ class Service:
         """Whether one more connection is admitted; another one may be closed for it."""
         if not self._users.may_connect(identity.owner, identity.privileged, now):
             return False
+        place = self._users.place(identity.owner, identity.privileged)
+        if place is not None:
+            return place
         seats = [peer.seat for peer in self._peers.values()]
         taken, goes = admit(identity.owner, identity.privileged, seats, self._users.quotas)
         if goes is not None:
@@ -317,12 +323,13 @@ class Service:
             log.info("closes the connection of %r: %s", peer, reason)
             if peer.version:
                 peer.refuse(reason)
-        if peer in self._rest:
-            self._rest.remove(peer)
+        self._rest.pop(peer, None)
+        self._told.pop(peer, None)
         if self._selector.get_map().get(peer.connection):
             self._selector.unregister(peer.connection)
         peer.connection.close()
         self._users.connections[peer.identity.owner] -= 1
+        self._users.silent[peer.identity.owner] -= not peer.version
         if peer.job is not None:
             self._users.jobs[peer.identity.owner] -= 1
             del self._by_job[peer.job.number]
@@ -358,7 +365,9 @@ class Service:
         if not (peer.bucket.take(now) & self._users.may_send(peer.identity.owner, now)):
             self._slowed += 1
             peer.resting = True
-            self._rest.append(peer)
+            if not self._rest:
+                self._rest_due = now + REST_S
+            self._rest[peer] = None
             self._watch(peer)
 
     def _welcome(self, peer: Peer, data: bytes, now: float) -> None:
@@ -369,6 +378,7 @@ class Service:
         if status != wire.OK:
             raise RefusedError("its hello is malformed, or of a version that this service lacks")
         peer.version = version
+        self._users.silent[peer.identity.owner] -= 1
         peer.deadline = now + IDLE_S
 
     def _answer(self, peer: Peer, message: Any, now: float) -> None:
@@ -408,11 +418,9 @@ class Service:
         peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
 
     def _jobs(self, asker: Peer, after: int, now: float) -> wire.Jobs:
-        visible = [
-            job
-            for number, job in sorted(self._registry.jobs.items())
-            if number > after and self._may_see(asker, job)
-        ]
+        registry, privileged = self._registry, asker.identity.privileged
+        jobs = registry.jobs.values() if privileged else registry.jobs_of(asker.identity.owner)
+        visible = [job for job in jobs if job.number > after and self._may_see(asker, job)]
         shown: list[wire.JobState] = []
         room = wire.REPLY_BYTES - 64
         for job in visible[: wire.JOBS_SHOWN]:
@@ -459,11 +467,12 @@ class Service:
         self._registry.reserve = self._settings.reserve
         self._registry.turns = self._settings.turns
         # /etc/subuid may have changed: count all users again.
-        for counts in (self._users.connections, self._users.jobs):
+        for counts in (self._users.connections, self._users.silent, self._users.jobs):
             counts.clear()
         for peer in self._peers.values():
             peer.identity = self._identity(peer.identity.pid, peer.identity.user)
             self._users.connections[peer.identity.owner] += 1
+            self._users.silent[peer.identity.owner] += not peer.version
             if peer.job is not None:
                 self._registry.own(peer.job, peer.identity)
                 self._users.jobs[peer.identity.owner] += 1

@@ -33,7 +33,8 @@ from pumpd.service.jobs import SENT_MOST
 from pumpd.service.owners import Identity
 from pumpd.service.registry import Registry
 from pumpd.service.sdnotify import Manager
-from pumpd.service.service import Service, ServiceSettings
+from pumpd.service.service import Service
+from pumpd.service.settings import ServiceSettings
 from pumpd.service.surroundings import Process
 
 

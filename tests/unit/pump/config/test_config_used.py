@@ -14,7 +14,7 @@ from pump.cli.support import environment, launch
 from pump.config import layers, schema
 from pump.config.job import JobConfig, Recording
 from pumpd.service import serve
-from pumpd.service.service import ServiceSettings
+from pumpd.service.settings import ServiceSettings
 
 NOBODY = {"observers": ["root"], "shares": {"root": 7}}
 """Examples name users that this machine need not have."""
