@@ -84,7 +84,7 @@ class Account:
 
     def __init__(self) -> None:
         self._had: dict[int, float] = {}
-        self._there: Mapping[int, int] = {}
+        self._there: dict[int, int] = {}
 
     def come_in(self, there: Mapping[int, int]) -> None:
         """These are there from now on, with their groups. One that is away is forgotten once the
@@ -102,7 +102,7 @@ class Account:
             self._had = {
                 one: had for one, had in self._had.items() if one in there or had > all_least
             }
-        self._there = there
+        self._there = dict(there)
 
     def add(self, one: int, seconds: float) -> None:
         """It has had so much more, unless it is forgotten."""
@@ -120,7 +120,7 @@ class Account:
     def forget(self, one: int) -> None:
         """It does not come back."""
         self._had.pop(one, None)
-        self._there = {other: group for other, group in self._there.items() if other != one}
+        self._there.pop(one, None)
 
 
 class Turns:
@@ -160,6 +160,11 @@ class Turns:
     def crowded(self) -> bool:
         """Whether jobs take turns, by the last look."""
         return self._crowded
+
+    @property
+    def pending(self) -> bool:
+        """Whether time alone may change who runs: jobs take turns, or will if some go on."""
+        return self._crowded or bool(self._free)
 
     def look(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
         """The jobs that may run from now on; all where no turns are needed. ready: each job once;

@@ -143,7 +143,7 @@ class Shared:
 
     def may_change(self, patience: Patience) -> bool:
         """Whether leases may change by time alone."""
-        return self.turns.crowded or self.name in patience.gpus
+        return self.turns.pending or self.name in patience.gpus
 
     # ---- leases ----
 

@@ -122,3 +122,31 @@ def test_a_user_on_ever_new_gpus_is_remembered_on_so_many_and_waited_for_on_no_m
         patience.look(f"gpu {number}", {1}, 0.0)
     assert len(patience) == GPUS_MOST
     assert patience.is_over(1, "another", 0.0) and not patience.is_over(2, "another", 0.0)
+
+
+def test_users_that_connect_as_fast_as_they_may_keep_no_user_from_a_second_connection() -> None:
+    users, now, refused = Users(Quotas()), 0.0, 0
+    for user in (1, *range(10, 18)):
+        users.connections[user] += 1
+    for step in range(4000):
+        now = step / 400
+        for user in range(10, 18):
+            users.may_connect(user, False, now)
+        if step % 400 == 0:
+            assert users.may_connect(1, False, now)
+        refused += not users.may_connect(10, False, now)
+    assert refused > 3000, "those are bounded"
+
+
+def test_a_place_is_told_by_counts_where_they_suffice() -> None:
+    users = Users(Quotas(connections=10, reserved=2, user_connections=6, handshakes=5))
+    users.connections.update({1: 3, 2: 3})
+    assert users.place(1, False) is users.place(9, False) is True
+    users.connections.update({2: 3})
+    assert users.place(2, False) is False, "its own bound"
+    assert users.place(1, False) is None and users.place(9, False) is None, "the heaviest loses one"
+    users.connections.update({1: 3})
+    assert users.place(1, True) is False and users.place(9, True) is None
+    users.connections.clear()
+    users.silent.update({3: 4})
+    assert users.place(9, False) is None

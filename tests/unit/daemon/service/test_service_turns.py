@@ -175,3 +175,56 @@ def test_jobs_yield_to_one_of_a_higher_priority_that_uses_the_gpu() -> None:
     assert {job.number for job in here.rearrange(2.0)} >= {low.number, equal.number}
     here.remove(high)
     assert yielding(here, low, equal, between) == [False] * 3
+
+
+# ---- what a job says of itself, and who gains by it ----
+
+
+def shares(registry: Registry, jobs: list[Job], lies: dict[int, dict[str, object]]) -> list[float]:
+    """The part of 800 s in which each job runs, with the reports of jobs that adopt at once."""
+    ran = [0] * len(jobs)
+    for second in range(800):
+        for place, job in enumerate(jobs):
+            held = job.granted.get(GPU, 0)
+            more = {"adopted_bytes": held, "resident_bytes": held} | lies.get(place, {})
+            made = wire.Report(job.grant_number, 1, 0, 0, (entry(**more),))  # type: ignore[arg-type]
+            registry.take_report(job, made, float(second))
+        registry.on_time(float(second))
+        registry.rearrange(float(second))
+        ran = [had + (GPU not in job.waits) for had, job in zip(ran, jobs, strict=True)]
+    return [had / 800 for had in ran]
+
+
+def test_a_job_that_uses_a_gpu_and_is_never_ready_has_turns_like_all() -> None:
+    here = registry()
+    jobs = [join(here, owner) for owner in range(3)]
+    honest, other, lies = shares(here, jobs, {2: {"ready": False}})
+    assert honest >= 0.3 and other >= 0.3 and lies <= 0.4
+
+
+def test_no_claim_of_what_it_holds_or_needs_earns_a_job_more_of_the_time() -> None:
+    lies: list[dict[str, object]] = [
+        {"resident_bytes": 0},
+        {"resident_bytes": TOTAL * MIB, "adopted_bytes": TOTAL * MIB},
+        {"least_bytes": TOTAL * MIB},
+        {"wanted_bytes": 1 << 50},
+        {"use": 1},
+        {"ready": False, "use": 1},
+    ]
+    for one in lies:
+        here = registry()
+        honest, lying = shares(here, [join(here, owner) for owner in range(2)], {1: one})
+        assert honest >= 0.45, one
+        assert lying <= 0.57, one
+
+
+def test_one_that_says_it_uses_a_gpu_for_none_of_the_time_counts_as_one_that_does_not() -> None:
+    """So an idle job of the release before, which says only the latter, has no turns."""
+    here = registry()
+    jobs = [join(here, owner) for owner in range(2)]
+    idle = join(here, 2, use=0, ready=False)
+    assert sum(waiting(here, jobs, 0.0)) == 1 and not idle.waits
+    for _ in range(3):
+        waiting(here, jobs, 0.0)
+    running = next(job for job in jobs if not job.waits)
+    assert budget(here, running)[0] > 6 * budget(here, idle)[0]
