@@ -110,28 +110,30 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
     least = min(LEAST_BLOCKS, memory // len(claims))
     wants = [max(least, min(memory, -(-claim.wanted_bytes // BLOCK_BYTES))) for claim in claims]
     budgets = [min(pair) for pair in zip(wants, _floors(memory, least, claims), strict=True)]
+    owned = [(claim, claim.activity) for claim in claims]
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
         level = [i for i, claim in enumerate(claims) if claim.priority == priority]
-        _raise(memory, budgets, level, wants, claims)
-    _raise(memory, budgets, range(len(claims)), [memory] * len(claims), claims)
+        _raise(memory, budgets, level, wants, owned)
+    everyone = range(len(claims))
+    _raise(memory, budgets, everyone, [memory] * len(claims), owned)
     return budgets
 
 
 def _floors(memory: int, least: int, claims: Sequence[Claim]) -> list[int]:
     """Each user's floor, by weight, in equal parts for its jobs."""
-    weights = {claim.owner: claim.weight for claim in claims}
-    jobs = Counter(claim.owner for claim in claims)
+    owners = [claim.owner for claim in claims]
+    weights = {owner: claim.weight for owner, claim in zip(owners, claims, strict=True)}
+    jobs = Counter(owners)
     whole = sum(weights.values())
-    floors = []
-    for claim in claims:
-        part = weights[claim.owner] / whole / jobs[claim.owner]
-        needed = -(-claim.least_bytes // BLOCK_BYTES)
-        floors.append(
-            max(
-                int((memory // FLOORS_SHARE) * part),
-                min(int((memory // LEAST_SHARE) * part), needed),
-            )
-        )
+    parts = {owner: weight / whole / jobs[owner] for owner, weight in weights.items()}
+    usual = {owner: int((memory // FLOORS_SHARE) * part) for owner, part in parts.items()}
+    most = {owner: int((memory // LEAST_SHARE) * part) for owner, part in parts.items()}
+    floors = [
+        max(usual[owner], min(most[owner], -(-claim.least_bytes // BLOCK_BYTES)))
+        if claim.least_bytes
+        else usual[owner]
+        for owner, claim in zip(owners, claims, strict=True)
+    ]
     if sum(floors) + least * len(claims) > memory:
         return [least] * len(claims)
     return [max(least, floor) for floor in floors]
@@ -142,21 +144,24 @@ def _raise(
     levels: list[int],
     which: Sequence[int],
     caps: Sequence[int],
-    claims: Sequence[Claim],
+    owned: Sequence[tuple[Claim, float]],
 ) -> None:
     """Raise `levels` of `which` by what is left of `memory`, none above its cap: users by weight,
-    and each user's jobs by activity."""
+    and each user's jobs by activity. owned: claims, with their activity."""
+    left = memory - sum(levels)
+    if left <= 0:
+        return
     mine: dict[tuple[bool, int], list[int]] = {}
     for i in which:
-        mine.setdefault(claims[i].owner, []).append(i)
+        mine.setdefault(owned[i][0].owner, []).append(i)
     jobs = list(mine.values())
-    parts = [max(claims[i].weight * claims[i].activity for i in ones) for ones in jobs]
+    weights = [max(owned[i][1] for i in ones) * owned[ones[0]][0].weight for ones in jobs]
     least = [sum(levels[i] for i in ones) for ones in jobs]
-    room = memory - sum(levels) + sum(least)
-    users = filled(room, least, [sum(caps[i] for i in ones) for ones in jobs], parts)
+    most = [sum(caps[i] for i in ones) for ones in jobs]
+    users = filled(left + sum(least), least, most, weights)
     for ones, has in zip(jobs, users, strict=True):
-        active = [claims[i].activity for i in ones]
-        got = filled(has, [levels[i] for i in ones], [caps[i] for i in ones], active)
+        each = [owned[i][1] for i in ones]
+        got = filled(has, [levels[i] for i in ones], [caps[i] for i in ones], each)
         for i, level in zip(ones, got, strict=True):
             levels[i] = level
 

@@ -59,8 +59,10 @@ class Job:
 
     def may_hold_bytes(self, gpu: str) -> int:
         """The most of its grants that it has not acknowledged, and its newest one."""
-        waiting = (grant[gpu] for _, grant in self.sent if gpu in grant)
-        return max(self.granted.get(gpu, 0), *waiting, 0)
+        most = self.granted.get(gpu, 0)
+        for _, grant in self.sent:
+            most = max(most, grant.get(gpu, 0))
+        return most
 
     def grant(self) -> None:
         """Its leases go into a new grant."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import grp
 import logging
 import os
@@ -31,6 +32,9 @@ from pumpd.service.service import BEATS_MISSED, Service
 from pumpd.service.settings import ServiceSettings
 from pumpd.service.surroundings import Process
 
+COLLECTIONS = 50_000, 20, 50
+"""Thresholds of Python's garbage collector: to look through all objects takes as long as an answer
+may."""
 BACKLOG = 4096
 """All users share the queue: with a short one, a flood of connects would refuse other clients. The
 kernel's own bound (net.core.somaxconn) is as high by default."""
@@ -57,6 +61,7 @@ def run(asked: argparse.Namespace) -> int:
         _become(account)
     name_process("pumpd-serve")
     own = link.SocketFile(path) if path else None
+    gc.set_threshold(*COLLECTIONS)
     say("pumpd", f"serves at {quoted(path) if path else 'the socket of systemd'}, until SIGTERM")
     try:
         Service(listeners, settings, Cards(), manager, Process()).run()

@@ -74,6 +74,8 @@ class Shared:
         self._users: dict[int, Sums] = {}
         self._parts: dict[int, tuple[int, Sums]] = {}
         """By job, its user and its part of that user's sums."""
+        self._may_hold: dict[int, int] = {}
+        """By job, the most of its grants that may be in force."""
 
     # ---- reports ----
 
@@ -95,11 +97,13 @@ class Shared:
         del self.jobs[job.number]
         self.turns.forget(job.number)
         self._uncount(job)
+        del self._may_hold[job.number]
 
     def count(self, job: Job) -> None:
         """Count a job by its last report, its grants and its user."""
         self._uncount(job)
-        entry, lease = job.gpus[self.name], job.may_hold_bytes(self.name)
+        entry = job.gpus[self.name]
+        lease = self._may_hold[job.number] = job.may_hold_bytes(self.name)
         has = min(entry.resident_bytes, lease)
         resident = min(entry.resident_bytes, self.memory.total_bytes)
         more = max(0, min(lease, entry.wanted_bytes) - has)
@@ -219,6 +223,7 @@ class Shared:
             for number, granted in step(whole, targets, leases, not rules.settling).items():
                 job = changed[number] = self.jobs[number]
                 job.granted[self.name] = granted
+                self._may_hold[number] = job.may_hold_bytes(self.name)
                 leases[number] = self._lease(job, over)
         for job in changed.values():
             self.count(job)
@@ -233,7 +238,7 @@ class Shared:
             return Lease(granted, 0, 0, 0)
         total = self.memory.total_bytes
         adopted, resident = min(entry.adopted_bytes, total), min(entry.resident_bytes, total)
-        return Lease(granted, job.may_hold_bytes(self.name), adopted, resident)
+        return Lease(granted, self._may_hold[job.number], adopted, resident)
 
     def _charged(self, claim: Claim, targets: Mapping[int, int], over: set[int]) -> Claim:
         """Unaccounted memory first reduces the claims of jobs that may be hiding it: a job that
@@ -260,7 +265,7 @@ class Shared:
         }
         for number, job in self.jobs.items():
             entry = job.gpus[name]
-            held = max(entry.adopted_bytes, entry.resident_bytes, job.may_hold_bytes(name))
+            held = max(entry.adopted_bytes, entry.resident_bytes, self._may_hold[number])
             above = held > job.granted.get(name, 0) and len(short) > (number in short)
             unused = min(fair[number], entry.wanted_bytes) - entry.resident_bytes
             owner = job.identity.owner

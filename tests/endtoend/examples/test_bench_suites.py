@@ -154,6 +154,8 @@ def test_the_service_suite_gives_every_row(tmp_path: Path) -> None:
     rows = bench(tmp_path, "service")
     assert rows["service.latency_ms"][0]["clients"] == 64
     assert rows["service.renewed_s"][0]["value"] > 0
+    (flood,) = rows["service.flood"]
+    assert flood["value"] > 0 if flood["value"] is not None else flood["why"]
     assert {"pumpd_mib", "pumpd_warm_mib", "pumpd_worker_mib"} <= set(rows["service.pss_mib"][0])
     names = ("lease_ms", "idle_cpu", "top_cpu", "pump_run")
     assert all(f"service.{name}" in rows for name in names)
