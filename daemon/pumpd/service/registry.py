@@ -76,6 +76,7 @@ class Registry(Rules):
 
     @stale.setter
     def stale(self, value: bool) -> None:
+        """Make all GPUs stale, or none."""
         self._stale.clear()
         self._due.clear()
         if value:
