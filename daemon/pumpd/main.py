@@ -30,8 +30,9 @@ from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.values import seconds
 from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX, learned_folder
+from pump.processes import start_time
 from pumpd.common import last_line, link
-from pumpd.common.jobwatch import JobWatch, start_time
+from pumpd.common.jobwatch import JobWatch
 from pumpd.common.loglines import FileHandler, Formatter
 from pumpd.common.process_name import name_process
 from pumpd.common.settings import WorkerSettings

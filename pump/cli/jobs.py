@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import psutil
-
 from pump import paths
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
 from pump.names import of_command, printable
+from pump.processes import command_of, environment_of
 
 if TYPE_CHECKING:
     from pump.cli.support import registered
@@ -111,9 +110,8 @@ def found() -> Iterator[Job]:
     for pid, socket in sorted(there):
         if not os.path.exists(socket):
             continue
-        with contextlib.suppress(psutil.Error):  # it has ended, or is another user's
-            if command := psutil.Process(pid).cmdline():
-                yield _job(pid, socket, command)
+        if command := command_of(pid):  # else it has ended, or is another user's
+            yield _job(pid, socket, [os.fsdecode(word) for word in command])
 
 
 def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
@@ -169,14 +167,6 @@ def recording_of(job: str) -> str:
             f"job {mine[0].pid} is not being recorded; start it with --record FILE, or see pump top"
         )
     return record
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with; empty where it cannot be read."""
-    try:
-        return dict(psutil.Process(pid).environ())
-    except psutil.Error:
-        return {}
 
 
 def _job(pid: int, socket: str, command: list[str]) -> Job:

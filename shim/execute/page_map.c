@@ -13,7 +13,9 @@
 
 struct pump_page_map pump_page_map_open(void) {
   int file = -1;
-  if (pump_driver_page_map == NULL) file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  /* Of this thread: /proc/self is the first one's, which may have ended. */
+  if (pump_driver_page_map == NULL)
+    file = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
   return (struct pump_page_map){.file = file};
 }
 

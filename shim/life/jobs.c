@@ -58,15 +58,16 @@ static ssize_t read_proc(const char *path, char *text, size_t bytes) {
   return length;
 }
 
+/* Of this thread: /proc/self is the first one's, which may have ended by pthread_exit(). */
 static void find_facts(struct pump_job_facts *facts) {
-  ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  ssize_t length = readlink("/proc/thread-self/exe", exe, sizeof exe - 1);
   exe[length > 0 ? length : 0] = '\0';
-  length = read_proc("/proc/self/cmdline", command, sizeof command);
+  length = read_proc("/proc/thread-self/cmdline", command, sizeof command);
   while (length > 0 && command[length - 1] == '\0') length--;
   for (ssize_t i = 0; i < length; i++)
     if (command[i] == '\0') command[i] = ' ';
   /* The line of version 2, else the first. */
-  length = read_proc("/proc/self/cgroup", cgroups, sizeof cgroups);
+  length = read_proc("/proc/thread-self/cgroup", cgroups, sizeof cgroups);
   char *line = length > 0 ? strstr(cgroups, "0::") : NULL;
   if (length > 0 && line == NULL) line = cgroups;
   char *path = line != NULL ? strchr(line, '/') : NULL;

@@ -18,6 +18,7 @@ LAYERS: dict[str, set[str]] = {
     "names": set(),
     "nvml": set(),
     "outputs": set(),
+    "processes": set(),
     "config": {"paths", "names", "outputs"},
     "paths": {"trust"},
     "trust": set(),

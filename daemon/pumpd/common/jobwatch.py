@@ -2,13 +2,15 @@
 
 By pidfd (pidfd_open(2)) where the kernel has them, else by /proc at intervals, where the start
 time distinguishes the process from a later one with the same number. Not by psutil: its import
-takes 13 ms, a quarter of this process's start, and clients wait for that.
+takes 13 ms, a quarter of this process's start, and clients wait for that. Both count a process
+as ended once all its threads have, not when its first one has.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from pump.processes import start_time
 
 POLL_INTERVAL_S = 1.0
 
@@ -22,7 +24,7 @@ class JobWatch:
         self._start_time = start_time(pid)
 
     def ended(self) -> bool:
-        """Whether the process has ended, is a zombie or cannot be seen."""
+        """Whether the process has ended or cannot be seen."""
         return self._start_time is None or start_time(self.pid) != self._start_time
 
     def __repr__(self) -> str:
@@ -33,16 +35,4 @@ def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (OSError, AttributeError):  # it has ended, or there are no pidfds: see /proc
-        return None
-
-
-def start_time(pid: int) -> int | None:
-    """Start of process `pid` in clock ticks since boot (proc(5)); None if it has ended, is a
-    zombie or cannot be seen."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        # The name, in brackets, may hold anything; after it: state is field 3, start 22.
-        fields = text[text.rindex(")") + 2 :].split()
-        return None if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
         return None

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from pump.paths import JOB_FOLDER, NOTES_NAME, SOCKET_NAME, remove_job_directory
-from pumpd.common.jobwatch import start_time
+from pump.processes import start_time
 from pumpd.common.link import SocketFile, answers
 
 

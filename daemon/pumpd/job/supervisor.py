@@ -28,6 +28,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from pump.processes import command_of
 from pump.wire import control as wire
 from pump.wire.server import peer_of
 from pumpd.common import link
@@ -229,7 +230,7 @@ class Supervisor:
             ours = None
             # Before the welcome: a short job may be over soon after it.
             recorded = self._settings.record and self._settings.record_command
-            command = worker_spawner.command_of(client_pid) if recorded else b""
+            command = command_of(client_pid) if recorded else []
             link.send_welcome(connection, link.WELCOME_OK, memfd)
             assert self._warm is not None
             self._admitted += 1

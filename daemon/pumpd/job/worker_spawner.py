@@ -25,7 +25,6 @@ import signal
 import socket
 import struct
 from collections.abc import Callable
-from pathlib import Path
 
 from pumpd.common.process_name import name_process
 from pumpd.common.settings import WorkerSettings
@@ -47,27 +46,18 @@ def load_worker() -> WorkerRun:
     return worker.run
 
 
-def command_of(pid: int) -> bytes:
-    """A process's command line, each word ended by a zero byte; empty where it cannot be read."""
-    try:
-        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
-            return file.read(COMMAND_BYTES_MAX)
-    except OSError:
-        return b""
-
-
 def request_worker(
     requests: socket.socket,
     client: tuple[int, int],
-    command: bytes,
+    command: list[bytes],
     descriptors: tuple[int, int, int],
 ) -> None:
     """Supervisor's side: ask for a worker. Never blocks. Raises OSError.
 
-    client: its process id and its number. command: as `command_of` gives it.
+    client: its process id and its number. command: its words, none where they are not recorded.
     descriptors: memfd, connection, lifeline.
     """
-    data = REQUEST.pack(*client) + command
+    data = REQUEST.pack(*client) + b"\0".join(command)[:COMMAND_BYTES_MAX]
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
     socket.send_fds(requests, [data], descriptors, flags)
 
@@ -112,7 +102,7 @@ def _start(
             log.error("request with %d bytes and %d descriptors", len(data), len(fds))
             return
         client_pid, number = REQUEST.unpack_from(data)
-        words = data[REQUEST.size :].removesuffix(b"\0").split(b"\0")
+        words = data[REQUEST.size :].split(b"\0")
         own = dataclasses.replace(
             settings,
             client_pid=client_pid,

@@ -37,11 +37,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pump.processes import start_time
 from pump.wire import control, server
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
 from pumpd.common import lazily
-from pumpd.common.jobwatch import start_time
 from pumpd.lease.job_usage import (
     Absent,
     Budget,

@@ -134,6 +134,15 @@ def activated(user: User) -> Iterator[User]:
     assert not (user.session / "pump" / "jobs").exists()
 
 
+def test_a_program_whose_first_thread_has_ended_is_served(activated: User) -> None:
+    activated.enable()
+    job = [sys.executable, str(PROGRAMS / "job.py"), *WORDS, "--thread", "--sleep-ms=2"]
+    done = activated.run(*job, PUMP_SUMMARY=str(activated.home / "summary.json"))
+    activated.served(done)
+    figures = json.loads((activated.home / "summary.json").read_text())
+    assert figures["worker"]["operations"] > 0
+
+
 def test_a_program_that_a_rule_matches_is_served_by_its_own_pumpd(activated: User) -> None:
     activated.enable(TUTORIALS_RULE)
     script = str(PROGRAMS / "region_job.py")

@@ -8,12 +8,14 @@ sha256 of everything. `expected()` computes the same with numpy.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import functools
 import hashlib
 import os
 import random
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--block-signals", action="store_true")
     parser.add_argument("--fork-every", type=int, default=0)
     parser.add_argument("--wait-any", action="store_true", help="expect no child but our own")
+    parser.add_argument("--thread", action="store_true", help="run in one that outlives the first")
     parser.add_argument("--churn", action="store_true", help="free and allocate while running")
     parser.add_argument("--managed", action="store_true")
     parser.add_argument("--exit-signal", type=int, default=0)
@@ -231,8 +234,22 @@ def replay_steps(program: Program, options: argparse.Namespace) -> None:
     check(driver.cuGraphExecDestroy(executable))
 
 
-def main() -> None:
-    options = parse()
+def outlive_first_thread(options: argparse.Namespace) -> None:
+    """Run in another thread, which ends the process; the first one ends by pthread_exit."""
+    libc = ctypes.CDLL(None)
+    state = Path(f"/proc/{os.getpid()}/stat")
+
+    def run_alone() -> None:
+        while state.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.001)
+        run(options)
+        libc.exit(0)
+
+    threading.Thread(target=run_alone).start()
+    libc.pthread_exit(None)
+
+
+def run(options: argparse.Namespace) -> None:
     if options.block_signals:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     program = Program(options)
@@ -254,6 +271,11 @@ def main() -> None:
     print(digest, flush=True)
     if options.exit_signal:
         os.kill(os.getpid(), options.exit_signal)
+
+
+def main() -> None:
+    options = parse()
+    (outlive_first_thread if options.thread else run)(options)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@
  *   fork                            -> what the child's cuMemGetInfo answered
  *   random SEED COUNT               -> CODE       work of all kinds, without waiting
  *   leave | vanish | exec           no answer: exit, _exit, another program
+ *
+ * With the argument "thread" the first thread ends by pthread_exit, and another obeys.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,8 +211,9 @@ static CUresult obey(const char *verb, long long a, long long b, const char *res
   return r;
 }
 
-int main(void) {
+static void *obey_all(void *unused) {
   char line[256], verb[32], rest[160];
+  (void)unused;
   setvbuf(stdout, NULL, _IOLBF, 0);
   printf("%d\n", start());
   while (fgets(line, sizeof line, stdin) != NULL) {
@@ -218,5 +222,12 @@ int main(void) {
     sscanf(line, "%*s %*s %159s", rest);
     if (sscanf(line, "%31s %lld %lld", verb, &a, &b) >= 1) obey(verb, a, b, rest);
   }
-  return 0;
+  exit(0);
+}
+
+int main(int count, char **words) {
+  pthread_t thread;
+  if (count < 2 || strcmp(words[1], "thread") != 0) obey_all(NULL);
+  if (pthread_create(&thread, NULL, obey_all, NULL) == 0) pthread_exit(NULL);
+  return 1;
 }

@@ -68,13 +68,15 @@ class Client:
         memory_mib: int = 1024,
         driver: Path | None = None,
         env: dict[str, str] | None = None,
+        *,
+        words: tuple[str, ...] = (),
         **settings: str,
     ) -> None:
         driver = driver or virtual.build()
         self.report_path = folder / f"report-{time.monotonic_ns()}.json"
         text = virtual.profile("timing", memory_mib * MIB, shared=name, **settings)
         self.process = subprocess.Popen(
-            [program()],
+            [program(), *words],
             env={
                 **virtual.environment("timing", memory_mib * MIB),
                 "LD_LIBRARY_PATH": str(driver),

@@ -144,6 +144,18 @@ def test_a_killed_process_leaves_nothing_behind(card: Clients, how: str) -> None
     assert card.cards() == []
 
 
+def test_a_process_whose_first_thread_has_ended_keeps_its_memory(card: Clients) -> None:
+    first = card(words=("thread",))
+    first.must("plain", 600 * MIB)
+    while " Z " not in Path(f"/proc/{first.process.pid}/stat").read_text():
+        os.sched_yield()
+    second = card()
+    assert second.free_mib() == 424
+    first.leave()
+    assert second.free_mib() == 1024
+    assert second.leave()["card"]["died"] == 0
+
+
 def test_a_forked_child_takes_nothing_with_it(card: Clients) -> None:
     parent, other = card(), card()
     parent.must("plain", 100 * MIB)

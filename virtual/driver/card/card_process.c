@@ -12,12 +12,13 @@
 
 /* Fields of /proc/PID/stat, counted as proc(5) does. */
 #define FIELD_STATE 3
+#define FIELD_THREADS 20
 #define FIELD_START_TIME 22
 #define FIELD_START_STACK 28
 
 struct stat_line {
   char state;
-  uint64_t started, stack_top;
+  uint64_t threads, started, stack_top;
 };
 
 /* 1: read. 0: there is no such process. -1: cannot tell. */
@@ -36,6 +37,7 @@ static int read_stat(int32_t pid, struct stat_line *out) {
   *out = (struct stat_line){.state = at[2]};
   at += 2;
   for (int field = FIELD_STATE; field <= FIELD_START_STACK && at != NULL; field++) {
+    if (field == FIELD_THREADS) out->threads = strtoull(at, NULL, 10);
     if (field == FIELD_START_TIME) out->started = strtoull(at, NULL, 10);
     if (field == FIELD_START_STACK) out->stack_top = strtoull(at, NULL, 10);
     at = strchr(at, ' ');
@@ -52,12 +54,17 @@ void card_process_self(struct card_process *out) {
   out->stack_top = line.stack_top;
 }
 
+/* A first thread that has ended is a zombie; the others may run on. */
+static bool ended(const struct stat_line *line) {
+  return (line->state == 'Z' || line->state == 'X') && line->threads <= 1;
+}
+
 bool card_process_lives(const struct card_process *process) {
   struct stat_line line;
   if (process->pid <= 0) return false;
   int found = read_stat(process->pid, &line);
   if (found < 0) return kill(process->pid, 0) == 0 || errno != ESRCH;
-  if (found == 0 || line.state == 'Z' || line.state == 'X') return false;
+  if (found == 0 || ended(&line)) return false;
   if (process->started != 0 && line.started != process->started) return false;
   return process->stack_top == 0 || line.stack_top == 0 ||
          line.stack_top == process->stack_top;
