@@ -4,10 +4,12 @@ One file for each framework, with these names; `environ` is the environment of t
 
     NAME                           the framework's name
     tensor(environ) -> Advice      makes it allocate in stream order, tensor by tensor
+    native(environ) -> Advice      only where its own allocator cannot exceed the GPU
 
-`native` sets nothing. `tensor` sets every framework's switch, and
-names what conflicts with it. `auto` decides for each framework: it sets the switch where
-nothing known conflicts with it, else it leaves the framework as it is. pump's pool serves
+`native` leaves every framework that can exceed the GPU as it is. `tensor` sets every
+framework's switch, and names what conflicts with it. `auto` decides for each framework: it sets
+the switch where nothing known conflicts with it, else it leaves the framework as it is. pump's
+pool serves
 stream-ordered allocations of a program in any case (`--keep-device stream-ordered` leaves them
 to the driver).
 """
@@ -27,8 +29,10 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
 
     With `auto` there are no conflicts: a framework with one is left as it is.
     """
+    if granularity == "native":
+        return jax.native(environ)
     together = Advice()
-    for framework in FRAMEWORKS if granularity != "native" else ():
+    for framework in FRAMEWORKS:
         advice = framework.tensor({**environ, **together.settings})
         if granularity == "auto":
             advice = choose(framework.NAME, advice)

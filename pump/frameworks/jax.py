@@ -1,7 +1,10 @@
 """JAX: XLA's cuda_async allocator allocates each buffer in stream order.
 
-The default one (bfc) allocates three quarters of the memory that it sees in one piece.
-cuda_async would fill its pool with as much at the start unless that is switched off.
+The default one (bfc) allocates three quarters of the GPU in one piece and is out of memory
+beyond, however much pump could page. cuda_async has no such bound; it would fill its pool with
+as much at the start unless that is switched off. So it is chosen for `native` too, unless the
+user has chosen an allocator or a bound. Not a larger fraction for bfc instead: JAX raises an
+error where a program sets that by another name (XLA_CLIENT_MEM_FRACTION).
 """
 
 from __future__ import annotations
@@ -14,6 +17,14 @@ NAME = "JAX"
 ALLOCATOR = "XLA_PYTHON_CLIENT_ALLOCATOR"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 UNIFIED = "TF_FORCE_UNIFIED_MEMORY"
+FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+
+
+def native(environ: Mapping[str, str]) -> Advice:
+    """Choose cuda_async where the user has chosen neither an allocator nor its size."""
+    if any(environ.get(name) for name in (ALLOCATOR, UNIFIED, *FRACTIONS)):
+        return Advice()
+    return tensor(environ)
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:

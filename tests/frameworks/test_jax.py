@@ -1,4 +1,5 @@
-"""JAX's CUDA wheel: one allocation for all that a program has, or a mapping for each buffer."""
+"""JAX's CUDA wheel: a stream-ordered allocation for each buffer, as pump-run has it, one allocation
+for all that a program has, or a mapping for each buffer."""
 
 from __future__ import annotations
 
@@ -29,3 +30,14 @@ def test_jax_trains_with_twice_its_budget(allocator: str, bench: Bench) -> None:
     (summary,) = pumped.summaries.values()
     assert summary["shim"]["converted_bytes_peak"] > 2 * BUDGET_MIB * MIB
     assert summary["shim"]["moved_to_host_bytes"] > 0
+
+
+def test_jax_with_its_defaults_holds_twice_what_the_card_has(bench: Bench) -> None:
+    plain = bench.program("jax_arrays", pump=False, env=XLA)
+    pumped = bench.program("jax_arrays", pump=True, memory_bytes=MEMORY_BYTES, env=XLA)
+    check_same_work(plain, pumped)
+    check_counts(pumped)
+    assert plain.found["device"] == "gpu"
+    assert plain.found["held_bytes"] == 2 * MEMORY_BYTES
+    (summary,) = pumped.summaries.values()
+    assert summary["shim"]["converted_bytes_peak"] >= 2 * MEMORY_BYTES

@@ -35,6 +35,18 @@ def test_native_which_is_the_default_leaves_frameworks_alone() -> None:
     assert job["PUMP_GRANULARITY"] == "native"
 
 
+def test_native_lets_jax_exceed_the_gpu_unless_the_user_has_chosen_how() -> None:
+    preallocate, unified = "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_UNIFIED_MEMORY"
+    assert {JAX: "cuda_async", preallocate: "false"}.items() <= made({}, JOB).items()
+    chosen = made({preallocate: "true"}, JOB)
+    assert (chosen[JAX], chosen[preallocate]) == ("cuda_async", "true")
+    fractions = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+    for name, value in {JAX: "bfc", unified: "1", **dict.fromkeys(fractions, "0.9")}.items():
+        job = made({name: value}, JOB)
+        assert job[name] == value and preallocate not in job
+        assert name == JAX or JAX not in job
+
+
 def test_without_the_shim_nothing_is_changed() -> None:
     environ = {TORCH: "expandable_segments:True"}
     assert for_job(TENSOR, Parts(None), environ) == environ
