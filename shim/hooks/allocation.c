@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "shim/pool/convert.h"
+#include "shim/pool/pool.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   if (pump_inert()) return pump_real.cuMemAlloc_v2(address, bytes);
@@ -62,7 +63,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
   int device = pump_current_device(NULL);
-  if (device >= 0) pump_device_report((uint32_t)device, free_bytes, total_bytes);
+  if (device >= 0)
+    pump_device_report((uint32_t)device, pump_pool_idle_bytes((uint32_t)device), free_bytes,
+                       total_bytes);
   errno = saved;
   return result;
 }

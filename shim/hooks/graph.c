@@ -42,7 +42,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   CUresult result = pump_real.cuDeviceGraphMemTrim(device);
   if (result != CUDA_SUCCESS || pump_inert()) return result;
   PUMP_ADD(&pump_graph_memory_era, 1);
-  pump_graph_memory_look();
+  pump_graph_memory_count(device);
   return result;
 }
 

@@ -123,6 +123,6 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
                                void *value) {
   CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
   if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL)
-    pump_pool_figure_reset(pool, attribute);
+    pump_pool_set(pool, attribute);
   return result;
 }

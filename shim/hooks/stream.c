@@ -8,6 +8,19 @@
 
 #include "shim/pool/pool.h"
 
+/* The answer of a call by which the program waits: after it the driver's pools would give
+ * memory back. */
+static CUresult waited(CUresult result) {
+  if (PUMP_UNLIKELY(PUMP_LOAD(&pump_pool_keeps) != 0) && result == CUDA_SUCCESS &&
+      !pump_inert())
+    pump_pool_waited();
+  return result;
+}
+
+static CUresult polled(CUresult result) {
+  return result;
+}
+
 /* `began_ns`: when the program began to wait, 0: it polls. */
 static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   int saved = errno;
@@ -19,19 +32,19 @@ static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   errno = saved;
 }
 
-#define HOOK_STREAM_DONE(name, per_thread, waited)                                         \
+#define HOOK_STREAM_DONE(name, per_thread, how)                                            \
   CUresult name(CUstream stream) {                                                         \
-    if (pump_quiet()) return pump_real.name(stream);                                       \
-    uint64_t seq = pump_newest_seq(), began_ns = waited ? pump_now_ns() : 0;               \
-    CUresult result = pump_real.name(stream);                                              \
+    if (pump_quiet()) return how(pump_real.name(stream));                                  \
+    uint64_t seq = pump_newest_seq(), began_ns = how == waited ? pump_now_ns() : 0;        \
+    CUresult result = how(pump_real.name(stream));                                         \
     if (result == CUDA_SUCCESS) stream_done(pump_at(stream, per_thread), seq, began_ns);   \
     return result;                                                                         \
   }
 
-HOOK_STREAM_DONE(cuStreamSynchronize, false, true)
-HOOK_STREAM_DONE(cuStreamSynchronize_ptsz, true, true)
-HOOK_STREAM_DONE(cuStreamQuery, false, false)
-HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, false)
+HOOK_STREAM_DONE(cuStreamSynchronize, false, waited)
+HOOK_STREAM_DONE(cuStreamSynchronize_ptsz, true, waited)
+HOOK_STREAM_DONE(cuStreamQuery, false, polled)
+HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, polled)
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
   CUresult result = pump_real.cuStreamCreateWithPriority(stream, flags, priority);
@@ -49,18 +62,18 @@ static void context_done(uint64_t seq, uint64_t began_ns) {
 }
 
 CUresult cuCtxSynchronize(void) {
-  if (pump_quiet()) return pump_real.cuCtxSynchronize();
+  if (pump_quiet()) return waited(pump_real.cuCtxSynchronize());
   uint64_t seq = pump_newest_seq(), began_ns = pump_now_ns();
-  CUresult result = pump_real.cuCtxSynchronize();
+  CUresult result = waited(pump_real.cuCtxSynchronize());
   if (result == CUDA_SUCCESS) context_done(seq, began_ns);
   return result;
 }
 
 /* Names its context; what it says about streams holds for the current one only. */
 CUresult cuCtxSynchronize_v2(CUcontext context) {
-  if (pump_quiet()) return pump_real.cuCtxSynchronize_v2(context);
+  if (pump_quiet()) return waited(pump_real.cuCtxSynchronize_v2(context));
   uint64_t seq = pump_newest_seq(), began_ns = pump_now_ns();
-  CUresult result = pump_real.cuCtxSynchronize_v2(context);
+  CUresult result = waited(pump_real.cuCtxSynchronize_v2(context));
   CUcontext current = NULL;
   if (result == CUDA_SUCCESS && pump_current_device(&current) >= 0 &&
       (context == NULL || context == current))
@@ -123,17 +136,17 @@ static void event_done(CUevent event, uint64_t asked) {
   errno = saved;
 }
 
-#define HOOK_EVENT_DONE(name)                                                              \
+#define HOOK_EVENT_DONE(name, how)                                                         \
   CUresult name(CUevent event) {                                                           \
-    if (pump_quiet()) return pump_real.name(event);                                        \
+    if (pump_quiet()) return how(pump_real.name(event));                                   \
     uint64_t asked = pump_progress_event_asked(event);                                     \
-    CUresult result = pump_real.name(event);                                               \
+    CUresult result = how(pump_real.name(event));                                          \
     if (result == CUDA_SUCCESS && asked != 0) event_done(event, asked);                    \
     return result;                                                                         \
   }
 
-HOOK_EVENT_DONE(cuEventSynchronize)
-HOOK_EVENT_DONE(cuEventQuery)
+HOOK_EVENT_DONE(cuEventSynchronize, waited)
+HOOK_EVENT_DONE(cuEventQuery, polled)
 
 /* Before: once the real call is through, another thread may be given the handle for an
  * event of its own, and record it. */
@@ -196,6 +209,7 @@ HOOK_STREAM_DESTROY(cuStreamDestroy_v2)
   CUresult name parameters {                                                               \
     if (pump_inert()) return pump_real.name arguments;                                     \
     pump_capture_entered();                                                                \
+    pump_pool_capture_begins();                                                            \
     CUresult result = pump_real.name arguments;                                            \
     if (result != CUDA_SUCCESS) pump_capture_left();                                       \
     return result;                                                                         \
@@ -240,6 +254,7 @@ HOOK_CAPTURE_END(cuStreamEndCapture_ptsz)
                                              CUstreamCigCaptureParams *params) {           \
     if (pump_inert()) return pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);  \
     pump_capture_entered_cig();                                                            \
+    pump_pool_capture_begins();                                                            \
     CUresult result = pump_real.cuStreamBeginCaptureToCig##suffix(stream, params);         \
     if (result != CUDA_SUCCESS) pump_capture_left_cig();                                   \
     return result;                                                                         \

@@ -358,10 +358,12 @@ static bool reports_limit(void) {
   return answer == 2;
 }
 
-void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes) {
+void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
+                        size_t *total_bytes) {
   if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
     uint64_t left, whole;
     pump_limit_room(&left, &whole);
+    left = left + idle_bytes < whole ? left + idle_bytes : whole;
     if (total_bytes != NULL && whole > *total_bytes && whole != UINT64_MAX)
       *total_bytes = whole;
     if (total_bytes != NULL && left > *total_bytes) left = *total_bytes;
@@ -370,12 +372,16 @@ void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes
   }
   pthread_mutex_lock(&pump_range_lock);
   const struct device *d = &devices[device];
-  uint64_t taken = d->allocated_bytes + d->plain_bytes;
+  uint64_t taken = d->allocated_bytes + d->plain_bytes - idle_bytes;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
   /* What these have is not free, but can be had. */
   bool makes_way = d->neighbours != 0 || d->left_bytes != 0;
   pthread_mutex_unlock(&pump_range_lock);
-  if (left < *free_bytes || makes_way) *free_bytes = left;
+  /* Idle memory may have pages on the device, too. */
+  if (left < *free_bytes + idle_bytes || makes_way)
+    *free_bytes = left;
+  else
+    *free_bytes += idle_bytes;
 }
 
 void pump_device_reset(void) {

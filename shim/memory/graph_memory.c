@@ -26,20 +26,27 @@ static void count(uint32_t device) {
           (CUdevice)device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
     return;
   int64_t change = (int64_t)(bytes - counted_bytes[device]);
+  if (change == 0) return;
   counted_bytes[device] = bytes;
   pthread_mutex_lock(&pump_range_lock);
   pump_device_account(device, 0, change);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-void pump_graph_memory_look(void) {
+void pump_graph_memory_count(CUdevice device) {
+  if (device < 0 || device >= PUMP_MAX_DEVICES) return;
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&lock);
-  int device = pump_current_device(NULL);
-  if (device >= 0) count((uint32_t)device);
+  count((uint32_t)device);
   pthread_mutex_unlock(&lock);
   pump_driver_scope_close(scope);
+  errno = saved;
+}
+
+void pump_graph_memory_look(void) {
+  int saved = errno;
+  pump_graph_memory_count(pump_current_device(NULL));
   errno = saved;
 }
 

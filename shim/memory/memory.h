@@ -119,8 +119,10 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
 void pump_device_left(uint32_t device, int64_t bytes);
 
 /* Turns cuMemGetInfo's answer into what the program sees (PUMP_REPORT): what the budget
- * leaves, or what the limit leaves, then of a total that holds it. total_bytes: or NULL. */
-void pump_device_report(uint32_t device, size_t *free_bytes, size_t *total_bytes);
+ * leaves, or what the limit leaves, then of a total that holds it. idle_bytes: of ranges
+ * that the program takes for given back. total_bytes: or NULL. */
+void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
+                        size_t *total_bytes);
 
 void pump_device_reset(void);
 
@@ -260,6 +262,8 @@ void pump_physical_reset(void);
  */
 extern uint32_t pump_graph_memory_era;
 void pump_graph_memory_look(void);
+/* The same of that device, whichever context is current. */
+void pump_graph_memory_count(CUdevice device);
 void pump_graph_memory_reset(void);
 
 /* ---- calls that the driver refuses for converted memory (refusal.c) --------------- */

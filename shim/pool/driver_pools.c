@@ -4,10 +4,14 @@
  * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
  * Those stay the driver's. The rule "stream-ordered" leaves all of them to it.
  *
- * The figures of a pool that we stand in for are the driver's and ours together. Like a
- * pool with the release threshold that frameworks set, ours keeps what is freed until it
- * is trimmed or memory runs short, whatever the threshold.
+ * The figures of a pool that we stand in for are the driver's and ours together. Our own
+ * keeps what is freed until it is trimmed or memory runs short. The program sees what the
+ * driver's pool would keep: all of it until the program waits for a stream, an event or a
+ * context, then what is in use, what the GPU has yet to come to, and what the release
+ * threshold allows (CUDA driver API, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD). The rest counts as
+ * free memory: whoever allocates it can have it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +23,19 @@ static struct {
   CUmemoryPool pool;
   uint32_t device;
 } made[POOL_ARENAS];
+
+uint32_t pump_pool_keeps;
+
+static void grow_to(uint64_t *most, uint64_t bytes) {
+  if (bytes > *most) *most = bytes;
+}
+
+static uint64_t threshold_of(CUmemoryPool pool) {
+  cuuint64_t bytes = 0;
+  if (pool != NULL && PUMP_HAS(cuMemPoolGetAttribute))
+    pump_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+  return bytes;
+}
 
 /* Under pool_lock. */
 static void enter(CUmemoryPool pool, uint32_t device) {
@@ -86,12 +103,6 @@ static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, voi
   pthread_mutex_unlock(&pool_lock);
 }
 
-static void trim(struct pool_arena *arena, void *keep_bytes) {
-  pool_cover_all(arena);
-  pool_poll(arena);
-  pool_trim(arena, *(size_t *)keep_bytes);
-}
-
 /* The pool's arenas have no owner. What is still in use, or on its way, is given back when
  * the next pool ends, is trimmed, or needs the room. */
 void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
@@ -106,6 +117,8 @@ void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
     struct pool_arena *arena = pool_arena_at(i);
     if (arena == NULL || arena->context == NULL || arena->pool != pool) continue;
     arena->pool = NULL;
+    arena->threshold_bytes = 0;
+    PUMP_STORE(&pump_pool_keeps, 1);
     closed->arenas[i] = true;
   }
   pthread_mutex_unlock(&pool_lock);
@@ -118,8 +131,9 @@ static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *c
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     struct pool_arena *arena = pool_arena_at(i);
-    if (closed->arenas[i] && arena->context != NULL && arena->pool == NULL)
-      arena->pool = pool;
+    if (!closed->arenas[i] || arena->context == NULL || arena->pool != NULL) continue;
+    arena->pool = pool;
+    arena->threshold_bytes = threshold_of(pool);
   }
   pthread_mutex_unlock(&pool_lock);
 }
@@ -138,26 +152,94 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
   pump_driver_scope_close(scope);
 }
 
+/* ---- what the driver's pool would keep ----------------------------------------------- */
+
+void pool_figures_begin(struct pool_arena *arena) {
+  arena->kept_bytes = arena->kept_high_bytes = arena->used_high_bytes = arena->used_bytes;
+  arena->threshold_bytes = threshold_of(arena->pool);
+}
+
+void pool_figures_grow(struct pool_arena *arena, uint64_t bytes) {
+  arena->used_bytes += bytes;
+  grow_to(&arena->peak_bytes, arena->used_bytes);
+  grow_to(&arena->used_high_bytes, arena->used_bytes);
+  grow_to(&arena->kept_bytes, arena->used_bytes);
+  grow_to(&arena->kept_high_bytes, arena->kept_bytes);
+}
+
+void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes) {
+  arena->used_bytes -= bytes;
+  if (arena->kept_bytes > arena->threshold_bytes) PUMP_STORE(&pump_pool_keeps, 1);
+}
+
+void pool_figures_bound(struct pool_arena *arena) {
+  if (arena->kept_bytes > arena->reserved_bytes) arena->kept_bytes = arena->reserved_bytes;
+}
+
+/* Lets what is idle go beyond so many bytes. Returns whether the GPU has yet to come to
+ * more of it. */
+static bool let_go(struct pool_arena *arena, uint64_t keep_bytes) {
+  if (arena->kept_bytes <= keep_bytes || arena->kept_bytes == arena->used_bytes)
+    return false;
+  pool_catch_up(arena);
+  uint64_t pending_bytes = pool_pending_bytes(arena), least_bytes = keep_bytes;
+  grow_to(&least_bytes, arena->used_bytes + pending_bytes);
+  if (arena->kept_bytes > least_bytes) arena->kept_bytes = least_bytes;
+  return pending_bytes != 0;
+}
+
+void pump_pool_waited(void) {
+  int saved = errno;
+  uint32_t more = 0;
+  pump_enter();
+  struct pump_driver_scope scope = pump_driver_scope_open();
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    struct pool_arena *arena = pool_arena_at(i);
+    if (arena != NULL && arena->context != NULL)
+      more |= let_go(arena, arena->threshold_bytes);
+  }
+  PUMP_STORE(&pump_pool_keeps, more);
+  pthread_mutex_unlock(&pool_lock);
+  pump_driver_scope_close(scope);
+  pump_leave();
+  errno = saved;
+}
+
+uint64_t pump_pool_idle_bytes(uint32_t device) {
+  uint64_t bytes = 0;
+  pthread_mutex_lock(&pool_lock);
+  for (uint32_t i = 0; i < POOL_ARENAS; i++) {
+    const struct pool_arena *arena = pool_arena_at(i);
+    if (arena != NULL && arena->context != NULL && arena->device == device)
+      bytes += arena->reserved_bytes - arena->kept_bytes;
+  }
+  pthread_mutex_unlock(&pool_lock);
+  return bytes;
+}
+
+static void trim(struct pool_arena *arena, void *keep_bytes) {
+  let_go(arena, *(size_t *)keep_bytes);
+  pool_trim(arena, *(size_t *)keep_bytes);
+}
+
 void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   each_arena(pool, trim, &keep_bytes);
   pump_driver_scope_close(scope);
 }
 
-/* ---- figures --------------------------------------------------------------------------
+/* ---- attributes -----------------------------------------------------------------------
  */
 
 struct figures {
-  uint64_t reserved, reserved_high, used, used_high;
-  bool reset_reserved, reset_used;
+  uint64_t kept, kept_high, used, used_high;
 };
 
 static void add_figures(struct pool_arena *arena, void *argument) {
   struct figures *sum = argument;
-  if (sum->reset_reserved) arena->reserved_high_bytes = arena->reserved_bytes;
-  if (sum->reset_used) arena->used_high_bytes = arena->used_bytes;
-  sum->reserved += arena->reserved_bytes;
-  sum->reserved_high += arena->reserved_high_bytes;
+  sum->kept += arena->kept_bytes;
+  sum->kept_high += arena->kept_high_bytes;
   sum->used += arena->used_bytes;
   sum->used_high += arena->used_high_bytes;
 }
@@ -168,15 +250,24 @@ bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t
     return false;
   struct figures sum = {0};
   each_arena(pool, add_figures, &sum);
-  const uint64_t ours[] = {sum.reserved, sum.reserved_high, sum.used, sum.used_high};
+  const uint64_t ours[] = {sum.kept, sum.kept_high, sum.used, sum.used_high};
   *bytes = ours[attribute - CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
   return true;
 }
 
-void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute) {
-  struct figures sum = {.reset_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
-                        .reset_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH};
-  if (sum.reset_reserved || sum.reset_used) each_arena(pool, add_figures, &sum);
+static void set(struct pool_arena *arena, void *argument) {
+  CUmemPool_attribute attribute = *(CUmemPool_attribute *)argument;
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+    arena->kept_high_bytes = arena->kept_bytes;
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    arena->used_high_bytes = arena->used_bytes;
+  if (attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return;
+  arena->threshold_bytes = threshold_of(arena->pool);
+  PUMP_STORE(&pump_pool_keeps, 1);
+}
+
+void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  each_arena(pool, set, &attribute);
 }
 
 void pump_pool_shared(void) {

@@ -103,8 +103,18 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
 
 /* What we hold in place of the pool; false: the attribute is no such figure. */
 bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
-/* Starts a high-water mark anew, if the attribute is one. */
-void pump_pool_figure_reset(CUmemoryPool pool, CUmemPool_attribute attribute);
+/* The program has set the attribute: a high-water mark begins anew, or a threshold counts.
+ */
+void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute);
+
+/* Not 0: there is memory that the driver's pools would give back once the program waits. */
+extern uint32_t pump_pool_keeps;
+/* The program has waited for a stream, an event or a context. */
+void pump_pool_waited(void);
+/* Bytes of the device's ranges that the driver's pools would have given back. */
+uint64_t pump_pool_idle_bytes(uint32_t device);
+/* Before a capture begins, which has been counted: no query of ours meets it. */
+void pump_pool_capture_begins(void);
 
 /* ---- dead memory (pool_dead.c): the marker thread alone ---------------------- */
 

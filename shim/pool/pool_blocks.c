@@ -209,10 +209,7 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   count_pages(taken, 1, 0);
   pool_map_live(taken->segment->map, offset_of(taken), true);
   arena->handed_bytes += taken->length_bytes;
-  arena->used_bytes += taken->length_bytes;
-  if (arena->used_bytes > arena->peak_bytes) arena->peak_bytes = arena->used_bytes;
-  if (arena->used_bytes > arena->used_high_bytes)
-    arena->used_high_bytes = arena->used_bytes;
+  pool_figures_grow(arena, taken->length_bytes);
   return taken;
 }
 
@@ -267,7 +264,7 @@ static struct pool_span dead_span(const struct pool_piece_node *piece) {
 
 void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
                uint64_t now_ns, struct pool_span *died) {
-  piece->segment->arena->used_bytes -= piece->length_bytes;
+  pool_figures_shrink(piece->segment->arena, piece->length_bytes);
   live_remove(piece);
   pool_map_live(piece->segment->map, offset_of(piece), false);
   count_pages(piece, -1, now_ns);
@@ -438,8 +435,6 @@ int pool_segment_open(struct pool_segment *segment) {
   segment->next = arena->segments;
   arena->segments = segment;
   arena->reserved_bytes += segment->length_bytes;
-  if (arena->reserved_bytes > arena->reserved_high_bytes)
-    arena->reserved_high_bytes = arena->reserved_bytes;
   pool_bin_put(piece);
   return 0;
 }
@@ -478,6 +473,7 @@ void pool_segment_close(struct pool_segment *segment) {
   while (*link != segment) link = &(*link)->next;
   *link = segment->next;
   arena->reserved_bytes -= segment->length_bytes;
+  pool_figures_bound(arena);
   segment->map->next = spare_maps;
   spare_maps = segment->map;
   free(segment->pages);

@@ -140,12 +140,14 @@ bool pump_pool_adopt(struct pump_range_info *range) {
   return adopted;
 }
 
-/* Under the lock: an idle segment (`spare`: of that kind), taken out of the arena; false:
- * none. */
-static bool take_idle(struct pool_arena *arena, bool spare, uint64_t *base) {
+/* Under the lock: an idle segment (`spare`: of that kind) without which `keep_bytes` are
+ * left, taken out of the arena; false: none. */
+static bool take_idle(struct pool_arena *arena, bool spare, uint64_t keep_bytes,
+                      uint64_t *base) {
   struct pool_segment *segment = arena->segments;
   while (segment != NULL &&
-         !(pool_segment_idle(segment) && (!spare || segment->kind == POOL_SPARE)))
+         !(pool_segment_idle(segment) && (!spare || segment->kind == POOL_SPARE) &&
+           arena->reserved_bytes - segment->length_bytes >= keep_bytes))
     segment = segment->next;
   if (segment == NULL) return false;
   *base = segment->base;
@@ -172,8 +174,8 @@ uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
   uint32_t count;
   do {
     /* Many under one lock: what is left idle meanwhile would go into quarantine. */
-    for (count = 0; count < TRIM_AT_ONCE && arena->reserved_bytes > keep_bytes; count++)
-      if (!take_idle(arena, false, &bases[count])) break;
+    for (count = 0; count < TRIM_AT_ONCE; count++)
+      if (!take_idle(arena, false, keep_bytes, &bases[count])) break;
     pthread_mutex_unlock(&pool_lock);
     for (uint32_t i = 0; i < count; i++) given_bytes += free_segment(bases[i]);
     pthread_mutex_lock(&pool_lock);
@@ -183,7 +185,7 @@ uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
 
 void pool_trim_spare(struct pool_arena *arena) {
   uint64_t base;
-  if (!take_idle(arena, true, &base)) return;
+  if (!take_idle(arena, true, 0, &base)) return;
   pthread_mutex_unlock(&pool_lock);
   free_segment(base);
   pthread_mutex_lock(&pool_lock);

@@ -50,7 +50,7 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
   unused->pool = pool;
   unused->context = context;
   unused->device = device;
-  unused->reserved_high_bytes = unused->used_high_bytes = 0;
+  pool_figures_begin(unused);
   return unused;
 }
 
@@ -64,8 +64,7 @@ uint64_t pool_trim_device(uint32_t device, bool all) {
     struct pool_arena *arena = arenas[i];
     if (arena->context == NULL || arena->device != device) continue;
     if (!all && arena->pool != NULL) continue;
-    pool_cover_all(arena);
-    pool_poll(arena);
+    pool_catch_up(arena);
     if (all) pool_dead_finish(&arena->dead);
     given_bytes += pool_trim(arena, 0);
   }
@@ -179,7 +178,7 @@ static bool is_pending(const struct pool_arena *arena) {
 static struct pool_piece_node *obtain_late(struct request *request, struct pump_at at) {
   struct pool_arena *arena = request->arena;
   struct pool_piece_node *piece = NULL;
-  pool_cover_all(arena);
+  pool_catch_up(arena);
   for (uint32_t wait = 0; wait < POOL_WAITS && piece == NULL && is_pending(arena); wait++) {
     pthread_mutex_unlock(&pool_lock);
     nanosleep(&(struct timespec){.tv_nsec = POOL_WAIT_NS}, NULL);
@@ -452,6 +451,11 @@ void pump_pool_reset(void) {
   memset(arenas, 0, sizeof arenas);
   pool_blocks_reset();
   driver_pools_reset();
+}
+
+void pump_pool_capture_begins(void) {
+  pthread_mutex_lock(&pool_lock);
+  pthread_mutex_unlock(&pool_lock);
 }
 
 void pump_pool_fork_child(void) {

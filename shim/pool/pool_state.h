@@ -120,10 +120,12 @@ struct pool_arena {
   uint32_t device;
   uint32_t streams_used; /* entries of `streams` ever used */
   uint32_t streams_live;
-  uint64_t reserved_bytes, reserved_high_bytes; /* of segments */
-  uint64_t used_bytes, used_high_bytes;         /* of live blocks */
-  uint64_t peak_bytes;                          /* most of them ever */
-  uint64_t handed_bytes;                        /* in all */
+  uint64_t reserved_bytes;              /* of segments */
+  uint64_t kept_bytes, kept_high_bytes; /* what the driver's pool would have reserved */
+  uint64_t threshold_bytes;             /* what that would keep when the program waits */
+  uint64_t used_bytes, used_high_bytes; /* of live blocks */
+  uint64_t peak_bytes;                  /* most of them ever */
+  uint64_t handed_bytes;                /* in all */
   uint64_t hot_bytes; /* what was freed counts as just freed while that is handed out */
   bool apart;         /* pieces that are not clean are not joined */
   bool places;        /* what a period requests has places */
@@ -230,9 +232,12 @@ void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool
  * context is current. */
 void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
 
-/* The same for all streams of the arena, where it can be done; under the lock, in a
- * scope. */
-void pool_cover_all(struct pool_arena *arena);
+/* Learns which frees of all streams the GPU has come to, and records events behind the
+ * others, where that can be done; under the lock, in a scope. */
+void pool_catch_up(struct pool_arena *arena);
+/* Bytes that were freed, that no stream has taken, and that the GPU may not have come to.
+ */
+uint64_t pool_pending_bytes(const struct pool_arena *arena);
 
 /* ---- segments (pool_segments.c) -------------------------------------------------- */
 
@@ -240,8 +245,8 @@ void pool_cover_all(struct pool_arena *arena);
  * and left with the lock held, which is released meanwhile. 0; -EAGAIN: the driver's own
  * pool has to serve; -ENOMEM: out of memory, and that was said. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
-/* Gives idle segments back to the driver until at most `keep_bytes` are reserved. The
- * same rules for the lock. Returns the bytes given back. */
+/* Gives idle segments back to the driver as long as `keep_bytes` stay reserved. The same
+ * rules for the lock. Returns the bytes given back. */
 uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 /* Gives one idle segment of kind POOL_SPARE back: the driver may wait for the device at
  * each. The same rules for the lock. */
@@ -266,6 +271,13 @@ void pool_dead_poll(struct pool_dead *dead);
  * alone, before memory is refused. */
 void pool_dead_finish(struct pool_dead *dead);
 
+/* The driver's pools (driver_pools.c), under the lock: blocks were handed out, blocks came
+ * back, segments went. */
+void pool_figures_grow(struct pool_arena *arena, uint64_t bytes);
+void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes);
+void pool_figures_bound(struct pool_arena *arena);
+/* The arena stands in for its pool from now on. */
+void pool_figures_begin(struct pool_arena *arena);
 /* Forgets the pools of an earlier life (start of a process). */
 void driver_pools_reset(void);
 

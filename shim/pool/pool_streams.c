@@ -202,18 +202,53 @@ void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle)
   if (moved) pump_real.cuCtxSetCurrent(current);
 }
 
-/* Here another thread's stream is recorded on: it cannot end meanwhile, because its end
- * would first need the lock. */
-void pool_cover_all(struct pool_arena *arena) {
-  if (!current_is(arena->context)) return;
-  for (uint32_t i = 0; i < arena->streams_used; i++) {
+/* Whether the GPU has executed all that is in the stream. A query would end a capture, and
+ * no capture can begin meanwhile (pump_pool_capture_begins). */
+static bool is_idle(const struct pool_stream *stream) {
+  return PUMP_HAS(cuStreamQuery) && PUMP_LOAD(&pump_captures) == 0 &&
+         (stream->thread == 0 || stream->thread == this_thread()) &&
+         pump_real.cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+}
+
+/* Frees are numbered under the lock, so all of them lie before what was executed. */
+static void complete(struct pool_arena *arena, uint32_t number) {
+  struct pool_stream *stream = &arena->streams[number - 1];
+  while (stream->events_count > 0)
+    keep_event(arena, event_at(stream, --stream->events_count)->event);
+  stream->covered = stream->completed = stream->frees;
+  pool_clean(arena, number, stream->completed);
+}
+
+static void record_behind(struct pool_arena *arena, struct pool_stream *stream) {
+  CUevent event;
+  if (stream->thread != 0 || stream->covered == stream->frees ||
+      stream->events_count == POOL_EVENTS || pump_capturing(stream->handle) ||
+      !take_event(arena, &event))
+    return;
+  bool recorded = pump_real.cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+  add_event(arena, stream, event, stream->frees, recorded, pump_now_ns());
+}
+
+/* Here another thread's stream is queried and recorded on: it cannot end meanwhile, because
+ * its end would first need the lock. */
+void pool_catch_up(struct pool_arena *arena) {
+  bool current = current_is(arena->context);
+  for (uint32_t i = 0; current && i < arena->streams_used; i++) {
     struct pool_stream *stream = &arena->streams[i];
-    CUevent event;
-    if (!stream->used || stream->gone || stream->thread != 0 ||
-        stream->covered == stream->frees || stream->events_count == POOL_EVENTS ||
-        pump_capturing(stream->handle) || !take_event(arena, &event))
-      continue;
-    bool recorded = pump_real.cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
-    add_event(arena, stream, event, stream->frees, recorded, pump_now_ns());
+    if (!stream->used || stream->gone || stream->completed == stream->frees) continue;
+    if (is_idle(stream))
+      complete(arena, i + 1);
+    else
+      record_behind(arena, stream);
   }
+  pool_poll(arena);
+}
+
+uint64_t pool_pending_bytes(const struct pool_arena *arena) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < arena->streams_used; i++)
+    for (const struct pool_piece_node *piece = arena->streams[i].oldest;
+         arena->streams[i].used && piece != NULL; piece = piece->newer)
+      bytes += piece->length_bytes;
+  return bytes;
 }

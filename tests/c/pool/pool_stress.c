@@ -112,7 +112,7 @@ bool pump_off, pump_recording;
 uint32_t pump_active = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
-static uint64_t admitted_bytes, limit_bytes = 128 * MIB, told_freed_bytes,
+static uint64_t admitted_bytes, limit_bytes = 96 * MIB, told_freed_bytes,
                                 told_populated_bytes;
 static uint64_t clock_ns, clock_step_ns = 100000;
 
@@ -236,6 +236,7 @@ static void set_up(void) {
   pump_real.cuMemPoolCreate = pool_create;
   pump_real.cuMemPoolDestroy = pool_destroy;
   pump_real.cuMemPoolTrimTo = pool_succeeds;
+  pump_real.cuMemPoolGetAttribute = pool_attribute;
   pump_real.cuMemAllocManaged = alloc_managed;
   pump_real.cuMemFree_v2 = mem_free;
   memset(&pump_present, 1, sizeof pump_present);
@@ -397,12 +398,19 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {{"crowd", check_crowd},         {"gone", check_gone},
-             {"captured", check_captured},   {"chain", check_chain},
-             {"pools", check_pools},         {"stays", check_stays},
-             {"discarded", check_discarded}, {"elsewhere", check_elsewhere},
-             {"behind", check_behind},       {"ahead", check_ahead},
-             {"late", check_late},           {"small", check_small}};
+} cases[] = {{"crowd", check_crowd},
+             {"gone", check_gone},
+             {"captured", check_captured},
+             {"chain", check_chain},
+             {"pools", check_pools},
+             {"stays", check_stays},
+             {"discarded", check_discarded},
+             {"elsewhere", check_elsewhere},
+             {"behind", check_behind},
+             {"ahead", check_ahead},
+             {"late", check_late},
+             {"small", check_small},
+             {"kept", check_kept}};
 
 int main(int argc, char **argv) {
   CHECK(argc == 4);

@@ -101,6 +101,44 @@ static void check_captured(void) {
   CHECK(most_bytes < 80 * MIB);
 }
 
+static uint64_t kept(CUmemPool_attribute attribute) {
+  uint64_t bytes = 0;
+  CHECK(pump_pool_figure(DEFAULT_POOL, attribute, &bytes));
+  return bytes;
+}
+
+/* The program takes for given back what the driver's pool would give back when it waits:
+ * what the GPU has come to, beyond the threshold. */
+static void check_kept(void) {
+  CUstream one = stream_of(2), other = stream_of(3);
+  CHECK(come_and_go(other, 30 * MIB) && come_and_go(one, 40 * MIB));
+  uint64_t most = kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  CHECK(most >= 40 * MIB && pump_pool_keeps != 0);
+  execute(3, 1000);
+  pump_pool_waited();
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 40 * MIB && pump_pool_keeps != 0);
+  execute_all();
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 40 * MIB);
+  pump_captures = 1; /* a capture may have begun: the streams are not queried */
+  streams[2].captured = true;
+  pump_pool_waited();
+  streams[2].captured = false;
+  pump_captures = 0;
+  pump_pool_waited();
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0 && pump_pool_keeps == 0);
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == most);
+  CHECK(pump_pool_idle_bytes(0) == mapped_bytes && mapped_bytes >= most);
+  threshold_bytes = 24 * MIB;
+  pump_pool_set(DEFAULT_POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+  CHECK(come_and_go(one, 40 * MIB));
+  execute_all();
+  pump_pool_waited();
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 24 * MIB && pump_pool_keeps == 0);
+  cuMemPoolTrimTo(DEFAULT_POOL, 8 * MIB);
+  CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 8 * MIB);
+  CHECK(kept(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+}
+
 /* What a stream has freed is free to all once its work is done, though the stream is not.
  */
 static void end_and_execute(CUstream stream) {
@@ -362,8 +400,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
   }
   struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
   printf("reserved %llu most %llu used %llu same %llu discards %llu\n",
-         (unsigned long long)arena->reserved_bytes,
-         (unsigned long long)arena->reserved_high_bytes,
+         (unsigned long long)arena->reserved_bytes, (unsigned long long)most_bytes,
          (unsigned long long)arena->used_high_bytes, (unsigned long long)same,
          (unsigned long long)discards);
   if (!noisy) CHECK(pool_period_came(arena));
@@ -408,7 +445,7 @@ static void replay(void) {
   }
   const struct pool_arena *arena = pool_arena_of(DEFAULT_POOL, CONTEXT, 0, false);
   printf("used %llu reserved %llu\n", (unsigned long long)arena->used_high_bytes,
-         (unsigned long long)arena->reserved_high_bytes);
+         (unsigned long long)most_bytes);
 }
 
 #endif

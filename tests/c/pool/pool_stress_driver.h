@@ -109,6 +109,7 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
 static CUresult stream_query(CUstream stream) {
   pthread_mutex_lock(&driver_lock);
   const struct stream *s = &streams[number_of(stream)];
+  CHECK(s->alive && !s->captured);
   bool idle = s->executed == s->issued;
   pthread_mutex_unlock(&driver_lock);
   return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -151,6 +152,13 @@ static CUresult pool_destroy(CUmemoryPool pool) {
   CHECK(pool != DEFAULT_POOL && !pump_pool_serves(&same, 0));
   CHECK(pool_arena_of(pool, CONTEXT, 0, false) == NULL);
   return destroy_answer;
+}
+static cuuint64_t threshold_bytes;
+static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                               void *value) {
+  CHECK(pool != NULL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+  memcpy(value, &threshold_bytes, sizeof threshold_bytes);
+  return CUDA_SUCCESS;
 }
 static CUresult pool_succeeds(CUmemoryPool pool, size_t bytes) {
   (void)bytes;

@@ -198,7 +198,18 @@ def test_one_stream_alone_needs_few_events_and_little_memory() -> None:
     run(build("address,undefined", "pool_stress", *SOURCES), "quiet", "1", "4000")
 
 
-CASES = ["crowd", "gone", "captured", "chain", "pools", "stays", "discarded", "elsewhere", "behind"]
+CASES = [
+    "crowd",
+    "gone",
+    "captured",
+    "chain",
+    "pools",
+    "stays",
+    "discarded",
+    "elsewhere",
+    "behind",
+    "kept",
+]
 CASES += ["ahead", "late", "small"]
 
 
