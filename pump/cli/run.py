@@ -11,7 +11,7 @@ import sys
 
 from pump import paths
 from pump.cli import devices
-from pump.cli.support import command, environment, options
+from pump.cli.support import command, environment, exports, options
 from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
 from pump.config.job import LOG_LEVELS, JobConfig, Recording
@@ -114,6 +114,7 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
             virtual_profile=_profile(config.virtual, config.virtual_settings),
             stand_in_folder=os.path.dirname(stand_ins[0]) if stand_ins else None,
             visible_devices=_virtual_devices(config.devices),
+            hooks_driver=exports.hooks_driver,
         )
     if not disabled and not devices.driver_found(environ):
         raise BadInputError(
@@ -121,7 +122,7 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
             "to use the virtual GPU add --virtual PROFILE (pump profiles lists them)"
         )
     visible = devices.resolve(config.devices) if config.devices else None
-    return environment.Parts(shim, visible_devices=visible)
+    return environment.Parts(shim, visible_devices=visible, hooks_driver=exports.hooks_driver)
 
 
 def _virtual_devices(asked: list[str]) -> str | None:

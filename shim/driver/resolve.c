@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +185,41 @@ bool pump_resolve(void) {
   pump_dl_end(pending);
   errno = saved;
   return found;
+}
+
+/* ---- hooks that nothing calls ------------------------------------------------- */
+
+/* What defines most functions is no hook: it stands for the driver, as stubs that load it
+ * do. */
+#define HOOKED_MOST (COUNT(hooks) / 2)
+
+/* The library after ours in the loader's order, and before the driver, that defines the
+ * function; NULL: none. */
+static const char *hooked_in(const char *name) {
+  Dl_info info;
+  void *next = pump_real_dlsym(RTLD_NEXT, name);
+  if (next == NULL || pump_is_driver(next) || dladdr(next, &info) == 0) return NULL;
+  return info.dli_fname;
+}
+
+void pump_say_hooks_after_us(void) {
+  const char *library = NULL, *function = NULL;
+  size_t count = 0;
+  char *pending = pump_dl_begin();
+  for (size_t i = 0; i < COUNT(hooks); i++) {
+    const char *in = hooked_in(hooks[i].name);
+    if (in == NULL || (library != NULL && strcmp(in, library) != 0)) continue;
+    library = in;
+    if (count++ == 0) function = hooks[i].name;
+  }
+  pump_dl_end(pending);
+  if (count == 0 || count > HOOKED_MOST) return;
+  const char *slash = strrchr(library, '/');
+  char more[32] = "";
+  if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
+  pump_log(PUMP_LOG_WARNING,
+           "%s hooks %s%s after pump, so it is not called (docs/faq.md, hooks of your own)",
+           PUMP_QUOTED(slash == NULL ? library : slash + 1), function, more);
 }
 
 /* ---- cuGetProcAddress ----------------------------------------------------- */

@@ -27,6 +27,10 @@ void *pump_wrapper_named(const char *name);
 /* Whether the driver has the function of that wrapper, once pump_resolve was true. */
 bool pump_driver_has(const void *wrapper);
 
+/* Names a library whose hooks of the driver's functions nothing calls, because it lies
+ * after pump in the loader's order. Once the driver is resolved, with no lock held. */
+void pump_say_hooks_after_us(void);
+
 /* true when `address` is a function of the driver that pump_real was filled from;
  * a driver seen for the first time is taken for that purpose. */
 bool pump_is_driver(const void *address);

@@ -121,8 +121,11 @@ CUresult cuInit(unsigned int flags) {
   int saved = errno;
   pump_enter();
   pthread_mutex_lock(&start_lock);
+  bool begins = !ever_started;
   if (!started && pump_jobs_serve()) start();
+  begins &= started;
   pthread_mutex_unlock(&start_lock);
+  if (begins) pump_say_hooks_after_us();
   pump_leave();
   errno = saved;
   return result;

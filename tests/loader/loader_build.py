@@ -80,6 +80,16 @@ def _make(folder: Path) -> None:
     compile_c(folder / "client_error", HERE / "client_error.c", driver, "-ldl", "-pthread")
     compile_c(folder / "client_life", HERE / "client_life.c", "-ldl", "-pthread")
     compile_c(folder / "client_next", HERE / "client_next.c", driver)
+    hook = compile_c(folder / "hook.so", *library, HERE / "hook.c", "-ldl")
+    compile_c(folder / "client_hooked", HERE / "client_hooked.c", driver, "-ldl")
+    compile_c(
+        folder / "client_needing",
+        HERE / "client_hooked.c",
+        f"-Wl,-rpath,{folder}",
+        hook,
+        driver,
+        "-ldl",
+    )
     compile_c(folder / "client_memory", HERE / "client_memory.c", driver)
     compile_c(folder / "client_rules", HERE / "client_rules.c", driver, "-ldl")
     for name in ("libnccl.so.2", "libmpi.so.40", "libuct_cuda.so.0", "libother.so"):

@@ -60,6 +60,7 @@ class Parts(NamedTuple):
     ledger: folder of the ledger of host memory, None when there is none.
     job: a number in hexadecimal that no other job has, "" when each process is a job.
     job_pid: of the job's first process.
+    hooks_driver: whether the library of that path has to come before pump (exports.py).
     """
 
     shim: str | None
@@ -71,6 +72,7 @@ class Parts(NamedTuple):
     ledger: str | None = None
     job: str = ""
     job_pid: int = 0
+    hooks_driver: Callable[[str], bool] = lambda path: False
 
 
 def disabled(environ: Mapping[str, str]) -> bool:
@@ -81,7 +83,7 @@ def disabled(environ: Mapping[str, str]) -> bool:
 def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict[str, str]:
     """The command's environment. Raises BadInputError when a path cannot be expressed in it."""
     job = {name: value for name, value in environ.items() if name not in OURS}
-    preload = _preload(parts.shim, _stand_ins(parts), environ.get("LD_PRELOAD", ""))
+    preload = _preload(parts, environ.get("LD_PRELOAD", ""))
     _set_or_drop(job, "LD_PRELOAD", preload)
     if parts.shim:
         job["PUMP_BUDGET"] = config.budget
@@ -176,13 +178,15 @@ def _stand_ins(parts: Parts) -> list[str]:
     return [os.path.join(parts.stand_in_folder, name) for name in STAND_INS]
 
 
-def _preload(shim: str | None, stand_ins: list[str], existing: str) -> str:
+def _preload(parts: Parts, existing: str) -> str:
     # The loader splits at blanks and colons. What an outer pump-run preloaded is dropped:
     # two shims would hook each other.
     ours = {SHIM, *STAND_INS}
     others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) not in ours]
-    mine = [*([shim] if shim else []), *stand_ins]
-    return ":".join([*(_listable(path, "LD_PRELOAD", " :") for path in mine), *others])
+    mine = [*([parts.shim] if parts.shim else []), *_stand_ins(parts)]
+    hooks = [path for path in others if "/" in path and parts.hooks_driver(path)]
+    mine = [_listable(path, "LD_PRELOAD", " :") for path in mine]
+    return ":".join([*hooks, *mine, *(path for path in others if path not in hooks)])
 
 
 def _any_link_order(existing: str) -> str:

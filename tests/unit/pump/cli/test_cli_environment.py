@@ -20,6 +20,8 @@ def test_the_shim_is_told_everything_and_preloaded_first() -> None:
         "HOME": "/h",
         "ASAN_OPTIONS": "verify_asan_link_order=0",
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+        "XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "LD_PRELOAD": f"{SHIM}:/a.so:/b.so",
         "PUMP_SOCKET": "/s",
         "PUMP_JOB": "a1",
@@ -74,6 +76,8 @@ def test_the_kill_switch_removes_an_outer_shim_as_well() -> None:
         "PUMP_DISABLE": "1",
         "ASAN_OPTIONS": "verify_asan_link_order=0",
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # as if the user had set it
+        "XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
 
 

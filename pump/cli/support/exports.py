@@ -1,0 +1,68 @@
+"""Whether a library that the user preloads hooks CUDA calls, by its table of symbols (elf(5)).
+
+Such a library has to come before pump: pump stands in for the driver, so that its own calls
+reach the driver itself, and nothing of the program's passes pump towards a library after it. One
+that hooks dlsym as well comes after pump: programs find most functions by dlsym, and would find
+them past pump.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+
+_HEADER = struct.Struct("<4sBB34xQ10xHH2x")  # mark, class, order, sections: offset, size, count
+_SECTION = struct.Struct("<4xI16xQQI20x")  # type, offset, bytes, number of its names' section
+_SYMBOL = struct.Struct("<IBBH16x")  # name, bind and type, visibility, section
+_DYNAMIC_SYMBOLS = 11
+_TABLE_BYTES_MAX = 64 << 20
+_DRIVER_FUNCTION = re.compile(rb"cu[A-Z]")
+
+
+def hooks_driver(path: str) -> bool:
+    """Return whether the library defines functions of the driver, and no dlsym. False for what
+    is no 64-bit ELF file or cannot be read: the loader will say so."""
+    try:
+        names = _defined(path)
+    except (OSError, struct.error, IndexError, ValueError, OverflowError):
+        return False
+    return b"dlsym" not in names and any(map(_DRIVER_FUNCTION.match, names))
+
+
+def _defined(path: str) -> set[bytes]:
+    """The names that the library defines for others."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return set()
+        mark, width, order, offset, size, count = _HEADER.unpack(
+            os.pread(descriptor, _HEADER.size, 0)
+        )
+        if (mark, width, order, size) != (b"\x7fELF", 2, 1, _SECTION.size):
+            return set()
+        sections = list(_SECTION.iter_unpack(os.pread(descriptor, count * size, offset)))
+        found: set[bytes] = set()
+        for kind, at, length, names in sections:
+            if kind == _DYNAMIC_SYMBOLS:
+                text = _table(descriptor, *sections[names][1:3])
+                found |= _names(_table(descriptor, at, length), text)
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def _table(descriptor: int, offset: int, length: int) -> bytes:
+    if length > _TABLE_BYTES_MAX:
+        raise ValueError("a table of symbols is too large")
+    return os.pread(descriptor, length, offset)
+
+
+def _names(symbols: bytes, names: bytes) -> set[bytes]:
+    whole = len(symbols) // _SYMBOL.size * _SYMBOL.size
+    return {
+        names[name : names.index(b"\0", name)]
+        for name, info, other, section in _SYMBOL.iter_unpack(symbols[:whole])
+        if section != 0 and info >> 4 in (1, 2) and other & 3 in (0, 3)  # global or weak; visible
+    }
