@@ -372,7 +372,8 @@ void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes
   }
   pthread_mutex_lock(&pump_range_lock);
   const struct device *d = &devices[device];
-  uint64_t taken = d->allocated_bytes + d->plain_bytes - idle_bytes;
+  uint64_t taken = d->allocated_bytes + d->plain_bytes;
+  taken -= idle_bytes < taken ? idle_bytes : taken;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
   /* What these have is not free, but can be had. */
   bool makes_way = d->neighbours != 0 || d->left_bytes != 0;

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pump import frameworks
 from pump.cli.doctor.finding import Finding, ok, problem, warning
-from pump.cli.support import environment
+from pump.cli.support import environment, exports
 
 
 def findings(environ: Mapping[str, str]) -> list[Finding]:
@@ -48,10 +48,14 @@ def _ours(environ: Mapping[str, str]) -> list[Finding]:
 
 def _preload(environ: Mapping[str, str]) -> list[Finding]:
     names = [p for p in re.split(r"[ :]+", environ.get("LD_PRELOAD", "")) if p]
-    others = [name for name in names if os.path.basename(name) != environment.SHIM]
+    others = [
+        name
+        for name in names
+        if os.path.basename(name) != environment.SHIM and not exports.hooks_driver(name)
+    ]
     if not others:
         return []
-    text = f"{' and '.join(others)} is preloaded too, behind pump: it may see no CUDA calls"
+    text = f"{' and '.join(others)} is preloaded too, after pump: it may see no CUDA calls"
     return [warning("LD_PRELOAD", text, "remove it if it hooks CUDA calls; others do no harm")]
 
 

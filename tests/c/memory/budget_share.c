@@ -159,7 +159,7 @@ static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
 /* What a program is told is free, in blocks, and of how much. */
 static uint64_t told_free(uint64_t *total) {
   size_t free_bytes = FREE_BLOCKS * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, &free_bytes, &total_bytes);
+  pump_device_report(2, 0, &free_bytes, &total_bytes);
   *total = total_bytes / BLOCK;
   return free_bytes / BLOCK;
 }
@@ -353,7 +353,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
   size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, &free_bytes, &total_bytes); /* the other's makes way */
+  pump_device_report(2, 0, &free_bytes, &total_bytes); /* the other's makes way */
   CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
 }
 
