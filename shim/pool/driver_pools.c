@@ -9,7 +9,7 @@
  * driver's pool would keep: all of it until the program waits for a stream, an event or a
  * context, then what is in use, what the GPU has yet to come to, and what the release
  * threshold allows (CUDA driver API, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD). The rest counts as
- * free memory: whoever allocates it can have it.
+ * free memory, and serves the next allocation of any kind.
  */
 #include <errno.h>
 #include <stdlib.h>
