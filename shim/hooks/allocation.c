@@ -54,7 +54,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   CUresult result = pump_free(address);
   pump_leave();
   errno = saved;
-  return result;
+  return pump_pool_waited(result);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {

@@ -8,13 +8,9 @@
 
 #include "shim/pool/pool.h"
 
-/* The answer of a call by which the program waits: after it the driver's pools would give
- * memory back. */
+/* What becomes of the answer of a call by which the program waits, or polls. */
 static CUresult waited(CUresult result) {
-  if (PUMP_UNLIKELY(PUMP_LOAD(&pump_pool_keeps) != 0) && result == CUDA_SUCCESS &&
-      !pump_inert())
-    pump_pool_waited();
-  return result;
+  return pump_pool_waited(result);
 }
 
 static CUresult polled(CUresult result) {

@@ -188,7 +188,7 @@ static bool let_go(struct pool_arena *arena, uint64_t keep_bytes) {
   return pending_bytes != 0;
 }
 
-void pump_pool_waited(void) {
+void pump_pool_let_go(void) {
   int saved = errno;
   uint32_t more = 0;
   pump_enter();

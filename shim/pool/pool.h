@@ -109,8 +109,15 @@ void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute);
 
 /* Not 0: there is memory that the driver's pools would give back once the program waits. */
 extern uint32_t pump_pool_keeps;
-/* The program has waited for a stream, an event or a context. */
-void pump_pool_waited(void);
+/* That is given back. */
+void pump_pool_let_go(void);
+/* Passes on the answer of a call by which the program has waited for the GPU. */
+static inline CUresult pump_pool_waited(CUresult result) {
+  if (PUMP_UNLIKELY(PUMP_LOAD(&pump_pool_keeps) != 0) && result == CUDA_SUCCESS &&
+      !pump_inert())
+    pump_pool_let_go();
+  return result;
+}
 /* Bytes of the device's ranges that the driver's pools would have given back. */
 uint64_t pump_pool_idle_bytes(uint32_t device);
 /* Before a capture begins, which has been counted: no query of ours meets it. */

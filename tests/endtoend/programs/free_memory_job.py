@@ -146,6 +146,11 @@ def plain(program: Program) -> None:
     program.tell("plain")
     ask(cu.cuMemFree(address))
     program.tell("plain freed")
+    address = ask(cu.cuMemAllocAsync(40 * MIB, program.stream))
+    program.stream_wait()
+    program.tell("ordered")
+    ask(cu.cuMemFree(address))
+    program.tell("ordered, freed at once")
 
 
 def threshold(program: Program) -> None:
