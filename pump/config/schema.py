@@ -108,9 +108,9 @@ class JobTable(Struct):
     granularity: Annotated[
         str,
         _about(
-            "`native` leaves frameworks' allocators alone, `tensor` makes them allocate each "
-            "tensor in stream order, `auto` decides for each framework, and does so where no "
-            "known conflict prevents it.",
+            "`native` leaves frameworks' allocators alone (but for JAX's, which cannot exceed the "
+            "GPU), `tensor` makes them allocate each tensor in stream order, `auto` decides for "
+            "each framework, and does so where no known conflict prevents it.",
             "auto",
             checks.granularity,
         ),
