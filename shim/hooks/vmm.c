@@ -24,6 +24,9 @@ static bool own_call(void) {
     served;                                                                                \
   })
 
+/* The same of what has no answer. */
+#define GUARDED(call) ((void)SERVED((call, true)))
+
 /* ---- addresses ------------------------------------------------------------------ */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
@@ -62,7 +65,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 /* Memory that the driver has made. */
 static void count(CUmemGenericAllocationHandle handle, size_t bytes,
                   const CUmemAllocationProp *properties) {
-  pump_mapped_not_ours();
+  GUARDED(pump_mapped_waits(handle));
   if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
       properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES)
     pump_physical_created(handle, bytes, (uint32_t)properties->location.id);
@@ -109,41 +112,42 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
   return pump_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
 }
 
+/* Answers `call`, which uses the driver's handle `loan.real` of the program's `handle`:
+ * only memory of the driver's can be shared and bound. */
+#define LENT(handle, name, call)                                                           \
+  ({                                                                                       \
+    static uint32_t said;                                                                  \
+    CUresult result;                                                                       \
+    struct pump_mapped_loan loan = {handle, handle, false};                                \
+    if (own_call() || SERVED(pump_mapped_lend(&loan, name, &said, &result)))               \
+      result = call;                                                                       \
+    if (loan.lent) GUARDED(pump_mapped_lent(&loan, result == CUDA_SUCCESS));               \
+    result;                                                                                \
+  })
+
 CUresult cuMemExportToShareableHandle(void *shareableHandle,
                                       CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType,
                                       unsigned long long flags) {
-  static uint32_t said;
-  CUresult result;
-  if (!own_call() &&
-      !SERVED(pump_mapped_yield(&handle, "cuMemExportToShareableHandle", &said, &result)))
-    return result;
-  return pump_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
-}
-
-/* What is bound to a multicast object is the driver's memory. */
-static bool can_bind(CUmemGenericAllocationHandle *handle, CUresult *result) {
-  static uint32_t said;
-  return own_call() ||
-         SERVED(pump_mapped_yield(handle, "cuMulticastBindMem", &said, result));
+  return LENT(handle, "cuMemExportToShareableHandle",
+              pump_real.cuMemExportToShareableHandle(shareableHandle, loan.real, handleType,
+                                                     flags));
 }
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                             CUmemGenericAllocationHandle memHandle, size_t memOffset,
                             size_t size, unsigned long long flags) {
-  CUresult result;
-  if (!can_bind(&memHandle, &result)) return result;
-  return pump_real.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
-                                      flags);
+  return LENT(
+      memHandle, "cuMulticastBindMem",
+      pump_real.cuMulticastBindMem(mcHandle, mcOffset, loan.real, memOffset, size, flags));
 }
 
 CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
                                size_t mcOffset, CUmemGenericAllocationHandle memHandle,
                                size_t memOffset, size_t size, unsigned long long flags) {
-  CUresult result;
-  if (!can_bind(&memHandle, &result)) return result;
-  return pump_real.cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle, memOffset,
-                                         size, flags);
+  return LENT(memHandle, "cuMulticastBindMem",
+              pump_real.cuMulticastBindMem_v2(mcHandle, dev, mcOffset, loan.real, memOffset,
+                                              size, flags));
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
@@ -151,7 +155,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                         CUmemAllocationHandleType shHandleType) {
   CUresult result =
       pump_real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_mapped_not_ours();
+  if (result == CUDA_SUCCESS && !pump_inert()) GUARDED(pump_mapped_waits(*handle));
   return result;
 }
 

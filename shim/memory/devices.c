@@ -272,17 +272,22 @@ static void copy_uuid(CUdevice device, uint8_t uuid[16]) {
   memcpy(uuid, answer.bytes, 16);
 }
 
-static bool device_converts(CUdevice device) {
+static bool can_page(CUdevice device) {
   int concurrent = 0;
   if (PUMP_HAS(cuDeviceGetAttribute))
     pump_real.cuDeviceGetAttribute(&concurrent, CONCURRENT_MANAGED_ACCESS, device);
-  if (concurrent == 0)
+  return concurrent != 0;
+}
+
+static bool device_converts(CUdevice device) {
+  bool converts = can_page(device);
+  if (!converts)
     pump_log(PUMP_LOG_WARNING,
              "device %d cannot page its memory (concurrentManagedAccess is 0, as under "
              "WSL and on some virtual GPUs): pump only watches there, and the program "
              "has no more memory than without pump",
              device);
-  return concurrent != 0;
+  return converts;
 }
 
 /* Under prepare_lock, in a driver scope, with a context of the device current. */
@@ -344,6 +349,10 @@ uint64_t pump_plain_peak_bytes(void) {
 
 bool pump_device_converts(uint32_t device) {
   return devices[device].converts;
+}
+
+bool pump_device_will_convert(uint32_t device) {
+  return PUMP_LOAD_ACQUIRE(&devices[device].state) == UNSEEN && can_page((CUdevice)device);
 }
 
 /* PUMP_REPORT=limit: the program sees all that the job may convert. */

@@ -174,6 +174,8 @@ uint64_t pump_held_ns(void);
 
 /* true when allocations on this device are to be converted. */
 bool pump_device_converts(uint32_t device);
+/* true when that will be so once it has its first context. In the guard. */
+bool pump_device_will_convert(uint32_t device);
 
 /* The most device memory that was not converted, on all devices at once. */
 uint64_t pump_plain_peak_bytes(void); /* devices.c */

@@ -21,8 +21,8 @@
 bool pump_mapped_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                         const CUmemAllocationProp *properties, unsigned long long flags,
                         CUresult *result);
-/* The driver has made or imported a handle. */
-void pump_mapped_not_ours(void);
+/* The driver has made or imported a handle, which the program is going to map. */
+void pump_mapped_waits(CUmemGenericAllocationHandle handle);
 bool pump_mapped_release(CUmemGenericAllocationHandle *handle, CUresult *result);
 bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address,
                         CUresult *result);
@@ -35,10 +35,19 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
 bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count);
 
 /* Before a call that only memory of the driver's can serve (an export, a multicast object):
- * a handle that was never mapped becomes such memory, and `handle` the driver's. false: it
- * cannot, and one line for each `said` has explained that `call` fails. */
-bool pump_mapped_yield(CUmemGenericAllocationHandle *handle, const char *call,
-                       uint32_t *said, CUresult *result);
+ * `real` is the driver's handle to make it with. For a handle that was never mapped the
+ * driver has made such memory. Then `lent` is set, other calls that map or lend wait, and
+ * pump_mapped_lent has to follow. false: it cannot be, and one line for each `said` has
+ * explained that `call` fails. */
+struct pump_mapped_loan {
+  CUmemGenericAllocationHandle handle, real;
+  bool lent;
+};
+bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
+                      CUresult *result);
+/* After it. The memory stays the driver's if the call has succeeded; after a call that only
+ * found out that it cannot be made, the handle is pageable as before. */
+void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded);
 
 /* ---- addresses (mapped_places.c) -------------------------------------------------- */
 

@@ -16,8 +16,7 @@
 #define KEY_MASK (0xffffull << 48)
 
 pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
-
-__thread bool mapped_latest_is_drivers __attribute__((tls_model("initial-exec")));
+pthread_mutex_t mapped_yield_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Under mapped_lock. */
 static struct mapped_handle handle_places[PLACES];
@@ -27,11 +26,16 @@ static uint64_t made;
 /* What the driver answers for memory of each kind, by asked(). */
 #define KINDS 32
 static struct kind {
-  int handle_types, device;
-  bool rdma;
+  CUmemAllocationProp properties; /* wanted */
+  unsigned char compression;      /* granted */
   CUresult answer;
 } kinds[KINDS];
 static uint32_t kind_count;
+
+/* Handles of the driver's that are mapped nowhere yet; more than that are not known. */
+#define WAITING 64
+static uint64_t waiting[WAITING];
+static uint32_t waiting_count;
 
 struct mapped_handle *mapped_handle_find(uint64_t key, bool *ours) {
   *ours = (key & KEY_MASK) == KEY_BEGIN;
@@ -49,46 +53,59 @@ void mapped_explain(const char *call, const char *why, uint32_t *said) {
 
 /* ---- create ------------------------------ */
 
-/* Memory that managed memory can stand in for, of a device that converts. */
+/* Memory that managed memory can stand in for, of a device that converts. That it is not
+ * compressed shows in its bandwidth only. */
 static bool is_served(const CUmemAllocationProp *properties, size_t bytes) {
   return properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
          properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
          properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES &&
-         properties->allocFlags.compressionType == 0 && properties->allocFlags.usage == 0 &&
-         bytes != 0 && bytes % PUMP_BLOCK_BYTES == 0 && bytes < 1ull << 47 &&
-         pump_device_converts((uint32_t)properties->location.id);
+         properties->allocFlags.usage == 0 && bytes != 0 && bytes % PUMP_BLOCK_BYTES == 0 &&
+         bytes < 1ull << 47 &&
+         (pump_device_converts((uint32_t)properties->location.id) ||
+          pump_device_will_convert((uint32_t)properties->location.id));
 }
 
 /* Whether the driver makes memory of such properties at all: programs find out which
  * handle types there are by trying. It is asked once for each kind, for one block. Without
  * the lock. */
-static CUresult ask(const CUmemAllocationProp *properties) {
+static CUresult ask(struct kind *kind) {
   CUmemGenericAllocationHandle handle;
-  CUresult result = pump_real.cuMemCreate(&handle, PUMP_BLOCK_BYTES, properties, 0);
-  if (result == CUDA_SUCCESS) pump_real.cuMemRelease(handle);
-  return result;
+  CUmemAllocationProp granted;
+  CUresult result = pump_real.cuMemCreate(&handle, PUMP_BLOCK_BYTES, &kind->properties, 0);
+  if (result != CUDA_SUCCESS) return result;
+  if (pump_real.cuMemGetAllocationPropertiesFromHandle(&granted, handle) == CUDA_SUCCESS)
+    kind->compression = granted.allocFlags.compressionType;
+  pump_real.cuMemRelease(handle);
+  return CUDA_SUCCESS;
 }
 
-static CUresult asked(const CUmemAllocationProp *properties) {
-  struct kind kind = {.handle_types = properties->requestedHandleTypes,
-                      .device = properties->location.id,
-                      .rdma = properties->allocFlags.gpuDirectRDMACapable != 0};
+static bool same_kind(const CUmemAllocationProp *a, const CUmemAllocationProp *b) {
+  return a->requestedHandleTypes == b->requestedHandleTypes &&
+         a->location.id == b->location.id &&
+         a->allocFlags.gpuDirectRDMACapable == b->allocFlags.gpuDirectRDMACapable &&
+         a->allocFlags.compressionType == b->allocFlags.compressionType;
+}
+
+static struct kind asked(const CUmemAllocationProp *properties) {
+  struct kind kind = {.properties = *properties,
+                      .compression = properties->allocFlags.compressionType};
   bool known = false;
   pthread_mutex_lock(&mapped_lock);
   for (uint32_t i = 0; i < kind_count && !known; i++) {
-    known = kinds[i].handle_types == kind.handle_types && kinds[i].device == kind.device &&
-            kinds[i].rdma == kind.rdma;
-    if (known) kind.answer = kinds[i].answer;
+    known = same_kind(&kinds[i].properties, properties);
+    if (known) kind = kinds[i];
   }
   pthread_mutex_unlock(&mapped_lock);
-  if (known) return kind.answer;
-  kind.answer = ask(properties);
-  /* A full card says nothing of the kind. */
-  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) return CUDA_SUCCESS;
+  if (known) return kind;
+  kind.answer = ask(&kind);
+  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) { /* a full card says nothing of the kind */
+    kind.answer = CUDA_SUCCESS;
+    return kind;
+  }
   pthread_mutex_lock(&mapped_lock);
   if (kind_count < KINDS) kinds[kind_count++] = kind;
   pthread_mutex_unlock(&mapped_lock);
-  return kind.answer;
+  return kind;
 }
 
 /* 0, -ENOSPC (it fits as plain memory) or -ENOMEM, explained. */
@@ -109,10 +126,14 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
                         const CUmemAllocationProp *properties, unsigned long long flags,
                         CUresult *result) {
   if (out == NULL || properties == NULL || flags != 0 || !is_served(properties, bytes) ||
-      pump_rule_mapped() || asked(properties) != CUDA_SUCCESS)
+      pump_rule_mapped())
     return false;
+  struct kind kind = asked(properties);
+  if (kind.answer != CUDA_SUCCESS) return false;
   uint32_t device = (uint32_t)properties->location.id;
-  int admitted = admit(device, bytes);
+  bool ready = pump_device_converts(device); /* else a limit may be none yet */
+  int admitted = ready ? admit(device, bytes) : pump_limit_try(device, bytes);
+  if (admitted != 0 && !ready) return false;
   if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_places) == 0) return false;
   if (admitted != 0) {
     if (admitted == -ENOSPC) pump_limit_explain(device, bytes);
@@ -124,9 +145,9 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
   if (handle != NULL) {
     handle->bytes = bytes;
     handle->properties = *properties;
+    handle->properties.allocFlags.compressionType = kind.compression;
     handle->device = device;
     handle->references = 1;
-    mapped_latest_is_drivers = false;
     *out = handle->key;
     account(device, (int64_t)bytes);
   }
@@ -176,6 +197,7 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
     real = handle->real; /* the driver's has one reference */
     mapped_handle_settle(handle);
   }
+  if (!ours || real != 0) mapped_waits_no_more(ours ? real : *key);
   pthread_mutex_unlock(&mapped_lock);
   mapped_free_pending();
   if (real != 0) *key = real;
@@ -212,53 +234,97 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
   return ours;
 }
 
-void pump_mapped_not_ours(void) {
-  mapped_latest_is_drivers = true;
+/* ---- memory that is the driver's, or becomes it ------------------------------ */
+
+/* What libraries of the rules make they map at addresses that the rules give them. */
+void pump_mapped_waits(CUmemGenericAllocationHandle handle) {
+  if (pump_rule_mapped()) return;
+  pthread_mutex_lock(&mapped_lock);
+  if (waiting_count < WAITING) waiting[waiting_count++] = handle;
+  pthread_mutex_unlock(&mapped_lock);
 }
 
-/* ---- memory that becomes the driver's ------------------------------ */
+bool mapped_one_waits(void) {
+  if (waiting_count == 0) return false;
+  waiting_count--;
+  return true;
+}
 
-CUresult mapped_handle_yield(struct mapped_handle *handle) {
-  CUmemGenericAllocationHandle real = 0;
+void mapped_waits_no_more(uint64_t real) {
+  for (uint32_t i = 0; i < waiting_count; i++)
+    if (waiting[i] == real) waiting[i--] = waiting[--waiting_count];
+}
+
+static CUresult make_real(const struct mapped_handle *handle,
+                          CUmemGenericAllocationHandle *real) {
   struct pump_driver_scope scope = pump_driver_scope_open();
-  CUresult result = pump_real.cuMemCreate(&real, handle->bytes, &handle->properties, 0);
+  CUresult result = pump_real.cuMemCreate(real, handle->bytes, &handle->properties, 0);
   pump_driver_scope_close(scope);
-  if (result != CUDA_SUCCESS) return result;
+  return result;
+}
+
+static void become_real(struct mapped_handle *handle, uint64_t real) {
   account(handle->device, -(int64_t)handle->bytes);
   pump_limit_return(handle->device, handle->bytes);
   pump_physical_created(real, handle->bytes, handle->device);
   handle->real = real;
-  mapped_latest_is_drivers = true;
-  return CUDA_SUCCESS;
 }
 
-bool pump_mapped_yield(CUmemGenericAllocationHandle *key, const char *call, uint32_t *said,
-                       CUresult *result) {
-  bool ours, explain = false;
+CUresult mapped_handle_yield(struct mapped_handle *handle) {
+  CUmemGenericAllocationHandle real;
+  CUresult result = make_real(handle, &real);
+  if (result == CUDA_SUCCESS) become_real(handle, real);
+  return result;
+}
+
+/* Under both locks. true: `loan` says with which handle the call can be made. */
+static bool lend(struct pump_mapped_loan *loan, CUresult *result) {
+  bool ours;
+  struct mapped_handle *handle = mapped_handle_find(loan->handle, &ours);
+  *result = !ours || handle != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (handle == NULL) return !ours;
+  if (handle->real == 0 && handle->home != 0) *result = CUDA_ERROR_NOT_SUPPORTED;
+  loan->real = handle->real;
+  if (handle->real != 0 || handle->home != 0) return handle->real != 0;
+  *result = make_real(handle, &loan->real);
+  loan->lent = *result == CUDA_SUCCESS;
+  return loan->lent;
+}
+
+bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
+                      CUresult *result) {
+  pthread_mutex_lock(&mapped_yield_lock);
   pthread_mutex_lock(&mapped_lock);
-  struct mapped_handle *handle = mapped_handle_find(*key, &ours);
-  *result = !ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (handle != NULL && handle->real == 0 && handle->home == 0)
-    *result = mapped_handle_yield(handle);
-  else if (handle != NULL && handle->real == 0)
-    explain = true;
-  else if (handle != NULL)
-    *result = CUDA_SUCCESS;
-  if (handle != NULL && handle->real != 0) *key = handle->real;
+  bool can = lend(loan, result);
   pthread_mutex_unlock(&mapped_lock);
-  if (explain) {
-    *result = CUDA_ERROR_NOT_SUPPORTED;
+  if (!loan->lent) pthread_mutex_unlock(&mapped_yield_lock);
+  if (*result == CUDA_ERROR_NOT_SUPPORTED)
     mapped_explain(call, "pump made that memory pageable, and CUDA shares none such", said);
-  }
-  return *result == CUDA_SUCCESS;
+  return can;
+}
+
+void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {
+  bool ours;
+  pthread_mutex_lock(&mapped_lock);
+  struct mapped_handle *handle = mapped_handle_find(loan->handle, &ours);
+  bool kept = succeeded && handle != NULL; /* NULL: another thread has released it */
+  if (kept) become_real(handle, loan->real);
+  pthread_mutex_unlock(&mapped_lock);
+  pthread_mutex_unlock(&mapped_yield_lock);
+  if (kept)
+    pump_mapped_waits(loan->real);
+  else
+    pump_real.cuMemRelease(loan->real);
 }
 
 bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
   static uint32_t said;
   bool ours = false;
   pthread_mutex_lock(&mapped_lock);
-  for (unsigned int i = 0; list != NULL && i < count && !ours; i++)
+  for (unsigned int i = 0; list != NULL && i < count && !ours; i++) {
     mapped_handle_find(list[i].memHandle.memHandle, &ours);
+    mapped_waits_no_more(list[i].memHandle.memHandle);
+  }
   pthread_mutex_unlock(&mapped_lock);
   if (ours)
     mapped_explain(
@@ -271,5 +337,5 @@ bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
 
 void mapped_handles_reset(void) {
   pump_table_reset(&handles);
-  kind_count = 0;
+  kind_count = waiting_count = 0;
 }

@@ -1,10 +1,10 @@
 /* mapped_places.c - reservations of addresses, and which handle is mapped where (mapped.h).
  *
  * A reservation has to be managed memory or the driver's before it is known what will be
- * mapped there. It is the driver's where the thread's latest handle is (programs make the
- * handle and then its addresses, or only memory that is served), where a rule says so, and
- * where the host could not take what the device holds: then memory that fits there must not
- * be refused. Handles that are mapped in the driver's become the driver's.
+ * mapped there. It is managed memory unless a rule says otherwise, or the host could not
+ * take what the device can hold (memory that fits there must not be refused), or a handle
+ * of the driver's is mapped nowhere yet and could be mapped there: each such handle decides
+ * about one reservation. Handles that are mapped in the driver's become the driver's.
  */
 #include <errno.h>
 
@@ -103,6 +103,16 @@ static bool host_takes(uint32_t device, uint64_t bytes) {
   return left >= (bytes < most ? bytes : most);
 }
 
+/* Whether a handle of the driver's waits for addresses, and these may be for it: one cannot
+ * be larger than its device. */
+static bool one_waits(uint32_t device, uint64_t bytes) {
+  if (bytes > PUMP_LOAD(&pump_shm->devices[device].total_bytes)) return false;
+  pthread_mutex_lock(&mapped_lock);
+  bool waits = mapped_one_waits();
+  pthread_mutex_unlock(&mapped_lock);
+  return waits;
+}
+
 bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
                          unsigned long long flags, CUresult *result) {
   CUcontext context = NULL;
@@ -111,8 +121,8 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
   bool power = (alignment & (alignment - 1)) == 0 && alignment <= 1ull << 40;
   if (address == NULL || flags != 0 || misaligned(bytes) || bytes >= ADDRESS_END ||
       !power || device < 0 || !pump_device_converts((uint32_t)device) ||
-      mapped_latest_is_drivers || pump_rule_mapped() ||
-      !host_takes((uint32_t)device, bytes))
+      pump_rule_mapped() || !host_takes((uint32_t)device, bytes) ||
+      one_waits((uint32_t)device, bytes))
     return false;
   CUdeviceptr base = take_managed(bytes, alignment, &managed);
   if (base == 0) return false;
@@ -303,6 +313,7 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
                      CUmemGenericAllocationHandle *key, unsigned long long flags,
                      CUresult *result) {
   bool ours, forward = false;
+  pthread_mutex_lock(&mapped_yield_lock);
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
   struct mapped_place *place = mapped_place_at(address);
@@ -313,8 +324,10 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
   } else {
     forward = map_real(handle, place, result);
     if (forward && handle != NULL) *key = handle->real;
+    if (forward) mapped_waits_no_more(*key);
   }
   pthread_mutex_unlock(&mapped_lock);
+  pthread_mutex_unlock(&mapped_yield_lock);
   mapped_free_pending();
   return !forward;
 }
@@ -387,6 +400,7 @@ void pump_mapped_reset(void) {
 
 /* Another thread may have been changing the records: they stay with their copy. */
 void pump_mapped_fork_child(void) {
+  pthread_mutex_init(&mapped_yield_lock, NULL);
   pthread_mutex_init(&mapped_lock, NULL);
   pthread_mutex_init(&mapped_spans_lock, NULL);
   empty(false);

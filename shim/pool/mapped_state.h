@@ -58,8 +58,9 @@ struct mapped_range { /* of the range table: mappings that became accessible in 
 extern pthread_mutex_t mapped_lock;
 extern struct mapped_spans mapped_places, mapped_mappings, mapped_homes, mapped_ranges;
 
-/* The thread's latest handle is memory of the driver's. */
-extern __thread bool mapped_latest_is_drivers __attribute__((tls_model("initial-exec")));
+/* Held from before memory may become the driver's until that is decided. Taken before
+ * mapped_lock. */
+extern pthread_mutex_t mapped_yield_lock;
 
 /* ---- mapped_handles.c: under the lock ------------------------------ */
 
@@ -72,6 +73,9 @@ void mapped_handle_settle(struct mapped_handle *handle);
 void mapped_home_leave(struct mapped_handle *handle);
 /* Makes it memory of the driver's, as long as it has no contents here. */
 CUresult mapped_handle_yield(struct mapped_handle *handle);
+/* Whether a handle of the driver's is mapped nowhere yet. It is not asked about again. */
+bool mapped_one_waits(void);
+void mapped_waits_no_more(uint64_t real);
 void mapped_handles_reset(void);
 /* One line, if `said` is 0: that call fails, why, and what to do. */
 void mapped_explain(const char *call, const char *why, uint32_t *said);

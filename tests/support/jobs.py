@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import PROGRAMS
+from places import PROGRAMS, ROOT
 
 from pump.trace.format import TraceError
 from pump.trace.info import summary
@@ -23,7 +23,7 @@ BIN = Path(sys.executable).parent
 def host_kernels(source: str, folder: Path) -> Path:
     """The host kernels of a program, a C file in PROGRAMS, as a shared library in the folder."""
     library = folder / f"{Path(source).stem}.so"
-    command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, PROGRAMS / source]
+    command = ["cc", "-O2", "-shared", "-fPIC", f"-I{ROOT}", "-o", library, PROGRAMS / source]
     subprocess.run(command, check=True)
     return library
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import pump_run
+from jobs import host_kernels, pump_run
 from places import PROGRAMS
 
 OUT_OF_MEMORY = 2
@@ -19,9 +19,9 @@ ROOM = "128MiB"
 
 
 def run(step: str, folder: Path, *options: str, **env: str) -> tuple[Any, str]:
-    """What the step printed, and pump's lines; pump has given the virtual driver no call that
-    violates its rules."""
-    command = sys.executable, str(PROGRAMS / "mapped_job.py"), step
+    """What the step, with its arguments, printed, and pump's lines; pump has given the virtual
+    driver no call that violates its rules."""
+    command = sys.executable, str(PROGRAMS / "mapped_job.py"), *step.split()
     report = folder / "report.json"
     done = pump_run(*options, "--", *command, PUMP_VIRTUAL_REPORT=str(report), **env)
     found = json.loads(report.read_text())
@@ -132,3 +132,29 @@ def test_memory_of_the_drivers_is_refused_beside_pageable_memory(tmp_path: Path)
     found, lines = run("beside_the_drivers", tmp_path)
     assert found == NOT_SUPPORTED
     assert "--keep-device vmm" in lines
+
+
+def test_a_handle_of_the_drivers_decides_about_its_own_addresses_only(tmp_path: Path) -> None:
+    found, lines = run("among_the_drivers", tmp_path)
+    assert found == [[True, True, True], [0, 0], 0]
+    assert lines.count("fails") == 1, "is_served has tried"
+
+
+BEFORE = [
+    "by_a_library",
+    "compressed",
+    "before_a_context",
+    "asked_for_an_export",
+    "a_segment_of_its_own",
+    "never_mapped",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_memory_beyond_the_device_is_pageable_whatever_was_made_before(
+    before: str, tmp_path: Path
+) -> None:
+    library = host_kernels("nccl_like.c", tmp_path).rename(tmp_path / "libnccl.so.2")
+    found, lines = run(f"segment_after {before} {library}", tmp_path, "--virtual-set=memory=64MiB")
+    assert found is True
+    assert "fails" not in lines and "out of memory" not in lines

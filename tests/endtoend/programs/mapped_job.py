@@ -372,14 +372,92 @@ def in_array() -> Any:
     return [*answers, code(cu.cuMemMapArrayAsync([piece], 1, 0))]
 
 
+def create_as(pieces: int = 1, compression: int = 0, usage: int = 0) -> Any:
+    """Memory with flags; of a tile pool, usage 1, it is the driver's."""
+    properties = wishes()
+    properties.allocFlags.compressionType = compression
+    properties.allocFlags.usage = usage
+    return ask(cu.cuMemCreate(pieces * PIECE, properties, 0))
+
+
 def beside_the_drivers() -> Any:
     """Memory of the driver's among memory that is served."""
     base, handle = reserve(2), create()
     place(base, handle)
+    return code(cu.cuMemMap(base + PIECE, PIECE, 0, create_as(usage=1), 0))
+
+
+def among_the_drivers() -> Any:
+    """Memory that could be served, at addresses that memory of the driver's has decided about,
+    before, alongside and after it; those of another reservation it has not."""
+    drivers, ours = create_as(usage=1), create()
+    base = reserve(2)
+    place(base, drivers)
+    place(base + PIECE, ours)
+    write(base, 1, 2)
+    found = [holds(base, 1, 2)]
+    remove(base, 2)
+    place(base, create())
+    place(base + PIECE, drivers)
+    write(base, 2, 2)
+    found.append(holds(base, 2, 2))
+    other = reserve(1)
+    place(other, create())
+    found.append(is_served(other))
+    remove(base, 2)
+    freed = [code(cu.cuMemAddressFree(base, 2 * PIECE)), code(cu.cuMemRelease(drivers))]
+    return [found, freed, code(cu.cuMemRelease(ours))]
+
+
+def is_served(address: int) -> bool:
+    """Whether pump has made the memory there pageable: then it has one address."""
+    handle = ask(cu.cuMemRetainAllocationHandle(address))
+    other = reserve(1)
+    answer = code(cu.cuMemMap(other, PIECE, 0, handle, 0))
+    ask(cu.cuMemRelease(handle))
+    return answer != 0
+
+
+def by_a_library() -> None:
+    """Argument 3 is a library whose memory stays the driver's (nccl_like.c)."""
+    buffer = ctypes.CDLL(sys.argv[3]).make_buffer(ctypes.c_size_t(2 * PIECE))
+    if buffer != 0:
+        raise SystemExit(f"the library's buffer: error {buffer}")
+
+
+def asked_for_an_export() -> None:
     kind = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    drivers = create(1, 1)
-    cu.cuMemExportToShareableHandle(drivers, kind, 0)
-    return code(cu.cuMemMap(base + PIECE, PIECE, 0, drivers, 0))
+    cu.cuMemExportToShareableHandle(create(1, 1), kind, 0)
+
+
+def compressed() -> None:
+    place(reserve(1), create_as(compression=1))
+    create_as(compression=1)
+
+
+def never_mapped() -> None:
+    create_as(usage=1)
+
+
+def a_segment_of_its_own() -> None:
+    place(reserve(32), create(2), 2)
+
+
+def before_a_context() -> None:
+    """main() has made one of these without."""
+
+
+def segment_after() -> Any:
+    """As PyTorch with expandable segments: addresses for more than the card has, and pieces
+    of memory one by one, half as much again as the card has; after argument 2."""
+    globals()[sys.argv[2]]()
+    count, base = 24, reserve(32)
+    for i in range(count):
+        handle = create_as(compression=1) if i == 5 else create(1, 1)
+        place(base + i * PIECE, handle)
+        ask(cu.cuMemRelease(handle))
+        write(base + i * PIECE, i)
+    return all(holds(base + i * PIECE, i) for i in range(count))
 
 
 def too_much() -> Any:
@@ -467,6 +545,8 @@ def touched_allocated() -> None:
 
 def main() -> None:
     ask(cu.cuInit(0))
+    if "before_a_context" in sys.argv:
+        create(2, 1)
     ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(0))))
     json.dump(globals()[sys.argv[1]](), sys.stdout)
 
