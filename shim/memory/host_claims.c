@@ -143,16 +143,41 @@ static int open_own_folder(const char *where, uid_t user) {
   int found = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (found < 0) return errno == ENOENT ? -error : -errno;
   struct stat status;
-  if (made) fchmod(found, 0755); /* whatever the umask */
-  if (fstat(found, &status) == 0 && status.st_uid == user) return found;
+  if (fstat(found, &status) == 0 && status.st_uid == user) {
+    /* Whatever the umask; and others must not add entries to a folder that they opened. */
+    if (made || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) fchmod(found, 0755);
+    return found;
+  }
   close(found);
   return -EPERM; /* another user took the name */
+}
+
+/* Whether the file at a name is an entry, or the lock, of this process's user: the folder
+ * may have been another user's before root gave it to this one, and what is in it still is.
+ */
+static bool is_own(int where, const char *name) {
+  struct stat status;
+  return fstatat(where, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(status.st_mode) && status.st_uid == geteuid();
+}
+
+/* Frees a name in the own folder, whatever has it. A folder of another user that is not
+ * empty gets a name that could not be foreseen. */
+static bool free_name(int where, const char *name) {
+  if (unlinkat(where, name, 0) == 0 || errno == ENOENT) return true;
+  if (unlinkat(where, name, AT_REMOVEDIR) == 0) return true;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  char other[64];
+  snprintf(other, sizeof other, "foreign-%lld.%09ld", (long long)now.tv_sec, now.tv_nsec);
+  return renameat(where, name, where, other) == 0;
 }
 
 /* One process of a user at a time makes an entry: one that finds a dead entry removes it,
  * which must not be one that another process has just put there. Other users cannot open
  * the file that is locked for that. -errno, or a descriptor that is to be closed. */
 static int take_turn(int where) {
+  if (!is_own(where, "turn")) free_name(where, "turn");
   int file =
       openat(where, "turn", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (file < 0) return -errno;
@@ -168,17 +193,17 @@ static int take_turn(int where) {
   return error;
 }
 
-/* Removes what is dead; the first free slot, or -EUSERS. */
+/* Removes what is dead or another user's; the first free slot, or -EUSERS. */
 static int free_slot(int where) {
   int first = -EUSERS;
   for (int slot = 0; slot < CLAIMS_SLOTS; slot++) {
     char name[16];
     snprintf(name, sizeof name, "%d", slot);
     int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool alive = file >= 0 ? claims_entry_lives(file) : errno == EMFILE || errno == ENFILE;
-    bool missing = file < 0 && errno == ENOENT;
+    bool alive = file >= 0 ? claims_entry_lives(file) : pump_is_shortage(errno);
     if (file >= 0) close(file);
-    if (alive || (!missing && unlinkat(where, name, 0) != 0)) continue;
+    bool taken = alive && is_own(where, name);
+    if (taken || !free_name(where, name)) continue;
     if (first < 0) first = slot;
   }
   return first;
@@ -188,7 +213,7 @@ static int free_slot(int where) {
  */
 static int make_entry(int where, int *slot) {
   const struct claims_entry empty = {0};
-  unlinkat(where, "new", 0);
+  free_name(where, "new");
   int file = openat(where, "new", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return -errno;
   errno = ENOSPC;

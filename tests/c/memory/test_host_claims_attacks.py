@@ -238,7 +238,7 @@ def test_what_a_user_puts_into_the_own_folder_counts_for_no_other(machine: Machi
         with acting(ATTACKER, rubbish):
             assert machine.seen() == 20
             with machine.process(ATTACKER) as attacker:
-                assert not attacker.admit(8 * GIB), "it has spoiled its own place"
+                assert attacker.admit(8 * GIB), "what is no entry is replaced"
 
 
 def test_a_lie_about_all_of_the_host_is_named_and_ends_with_the_liar(machine: Machine) -> None:
@@ -283,6 +283,46 @@ def test_a_user_whose_places_are_all_taken_gets_an_eighth(machine: Machine) -> N
     with acting(VICTIM, take_all), machine.process(VICTIM) as one:
         assert not one.admit(8 * GIB) and one.admit(6 * GIB)
         assert "fewer processes of this user" in one.end()
+
+
+def _full_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "file").touch()
+
+
+SQUATS: dict[str, Callable[[Path], None]] = {
+    "locked": lambda path: hold(path, os.O_RDWR, WRITE_LOCK),
+    "folders": _full_folder,
+    "links": lambda path: path.symlink_to("/nonexistent"),
+    "pipes": os.mkfifo,
+}
+"""What another user can put in place of an entry."""
+
+
+@pytest.mark.parametrize("squat", SQUATS)
+def test_a_folder_that_another_user_filled_before_it_was_given_away_is_the_owners(
+    machine: Machine, squat: str
+) -> None:
+    """systemd-tmpfiles gives a folder that is there to its user, and leaves the content."""
+    folder = machine.folder(VICTIM)
+    os.chown(folder, ATTACKER, ATTACKER)
+
+    def fill() -> None:
+        for name in (*map(str, range(256)), "turn", "new"):
+            SQUATS[squat](folder / name)
+
+    with acting(ATTACKER, fill):
+        os.chown(folder, VICTIM, VICTIM)
+        with machine.process(VICTIM) as first, machine.process(VICTIM) as second:
+            assert first.admit(20 * GIB) and second.admit(20 * GIB)
+            assert machine.seen() == 40
+
+
+def test_a_folder_that_others_may_write_to_is_closed_to_them(machine: Machine) -> None:
+    machine.folder(VICTIM).chmod(0o777)
+    with machine.process(VICTIM) as victim:
+        assert victim.admit(20 * GIB)
+        assert machine.folder(VICTIM).stat().st_mode & 0o777 == 0o755
 
 
 def test_a_claim_of_another_pid_namespace_counts_until_its_process_dies(machine: Machine) -> None:
