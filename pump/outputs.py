@@ -19,9 +19,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
+MODE = 0o666
+"""Of a file that no other is a source of, before the umask."""
+PRIVATE = 0o600
+"""Of what holds command lines, as recordings do."""
 HEAD_BYTES = 512
 """Of a file, from which its kind is known."""
 NAME_TRIES = 100
@@ -105,17 +109,19 @@ def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | N
         os.close(fd)
 
 
-def draft(name: str, dir_fd: int | None = None, mode: int | None = None) -> tuple[int, str]:
+def draft(
+    name: str, dir_fd: int | None = None, mode: int | None = None, most: int = MODE
+) -> tuple[int, str]:
     """A new file beside `name`, NAME.part-XXXXXXXX: its descriptor and name.
 
-    mode: of the file, whatever the umask is; None: what the umask leaves. Raises OSError;
-    FileExistsError after NAME_TRIES names that were taken.
+    mode: of the file, whatever the umask is; None: what the umask leaves of `most`. Raises
+    OSError; FileExistsError after NAME_TRIES names that were taken.
     """
     for _ in range(NAME_TRIES):
         part = f"{name}.part-{os.urandom(4).hex()}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):
-            fd = os.open(part, flags, 0o666 if mode is None else mode, dir_fd=dir_fd)
+            fd = os.open(part, flags, most if mode is None else mode, dir_fd=dir_fd)
             if mode is not None:
                 unmask(fd, mode)
             return fd, part
@@ -173,26 +179,44 @@ def may_replace(path: str, kind: Kind) -> None:
         look(path, kind)
 
 
+def mode_most(sources: Iterable[str]) -> int:
+    """Who may read or write a file made from the files `sources`: whoever may read or write each
+    of them. A source that cannot be examined, or a stream, leaves its reader alone."""
+    most = MODE
+    for source in sources:
+        try:
+            status = os.stat(source)
+        except (OSError, ValueError):
+            return 0o600
+        most &= status.st_mode if stat.S_ISREG(status.st_mode) else 0o600
+        if status.st_gid != os.getegid():  # the new file's group is another one
+            most &= ~0o060
+    return most | 0o600
+
+
 @contextlib.contextmanager
-def replacing(path: str, kind: Kind, mode: int | None = None) -> Iterator[TextIO]:
+def replacing(
+    path: str, kind: Kind, mode: int | None = None, sources: Iterable[str] = ()
+) -> Iterator[TextIO]:
     """A text stream. What is written to it replaces the file at `path` at the end of the block,
     unless the block raises. A terminal, a pipe or /dev/null is written to directly.
 
     mode: of the file; None: the mode of an existing file of this user, else what the umask
-    leaves (another user's file must not decide which users can read this one).
+    leaves (another user's file must not decide which users can read this one), in both cases at
+    most that of `sources`, the files that this one is made from.
     Raises OSError, and changes nothing, where the existing file is not of `kind`.
     """
     stream = _stream(path)
     if stream is not None:
-        with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "w", -1, "utf-8") as out:
+        with open(_open_stream(path), "w", -1, "utf-8") as out:
             if not os.path.samestat(stream, os.fstat(out.fileno())):
                 raise OSError(errno.EEXIST, "another file has come in its place")
             yield out
         return
-    old = look(path, kind)
+    old, most = look(path, kind), mode_most(sources)
     if mode is None and old and old.st_uid == os.geteuid():
-        mode = old.st_mode & 0o777
-    fd, part = draft(path, mode=mode)
+        mode = old.st_mode & most
+    fd, part = draft(path, mode=mode, most=most)
     try:
         with open(fd, "w", encoding="utf-8") as out:
             yield out
@@ -204,10 +228,25 @@ def replacing(path: str, kind: Kind, mode: int | None = None) -> Iterator[TextIO
         raise
 
 
-def write(path: str, text: str, kind: Kind, mode: int | None = None) -> None:
+def write(
+    path: str, text: str, kind: Kind, mode: int | None = None, sources: Iterable[str] = ()
+) -> None:
     """Put `text` into the file at `path`, as `replacing` does. Raises OSError."""
-    with replacing(path, kind, mode) as out:
+    with replacing(path, kind, mode, sources) as out:
         out.write(text)
+
+
+def _open_stream(path: str) -> int:
+    """Opens a terminal, a device or a pipe, which must have a reader: none is waited for."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "nothing reads from this pipe") from None
+        raise
+    os.set_blocking(fd, True)
+    return fd
 
 
 def _stream(path: str) -> os.stat_result | None:

@@ -47,6 +47,12 @@ LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY 
 """Of opening a log file; shim/base/log.c has the same."""
 
 
+def open_log(path: str) -> int:
+    """Opens a log file to append to it, and makes it if there is none. Raises OSError; ENXIO for
+    a pipe without a reader."""
+    return os.open(path, LOG_FLAGS, 0o666)
+
+
 def is_pipe(path: str) -> bool:
     """Whether a log file is a named pipe. pump does not open one to test it: when it closed the
     pipe again, the reader would see the end of the file."""

@@ -9,7 +9,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from pump import inputs
 from pump.config.values import nearest
+from pump.names import printable
 
 FILE_BYTES_MOST = 256 << 10
 FAULT_CHARACTERS = 200
@@ -34,14 +36,9 @@ def load(folder: Path, what: str, name: str, error: type[ValueError]) -> dict[st
             "or the path of a .toml file"
         )
     try:
-        with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MOST + 1)
+        text = inputs.read(str(path), FILE_BYTES_MOST)
     except OSError as fault:
-        raise error(f"cannot read '{name}': {fault.strerror}") from None
-    except ValueError:
-        raise error("cannot read a file whose name holds a zero byte") from None
-    if len(text) > FILE_BYTES_MOST:
-        raise error(f"'{name}' is longer than {FILE_BYTES_MOST >> 10} KiB")
+        raise error(f"cannot read '{printable(name)}': {fault.strerror}") from None
     try:
         return tomllib.loads(text.decode())
     except RecursionError:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 LINKS_MOST = 40
 """Symbolic links that one look-up may pass, as in Linux."""
 ACL = "system.posix_acl_access"
+ALL_USERS = [b"0", b"0", b"4294967295"]
+"""/proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
 
 
 class Weakness(NamedTuple):
@@ -90,3 +92,16 @@ def _writers(path: str, status: os.stat_result, users: Collection[int]) -> str:
     except OSError:  # a file system without
         acl = False
     return "can be written by users that its ACL names" if acl else ""
+
+
+def unknown_user() -> int | None:
+    """The number that stands for users that this user namespace does not map; None where it maps
+    all."""
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            if file.read().split() == ALL_USERS:
+                return None
+        with open("/proc/sys/kernel/overflowuid", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 65534

@@ -137,7 +137,7 @@ def _write(asked: argparse.Namespace, found: Comparison) -> None:
     sys.stdout.write(texts[to_stdout[0]] if to_stdout else comparison.as_text(found) + "\n")
     for option, name, kind in _outputs(asked):
         if name != "-":
-            save(name, texts[option], kind, option, 1)
+            save(name, texts[option], kind, option, 1, mode=outputs.PRIVATE)
 
 
 def _status(found: Comparison) -> int:

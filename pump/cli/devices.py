@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Mapping
 
+from pump import inputs
 from pump.cli.support.lines import BadInputError
 
 DRIVER = "libcuda.so.1"
 LOADER_CACHE = "/etc/ld.so.cache"
+LOADER_CACHE_BYTES_MOST = 64 << 20
 
 
 def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -> bool:
@@ -25,8 +27,8 @@ def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -
         if folder and os.path.exists(os.path.join(folder, DRIVER)):
             return True
     try:
-        with open(loader_cache, "rb") as cache:
-            paths = re.findall(rb"/[^\0]*/" + re.escape(DRIVER.encode()) + rb"(?=\0)", cache.read())
+        cache = inputs.read(loader_cache, LOADER_CACHE_BYTES_MOST)
+        paths = re.findall(rb"/[^\0]*/" + re.escape(DRIVER.encode()) + rb"(?=\0)", cache)
     except OSError:
         paths = []
     return any(os.path.exists(path) for path in paths) or _loads()

@@ -6,7 +6,6 @@ import argparse
 import os
 
 from pump.cli.support import enabling, service_files
-from pump.cli.support.lines import BadInputError
 
 HELP = "remove what pump enable wrote; rules stay"
 
@@ -29,11 +28,7 @@ def run(asked: argparse.Namespace) -> int:
         if not enabling.is_ours(place):
             print(f"kept     {place}: not pump's")
             continue
-        try:
-            os.unlink(place)
-        except OSError as error:
-            raise BadInputError(f"cannot remove {place}: {error.strerror}") from None
-        print(f"removed  {place}")
+        service_files.remove(place, asked.root)
     if not asked.root and not asked.machine:
         print("next:")
         print(f"    {service_files.systemctl('stop', 'pump-jobs.socket', user=True)}")

@@ -37,7 +37,7 @@ def run(asked: argparse.Namespace) -> int:
         if os.path.lexists(path) and not enabling.is_ours(path):
             raise BadInputError(f"{path} is there already and not pump's; move it away")
     for path, text in texts.items():
-        service_files.write(_below(asked.root, path), text)
+        service_files.write(_below(asked.root, path), text, asked.root)
         print(f"written  {_below(asked.root, path)}")
     print(f"rules    {many(len(rules), 'rule')} of {at.rules}")
     for rule in rules:

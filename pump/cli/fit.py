@@ -226,7 +226,7 @@ def _write(file: str | None, found: dict[str, Any]) -> None:
     as_json = json.dumps(found, indent=1) + "\n"
     sys.stdout.write(as_json if file == "-" else _as_text(found))
     if file and file != "-":
-        save(file, as_json, outputs.FITTED, "--json", 1)
+        save(file, as_json, outputs.FITTED, "--json", 1, mode=outputs.PRIVATE)
 
 
 def _as_text(found: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ def run(asked: argparse.Namespace) -> int:
         if file.keep and os.path.lexists(path):
             print(f"kept     {path}")
             continue
-        service_files.write(path, text)
+        service_files.write(path, text, asked.root)
         print(f"written  {path}")
     if not asked.root:
         _tell_next(user=asked.user)

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from pump import outputs
+from pump import folders, inputs, outputs
 from pump.cli.support.lines import BadInputError
 
 HELP = "install or remove the Jupyter kernel Python (pump)"
@@ -62,7 +62,7 @@ def _install(asked: argparse.Namespace) -> int:
         raise BadInputError(f"--python: {asked.python} is no absolute path of a program")
     text = json.dumps(_specification(asked.python, words), indent=1) + "\n"
     try:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        folders.make(folder, below=asked.prefix)
         outputs.write(path, text, outputs.KERNEL, mode=0o644)
     except OSError as error:
         raise BadInputError(f"cannot write {path}: {error.strerror}") from None
@@ -78,7 +78,7 @@ def _remove(asked: argparse.Namespace) -> int:
     if not _is_ours(path):
         raise BadInputError(f"{folder} is not pump's; it stays")
     try:
-        os.unlink(path)
+        folders.remove(path, asked.prefix)
         print(f"removed  {path}")
         os.rmdir(folder)
     except OSError as error:
@@ -122,8 +122,7 @@ def _kernels(prefix: str) -> str:
 
 def _is_ours(path: str) -> bool:
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(inputs.read(path))
     except (OSError, ValueError, RecursionError):
         return False
     metadata = found.get("metadata") if isinstance(found, dict) else None

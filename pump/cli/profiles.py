@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pump import outputs, profiles
+from pump import inputs, outputs, profiles
 from pump.cli.support.lines import BadInputError, save
+from pump.names import quoted
 
+REPORT_BYTES_MOST = 16 << 20
 HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"
 
 
@@ -67,7 +69,7 @@ def _from_probe(asked: argparse.Namespace) -> int:
         raise BadInputError(str(error)) from None
     except from_probe.ReportError as error:
         raise BadInputError(f"{asked.report}: {error}", status=1) from None
-    save(asked.out, text, outputs.PROFILE)
+    save(asked.out, text, outputs.PROFILE, sources=[asked.report])
     made = profiles.load(str(out))
     print(_line(made))
     print(_duplicates(made, report["profile"]))
@@ -93,11 +95,11 @@ def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        report = json.loads(inputs.read(path, REPORT_BYTES_MOST))
     except OSError as error:
-        raise BadInputError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInputError(f"{path}: no JSON ({error})", status=1) from None
+        raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{quoted(path)}: no JSON ({error})", status=1) from None
     if not isinstance(report, dict):
         raise BadInputError(f"{path}: no report of scripts/gpu_probe", status=1)
     return report

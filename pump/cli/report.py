@@ -69,7 +69,9 @@ def run(asked: argparse.Namespace) -> int:
     if target == "-":
         sys.stdout.write(made)
         return 0
-    save(target, made, outputs.REPORT if asked.json or asked.text else outputs.PAGE)
+    sources = [path, asked.other] if asked.other else [path]
+    kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE
+    save(target, made, kind, sources=sources)
     if not (asked.json or asked.text):
         print(f"wrote {quoted(target)}")
     return 0

@@ -125,11 +125,11 @@ def _run(asked: argparse.Namespace) -> int:
         found = sweep.over_memory(case, chosen, progress.step)
         text = sweep.as_text(found)
         if asked.svg:
-            save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", 1)
+            save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", 1, sources=[asked.trace])
     else:
         found = report.compared(case, chosen)
         text = report.as_text(found)
-    _write(asked.json, found, text)
+    _write(asked, found, text)
     return 0
 
 
@@ -228,9 +228,8 @@ def _read(trace: str) -> bytes:
     try:
         with opened(trace) as (file, _):
             data = file.read(TRACE_BYTES_MOST + 1)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BadInputError(f"cannot read {trace}: {reason}") from None
+    except OSError as error:
+        raise BadInputError(f"cannot read {trace}: {error.strerror}") from None
     if len(data) > TRACE_BYTES_MOST:
         raise BadInputError(
             f"{trace} is longer than {TRACE_BYTES_MOST >> 20} MiB; record a shorter run"
@@ -293,8 +292,8 @@ def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:
     return [by_name(name) for name in dict.fromkeys(names)]
 
 
-def _write(file: str | None, found: dict[str, Any], text: str) -> None:
+def _write(asked: argparse.Namespace, found: dict[str, Any], text: str) -> None:
     as_json = json.dumps(found, indent=1)
-    print(as_json if file == "-" else text)
-    if file and file != "-":
-        save(file, as_json + "\n", outputs.SIMULATED, "--json", 1)
+    print(as_json if asked.json == "-" else text)
+    if asked.json and asked.json != "-":
+        save(asked.json, f"{as_json}\n", outputs.SIMULATED, "--json", 1, sources=[asked.trace])

@@ -51,7 +51,7 @@ def _export(asked: argparse.Namespace) -> int:
         if asked.perfetto == "-":
             export(asked.file, sys.stdout)
             return 0
-        with outputs.replacing(asked.perfetto, outputs.EXPORT) as out:
+        with outputs.replacing(asked.perfetto, outputs.EXPORT, sources=[asked.file]) as out:
             count = export(asked.file, out)
     except OSError as error:
         reads = error.filename == asked.file

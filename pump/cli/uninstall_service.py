@@ -6,8 +6,8 @@ import argparse
 import contextlib
 import os
 
+from pump import inputs
 from pump.cli.support import service_files
-from pump.cli.support.lines import BadInputError
 
 HELP = "remove the systemd units of the service that shares GPUs"
 
@@ -28,11 +28,7 @@ def run(asked: argparse.Namespace) -> int:
         if not untouched and (file.keep or not service_files.is_ours(path)):
             print(f"kept     {path}")
             continue
-        try:
-            os.unlink(path)
-        except OSError as error:
-            raise BadInputError(f"cannot remove {path}: {error.strerror}") from None
-        print(f"removed  {path}")
+        service_files.remove(path, asked.root)
         if file.keep:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(path))
@@ -48,7 +44,6 @@ def run(asked: argparse.Namespace) -> int:
 
 def _is_template(file: service_files.ServiceFile, path: str) -> bool:
     try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read() == service_files.content_of(file, "/pumpd")
-    except (OSError, UnicodeDecodeError):
+        return inputs.text(path) == service_files.content_of(file, "/pumpd")
+    except OSError:
         return False

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from pump import inputs
 from pump.config import locate, values
 from pump.config.schema import ADMINISTRATORS, ConfigFile, RuleFile
 from pump.config.values import BadValueError, nearest
@@ -90,34 +91,22 @@ def read(path: str, *, own: bool, shown: str) -> bytes | None:
     own, shown: as in `load`. Raises ConfigError (the refusal of an own file: NotOursError).
     """
     refusal = NotOursError if own else ConfigError
-    # Not blocking: a pipe of that name would keep the job waiting.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    follow = True
     try:
         if own:
             status = os.lstat(path)
             _check_owner(status, shown)  # a link's owner chooses what is read
-            if not stat.S_ISLNK(status.st_mode):  # nor is it a link that has come since
-                flags |= os.O_NOFOLLOW
-        fd = os.open(path, flags)
+            follow = stat.S_ISLNK(status.st_mode)  # else it is no link that has come since
+        with inputs.opened(path, follow=follow) as file:
+            if own:
+                status = os.fstat(file.fileno())
+                _check_owner(status, shown)
+                _check_access(path, status, shown)
+            data = file.read(FILE_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise refusal([f"cannot read {shown}: {error.strerror}"]) from None
-    try:
-        status = os.fstat(fd)
-        if own:
-            _check_owner(status, shown)
-        if not stat.S_ISREG(status.st_mode):
-            raise refusal([f"{shown} is not a regular file; put one in its place"])
-        if own:
-            _check_access(path, status, shown)
-        data = b""
-        while len(data) <= FILE_BYTES_MAX and (part := os.read(fd, FILE_BYTES_MAX)):
-            data += part
-    except OSError as error:
-        raise refusal([f"cannot read {shown}: {error.strerror}"]) from None
-    finally:
-        os.close(fd)
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError([f"{shown} is longer than 64 KiB: no configuration of pump's"])
     return data

@@ -10,10 +10,9 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
 
-from pump import outputs
+from pump import folders, inputs, outputs
 from pump.names import quoted
 
 STORE_BYTES_MAX = 1 << 20
@@ -54,7 +53,7 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
     whether the list changed. Raises TrustError."""
     store = store_path(environ)
     try:
-        os.makedirs(os.path.dirname(store), mode=0o700, exist_ok=True)
+        folders.make(os.path.dirname(store), 0o700)
         with _alone(os.path.dirname(store)):
             known = _read(store)
             before = known.get(path)
@@ -78,7 +77,7 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
 def _alone(folder: str) -> Iterator[None]:
     """Excludes other processes that change the list. Raises TrustError after WAIT_S: other users
     can lock a folder that is open to them."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = folders.opened(folder)
     try:
         if not outputs.lock(fd, WAIT_S):
             raise TrustError(
@@ -92,18 +91,15 @@ def _alone(folder: str) -> Iterator[None]:
 
 def _read(store: str) -> dict[str, str]:
     try:
-        fd = os.open(store, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with inputs.opened(store, follow=False) as file:
+            status = os.fstat(file.fileno())
+            data = file.read(STORE_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise TrustError(f"cannot read {quoted(store)}: {error.strerror}; remove it") from None
-    status = os.fstat(fd)
-    private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-    if not stat.S_ISREG(status.st_mode) or not private:
-        os.close(fd)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise TrustError(f"{quoted(store)} is not a file of yours alone; remove it")
-    with open(fd, "rb") as file:
-        data = file.read(STORE_BYTES_MAX + 1)
     try:
         found = json.loads(data) if len(data) <= STORE_BYTES_MAX else None
     except (ValueError, RecursionError):

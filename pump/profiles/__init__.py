@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pump import tables
+from pump import inputs, tables
 from pump.config.values import BadValueError, nearest, parse_size
 
 FOLDER = Path(__file__).parent
@@ -56,7 +56,7 @@ _KINDS: dict[str, type] = {"NAME": str, "VERSION": str, "U32": int, "U64": int, 
 def _keys(macro: str) -> dict[str, Key]:
     """What keys.def lists under `macro`, in its order."""
     found = {}
-    for line in (FOLDER / "keys.def").read_text(encoding="utf-8").splitlines():
+    for line in inputs.text(str(FOLDER / "keys.def")).splitlines():
         if line.startswith(f"{macro}("):
             key, kind, _, least, most = line[len(macro) + 1 : -1].split(", ")
             found[key.strip('"')] = Key(_KINDS[kind], float(least), float(most))

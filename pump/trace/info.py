@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from pump import outputs
+from pump import inputs, outputs
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
@@ -65,25 +65,18 @@ def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
     """The recording at `path`, and whether a writer works on it: then the file is its draft
     (pump/trace/place.py). Waits up to SETTLE_S for a writer that ends. Raises OSError."""
     with contextlib.ExitStack() as files:
-        file = files.enter_context(open(path, "rb", opener=_without_waiting))
+        file = files.enter_context(inputs.opened(path))
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield file, False
             return
         being_written = not outputs.is_free(file.fileno(), SETTLE_S)
         # The writer's file may have replaced the one that was opened.
-        file = files.enter_context(open(path, "rb", opener=_without_waiting))
+        file = files.enter_context(inputs.opened(path))
         for part, written in place.parts(path) if being_written else []:
             if written:
                 with contextlib.suppress(FileNotFoundError):  # published meanwhile
-                    file = files.enter_context(open(part, "rb", opener=_without_waiting))
+                    file = files.enter_context(inputs.opened(part))
         yield file, being_written
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opens without waiting for a writer: another user may have put a pipe there."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-    os.set_blocking(fd, True)
-    return fd
 
 
 class Summary:

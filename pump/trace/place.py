@@ -18,9 +18,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 
-from pump import outputs
+from pump import inputs, outputs
 
 PARTS_MAX = 10_000
 """Most names of a folder that are searched for drafts."""
@@ -165,7 +164,8 @@ class Draft:
 
 def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     """The drafts of recordings to `path`, the newest last: the path of each, and whether a
-    writer works on it. folder: a descriptor of the path's folder; None: opened here."""
+    writer works on it. Drafts of other users than this one, the file's and the folder's owner do
+    not count. folder: a descriptor of the path's folder; None: opened here."""
     directory, name = os.path.split(path)
     found = []
     try:
@@ -177,12 +177,15 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     except (OSError, ValueError):
         return []
     try:
+        owners = {os.geteuid(), os.fstat(fd).st_uid}
+        with contextlib.suppress(OSError, ValueError):
+            owners.add(os.stat(name, dir_fd=fd, follow_symlinks=False).st_uid)
         for entry in os.listdir(fd)[:PARTS_MAX]:
             word = entry.removeprefix(f"{name}.part-")
             if entry == word or len(word) != 8 or word.strip("0123456789abcdef"):
                 continue
             with contextlib.suppress(OSError):
-                found.append((*_look_at(entry, fd), os.path.join(directory, entry)))
+                found.append((*_look_at(entry, fd, owners), os.path.join(directory, entry)))
     except OSError:
         pass
     finally:
@@ -190,17 +193,14 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     return [(one, written) for _, written, one in sorted(found)]
 
 
-def _look_at(name: str, folder: int) -> tuple[int, bool]:
-    """When a draft was last written (ns), and whether a writer works on it."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    fd = os.open(name, flags, dir_fd=folder)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return status.st_mtime_ns, not outputs.is_free(fd)
-    finally:
-        os.close(fd)
+def _look_at(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
+    """When a draft was last written (ns), and whether a writer works on it. Raises OSError; EPERM
+    for a draft of a user that is none of `owners`."""
+    with inputs.opened(name, follow=False, folder=folder) as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid not in owners:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return status.st_mtime_ns, not outputs.is_free(file.fileno())
 
 
 def unfinished(path: str, folder: int | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import cffi
 
+from pump import inputs
 from pump.paths import library
 
 HEADERS = ("pump_abi.h", "pump_core.h", "learner.h", "model.h")
@@ -24,7 +25,7 @@ def contract(header: Path) -> str:
 
     Raises ValueError when the header has no such part.
     """
-    text = header.read_text(encoding="utf-8")
+    text = inputs.text(str(header))
     _, begin, rest = text.partition(_BEGIN)
     body, end, _ = rest.partition(_END)
     if not begin or not end:

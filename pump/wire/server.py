@@ -14,8 +14,6 @@ from typing import NamedTuple
 from pump import trust
 
 CREDENTIALS = struct.Struct("iII")
-ALL_USERS = [b"0", b"0", b"4294967295"]
-"""/proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
 
 
 class UntrustedServerError(OSError):
@@ -45,7 +43,7 @@ def check(connection: socket.socket, path: str) -> None:
     have put its socket there.
     """
     user = peer_of(connection).uid
-    if user == _unknown_user():
+    if user == trust.unknown_user():
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return
         if user == os.geteuid() and _in_own_closed_folder(path):
@@ -80,16 +78,3 @@ def _in_own_closed_folder(path: str) -> bool:
         return not os.fstat(opened).st_mode & 0o077
     finally:
         os.close(opened)
-
-
-def _unknown_user() -> int | None:
-    """The number that stands for users that this user namespace does not map; None where it maps
-    all."""
-    try:
-        with open("/proc/self/uid_map", "rb") as file:
-            if file.read().split() == ALL_USERS:
-                return None
-        with open("/proc/sys/kernel/overflowuid", "rb") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 65534

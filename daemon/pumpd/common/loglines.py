@@ -32,7 +32,7 @@ class FileHandler(logging.Handler):
         super().__init__()
         self._path = path
         if not paths.is_pipe(path):
-            os.close(os.open(path, paths.LOG_FLAGS, 0o666))
+            os.close(paths.open_log(path))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record; it is lost where the file cannot be written to."""
@@ -42,7 +42,7 @@ class FileHandler(logging.Handler):
             self.handleError(record)
             return
         with contextlib.suppress(OSError):
-            fd = os.open(self._path, paths.LOG_FLAGS, 0o666)
+            fd = paths.open_log(self._path)
             try:
                 os.write(fd, line.encode(errors="backslashreplace"))
             finally:

@@ -13,8 +13,9 @@ import bisect
 import contextlib
 import pwd
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
+
+from pump import inputs
 
 SUBORDINATE_IDS = "/etc/subuid"
 FILE_BYTES = 4 << 20
@@ -61,8 +62,7 @@ class Owners:
 def read_owners(path: str | None = None) -> Owners:
     """Return the ranges of the file; lines that name no user of this machine are ignored."""
     try:
-        with Path(path or SUBORDINATE_IDS).open("rb") as file:
-            text = file.read(FILE_BYTES).decode("ascii", "replace")
+        text = inputs.start(path or SUBORDINATE_IDS, FILE_BYTES).decode("ascii", "replace")
     except OSError:
         return Owners()
     return Owners(_ranges(text))

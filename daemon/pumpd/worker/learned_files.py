@@ -21,17 +21,15 @@ import contextlib
 import errno
 import os
 import re
-import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pump import outputs
+from pump import folders, inputs, outputs
 from pump.model.story import ACCESS, STEP, Keys, Story
 from pump.wire.abi import lib
 
@@ -165,8 +163,8 @@ class Folder:
     def __init__(self, path: str) -> None:
         """Makes it where it is not there. Raises OSError; EPERM where it is not this user's
         alone, or would lie in another user's folder."""
-        _make(Path(path))
-        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folders.make(path, 0o700)
+        self._fd = folders.opened(path)
         status = os.fstat(self._fd)
         if not _is_ours(status):
             self.close()
@@ -243,23 +241,12 @@ class Folder:
     def _content(self, name: str, most: int) -> bytes:
         """At most so many bytes of a file. Raises ValueError for one that is not this user's
         alone, or too large."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        fd = os.open(name, flags, dir_fd=self._fd)
-        with os.fdopen(fd, "rb") as file:
-            status = os.fstat(fd)
-            regular = stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
-            if not regular or not _is_ours(status) or status.st_size > FILE_BYTES_MAX:
+        with inputs.opened(name, follow=False, folder=self._fd) as file:
+            status = os.fstat(file.fileno())
+            alone = _is_ours(status) and status.st_nlink <= 1
+            if not alone or status.st_size > FILE_BYTES_MAX:
                 raise ValueError("it is not this user's alone, or too large")
             return file.read(most)
-
-
-def _make(folder: Path) -> None:
-    """Make a folder, unless the first one above it that is there is another user's, as where sudo
-    keeps HOME: that user could then not write there."""
-    above = next(each for each in (folder, *folder.parents) if each.exists())
-    if above.stat().st_uid not in (0, os.geteuid()):
-        raise OSError(errno.EPERM, "it would lie in another user's folder")
-    folder.mkdir(0o700, parents=True, exist_ok=True)
 
 
 def _is_ours(status: os.stat_result) -> bool:

@@ -9,7 +9,7 @@ import warnings
 
 import psutil
 
-from pump import paths
+from pump import inputs, paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.report.words import size
 
@@ -187,7 +187,6 @@ def _cgroup(folder: str, most: str, used: str, kept: str) -> tuple[int, int, str
 
 def _lines(path: str) -> list[str]:
     try:
-        with open(path) as file:
-            return file.read().splitlines()
+        return inputs.text(path).splitlines()
     except OSError:
         return []

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from pump import paths
+from pump import inputs, paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.cli.support import command, enabling
 from pump.cli.support.lines import BadInputError
@@ -55,8 +55,7 @@ def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool
     again = f"run pump enable{' --machine' if machine else ''} again"
     try:
         status = os.lstat(at.compiled)
-        with open(at.compiled, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(job_rules.COMPILED_BYTES_MAX + 1)
+        text = inputs.text(at.compiled, job_rules.COMPILED_BYTES_MAX + 1)
     except OSError as error:
         return problem(NAME, f"{at.compiled} cannot be read: {error.strerror}", again)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
@@ -110,8 +109,7 @@ def _process(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str
     """What becomes of a command: the program's file and the command line. Raises BadInputError
     and OSError."""
     path = command.find(words[0], environ)
-    with open(path, "rb") as file:
-        first = file.readline(SCRIPT_LINE_BYTES).decode(errors="replace")
+    first = inputs.start(path, SCRIPT_LINE_BYTES).partition(b"\n")[0].decode(errors="replace")
     line = list(words)
     if first.startswith("#!") and (interpreter := first[2:].split(None, 1)):
         given = [word.strip() for word in interpreter]

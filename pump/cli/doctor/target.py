@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
+from pump import inputs
 from pump.cli.doctor.finding import OK, Finding, ok, problem, warning
 from pump.cli.doctor.starters import Started, started
 from pump.cli.support import command
@@ -59,7 +60,7 @@ def _rest(words: Sequence[str]) -> str:
 
 def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     try:
-        with open(path, "rb") as file:
+        with inputs.opened(path) as file:
             start = file.read(4096)
             interpreter = _interpreter(file, start)
     except OSError as error:

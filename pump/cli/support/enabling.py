@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pump import paths
+from pump import inputs, paths
 from pump.cli.support import environment, service_files
 from pump.cli.support.lines import BadInputError
 from pump.config import job_rules, layers
@@ -110,8 +110,7 @@ def is_ours(path: str) -> bool:
     """Whether `pump enable` wrote the file."""
     if os.path.basename(path) == COMPILED:
         try:
-            with open(path, "rb") as file:
-                return file.read(len(job_rules.HEADER)) == job_rules.HEADER.encode()
+            return inputs.start(path, len(job_rules.HEADER)) == job_rules.HEADER.encode()
         except OSError:
             return False
     return service_files.is_ours(path, MARK)

@@ -242,7 +242,7 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
     log = null
     if descriptors.log_file:  # for Python's own message when pumpd cannot be imported
         with contextlib.suppress(OSError):  # such as a pipe without a reader yet
-            log = os.open(descriptors.log_file, paths.LOG_FLAGS, 0o666)
+            log = paths.open_log(descriptors.log_file)
     given = {0: null, 1: null, 2: log, PUMPD_LISTENER_FD: descriptors.listener}
     if descriptors.job is not None:
         given[PUMPD_JOB_FD] = descriptors.job

@@ -83,13 +83,22 @@ def checked(convert: Callable[[str], T]) -> Callable[[str], T]:
     return converter
 
 
-def save(path: str, text: str, kind: Kind, option: str = "", status: int = 2) -> None:
-    """Write `text` to the file at `path` (outputs.write). Raises BadInputError with this exit
-    status. option: that names the file, for the message."""
+def save(
+    path: str,
+    text: str,
+    kind: Kind,
+    option: str = "",
+    status: int = 2,
+    *,
+    sources: Sequence[str] = (),
+    mode: int | None = None,
+) -> None:
+    """Write `text` to the file at `path` (outputs.write: sources, mode). Raises BadInputError with
+    this exit status. option: that names the file, for the message."""
     from pump import outputs  # pump-run writes no such file
 
     try:
-        outputs.write(path, text, kind)
+        outputs.write(path, text, kind, mode, sources)
     except OSError as error:
         what = f"{option}: " if option else ""
         raise BadInputError(

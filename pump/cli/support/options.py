@@ -292,7 +292,7 @@ def writable_log(path: str) -> str:
     if paths.is_pipe(path):
         return path
     try:
-        os.close(os.open(path, paths.LOG_FLAGS, 0o666))
+        os.close(paths.open_log(path))
     except OSError as error:
         raise BadValueError(f"cannot write to '{escaped(path)}': {error.strerror}") from None
     return path

@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from pump import trust
+from pump import inputs, trust
 from pump.cli.support.lines import BadInputError
 
 REMEDY = (
@@ -109,8 +109,7 @@ def _tree(folder: str) -> Iterator[str]:
 def _interpreter(script: str) -> str:
     """The program that a script's first lines name, "" for none. pip writes a line of its own
     for sh where the path is long or holds blanks."""
-    with open(script, "rb") as file:
-        lines = file.read(SCRIPT_BYTES).decode("utf-8", "surrogateescape").splitlines()[:2]
+    lines = inputs.start(script, SCRIPT_BYTES).decode("utf-8", "surrogateescape").splitlines()[:2]
     if not lines or not lines[0].startswith("#!"):
         return ""
     if len(lines) > 1 and lines[1].startswith("'''exec' "):

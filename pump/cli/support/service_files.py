@@ -12,7 +12,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
-from pump import outputs, paths
+from pump import folders, inputs, outputs, paths
 from pump.cli.support.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 
@@ -74,8 +74,7 @@ def _of_package(path: str) -> str:
 def content_of(file: ServiceFile, pumpd: str) -> str:
     """The content of a file for this pumpd. Raises BadInputError."""
     try:
-        with open(paths.library(f"systemd/{file.template}"), encoding="utf-8") as stream:
-            text = stream.read()
+        text = inputs.text(paths.library(f"systemd/{file.template}"))
     except (paths.MissingFileError, OSError) as error:
         raise BadInputError(str(error)) from None
     # systemd splits the command at blanks and expands % and $.
@@ -112,22 +111,31 @@ def is_ours(path: str, mark: str = MARK) -> bool:
     """Whether a file was written by pump, so that it may be replaced or removed. mark: in its
     first lines."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            comment = stream.read(400).replace("\n# ", " ")  # it may be broken across lines
-            return mark in comment
+        start = inputs.start(path, 400).decode("utf-8", "replace")
     except OSError:
         return False
+    return mark in start.replace("\n# ", " ")  # it may be broken across lines
 
 
-def write(path: str, text: str) -> None:
-    """Write a file atomically, and make its folder. Raises BadInputError."""
-    folder = os.path.dirname(path)
+def write(path: str, text: str, root: str) -> None:
+    """Write a file atomically, and make its folder. root: as in `place`. Raises BadInputError."""
     try:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        folders.make(os.path.dirname(path), below=root)
         outputs.write(path, text, outputs.UNIT, mode=0o644)
+    except folders.ForeignError as error:
+        raise BadInputError(f"cannot write {path}: {error.strerror}") from None
     except OSError as error:
         remedy = "; run it as root, or add --user" if error.errno in (1, 13) else ""
         raise BadInputError(f"cannot write {path}: {error.strerror}{remedy}") from None
+
+
+def remove(path: str, root: str) -> None:
+    """Remove a file that pump wrote. root: as in `place`. Raises BadInputError."""
+    try:
+        folders.remove(path, root)
+    except OSError as error:
+        raise BadInputError(f"cannot remove {path}: {error.strerror}") from None
+    print(f"removed  {path}")
 
 
 def systemctl(*words: str, user: bool) -> str:

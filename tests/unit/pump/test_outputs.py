@@ -161,3 +161,71 @@ def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting_and_its_reader_reads(
             logger.warning("more than a pipe holds")
     finally:
         os.close(reader)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    ("sources", "there", "umask", "mode"),
+    [
+        ((0o600,), None, 0o022, 0o600),
+        ((0o600,), 0o644, 0o022, 0o600),  # an older page, made for all to read
+        ((0o644,), None, 0o022, 0o644),
+        ((0o644,), None, 0o077, 0o600),
+        ((0o644, 0o640), None, 0o000, 0o640),
+        ((0o644, 0o600), None, 0o000, 0o600),
+        ((0o644,), 0o640, 0o022, 0o640),
+        ((0o400,), None, 0o022, 0o600),
+        ((), None, 0o022, 0o644),
+    ],
+)
+def test_what_is_made_from_a_file_is_open_to_no_more_users_than_that(
+    tmp_path: Path, sources: tuple[int, ...], there: int | None, umask: int, mode: int
+) -> None:
+    path, made_from = tmp_path / "f", []
+    if there is not None:
+        path.write_text(TEXT)
+        path.chmod(there)
+    for number, one in enumerate(sources):
+        source = tmp_path / f"{number}"
+        source.touch()
+        source.chmod(one)
+        made_from.append(str(source))
+    before = os.umask(umask)
+    try:
+        outputs.write(str(path), TEXT, outputs.SIMULATED, sources=made_from)
+    finally:
+        os.umask(before)
+    assert mode_of(path) == mode
+
+
+def test_what_is_made_from_a_missing_file_or_a_stream_is_the_users_alone(tmp_path: Path) -> None:
+    for source in (str(tmp_path / "missing"), "/dev/null", "a\0b"):
+        assert outputs.mode_most([source]) == 0o600
+
+
+def test_a_group_reads_what_is_made_from_its_file_only_if_the_new_file_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.touch()
+    source.chmod(0o640)
+    assert outputs.mode_most([str(source)]) == 0o640
+    other = source.stat().st_gid + 1
+    monkeypatch.setattr(os, "getegid", lambda: other)
+    assert outputs.mode_most([str(source)]) == 0o600
+
+
+def test_a_pipe_without_a_reader_is_refused_and_one_with_a_reader_gets_the_text(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="nothing reads from this pipe"):
+        outputs.write(str(path), TEXT, outputs.SIMULATED)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    outputs.write(str(path), TEXT, outputs.SIMULATED)
+    assert os.read(reader, 100) == TEXT.encode()
+    os.close(reader)

@@ -206,7 +206,7 @@ def test_what_is_no_file_or_open_to_all_is_ignored_and_nothing_waits(clone: Clon
     assert "not a regular file" in clone.resolve().notes[0]
     clone.file.unlink()
     clone.file.mkdir()
-    assert "not a regular file" in clone.resolve().notes[0]
+    assert "Is a directory" in clone.resolve().notes[0]
     clone.file.rmdir()
     clone.file.symlink_to("pump.toml")
     assert "cannot read pump.toml" in clone.resolve().notes[0]

@@ -133,10 +133,16 @@ def test_a_hostile_trace_costs_little_and_gets_one_line(
 
 
 def test_a_file_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
-    assert "longer than" in told("simulate", "/dev/zero")
+    assert "not a regular file" in told("simulate", "/dev/zero")
     profile = tmp_path / "profile.toml"
     profile.symlink_to("/dev/zero")
-    assert "longer than" in told("simulate", "--profile", profile, "none.json")
+    assert "not a regular file" in told("simulate", "--profile", profile, "none.json")
+    huge = tmp_path / "huge"
+    for name in (huge, huge.with_suffix(".toml")):
+        name.touch()
+        os.truncate(name, 1 << 40)
+    assert "longer than" in told("simulate", huge)
+    assert "longer than" in told("simulate", "--profile", huge.with_suffix(".toml"), "none.json")
     deep = tmp_path / "deep.toml"
     deep.write_text(f"a = {'[' * 50_000}")
     assert "nested too deeply" in told("simulate", "--profile", deep, "none.json")

@@ -1,0 +1,73 @@
+"""Opens and reads files that others name or write: never waits, never reads without a bound.
+
+The one way for files that users name, that lie in users' folders, or that come with pump. The
+kernel's own files (/proc, /sys, /dev) need none of it. Standard library only, because pump-run
+imports it; nothing is written here (pump/outputs.py, pump/folders.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from typing import BinaryIO
+
+_HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
+"""Names of descriptors that the user's shell has opened: their writers are known."""
+TEXT_BYTES_MOST = 1 << 20
+"""Of files that come with pump, and of others that are never long."""
+
+
+def opened(path: str, *, follow: bool = True, folder: int | None = None) -> BinaryIO:
+    """Opens the regular file at `path`, or the stream at a name such as /dev/stdin.
+
+    Any other pipe, device or socket is refused: its other end could keep the reader waiting for
+    ever. follow: whether `path` may be a symbolic link. folder: a descriptor that a relative
+    `path` starts from. Raises OSError, which has the path in `filename`.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW, dir_fd=folder)
+    except ValueError:
+        raise OSError(errno.EINVAL, "its name holds a zero byte", path) from None
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            if not _HANDED_OVER.fullmatch(path):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            os.set_blocking(fd, True)
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read(
+    path: str, bytes_most: int = TEXT_BYTES_MOST, *, follow: bool = True, folder: int | None = None
+) -> bytes:
+    """Reads the whole file, as `opened` opens it. Raises OSError; EFBIG for more than
+    bytes_most."""
+    with opened(path, follow=follow, folder=folder) as file:
+        data = file.read(bytes_most + 1)
+    if len(data) > bytes_most:
+        raise OSError(errno.EFBIG, f"longer than {_size(bytes_most)}", path)
+    return data
+
+
+def start(path: str, bytes_most: int) -> bytes:
+    """Reads the first bytes of a file, as `opened` opens it. Raises OSError."""
+    with opened(path) as file:
+        return file.read(bytes_most)
+
+
+def text(path: str, bytes_most: int = TEXT_BYTES_MOST) -> str:
+    """Reads a UTF-8 text; bytes that are none become surrogates. Raises OSError."""
+    return read(path, bytes_most).decode("utf-8", "surrogateescape")
+
+
+def _size(length_bytes: int) -> str:
+    mib, kib = length_bytes >> 20, length_bytes >> 10
+    return f"{mib} MiB" if mib else f"{kib} KiB"
