@@ -24,7 +24,7 @@ def opened(path: str, *, follow: bool = True, folder: int | None = None) -> Bina
 
     Any other pipe, device or socket is refused: its other end could keep the reader waiting for
     ever. follow: whether `path` may be a symbolic link. folder: a descriptor that a relative
-    `path` starts from. Raises OSError, which has the path in `filename`.
+    `path` starts from. Raises OSError, IsADirectoryError for a folder, with the path in `filename`.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:

@@ -180,8 +180,8 @@ def may_replace(path: str, kind: Kind) -> None:
 
 
 def mode_most(sources: Iterable[str]) -> int:
-    """Who may read or write a file made from the files `sources`: whoever may read or write each
-    of them. A source that cannot be examined, or a stream, leaves its reader alone."""
+    """Returns the mode of a file made from the files `sources`: what all of them allow. A source
+    that cannot be examined, or a stream, allows its reader only."""
     most = MODE
     for source in sources:
         try:

@@ -8,7 +8,6 @@ threads are whole (proc(5)). Imports little, because a job's pumpd waits for it 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 FILE_BYTES_MAX = 4 << 20
 """What is read of a file; a process sets the length of its command and environment."""
@@ -22,7 +21,7 @@ def start_time(pid: int) -> int | None:
     ended or it cannot be seen."""
     try:
         # The name, in brackets, may hold anything.
-        fields = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
+        fields = _read(f"{pid}/stat").rpartition(b")")[2].split()
         ended = fields[_STATE] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
         return None if ended else int(fields[_START])
     except (OSError, ValueError, IndexError):
@@ -43,9 +42,9 @@ def environment_of(pid: int) -> dict[str, str]:
 def _words(pid: int, name: str) -> list[bytes]:
     """The zero-ended words of a file of the process, from the first thread that has it."""
     try:
-        for thread in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name)):
+        for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
             try:
-                if data := _read(thread / name):
+                if data := _read(f"{pid}/task/{thread}/{name}"):
                     return data.removesuffix(b"\0").split(b"\0")
             except (FileNotFoundError, ProcessLookupError):  # the thread has ended
                 continue
@@ -54,6 +53,6 @@ def _words(pid: int, name: str) -> list[bytes]:
     return []
 
 
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
+def _read(rest: str) -> bytes:
+    with open(f"/proc/{rest}", "rb") as file:
         return file.read(FILE_BYTES_MAX)

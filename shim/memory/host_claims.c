@@ -162,7 +162,7 @@ static bool is_own(int where, const char *name) {
 }
 
 /* Frees a name in the own folder, whatever has it. A folder of another user that is not
- * empty gets a name that could not be foreseen. */
+ * empty gets a name that its owner cannot guess. */
 static bool free_name(int where, const char *name) {
   if (unlinkat(where, name, 0) == 0 || errno == ENOENT) return true;
   if (unlinkat(where, name, AT_REMOVEDIR) == 0) return true;

@@ -23,6 +23,7 @@ ALLOWED = {
     "pump/folders.py": "the one way into a user's folder",
     "pump/paths.py": "open_log: the one way to append to a log",
     "pump/trace/place.py": "the drafts of recordings, by descriptors of their folder",
+    "pump/wire/server.py": "a folder, with a flag that the kernel allows to its owner only",
     "pump/measure/": "folders and logs of measuring runs, which pump has made for itself",
     "daemon/pumpd/common/last_line.py": "the terminal or log of the job, which it opened itself",
     "daemon/pumpd/worker/run_delay.py": "counters of threads, below /proc",

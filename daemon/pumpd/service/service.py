@@ -10,7 +10,6 @@ DESIGN
 
   A lease ends with its connection, or after BEATS_MISSED beats without a frame. Jobs do not
   depend on the service: when it ends they keep their budgets, and register with the next one.
-
   It wakes for frames, and every CHECK_S only while there are connections.
 """
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
+
+from pump import inputs
 
 _HEADER = struct.Struct("<4sBB34xQ10xHH2x")  # mark, class, order, sections: offset, size, count
 _SECTION = struct.Struct("<4xI16xQQI20x")  # type, offset, bytes, number of its names' section
@@ -33,10 +34,8 @@ def hooks_driver(path: str) -> bool:
 
 def _defined(path: str) -> set[bytes]:
     """The names that the library defines for others."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return set()
+    with inputs.opened(path) as file:
+        descriptor = file.fileno()
         mark, width, order, offset, size, count = _HEADER.unpack(
             os.pread(descriptor, _HEADER.size, 0)
         )
@@ -49,8 +48,6 @@ def _defined(path: str) -> set[bytes]:
                 text = _table(descriptor, *sections[names][1:3])
                 found |= _names(_table(descriptor, at, length), text)
         return found
-    finally:
-        os.close(descriptor)
 
 
 def _table(descriptor: int, offset: int, length: int) -> bytes:

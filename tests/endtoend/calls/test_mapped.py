@@ -18,10 +18,12 @@ INVALID_VALUE = 1
 ROOM = "128MiB"
 
 
-def run(step: str, folder: Path, *options: str, **env: str) -> tuple[Any, str]:
+def run(
+    step: str, folder: Path, *options: str, program: str = "mapped_job.py", **env: str
+) -> tuple[Any, str]:
     """What the step, with its arguments, printed, and pump's lines; pump has given the virtual
     driver no call that violates its rules."""
-    command = sys.executable, str(PROGRAMS / "mapped_job.py"), *step.split()
+    command = sys.executable, str(PROGRAMS / program), *step.split()
     report = folder / "report.json"
     done = pump_run(*options, "--", *command, PUMP_VIRTUAL_REPORT=str(report), **env)
     found = json.loads(report.read_text())
@@ -155,6 +157,7 @@ def test_memory_beyond_the_device_is_pageable_whatever_was_made_before(
     before: str, tmp_path: Path
 ) -> None:
     library = host_kernels("nccl_like.c", tmp_path).rename(tmp_path / "libnccl.so.2")
-    found, lines = run(f"segment_after {before} {library}", tmp_path, "--virtual-set=memory=64MiB")
+    memory = "--virtual-set=memory=64MiB"
+    found, lines = run(f"{before} {library}", tmp_path, memory, program="mapped_segment.py")
     assert found is True
     assert "fails" not in lines and "out of memory" not in lines

@@ -418,48 +418,6 @@ def is_served(address: int) -> bool:
     return answer != 0
 
 
-def by_a_library() -> None:
-    """Argument 3 is a library whose memory stays the driver's (nccl_like.c)."""
-    buffer = ctypes.CDLL(sys.argv[3]).make_buffer(ctypes.c_size_t(2 * PIECE))
-    if buffer != 0:
-        raise SystemExit(f"the library's buffer: error {buffer}")
-
-
-def asked_for_an_export() -> None:
-    kind = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    cu.cuMemExportToShareableHandle(create(1, 1), kind, 0)
-
-
-def compressed() -> None:
-    place(reserve(1), create_as(compression=1))
-    create_as(compression=1)
-
-
-def never_mapped() -> None:
-    create_as(usage=1)
-
-
-def a_segment_of_its_own() -> None:
-    place(reserve(32), create(2), 2)
-
-
-def before_a_context() -> None:
-    """main() has made one of these without."""
-
-
-def segment_after() -> Any:
-    """As PyTorch with expandable segments: addresses for more than the card has, and pieces
-    of memory one by one, half as much again as the card has; after argument 2."""
-    globals()[sys.argv[2]]()
-    count, base = 24, reserve(32)
-    for i in range(count):
-        handle = create_as(compression=1) if i == 5 else create(1, 1)
-        place(base + i * PIECE, handle)
-        ask(cu.cuMemRelease(handle))
-        write(base + i * PIECE, i)
-    return all(holds(base + i * PIECE, i) for i in range(count))
-
-
 def too_much() -> Any:
     """Twice what the device has, each piece written and read."""
     count = 32
@@ -545,8 +503,6 @@ def touched_allocated() -> None:
 
 def main() -> None:
     ask(cu.cuInit(0))
-    if "before_a_context" in sys.argv:
-        create(2, 1)
     ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(0))))
     json.dump(globals()[sys.argv[1]](), sys.stdout)
 
