@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "pump_clock.h"
 #include "pump_ring.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -206,10 +207,14 @@ EXPORT void pump_core_knock(struct pump_shm *shm) {
   pump_wake(&shm->header.worker_asleep, &shm->header.worker_wakes);
 }
 
+static pump_clock_function clock_of_kernel = clock_gettime;
+
+__attribute__((constructor)) static void find_clock(void) {
+  clock_of_kernel = pump_clock_find();
+}
+
 EXPORT uint64_t pump_core_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+  return pump_clock_ns(clock_of_kernel);
 }
 
 /* Tells the core that this is a spin loop. */

@@ -136,6 +136,10 @@ class ClientModel:
         if lib.pump_model_time(self.raw) != 0:
             raise MemoryError("the tables of times do not fit into memory")
 
+    def stopped(self, began_ns: int, ended_ns: int) -> None:
+        """The client's process was stopped from then to then: that time is not lost to memory."""
+        lib.pump_model_stopped(self.raw, began_ns, ended_ns)
+
     def lost(self, neighbours: int = 0) -> Any:
         """Return the time lost so far: a `struct pump_lost`, overwritten by the next call.
 

@@ -109,7 +109,8 @@
 #define PUMP_ACTIVATION_MS 10000
 #define PUMP_ACTIVATION_BYTES 16384 /* a rule's settings, as they are sent */
 #define PUMP_LINK_POLL_MS 500
-#define PUMP_DRAIN_POLL_MS 5 /* while a drain lasts (memory/drain.c) */
+#define PUMP_DRAIN_POLL_MS 5           /* while a drain lasts (memory/drain.c) */
+#define PUMP_STOP_LEAST_NS 1000000000u /* a later wake-up was a stop of the process */
 #define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
 /* A drain lasts at most that long. A worker waits longer for the budget (ADOPT_S). */
 #define PUMP_DRAIN_MOST_NS 2500000000u

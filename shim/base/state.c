@@ -1,9 +1,9 @@
 /* state.c - what every room of the shim reads: whether pump works in this process, which
  * devices are active, where the region is, and what time it is.
  */
-#include <time.h>
-
 #include "base.h"
+#include "glibc.h"
+#include "pump_clock.h"
 
 bool pump_off = true;
 uint32_t pump_active;
@@ -12,10 +12,14 @@ bool pump_recording;
 struct pump_shm *pump_shm;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 
+static pump_clock_function clock_of_kernel = clock_gettime;
+
+__attribute__((constructor)) static void find_clock(void) {
+  if (pump_has_glibc()) clock_of_kernel = pump_clock_find();
+}
+
 uint64_t pump_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  return pump_clock_ns(clock_of_kernel);
 }
 
 void pump_give_up(const char *reason) {

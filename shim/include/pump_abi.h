@@ -218,8 +218,10 @@ struct pump_header {
   uint64_t activity;            /* bumped at each completion, advance of progress, adoption
                                    of a budget, and by pump_core_knock */
   uint32_t recording;           /* shim: 1 while the job records a trace */
-  uint32_t reserved;
-  uint64_t reserved0[6];
+  uint32_t stops;               /* shim: how often the process was stopped */
+  uint64_t stop_began_ns[2];    /* CLOCK_MONOTONIC of stop n, from 1, in n % 2 */
+  uint64_t stop_ended_ns[2];
+  uint64_t reserved0[2];
   /* one cache line for each word that a thread spins or sleeps on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];

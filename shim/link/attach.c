@@ -14,6 +14,7 @@
  *   - executors stay away from the command rings while the epoch is odd, and the
  *     `wakes` of the new rings differ from every ticket drawn from the old ones.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,10 +29,12 @@
 
 #define SEQ_MARGIN (1u << 20)
 
-/* The memfd mapped somewhere, or NULL when it is not what was agreed on. */
+/* The memfd mapped somewhere, or NULL: with the error of the mapping, or with EPROTO when
+ * it is not what was agreed on. */
 static struct pump_shm *map_memory(int memory) {
   const int needed = F_SEAL_SHRINK | F_SEAL_GROW;
   int seals = fcntl(memory, F_GET_SEALS);
+  errno = EPROTO;
   struct stat st;
   /* Unsealed, the other side could cut it short and kill the job by SIGBUS. */
   if (seals < 0 || (seals & needed) != needed) return NULL;
@@ -47,6 +50,7 @@ static struct pump_shm *map_memory(int memory) {
       header->shm_bytes == sizeof(struct pump_shm))
     return shm;
   munmap(shm, sizeof *shm);
+  errno = EPROTO;
   return NULL;
 }
 
@@ -101,6 +105,7 @@ bool pump_attach(int memory) {
    * that write to it do not notice. */
   bool mapped = mmap(pump_shm, sizeof *pump_shm, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED;
+  int error = errno;
   if (!mapped) /* the kernel may have taken the old pages away already: give it new ones */
     restore_region(fresh);
   madvise(pump_shm, sizeof *pump_shm, MADV_DONTFORK);
@@ -111,5 +116,6 @@ bool pump_attach(int memory) {
   pthread_mutex_unlock(&pump_range_lock);
   munmap(fresh, sizeof *fresh);
   if (mapped) pump_worker_notify();
+  errno = error;
   return mapped;
 }

@@ -58,6 +58,7 @@ enum end {
   WRONG_VERSION,
   REFUSED,
   BAD_MEMORY,
+  NO_ADDRESS_SPACE,
   WORKER_GONE,
   STOPPED
 };
@@ -67,6 +68,7 @@ static struct {
   uint32_t stop; /* futex */
   uint32_t losses;
   uint32_t unheard;  /* nothing listened at the last attempt */
+  int error;         /* why the last attempt failed; 0: there was no answer */
   int socket_number; /* -1: none */
   dev_t device;
   ino_t inode;
@@ -156,6 +158,7 @@ static int connected_socket(const char *path) {
 /* Connects to the socket at `path`, if its server is trusted: own_socket() from then on. */
 static enum end connect_to(const char *path) {
   int number = connected_socket(path);
+  link_state.error = number < 0 ? errno : 0;
   if (number < 0) return NO_LISTENER;
   bool trusted = pump_link_trusts(number, path);
   if (trusted && keep_socket(number)) return NOT_ENDED;
@@ -165,7 +168,8 @@ static enum end connect_to(const char *path) {
 
 static enum end connect_to_pumpd(void) {
   enum end end = connect_to(link_state.path);
-  bool refused = end == NO_LISTENER && (errno == ENOENT || errno == ECONNREFUSED);
+  int error = link_state.error;
+  bool refused = end == NO_LISTENER && (error == ENOENT || error == ECONNREFUSED);
   PUMP_STORE(&link_state.unheard, end == STRANGER || refused);
   return end;
 }
@@ -299,11 +303,27 @@ static enum end join_worker(void) {
     end = WRONG_VERSION;
   } else if (welcome.status != PUMP_WELCOME_OK) {
     end = REFUSED;
-  } else if (memory < 0 || !pump_attach(memory)) {
+  } else if (memory < 0) {
     end = BAD_MEMORY;
+  } else if (!pump_attach(memory)) {
+    link_state.error = errno;
+    end = errno == EPROTO ? BAD_MEMORY : NO_ADDRESS_SPACE;
   }
   if (memory >= 0) close(memory);
   return end;
+}
+
+/* A SIGSTOP, a debugger or a frozen cgroup stops the link thread, too: its poll returns
+ * much later than it should. It began somewhere in the time that the poll was to take. */
+static bool notice_stop(uint64_t polled_ns, int timeout_ms) {
+  struct pump_header *header = &pump_shm->header;
+  uint64_t now_ns = pump_now_ns(), asleep_ns = (uint64_t)timeout_ms * 1000000u;
+  if (now_ns - polled_ns < asleep_ns + PUMP_STOP_LEAST_NS) return false;
+  uint32_t number = PUMP_LOAD(&header->stops) + 1;
+  PUMP_STORE(&header->stop_began_ns[number % 2], polled_ns + asleep_ns / 2);
+  PUMP_STORE(&header->stop_ended_ns[number % 2], now_ns);
+  PUMP_STORE_RELEASE(&header->stops, number);
+  return true;
 }
 
 /* While attached: returns when the worker is gone, or the thread shall end. */
@@ -314,7 +334,12 @@ static enum end watch_worker(uint64_t attached_ns) {
     keep_ledger();
     struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
     if (ready.fd < 0) return WORKER_GONE; /* the program closed our descriptor */
-    if (poll(&ready, 1, pump_drain_lasts() ? PUMP_DRAIN_POLL_MS : PUMP_LINK_POLL_MS) == 1) {
+    int timeout_ms = pump_drain_lasts() ? PUMP_DRAIN_POLL_MS : PUMP_LINK_POLL_MS;
+    uint64_t polled_ns = pump_now_ns();
+    int found = poll(&ready, 1, timeout_ms);
+    /* The worker may have been stopped as well: it has its time to beat again. */
+    if (notice_stop(polled_ns, timeout_ms)) attached_ns = pump_now_ns();
+    if (found == 1) {
       char byte;
       int number = own_socket();
       if (number < 0 || (ready.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
@@ -333,6 +358,20 @@ static enum end watch_worker(uint64_t attached_ns) {
   return STOPPED;
 }
 
+static void say_unreachable(void) {
+  static uint32_t said;
+  const char *path = link_state.path[0] ? link_state.path : link_state.activator;
+  int error = link_state.error;
+  if (error == 0 || error == ENOENT || error == ECONNREFUSED)
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "no pumpd answers at %s: the job runs on demand paging until one does",
+                  PUMP_QUOTED(path));
+  else
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "cannot reach pumpd at %s: %s; this process runs on demand paging",
+                  PUMP_QUOTED(path), strerror(error));
+}
+
 /* patience_ns: how long there has been no answer, at least. */
 static void say_end(enum end end, uint64_t patience_ns) {
   static uint32_t said[STOPPED + 1];
@@ -341,9 +380,7 @@ static void say_end(enum end end, uint64_t patience_ns) {
   case NO_ANSWER:
     if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
     if (patience_ns < PUMP_PATIENCE_NS) break;     /* it may just be starting */
-    pump_log_once(&said[NO_LISTENER], PUMP_LOG_WARNING,
-                  "no pumpd answers at %s: the job runs on demand paging until one does",
-                  PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
+    say_unreachable();
     break;
   case STRANGER:
     pump_log_once(&said[STRANGER], PUMP_LOG_WARNING,
@@ -359,6 +396,12 @@ static void say_end(enum end end, uint64_t patience_ns) {
   case BAD_MEMORY:
     pump_log_once(&said[BAD_MEMORY], PUMP_LOG_WARNING,
                   "pumpd sent no usable shared memory: the job runs on demand paging");
+    break;
+  case NO_ADDRESS_SPACE:
+    pump_log_once(&said[NO_ADDRESS_SPACE], PUMP_LOG_WARNING,
+                  "pumpd's shared memory (%zu MiB) cannot be mapped: %s; the job runs on "
+                  "demand paging; raise ulimit -v, or the process's memory limit",
+                  sizeof(struct pump_shm) >> 20, strerror(link_state.error));
     break;
   case WORKER_GONE:
     PUMP_ADD(&link_state.losses, 1);

@@ -251,6 +251,8 @@ struct pump_lost {
 int pump_model_time(struct pump_model *model);
 /* The time of what is reported next. */
 void pump_model_now(struct pump_model *model, uint64_t now_ns);
+/* The client's process was stopped from then to then: that time is not lost to memory. */
+void pump_model_stopped(struct pump_model *model, uint64_t began_ns, uint64_t ended_ns);
 /* `neighbours`: other processes that may compute on the GPUs, at the most. */
 void pump_model_lost(struct pump_model *model, uint32_t neighbours, struct pump_lost *lost);
 

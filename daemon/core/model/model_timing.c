@@ -17,6 +17,10 @@ EXPORT void pump_model_now(struct pump_model *m, uint64_t now_ns) {
   if (m->timing != NULL) m->timing->now_ns = now_ns;
 }
 
+EXPORT void pump_model_stopped(struct pump_model *m, uint64_t began_ns, uint64_t ended_ns) {
+  if (m->timing != NULL) timing_stopped(m->timing, began_ns, ended_ns);
+}
+
 static uint64_t not_negative(int64_t ns) {
   return ns > 0 ? (uint64_t)ns : 0;
 }

@@ -19,6 +19,9 @@
  * too. The newest operations are repeated anew for each answer, because samples that come
  * later tell their times as well.
  *
+ * The time in which the process was stopped is not lost: the run is repeated on a clock
+ * that stands still then.
+ *
  * No I/O, no clock. Times are CLOCK_MONOTONIC in ns.
  */
 #ifndef PUMP_TIMING_H
@@ -29,15 +32,16 @@
 
 #include "pump_abi.h"
 
-#define TIMING_OPS 32768u         /* of which an operation is known; a power of two */
-#define TIMING_AGAIN 16384u       /* of these the newest, repeated anew for each answer */
-#define TIMING_WAITS 4096u        /* of the program's thread; a power of two */
-#define TIMING_SHAPES 16384u      /* of launches, by signature; a power of two */
-#define TIMING_KEYS 8192u         /* of own times; a power of two */
-#define TIMING_SAMPLES 16u        /* of one key: the newest */
-#define TIMING_FAULTS 64u         /* samples of what a block by fault costs: the newest */
-#define TIMING_NEIGHBOURS 63u     /* that count */
-#define TIMING_STREAMS 64u        /* told apart; 0: none of them, and all that come later */
+#define TIMING_OPS 32768u     /* of which an operation is known; a power of two */
+#define TIMING_AGAIN 16384u   /* of these the newest, repeated anew for each answer */
+#define TIMING_WAITS 4096u    /* of the program's thread; a power of two */
+#define TIMING_SHAPES 16384u  /* of launches, by signature; a power of two */
+#define TIMING_KEYS 8192u     /* of own times; a power of two */
+#define TIMING_SAMPLES 16u    /* of one key: the newest */
+#define TIMING_FAULTS 64u     /* samples of what a block by fault costs: the newest */
+#define TIMING_NEIGHBOURS 63u /* that count */
+#define TIMING_STOPS 32u      /* of the process, by a signal or a debugger: the newest */
+#define TIMING_STREAMS 64u    /* told apart; 0: none of them, and all that come later */
 #define TIMING_END_NS (1ll << 60) /* no moment is later, whatever a client reports */
 
 /* An own time, in ns: as it is believed, the least and the most that it may be. */
@@ -117,7 +121,14 @@ struct timing_replay {
   bool missing; /* operations were not reported, since the newest known end */
 };
 
+struct timing_stop {
+  uint64_t began_ns, ended_ns;
+};
+
 struct pump_timing {
+  struct timing_stop stops[TIMING_STOPS];
+  uint32_t stop_count;
+  uint64_t stopped_ns;          /* by stops that are not kept */
   uint64_t now_ns;              /* the caller's clock, as of its newest step */
   uint64_t first_seq, next_seq; /* of the operations that are kept */
   uint64_t wait_count;
@@ -173,6 +184,9 @@ void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t t
 void timing_shared(const struct pump_timing *timing, int64_t alone_ns, int64_t *own_ns);
 
 /* ---- the run without waits (timing_replay.c) ---- */
+
+/* The process was stopped from then to then. */
+void timing_stopped(struct pump_timing *timing, uint64_t began_ns, uint64_t ended_ns);
 
 struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq);
 void timing_advance(struct pump_timing *timing, struct timing_replay *replay,

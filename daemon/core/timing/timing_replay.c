@@ -76,16 +76,36 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+void timing_stopped(struct pump_timing *timing, uint64_t began_ns, uint64_t ended_ns) {
+  struct timing_stop *stop = &timing->stops[timing->stop_count++ % TIMING_STOPS];
+  if (ended_ns > TIMING_END_NS) ended_ns = TIMING_END_NS;
+  if (timing->stop_count > TIMING_STOPS)
+    timing->stopped_ns += stop->ended_ns - stop->began_ns;
+  *stop = (struct timing_stop){timing_at_most(began_ns, ended_ns), ended_ns};
+}
+
+/* The time less what the process was stopped before. */
+static uint64_t awake_ns(const struct pump_timing *timing, uint64_t time_ns) {
+  uint64_t stopped_ns = timing->stopped_ns;
+  for (uint32_t i = 0; i < TIMING_STOPS && i < timing->stop_count; i++) {
+    const struct timing_stop *stop = &timing->stops[i];
+    if (time_ns > stop->began_ns)
+      stopped_ns += timing_at_most(time_ns, stop->ended_ns) - stop->began_ns;
+  }
+  return time_ns > stopped_ns ? time_ns - stopped_ns : 0;
+}
+
 static void issue(const struct pump_timing *timing, struct timing_replay *r,
                   const struct timing_op *op) {
-  int64_t own_ns[TIMING_WAYS], issued_ns = (int64_t)op->issued_ns, queued_ns = 0;
-  if (r->begun_ns == 0) r->begun_ns = r->at_ns = op->issued_ns;
+  uint64_t awake_issued_ns = awake_ns(timing, op->issued_ns);
+  int64_t own_ns[TIMING_WAYS], issued_ns = (int64_t)awake_issued_ns, queued_ns = 0;
+  if (r->begun_ns == 0) r->begun_ns = r->at_ns = awake_issued_ns;
   int64_t gap_ns = issued_ns - (int64_t)r->at_ns;
   if (gap_ns > 0 && !op->deep)
     note_gap(r, gap_ns);
   else if (gap_ns > (int64_t)r->usual_gap_ns && op->deep)
     queued_ns = gap_ns - (int64_t)r->usual_gap_ns;
-  if (gap_ns > 0) r->at_ns = op->issued_ns;
+  if (gap_ns > 0) r->at_ns = awake_issued_ns;
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
   for (int way = 0; way < TIMING_WAYS; way++) {
@@ -95,7 +115,7 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
     *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) + own_ns[way];
     if (*free_ns > TIMING_END_NS) *free_ns = TIMING_END_NS;
     if (op->seen_ns == 0) continue;
-    int64_t ended_ns = (int64_t)op->seen_ns - POLLED_LATE_NS;
+    int64_t ended_ns = (int64_t)awake_ns(timing, op->seen_ns) - POLLED_LATE_NS;
     if (r->missing)
       *free_ns = ended_ns - r->lost_ns[way];
     else
@@ -113,8 +133,10 @@ static int64_t done_at(const struct timing_replay *r, int way, uint32_t stream) 
   return done_ns;
 }
 
-static void wait_for(struct timing_replay *r, const struct timing_wait *wait) {
-  int64_t began_ns = (int64_t)wait->began_ns, ended_ns = (int64_t)wait->ended_ns;
+static void wait_for(const struct pump_timing *timing, struct timing_replay *r,
+                     const struct timing_wait *wait) {
+  int64_t began_ns = (int64_t)awake_ns(timing, wait->began_ns);
+  int64_t ended_ns = (int64_t)awake_ns(timing, wait->ended_ns);
   uint64_t streams = wait->stream != 0 ? UINT64_C(1) << wait->stream : UINT64_MAX;
   bool ready = !r->missing && (r->unready & streams) == 0;
   r->unready &= ~streams;
@@ -133,7 +155,7 @@ static void wait_for(struct timing_replay *r, const struct timing_wait *wait) {
         r->free_ns[way][i] = ended_ns - r->late_ns[way];
   }
   r->missing = false;
-  if (wait->ended_ns > r->at_ns) r->at_ns = wait->ended_ns;
+  if ((uint64_t)ended_ns > r->at_ns) r->at_ns = (uint64_t)ended_ns;
 }
 
 void timing_advance(struct pump_timing *timing, struct timing_replay *r,
@@ -145,7 +167,7 @@ void timing_advance(struct pump_timing *timing, struct timing_replay *r,
     for (; r->wait < timing->wait_count; r->wait++) {
       const struct timing_wait *wait = &timing->waits[r->wait & (TIMING_WAITS - 1)];
       if (wait->seq >= r->seq && r->seq < timing->next_seq) break;
-      wait_for(r, wait);
+      wait_for(timing, r, wait);
     }
     if (r->seq >= until_seq) return;
     const struct timing_op *op = timing_find(timing, r->seq);

@@ -105,6 +105,7 @@ class Worker:
         """What the model's tallies of the first two were then."""
         self._ticks = self._resyncs = self._catch_ups = 0
         self._lost_due_ns = self._lost_may_ns = 0
+        self._stops = 0  # of the client, that the model knows
         """When the time lost is worked out next: while busy, and before a long sleep."""
         self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
 
@@ -373,6 +374,7 @@ class Worker:
         time goes into it."""
         before_ns = lib.pump_core_now_ns()
         counters, shm = self.counters, self.mapping.shm
+        self._follow_stops(shm.header)
         neighbours = (device.neighbours for device in shm.devices[0 : lib.PUMP_MAX_DEVICES])
         lost = self.model.lost(max(neighbours))
         counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns
@@ -380,6 +382,14 @@ class Worker:
         now_ns = lib.pump_core_now_ns()
         self._lost_may_ns = now_ns + 20 * (now_ns - before_ns)
         self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)
+
+    def _follow_stops(self, header: Any) -> None:
+        """Tell the model when the client was stopped; of many stops at once, the newest."""
+        stops = header.stops
+        for number in range(max(self._stops, stops - 2) + 1, stops + 1):
+            at = number % 2
+            self.model.stopped(header.stop_began_ns[at], header.stop_ended_ns[at])
+        self._stops = stops
 
     def _lost_facts(self) -> dict[str, int]:
         """What a recording's end says of the time lost."""
