@@ -155,12 +155,16 @@ def medians(runs: Sequence[Figures]) -> dict[str, int]:
     return {key: int(statistics.median(getattr(run, key) for run in runs)) for key in keys}
 
 
+NOT_SERVED = ("no pumpd served it", "worker lost", "no operation was seen to end")
+"""Reasons of the last line (docs/messages.md)."""
+
+
 def check_presence(log: str) -> None:
     """Raises MeasurementError unless pump's summary says that a worker served to the end.
 
     Without one a job runs on, under demand paging: its figure would be that of nothing.
     """
-    if "hit rate" not in log or "worker lost" in log:
+    if "the budget" not in log or any(reason in log for reason in NOT_SERVED):
         tail = "\n".join(log.splitlines()[-8:])
         raise MeasurementError(f"pump did not serve the program to its end:\n{tail}")
 

@@ -113,6 +113,7 @@ def _parser() -> OneLineParser:
         default=False,
     )
     add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
+    add("--named", action="store_true", help="the user chose that name: the last line has it")
     value(
         "--priority N",
         checks.priority,
@@ -237,7 +238,9 @@ def _job(asked: Namespace) -> int:
         watch = JobWatch(asked.job_pid, asked.job_pidfd)
         Supervisor(listener, watch, settings, facts=facts).run()
         if watch.ended() and place.folder:
-            last_line.end_job(asked.stderr, place.folder)
+            name = asked.name if asked.named else ""
+            details = log.isEnabledFor(logging.INFO)
+            last_line.end_job(last_line.Place(asked.stderr, name, details), place.folder)
     finally:
         place.leave()
     return 0

@@ -50,10 +50,16 @@ def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
         )
     except layers.ConfigInputError as error:
         raise BadInputError(str(error)) from None
+    config = resolved.apply(asked.job())
     for note in resolved.notes:
-        say(PROGRAM, note)
+        _note(config, note)
     _check_files(resolved)
-    return resolved.apply(asked.job())
+    return config
+
+
+def _note(config: JobConfig, text: str) -> None:
+    if not config.quiet:
+        say(PROGRAM, text)
 
 
 def _check_files(resolved: layers.Resolved) -> None:
@@ -79,10 +85,10 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
                 "without pump; put pump-run in front of those programs",
             )
         for note in environment.notes(config, environ):
-            say(PROGRAM, note)
+            _note(config, note)
         if config.log_level in TALKATIVE:
             for choice in environment.choices(config, environ):
-                say(PROGRAM, f"granularity {choice}")
+                _note(config, f"granularity {choice}")
         socket_path = _pumpd(_with_duplicates(config), environ, _recording(config))
         parts = parts._replace(
             socket_path=socket_path,
@@ -165,7 +171,7 @@ def _recording(config: JobConfig) -> Recording | None:
 
     folder, notes = recording.prepare(config.record, config.record_beneath)
     for note in notes:
-        say(PROGRAM, note)
+        _note(config, note)
     return Recording(folder, recording.job_facts(config))
 
 

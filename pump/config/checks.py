@@ -132,4 +132,5 @@ JOB: dict[str, Callable[..., object]] = {
     "keep_learned": truth,
     "log_level": log_level,
     "log_file": file_name,
+    "quiet": truth,
 }

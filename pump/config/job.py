@@ -38,6 +38,7 @@ class JobConfig(NamedTuple):
     virtual_settings: changes to that profile, by key.
     virtual_runtime: stand-ins for CUDA's runtime libraries, on the virtual GPU alone.
     log_file: absolute path or "".
+    quiet: whether nothing but errors of pump's reaches standard error.
     record: absolute path of the recording or "".
     record_beneath: the folder that the recording must lie in, reached without symbolic links,
         where that folder's own file asks for it; "" where the user does.
@@ -60,6 +61,7 @@ class JobConfig(NamedTuple):
     virtual_runtime: bool = False
     log_level: str = DEFAULT_LOG_LEVEL
     log_file: str = ""
+    quiet: bool = False
     record: str = ""
     record_beneath: str = ""
     record_command: bool = True

@@ -20,7 +20,7 @@ COMPILED_BYTES_MAX = 65535
 RULES_MAX = 256
 SETTINGS = (
     *("name", "priority", "budget", "limit", "budget_most", "limit_most", "report", "policy"),
-    *("duplicates", "keep_device", "keep_learned", "log_level", "log_file"),
+    *("duplicates", "keep_device", "keep_learned", "log_level", "log_file", "quiet"),
 )
 """Of JobConfig, in the compiled file as PUMP_<NAME>."""
 NOT_HERE = {

@@ -175,6 +175,15 @@ class JobTable(Struct):
             "standard error",
         ),
     ] = ""
+    quiet: Annotated[
+        bool,
+        _about(
+            "Whether only pump's errors reach standard error, without notes, warnings or the "
+            "job's last line.",
+            True,
+            checks.truth,
+        ),
+    ] = False
 
 
 class LimitsTable(Struct):
@@ -335,6 +344,7 @@ FOLDER: dict[str, str] = {
     "keep_learned": TRUSTED,  # the same
     "log_level": AT_ONCE,
     "log_file": NEVER,
+    "quiet": AT_ONCE,
 }
 """When a setting of [job] in a folder's own pump.toml applies: docs/decisions/0026-trust.md. The
 file may have come with a folder that the user has cloned. A setting that is not in this table

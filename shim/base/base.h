@@ -180,7 +180,11 @@ void pump_log_fork_child(void);
 /* An error line on stderr and in the log, whatever the level (log.c). */
 void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* "512 MiB", "23.4 GiB"; returns the length. */
+/* The last line of a job: on stderr, the job's name in brackets before the text, and in the
+ * log, whatever the level. With PUMP_QUIET in the log alone (log.c). */
+void pump_say_result(const char *text);
+
+/* "512 bytes", "512 KiB", "512 MiB", "23.4 GiB"; returns the length. */
 size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
 
 #endif

@@ -9,9 +9,11 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #pragma weak backtrace
 #pragma weak dlvsym
+#pragma weak on_exit
 
 /* What pthread_atfork is made of (Linux Standard Base, Core): the part of glibc that is
  * linked into each library refers to it, and not weakly. */

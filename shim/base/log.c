@@ -35,6 +35,7 @@
 /* Written once by the constructor, before any thread exists; kept over fork. */
 static int log_level = PUMP_LOG_WARNING;
 static char log_file[4096];
+static bool quiet; /* errors alone on stderr */
 static dev_t stderr_device;
 static ino_t stderr_inode;
 static bool stderr_known;
@@ -60,7 +61,8 @@ static int level_from(const char *text) {
 
 void pump_log_configure(void) {
   log_level = level_from(pump_setting("PUMP_LOG_LEVEL"));
-  const char *file = pump_setting("PUMP_LOG_FILE");
+  const char *file = pump_setting("PUMP_LOG_FILE"), *silent = pump_setting("PUMP_QUIET");
+  quiet = silent != NULL && silent[0] != '\0' && strchr("1yt", silent[0]) != NULL;
   if (file != NULL && strlen(file) < sizeof log_file) strcpy(log_file, file);
 }
 
@@ -213,21 +215,27 @@ static size_t format_line(char line[LINE_BYTES], const char *format, va_list arg
   return used;
 }
 
-static void say(int level, bool stderr_too, const char *format, va_list arguments) {
+/* Where a line of the log goes as well: only to stderr where there is no log file, to both,
+ * or, where the user wants to see errors alone, nowhere else. */
+enum stderr_too { WITHOUT_FILE, ALWAYS, UNLESS_QUIET };
+
+static void say(int level, enum stderr_too too, const char *format, va_list arguments) {
   if (level > log_level) return;
   int saved = errno;
   char line[LINE_BYTES];
   size_t length = format_line(line, format, arguments);
   pump_log_release();
   bool filed = to_file(line, length);
-  if (!filed || stderr_too) (keeps ? keep : to_stderr)(line, length);
+  bool error = level == PUMP_LOG_ERROR && too != UNLESS_QUIET;
+  if ((!filed || too != WITHOUT_FILE) && (error || !quiet))
+    (keeps ? keep : to_stderr)(line, length);
   errno = saved;
 }
 
 void pump_log(int level, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  say(level, false, format, arguments);
+  say(level, WITHOUT_FILE, format, arguments);
   va_end(arguments);
 }
 
@@ -235,7 +243,7 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
   if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED) != 0) return false;
   va_list arguments;
   va_start(arguments, format);
-  say(level, false, format, arguments);
+  say(level, WITHOUT_FILE, format, arguments);
   va_end(arguments);
   return true;
 }
@@ -243,15 +251,31 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
 void pump_say(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  say(PUMP_LOG_ERROR, true, format, arguments);
+  say(PUMP_LOG_ERROR, ALWAYS, format, arguments);
   va_end(arguments);
 }
 
+static void say_result(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say(PUMP_LOG_ERROR, UNLESS_QUIET, format, arguments);
+  va_end(arguments);
+}
+
+void pump_say_result(const char *text) {
+  const char *name = pump_setting("PUMP_NAME");
+  if (name == NULL || name[0] == '\0')
+    say_result("%s", text);
+  else
+    say_result("[%s] %s", name, text);
+}
+
 size_t pump_bytes_text(char *text, size_t room, uint64_t bytes) {
-  const uint64_t mib = 1u << 20;
-  int n = bytes < 10240 * mib
-              ? snprintf(text, room, "%llu MiB", (unsigned long long)(bytes / mib))
-              : snprintf(text, room, "%llu.%llu GiB", (unsigned long long)(bytes >> 30),
-                         (unsigned long long)((bytes & ((1u << 30) - 1)) * 10 >> 30));
+  unsigned long long count = bytes;
+  int n = bytes < 1024             ? snprintf(text, room, "%llu bytes", count)
+          : bytes < 1u << 20       ? snprintf(text, room, "%llu KiB", count >> 10)
+          : bytes < 10240ull << 20 ? snprintf(text, room, "%llu MiB", count >> 20)
+                                   : snprintf(text, room, "%llu.%llu GiB", count >> 30,
+                                              (count & ((1u << 30) - 1)) * 10 >> 30);
   return n < 0 ? 0 : (size_t)n;
 }

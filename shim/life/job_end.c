@@ -1,14 +1,16 @@
-/* job_end.c - the last line of a job, where none of its processes had one of its own.
+/* job_end.c - which last line a job has: one for all of its processes.
  *
  * A job's first process, the one that pump-run becomes, is often a shell or a launcher, and
  * the programs that use CUDA are its children. So processes leave notes in the job's
- * folder, beside the socket of its pumpd, and the first process reads them when it ends. A
- * process that pump helped prints its own line (summary.c). The job's pumpd reads the same
- * notes where the first process is killed (daemon/pumpd/common/last_line.py).
+ * folder, next to the socket of its pumpd, and the first process reads them when it ends.
+ * The job's pumpd reads the same notes if the first process is killed
+ * (daemon/pumpd/common/last_line.py).
  *
  *   client              a process has passed cuInit
- *   fitted PEAK BUDGET  one has ended that pump left alone; bytes. PEAK is 0 where it only
- *                       looked for GPUs, as launchers do
+ *   failed LINE         cuInit has failed in one
+ *   left STATUS         the first process has ended and could not print the job's line
+ *   ended RANK FULL     one has ended, and this is its line (last_line.h); a tab and the
+ *                       brief text follow
  *   said                the job has had its line
  */
 #include <errno.h>
@@ -19,13 +21,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "last_line.h"
 #include "life.h"
 #include "shim/base/glibc.h"
-#include "shim/memory/host.h"
 
 #define NOTES_NAME "clients"
-#define FITTED "fitted "
-#define NOTES_BYTES 65536 /* that are read; a longer file has its first ones */
+#define ENDED "ended "
+#define FAILED "failed "
+#define NOTES_MOST 100000 /* lines that are read */
+#define NOTE_BYTES (2 * PUMP_LINE_BYTES + 64)
 
 static FILE *initial_stdout;
 
@@ -63,28 +67,9 @@ void pump_job_note(const char *line) {
   errno = saved;
 }
 
-const char *pump_job_caveat(void) {
+bool pump_job_computes_nothing(void) {
   const char *profile = getenv("PUMP_VIRTUAL_PROFILE");
-  if (profile == NULL || strstr(profile, ";mode=compute") != NULL) return "";
-  return "; virtual GPU in timing mode: nothing was computed, so losses mean "
-         "nothing (--virtual-set mode=compute computes)";
-}
-
-/* What the first process notes of itself: it has the line to print, also where pumpd has
- * taken the folder away. */
-static struct {
-  bool known;
-  uint64_t peak_bytes, budget_bytes;
-} own;
-
-void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes) {
-  char line[96];
-  snprintf(line, sizeof line, FITTED "%llu %llu\n", (unsigned long long)peak_bytes,
-           (unsigned long long)budget_bytes);
-  pump_job_note(line);
-  own.known = true;
-  own.peak_bytes = peak_bytes;
-  own.budget_bytes = budget_bytes;
+  return profile != NULL && strstr(profile, ";mode=compute") == NULL;
 }
 
 void pump_job_said(void) {
@@ -106,83 +91,136 @@ void pump_job_flush(void) {
   funlockfile(stdout);
 }
 
-/* ---- the end of the first process -------------------------------------------------- */
+/* ---- the end of a process ---------------------------------------------------------- */
 
+/* What processes of the job have noted. `best`: the line of the highest rank. */
 struct notes {
-  unsigned long long clients, fitted, looked, peak_bytes, budget_bytes;
+  unsigned long long clients, ended;
+  struct pump_line failed; /* how cuInit has failed; "": it never did */
   bool said;
+  struct pump_line best;
 };
 
-static void add_fitted(struct notes *notes, uint64_t peak_bytes, uint64_t budget_bytes) {
-  if (peak_bytes == 0) {
-    notes->looked++;
-    return;
-  }
-  notes->fitted++;
-  if (peak_bytes < notes->peak_bytes) return;
-  notes->peak_bytes = peak_bytes;
-  notes->budget_bytes = budget_bytes;
+/* Of the first process itself: it has a line to print, also where pumpd has taken the
+ * folder away. */
+static struct pump_line own;
+static bool own_known;
+
+static void add_line(struct notes *notes, const struct pump_line *line) {
+  notes->ended++;
+  if (notes->ended == 1 || line->rank >= notes->best.rank) notes->best = *line;
 }
 
-static void say_fitted(const struct notes *notes) {
-  char peak[32], budget[32], of[64] = "", others[64] = "";
-  pump_bytes_text(peak, sizeof peak, notes->peak_bytes);
-  pump_bytes_text(budget, sizeof budget, notes->budget_bytes);
-  if (notes->budget_bytes != 0) snprintf(of, sizeof of, " of a budget of %s", budget);
-  if (notes->fitted > 1)
-    snprintf(others, sizeof others, ", the most of %llu processes", notes->fitted);
-  pump_say("peak %s%s%s: all of it fitted on the GPU, so pump did nothing%s", peak, of,
-           others, pump_job_caveat());
+static void add_note(struct notes *notes, char *text) {
+  struct pump_line line;
+  notes->clients += strcmp(text, "client") == 0;
+  notes->said |= strcmp(text, "said") == 0;
+  if (strncmp(text, FAILED, sizeof FAILED - 1) == 0)
+    pump_line_result(&notes->failed, "%s", text + sizeof FAILED - 1);
+  if (strncmp(text, ENDED, sizeof ENDED - 1) != 0) return;
+  char *full, *brief;
+  line.rank = strtoull(text + sizeof ENDED - 1, &full, 10);
+  if (*full != ' ' || (brief = strchr(full, '\t')) == NULL) return;
+  *brief++ = '\0';
+  snprintf(line.full, sizeof line.full, "%s", full + 1);
+  snprintf(line.brief, sizeof line.brief, "%s", brief);
+  add_line(notes, &line);
 }
 
 /* False where there is no folder for notes: nothing is known of other processes. */
 static bool read_notes(struct notes *notes) {
-  static char text[NOTES_BYTES];
-  char path[4096];
+  char path[4096], text[NOTE_BYTES];
   *notes = (struct notes){0};
   if (!notes_path(path, sizeof path)) return false;
-  int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return errno == ENOENT;
-  ssize_t length = read(file, text, sizeof text - 1);
-  close(file);
-  if (length < 0) return false;
-  text[length] = '\0';
-  for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-    *end = '\0';
-    notes->clients += strcmp(line, "client") == 0;
-    notes->said |= strcmp(line, "said") == 0;
-    if (strncmp(line, FITTED, sizeof FITTED - 1) != 0) continue;
-    char *rest;
-    unsigned long long peak = strtoull(line + sizeof FITTED - 1, &rest, 10);
-    add_fitted(notes, peak, strtoull(rest, NULL, 10));
+  int number = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (number < 0) return errno == ENOENT;
+  FILE *file = fdopen(number, "r");
+  if (file == NULL) {
+    close(number);
+    return false;
   }
+  for (int lines = 0; lines < NOTES_MOST && fgets(text, sizeof text, file); lines++) {
+    text[strcspn(text, "\n")] = '\0';
+    add_note(notes, text);
+  }
+  fclose(file);
   return true;
 }
 
-void pump_job_end(void) {
+void pump_job_line(const struct pump_line *line, int status) {
   struct notes notes;
-  /* Without standard error, which many tools close at exit, pumpd has the line to print. */
-  if (fcntl(STDERR_FILENO, F_GETFD) < 0) return;
-  if (!is_first() || !read_notes(&notes) || notes.said) return;
-  if (own.known && notes.clients == 0) {
-    notes.clients = 1;
-    add_fitted(&notes, own.peak_bytes, own.budget_bytes);
+  char text[NOTE_BYTES];
+  bool first = is_first(), known = read_notes(&notes);
+  snprintf(text, sizeof text, ENDED "%llu %s\t%s\n", (unsigned long long)line->rank,
+           line->full, line->brief);
+  if (known) pump_job_note(text);
+  if (first) {
+    own = *line;
+    own_known = true;
   }
-  if (notes.fitted != 0) {
-    say_fitted(&notes);
-  } else if (notes.clients != 0 && notes.looked == notes.clients) {
-    pump_say("this job used CUDA and allocated no GPU memory, so pump did nothing");
-  } else if (notes.clients != 0) {
-    pump_say(
-        "%llu process(es) of this job used CUDA and ended before pump could sum up what "
-        "it did: by a signal (Ctrl-C, SIGTERM, a time limit) or _exit; pump-run --record "
-        "FILE keeps the figures even then, for pump report FILE",
-        notes.clients - notes.looked);
+  /* What only fitted is printed at the very end, since a child may have had more to say.
+   * Without a first process, or after its end, each that pump had to help prints its own.
+   */
+  if (line->rank < pump_line_rank(PUMP_RANK_REFUSED, 0)) return;
+  if (first)
+    pump_job_end(status);
+  else if (!known || notes.said)
+    pump_line_print(line, status);
+}
+
+void pump_job_init_failed(int error) {
+  char text[PUMP_LINE_BYTES + sizeof FAILED];
+  struct pump_line line;
+  pump_line_of_refused_init(&line, error);
+  snprintf(text, sizeof text, FAILED "%s\n", line.full);
+  pump_job_note(text);
+}
+
+static void note_status(int status) {
+  char text[32];
+  snprintf(text, sizeof text, "left %d\n", status & 0xff);
+  pump_job_note(text);
+}
+
+static void choose(const struct notes *notes, struct pump_line *line) {
+  if (notes->ended != 0 && (notes->best.rank != 0 || notes->ended >= notes->clients)) {
+    *line = notes->best;
+  } else if (notes->clients != 0) {
+    pump_line_of_ended(line, notes->clients - notes->ended);
+  } else if (notes->failed.full[0] != '\0') {
+    *line = notes->failed;
+    line->brief[0] = '\0'; /* the program's status follows from this error */
   } else {
-    pump_say("no process of this job used CUDA (none called cuInit), so pump did nothing; "
-             "if one should have, put pump-run in front of that program itself: pump does "
-             "not follow into ssh, sudo, containers or statically linked programs; pump "
-             "doctor -- COMMAND tells more");
+    pump_line_of_no_cuda(line);
+    pump_log(
+        PUMP_LOG_INFO,
+        "put pump-run in front of the program that uses CUDA: pump does not follow into "
+        "ssh, sudo, containers or statically linked programs; pump doctor -- COMMAND "
+        "tells more");
   }
+}
+
+void pump_job_end(int status) {
+  struct notes notes;
+  struct pump_line line = {0};
+  if (!is_first() || !read_notes(&notes) || notes.said) return;
+  /* Without standard error, which many tools close at exit, pumpd has the line to print. */
+  if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
+    note_status(status);
+    return;
+  }
+  if (own_known && notes.ended == 0) {
+    notes.clients = 1;
+    add_line(&notes, &own);
+  }
+  choose(&notes, &line);
+  if (notes.ended > 1)
+    pump_log(PUMP_LOG_INFO, "%llu processes of this job used CUDA; the last line is of one",
+             notes.ended);
+  if (pump_job_computes_nothing() && notes.ended != 0)
+    pump_log(PUMP_LOG_INFO,
+             "virtual GPU in timing mode: no kernel was computed, so results, such as "
+             "losses, mean nothing");
+  pump_line_print(&line, status);
   pump_job_said();
 }

@@ -2,6 +2,7 @@
 #ifndef PUMP_LIFE_H
 #define PUMP_LIFE_H
 
+#include "last_line.h"
 #include "shim/base/base.h"
 
 /* After the real cuInit succeeded, in every process, a forked child that calls
@@ -16,12 +17,9 @@ void pump_threads_fork_child(void);
  * (jobs.c). At cuInit, under the lock of the start. */
 bool pump_jobs_serve(void);
 
-/* One line on stderr: what pump did, or that it had nothing to do; registered at exit by
- * pump_threads_start, callable once. */
-void pump_summary_print(void);
-
-/* Before that line: why pump was of little use, where it was. */
-void pump_verdict_print(void);
+/* The line of this process, and what recordings and level info add; callable once. status:
+ * that the program ends with. */
+void pump_summary_print(int status);
 
 /* Writes the file that PUMP_SUMMARY names, if it names one; at exit, after the line. */
 void pump_summary_write(void);
@@ -30,17 +28,20 @@ void pump_summary_write(void);
 
 /* Appends a line to the notes in the job's folder; without such a folder does nothing. */
 void pump_job_note(const char *line);
-/* This process ends, and pump left it alone; the job's first process says so at its end. */
-void pump_job_fitted(uint64_t peak_bytes, uint64_t budget_bytes);
+/* This process ends with this line: notes it, and prints it where no later one can. */
+void pump_job_line(const struct pump_line *line, int status);
+/* cuInit has failed in this process. */
+void pump_job_init_failed(int error);
 /* The job has had its line. */
 void pump_job_said(void);
 /* At the end of a process, before pump's last lines: where standard output and standard
  * error are the same file, what the program has written stands there first. */
 void pump_job_flush(void);
-/* What belongs behind each last line: "", or that the virtual GPU has computed nothing. */
-const char *pump_job_caveat(void);
-/* At the end of a process, behind all else: in the job's first one, the job's line where no
+/* Whether a virtual GPU runs in timing mode, so that no kernel computes anything. */
+bool pump_job_computes_nothing(void);
+#define PUMP_NOTHING_COMPUTED "timing mode, nothing was computed"
+/* At the end of a process, after all else: in the job's first one, the job's line where no
  * process has had one. */
-void pump_job_end(void);
+void pump_job_end(int status);
 
 #endif

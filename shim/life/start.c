@@ -40,24 +40,27 @@ static void fork_child(void) {
   pump_threads_fork_child();
 }
 
-static void say_bypassed(void) {
-  pump_log(PUMP_LOG_ERROR,
+static void say_bypassed(int status) {
+  struct pump_line line;
+  pump_line_of_bypassed(&line);
+  pump_log(PUMP_LOG_INFO,
            "not intercepted: this program reached the CUDA driver without passing "
            "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
            "made pageable. Load that library without RTLD_DEEPBIND");
-  pump_job_said();
+  pump_job_line(&line, status);
 }
 
 /* At exit, before the driver's own handlers because registered after them: a context
  * that came into being although none of our context and memory hooks was called. */
-static void notice_unseen(void) {
+static void notice_unseen(int status, void *nothing) {
+  (void)nothing;
   if (!started || pump_calls_seen != 0 || !PUMP_HAS(cuDevicePrimaryCtxGetState)) return;
   for (CUdevice i = 0; i < (CUdevice)pump_shm->header.device_count; i++) {
     unsigned int flags;
     int active = 0;
     pump_real.cuDevicePrimaryCtxGetState(i, &flags, &active);
     if (active == 0) continue;
-    say_bypassed();
+    say_bypassed(status);
     return;
   }
 }
@@ -109,7 +112,7 @@ static void start(void) {
   pump_metadata_void();
   if (!handlers_set)
     handlers_set = __register_atfork(NULL, NULL, fork_child, __dso_handle) == 0 &&
-                   atexit(notice_unseen) == 0;
+                   on_exit(notice_unseen, NULL) == 0;
   pump_job_note("client\n");
   pump_threads_start();
   __atomic_store_n(&pump_off, false, __ATOMIC_RELEASE);
@@ -117,8 +120,13 @@ static void start(void) {
 
 CUresult cuInit(unsigned int flags) {
   CUresult result = pump_real.cuInit(flags);
-  if (result != CUDA_SUCCESS || pump_reentry_depth != 0 || pump_disabled()) return result;
+  if (pump_reentry_depth != 0 || pump_disabled()) return result;
   int saved = errno;
+  if (result != CUDA_SUCCESS) {
+    pump_job_init_failed((int)result);
+    errno = saved;
+    return result;
+  }
   pump_enter();
   pthread_mutex_lock(&start_lock);
   bool begins = !ever_started;
@@ -133,17 +141,24 @@ CUresult cuInit(unsigned int flags) {
 
 /* The last chance to notice that even cuInit did not pass pump, for instance in a
  * library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
-static void notice_bypass(void) {
+static void notice_bypass(int status) {
   if (!pump_resolve() || !PUMP_HAS(cuDeviceGetCount)) return;
   int devices;
   CUresult result = pump_real.cuDeviceGetCount(&devices);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) return;
-  say_bypassed();
+  say_bypassed(status);
 }
 
+static void job_end(int status, void *nothing) {
+  (void)nothing;
+  if (!ever_started) notice_bypass(status);
+  pump_job_flush();
+  pump_job_end(status);
+}
+
+/* The C library calls a handler that is registered while it ends the process, with the
+ * status of exit(), which a destructor does not learn. */
 __attribute__((destructor)) static void process_end(void) {
   if (pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
-  if (!ever_started) notice_bypass();
-  pump_job_flush();
-  pump_job_end();
+  if (on_exit == NULL || on_exit(job_end, NULL) != 0) job_end(0, NULL);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "life.h"
+#include "shim/base/glibc.h"
 #include "shim/execute/execute.h"
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
@@ -17,7 +18,7 @@
 /* The process that started the threads; 0: none. A forked child has another pid, so it is
  * inert until its own start. */
 static pid_t owner;
-static bool registered; /* atexit registrations are inherited by fork */
+static bool registered; /* exit handlers are inherited by fork */
 
 /* Only at its end is it known whether the disk has taken all of a recording: the worker
  * writes that once it sees that this process exits. No longer than PUMP_RECORDED_NS, and
@@ -34,7 +35,8 @@ static void wait_for_recording(void) {
     nanosleep(&pause, NULL);
 }
 
-static void threads_end(void) {
+static void threads_end(int status, void *nothing) {
+  (void)nothing;
   if (owner != getpid() || pump_shm == NULL) return;
   int saved = errno;
   pump_enter();
@@ -47,8 +49,7 @@ static void threads_end(void) {
   pump_claims_leave();
   pump_log_release();
   pump_job_flush();
-  pump_verdict_print();
-  pump_summary_print();
+  pump_summary_print(status);
   pump_summary_write();
   pump_leave();
   errno = saved;
@@ -77,7 +78,7 @@ void pump_threads_start(void) {
   if (owner == getpid()) return;
   int saved = errno;
   owner = getpid();
-  if (!registered) registered = atexit(threads_end) == 0;
+  if (!registered) registered = on_exit(threads_end, NULL) == 0;
   pump_link_start();
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recorder();
   errno = saved;

@@ -1,11 +1,14 @@
-/* verdict.c - at exit, one line for each way in which pump was of little use to this
- * process, with the measure and the remedy. Nothing where all went well. It reads
- * counters only and changes nothing.
+/* verdict.c - the one reason of the last line: why pump was of little use to this process,
+ * else what most misses had in common. At level info, lines with the measure and the
+ * remedy. It reads counters only and changes nothing.
  *
  * Not here: a driver that was reached without passing us (start.c), and devices
  * that cannot page (memory/devices.c).
  */
+#include "verdict.h"
+
 #include "life.h"
+#include "shim/link/link.h"
 #include "shim/pool/convert.h"
 
 /* Memory that is not pageable is worth a line from this share of the budget on: so much
@@ -17,21 +20,22 @@
 #define USES_LEAST 2048u
 #define BUDGETS_MOVED 8u
 
-static uint64_t budgets_of_pageable_devices(void) {
-  uint64_t sum = 0;
-  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (pump_device_converts(d)) sum += PUMP_LOAD(&pump_shm->devices[d].budget_bytes);
-  return sum;
-}
+/* Waiting for turns, or misses, of less than this share of the time or the uses are no
+ * reason. */
+#define SHARE_LEAST 100u   /* of the time */
+#define MISSES_LEAST 1000u /* of the block uses */
 
-static void judge_memory(uint64_t budget) {
+static bool memory_is_not_pageable(uint64_t budget) {
   char plain[32], pageable[32];
+  bool found = false;
   uint64_t converted = PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak);
   uint64_t vmm = pump_physical_peak_bytes(), all = pump_plain_peak_bytes();
   pump_bytes_text(pageable, sizeof pageable, converted);
   if (vmm > budget / PLAIN_SHARE) {
+    found = true;
     pump_bytes_text(plain, sizeof plain, vmm);
-    pump_say(
+    pump_log(
+        PUMP_LOG_INFO,
         "only partly intercepted: %s that the driver itself made for virtual memory "
         "management calls (cuMemCreate) cannot be paged, %s elsewhere can; that is memory "
         "of libraries or of everything that --keep-device names, memory that was shared, "
@@ -42,48 +46,98 @@ static void judge_memory(uint64_t budget) {
   uint64_t other = all > vmm ? all - vmm : 0;
   bool hurt = pump_plain_refused() || all + converted > budget; /* else all fitted */
   if (hurt && other > budget / PLAIN_SHARE && other > converted) {
+    found = true;
     pump_bytes_text(plain, sizeof plain, other);
-    pump_say("only partly intercepted: %s of GPU memory cannot be paged (allocations below "
+    pump_log(PUMP_LOG_INFO,
+             "only partly intercepted: %s of GPU memory cannot be paged (allocations below "
              "2 MiB, what --keep-device or too little host memory kept, what CUDA graphs "
              "allocate), %s can",
              plain, pageable);
   }
+  return found;
 }
 
 /* A program that ended before its first launch (memory ran out) has issued nothing. One
  * that waited for the GPU had issued something, if not through us. */
-static void judge_operations(uint64_t budget) {
+static bool operations_were_not_seen(uint64_t budget) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
-  if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return;
-  if (PUMP_LOAD(&counters->operations) != 0 || !pump_event_waited()) return;
-  pump_say(
+  if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return false;
+  if (PUMP_LOAD(&counters->operations) != 0 || !pump_event_waited()) return false;
+  pump_log(
+      PUMP_LOG_INFO,
       "perhaps only partly intercepted: since its memory exceeds the budget this process "
       "has waited for the GPU, but not one launch or copy of it was seen, so nothing was "
       "prefetched; a library loaded with RTLD_DEEPBIND hides them: load it without");
+  return true;
 }
 
-static void judge_traffic(uint64_t budget) {
+static bool job_thrashes(uint64_t budget) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
   uint64_t missed = used > hit ? used - hit : 0;
   uint64_t unhelped = PUMP_LOAD(&worker->miss_policy); /* no policy tried */
   uint64_t moved = PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes);
-  if (used < USES_LEAST || missed < used / 2 || unhelped > missed / 2) return;
-  if (moved / BUDGETS_MOVED < budget) return;
+  if (used < USES_LEAST || missed < used / 2 || unhelped > missed / 2) return false;
+  if (moved / BUDGETS_MOVED < budget) return false;
   char budget_text[32], moved_text[32];
   pump_bytes_text(budget_text, sizeof budget_text, budget);
   pump_bytes_text(moved_text, sizeof moved_text, moved);
-  pump_say("this job thrashes: %.0f %% of its block uses had to wait for their block, and "
+  pump_log(PUMP_LOG_INFO,
+           "this job thrashes: %.0f %% of its block uses had to wait for their block, and "
            "%s were brought into a budget of %s; give it more memory (--budget, fewer "
            "other jobs, a larger GPU) or less to do at once (a smaller batch)",
            100.0 * (double)missed / (double)used, moved_text, budget_text);
+  return true;
 }
 
-void pump_verdict_print(void) {
-  if (pump_shm == NULL) return;
-  uint64_t budget = budgets_of_pageable_devices();
-  if (budget == 0) return;
-  judge_memory(budget);
-  judge_operations(budget);
-  judge_traffic(budget);
+/* NULL: next to nothing was missed. */
+static const char *main_cause(void) {
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  const struct {
+    uint64_t count;
+    const char *words;
+  } causes[] = {
+      {PUMP_LOAD(&worker->miss_late), "blocks were still on their way"},
+      {PUMP_LOAD(&worker->miss_unseen), "kernels ran before pump could act"},
+      {PUMP_LOAD(&worker->miss_no_room), "no free memory to prefetch into"},
+      {PUMP_LOAD(&worker->miss_policy), "the policy does not prefetch"},
+  };
+  uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
+  const char *words = NULL;
+  uint64_t most = 0;
+  if (hit >= used || used - hit < used / MISSES_LEAST) return NULL;
+  for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+    if (causes[i].count > most) {
+      most = causes[i].count;
+      words = causes[i].words;
+    }
+  return words;
+}
+
+void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
+  char waited[PUMP_DURATION_BYTES];
+  uint64_t budget = moved->budget_bytes, held_ns = pump_held_ns();
+  const char *cause = main_cause();
+  bool plain = memory_is_not_pageable(budget);
+  bool unseen = operations_were_not_seen(budget), thrashes = job_thrashes(budget);
+  if (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0)
+    pump_line_reason(line, "no pumpd served it");
+  else if (pump_link_losses() != 0)
+    pump_line_reason(line, "worker lost %u time(s)", pump_link_losses());
+  else if (plain)
+    pump_line_reason(line, "only partly intercepted");
+  else if (unseen)
+    pump_line_reason(line, "perhaps only partly intercepted");
+  else if (thrashes)
+    pump_line_reason(line, "this job thrashes");
+  else if (PUMP_LOAD(&pump_shm->worker_counters.blocks_used) == 0)
+    pump_line_reason(line, "no operation was seen to end");
+  else if (pump_job_computes_nothing())
+    pump_line_reason(line, PUMP_NOTHING_COMPUTED);
+  else if (held_ns > moved->of_ns / SHARE_LEAST)
+    pump_line_reason(line, "waited %s for its turns", pump_duration_text(waited, held_ns));
+  else if (moved->of_ns != 0 && moved->most_ns <= moved->of_ns / SHARE_LEAST)
+    return; /* nothing to explain */
+  else if (cause != NULL)
+    pump_line_reason(line, "%s", cause);
 }

@@ -19,7 +19,7 @@ SOURCES += ("base/log.c", "base/mapping.c", "base/settings.c", "base/thread.c")
 SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
 SOURCES += ("memory/drain.c", "memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
-SOURCES += ("life/job_end.c",)
+SOURCES += ("life/job_end.c", "life/last_line.c")
 """What of shim/ is under test; hooks_absent.h and the harness stand for the rest."""
 TESTS = ("*/case_*.c", "execute/executor_harness.c", "execute/fake_worker.c", "link/fake_pumpd.c")
 ON_DESCRIPTORS = ("accept4", "close", "connect", "dup", "dup2", "fcntl", "open", "open64")

@@ -1,7 +1,7 @@
 """The environments of a job and of its pumpd, computed from the user's. No I/O.
 
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
-(PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE,
+(PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE, PUMP_QUIET,
 PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB (which
 processes share a limit), PUMP_JOB_PID (of the job's first process) and PUMP_DISABLE;
 the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Values of the user or of
@@ -30,7 +30,7 @@ STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcudn
 COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
-    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT"),
+    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT", "PUMP_QUIET"),
     *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
     *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_KEEP_LEARNED"),
     *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB", "PUMP_JOB_PID", RULES),
@@ -99,6 +99,7 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
         job[ADDRESS_SANITIZER] = _any_link_order(environ.get(ADDRESS_SANITIZER, ""))
         job["PUMP_LOG_LEVEL"] = config.log_level
         job["PUMP_LOG_FILE"] = config.log_file
+        _set_or_drop(job, "PUMP_QUIET", "1" if config.quiet else "")
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         _set_or_drop(job, "PUMP_JOB", parts.job)
         if parts.socket_path:

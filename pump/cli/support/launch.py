@@ -67,7 +67,7 @@ def start_pumpd(
     try:
         job_fd = _pidfd(job_pid)
         command = _pumpd_command(config, path, job_pid, job_fd is not None, recording)
-        if not other_pid and (place := _stderr()):
+        if not other_pid and not config.quiet and (place := _stderr()):
             command += ["--stderr", place]
         _spawn(
             _Descriptors(
@@ -138,6 +138,7 @@ def _pumpd_command(
     command += ["--policy", config.policy, "--log-level", config.log_level]
     command += ["--priority", str(config.priority)]
     command += [f"--name={config.name or _name_of(config.command)}"]  # it may begin with "-"
+    command += ["--named"] if config.name else []
     for service in paths.service_sockets():
         command += ["--service", service]
     if config.budget:
@@ -156,13 +157,14 @@ def _pumpd_command(
 
 
 def _stderr() -> str:
-    """Device, inode and path of standard error, by which pumpd finds it again where a signal ends
-    the job: a terminal or a regular file; "" for a pipe, whose reader would wait for pumpd."""
+    """Device, inode and path of standard error, by which pumpd finds it again if a signal ends the
+    job: a terminal, or a regular file that is open for appending, since others write to it after
+    the job. "" for anything else; the reader of a pipe would wait for pumpd."""
     try:
         found = os.fstat(2)
         if os.isatty(2):
             path = os.ttyname(2)
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(found.st_mode) and fcntl.fcntl(2, fcntl.F_GETFL) & os.O_APPEND:
             path = os.readlink("/proc/self/fd/2")
         else:
             return ""

@@ -98,6 +98,8 @@ def parse(argv: list[str]) -> Asked:
 
 
 def _settings(asked: argparse.Namespace) -> dict[str, Any]:
+    if asked.quiet and asked.v:
+        raise BadInputError("-q and -v contradict each other; give one of them")
     if asked.log_level is None and asked.v:
         asked.log_level = "debug" if asked.v > 1 else "info"
     if asked.keep_device is not None:
@@ -237,6 +239,13 @@ def _parser() -> OneLineParser:
         "~/.cache/pump/learned (default: yes)",
     )
     add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
+    add(
+        "-q",
+        "--quiet",
+        action="store_const",
+        const=True,
+        help="print pump's errors alone: no notes, no warnings, no last line",
+    )
     add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")
     add("-h", "--help", action="help", help="show this text")
     return parser

@@ -214,7 +214,7 @@ SCENARIO(the_summaries_of_times_lost) {
     if (child == 0) {
       counters->lost_ns = counters->lost_least_ns = counters->lost_most_ns = 0;
       if (i == 0) counters->lost_of_ns = 0;
-      pump_summary_print();
+      pump_summary_print(0);
       _exit(0);
     }
     int status;

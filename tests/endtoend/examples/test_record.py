@@ -38,7 +38,7 @@ def operations(records: list[rec.Record]) -> list[rec.Operation]:
 @pytest.mark.parametrize("memory_mib", [64, 1024], ids=["oversubscribed", "fits"])
 def test_the_recording_holds_what_the_driver_counted(job: Job, memory_mib: int) -> None:
     trace = job.folder / "t"
-    done = job.run(*ARGUMENTS, memory_mib=memory_mib, run=("--record", str(trace)))
+    done = job.run(*ARGUMENTS, memory_mib=memory_mib, run=("-v", "--record", str(trace)))
     assert done.returncode == 0, done.stderr
     assert DIGEST in done.stdout
     report = json.loads(job.report.read_text())
@@ -52,7 +52,7 @@ def test_the_recording_holds_what_the_driver_counted(job: Job, memory_mib: int) 
     assert reader.end is not None
     assert reader.end["operations"] == 348
     assert reader.header["job"]["virtual"]["mode"] == "compute"
-    assert f"pump: recorded 348 operations to {trace}\n" in done.stderr
+    assert f"pump: recorded 348 operations to {trace}\n" in job.log.read_text()
 
 
 def test_times_never_go_back_and_progress_follows_issue(job: Job) -> None:
@@ -152,10 +152,10 @@ def test_a_killed_worker_costs_the_end_of_one_file_and_the_next_one_goes_on(job:
 
 def test_each_client_of_a_job_has_a_file_of_its_own(job: Job) -> None:
     trace = job.folder / "t"
-    command = job.command("--buffers=4", "--steps=20", run=("--record", str(trace)))
+    command = job.command("--buffers=4", "--steps=20", run=("-v", "--record", str(trace)))
     cut = command.index("--") + 1
     script = " ".join(command[cut:])
-    done = subprocess.run(
+    subprocess.run(
         [*command[:cut], "sh", "-c", f"{script} --seed=1 && {script} --seed=2"],
         env=job.environment(),
         capture_output=True,
@@ -168,7 +168,7 @@ def test_each_client_of_a_job_has_a_file_of_its_own(job: Job) -> None:
         assert len(operations(records)) == 28
         assert reader.header["client_number"] == number
         assert reader.header["command"][-1] == f"--seed={number}"
-        assert f"pump: recorded 28 operations to {path}\n" in done.stderr
+        assert f"pump: recorded 28 operations to {path}\n" in job.log.read_text()
 
 
 def test_an_older_recording_stays_until_a_new_one_is_whole(job: Job) -> None:

@@ -44,7 +44,7 @@ def test_the_time_lost_is_near_what_memory_for_everything_would_save(tmp_path: P
     assert truth > 0.2 * run_s, "this test is about a run that is short of memory"
     assert 0 < least <= lost <= most <= whole
     assert lost == pytest.approx(truth, rel=0.35)
-    assert "pump: lost about" in printed and " to memory (" in printed
+    assert "pump: lost about" in printed and " to memory at " in printed
     found = gather.report(str(tmp_path / "run.pump"))["time_lost"]
     assert found["seconds"] == pytest.approx(lost, rel=0.05)
 

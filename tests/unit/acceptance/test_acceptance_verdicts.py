@@ -164,7 +164,7 @@ LOST = {"worker_losses": 1, "shim": summary_of_pump()["shim"]}
 
 
 def survivor(**more: object) -> Run:
-    facts: dict[str, object] = {"summary": LOST, "stderr": "pump: ...; worker lost 1 time(s)\n"}
+    facts: dict[str, object] = {"summary": LOST, "stderr": "pump: ...: worker lost 1 time(s)\n"}
     return make_run(**(facts | more))
 
 

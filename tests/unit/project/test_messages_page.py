@@ -6,11 +6,14 @@ import re
 
 from places import DOCS, ROOT
 
-from pumpd.common.last_line import Cut, Notes, of_job
-
 CALL = re.compile(
-    r"\bpump_(?:say|log|log_once)\(\s*(?:&\w+(?:\[\w+\])?,\s*)?(?:PUMP_LOG_(?P<level>\w+),\s*)?"
+    r"\bpump_(?:say|log|log_once|line_result)"
+    r"\(\s*(?:(?:&\w+(?:\[\w+\])?|line),\s*)?(?:PUMP_LOG_(?P<level>\w+),\s*)?"
     r'(?P<text>(?:"(?:[^"\\]|\\.)*"\s*|PRI\w+\s*)+)'
+)
+REASON = re.compile(
+    r"(?:pump_line_reason\(line,|\{PUMP_LOAD\(&worker->\w+\),|#define PUMP_NOTHING_COMPUTED)"
+    r'\s*"([^"]+)"'
 )
 DIRECTIVE = re.compile(r"%%|%[-+ #0-9.*]*(?:hh|h|ll|l|z|j)?[a-z]")
 
@@ -24,14 +27,9 @@ def messages() -> set[str]:
                 text = re.sub(r"PRI\w+", '"x"', call["text"])
                 text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
                 found.add(DIRECTIVE.sub(lambda part: "%" if part[0] == "%%" else "X", text))
-    cut = Cut(9 * 10**9, 10**9, 10**9, 2 * 10**9, 1 << 31, 1 << 30)
-    peaks: list[list[tuple[int, int]]] = [[], [(0, 0)], [(1 << 30, 1 << 31)]]
-    ends = (
-        Notes(0, [], False),
-        *(Notes(1, fitted, False) for fitted in peaks),
-        Notes(1, [], False, [cut]),
-    )
-    return found | {line for notes in ends if (line := of_job(notes))}
+    life = ROOT / "shim" / "life"
+    reasons = REASON.findall((life / "verdict.c").read_text() + (life / "life.h").read_text())
+    return found | {DIRECTIVE.sub("X", text) for text in reasons if text != "%s"}
 
 
 def entries() -> list[str]:

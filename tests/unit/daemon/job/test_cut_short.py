@@ -29,17 +29,22 @@ def test_the_figures_of_a_process_that_was_cut_short_are_its_jobs_line(folder: P
     found = last_line.notes(str(folder))
     assert found == Notes(1, [], False, [CUT])
     assert last_line.of_job(found) == (
-        "time lost to memory: about 2.00 s, 50% of 4.00 s (1.90 s to 2.10 s), until a signal "
-        "(Ctrl-C, SIGTERM, a time limit) or _exit ended it; peak 3.0 GiB on a budget of 2.0 GiB "
-        "(1.50x); pump compare -- COMMAND measures what memory costs"
+        "ended by a signal or _exit; lost about 50 % of 4.00 s to memory"
     )
+    assert last_line.details(found) == [
+        "time lost to memory: about 2.00 s, 50% of 4.00 s (1.90 s to 2.10 s) (pump compare -- "
+        "COMMAND measures it)",
+        "memory: peak 3.0 GiB, budget 2.0 GiB",
+    ]
 
 
 def test_of_several_the_one_that_was_followed_longest_counts(folder: Path) -> None:
     for cut in (CUT, CUT._replace(of_ns=9 * S, lost_ns=2 * S), CUT):
         last_line.note(str(folder), cut)
-    said = last_line.of_job(last_line.notes(str(folder)))
-    assert said is not None and "of 9.00 s" in said and "the longest of 3 processes" in said
+    found = last_line.notes(str(folder))
+    said = last_line.of_job(found)
+    assert said is not None and "of 9.00 s" in said
+    assert "the longest of 3 processes" in last_line.details(found)[0]
 
 
 def test_a_job_that_had_its_line_has_no_second_one(folder: Path) -> None:
@@ -47,6 +52,23 @@ def test_a_job_that_had_its_line_has_no_second_one(folder: Path) -> None:
     with (folder / NOTES_NAME).open("a") as file:
         file.write("said\n")
     assert last_line.of_job(last_line.notes(str(folder))) is None
+
+
+@pytest.mark.parametrize(
+    ("notes", "line"),
+    [
+        ("client\n", "ended by a signal or _exit; what pump did is not known"),
+        ("", "ended by a signal or _exit; no process of this job used CUDA"),
+        ("client\nended 5 lost much: why\tran\n", "ended by a signal or _exit; ran"),
+        ("client\nended 5 lost much: why\tran\nleft 0\n", "lost much: why"),
+        ("client\nended 5 lost much: why\tran\nleft 3\n", "failed with status 3; ran"),
+        ("client\nclient\nended 5 a\tb\nended 7 c\td\nleft 0\n", "c"),
+        ("failed cuInit failed with error 803: why\nleft 1\n", "cuInit failed with error 803: why"),
+    ],
+)
+def test_what_processes_noted_makes_the_line(folder: Path, notes: str, line: str) -> None:
+    (folder / NOTES_NAME).write_text(notes)
+    assert last_line.of_job(last_line.notes(str(folder))) == line
 
 
 @pytest.mark.parametrize(
@@ -58,11 +80,19 @@ def test_notes_that_make_no_sense_are_passed_over(folder: Path, line: str) -> No
     assert last_line.notes(str(folder)).cut == []
 
 
-@pytest.mark.parametrize("value", [0, 1, 2**64 - 1])
-def test_whatever_a_process_noted_makes_a_line(folder: Path, value: int) -> None:
-    last_line.note(str(folder), Cut(*[value] * 6))
+@pytest.mark.parametrize("least", [0, 1, 10**9, 2**64 - 1])
+@pytest.mark.parametrize("whole", [0, 1, 999_499_999, 59 * S, 2**63, 2**64 - 1])
+def test_whatever_a_process_noted_makes_a_short_line(folder: Path, whole: int, least: int) -> None:
+    last_line.note(str(folder), Cut(whole, whole, least, 2**64 - 1, least, whole))
     said = last_line.of_job(last_line.notes(str(folder)))
-    assert said is not None and "time lost to memory: " in said
+    assert said is not None and " of " in said and said.endswith(" to memory")
+    assert len(f"pump: {said}") <= last_line.LINE_MAX
+
+
+def test_a_line_that_another_process_forged_is_cut(folder: Path) -> None:
+    (folder / NOTES_NAME).write_text("client\nended 5 " + "x" * 500 + "\ty\nleft 0\n")
+    said = last_line.of_job(last_line.notes(str(folder)))
+    assert said is not None and len(f"pump: {said}") == last_line.LINE_MAX
 
 
 def client(state: int, of_ns: int = 4 * S) -> Any:
