@@ -142,22 +142,9 @@ static bool stopped(void) {
 
 /* ---- hello and welcome ------------------------------------------------------- */
 
-/* A connected socket that never blocks, else -1. */
-static int connected_socket(const char *path) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  strcpy(address.sun_path, path);
-  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (number < 0) return -1;
-  if (connect(number, (struct sockaddr *)&address, sizeof address) == 0) return number;
-  int error = errno;
-  close(number);
-  errno = error;
-  return -1;
-}
-
 /* Connects to the socket at `path`, if its server is trusted: own_socket() from then on. */
 static enum end connect_to(const char *path) {
-  int number = connected_socket(path);
+  int number = pump_link_connect(path);
   link_state.error = number < 0 ? errno : 0;
   if (number < 0) return NO_LISTENER;
   bool trusted = pump_link_trusts(number, path);
@@ -242,7 +229,7 @@ static bool find_activator(char path[PATH_BYTES]) {
 
 bool pump_link_activates(void) {
   char path[PATH_BYTES];
-  int number = find_activator(path) ? connected_socket(path) : -1;
+  int number = find_activator(path) ? pump_link_connect(path) : -1;
   if (number < 0) return false;
   bool trusted = pump_link_trusts(number, path);
   close(number);

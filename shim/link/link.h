@@ -8,6 +8,9 @@
  * state over. False when it is not what was agreed on; the caller closes it. */
 bool pump_attach(int memory);
 
+/* A socket connected to `path`, which never blocks; else -1 and errno. */
+int pump_link_connect(const char *path);
+
 /* Whether root or this process's own user serves the connected socket `number`, found at
  * `path`: trust.c. */
 bool pump_link_trusts(int number, const char *path);

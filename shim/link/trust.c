@@ -1,10 +1,11 @@
-/* trust.c - whether the shim trusts the process that serves a socket.
+/* trust.c - connects to a socket, and decides whether to trust the process that serves it.
  *
  * Only root and this process's own user may serve it: a server learns the job's addresses,
  * names the memory that the shim maps, and may hold its launches. The kernel tells which
  * user called listen (SO_PEERCRED, unix(7)); nothing that the peer sends counts.
  * pump/wire/server.py is the same for clients in Python; docs/decisions/0032-who-serves.md.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,18 @@ static bool in_own_closed_folder(const char *path) {
   bool own = number >= 0 && fstat(number, &st) == 0 && (st.st_mode & 077) == 0;
   if (number >= 0) close(number);
   return own;
+}
+
+int pump_link_connect(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strcpy(address.sun_path, path);
+  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0) return -1;
+  if (connect(number, (struct sockaddr *)&address, sizeof address) == 0) return number;
+  int error = errno;
+  close(number);
+  errno = error;
+  return -1;
 }
 
 bool pump_link_trusts(int number, const char *path) {

@@ -44,7 +44,7 @@ def test_no_client_in_python_speaks_to_a_server_that_it_has_not_checked() -> Non
 def test_each_connection_of_the_shim_is_checked() -> None:
     shim = {name(path): text(path) for path in files() if name(path).startswith("shim/")}
     connects = {path for path, code in shim.items() if re.search(r"\bconnect\(", code)}
-    assert connects == {"shim/link/connect.c"}
+    assert connects == {"shim/link/trust.c"}
     functions = re.split(r"^}$", shim["shim/link/connect.c"], flags=re.MULTILINE)
-    callers = [one for one in functions if re.search(r"(?<!int )connected_socket\(", one)]
+    callers = [one for one in functions if re.search(r"(?<!int )pump_link_connect\(", one)]
     assert len(callers) == 2 and all("pump_link_trusts(number, path)" in one for one in callers)

@@ -11,7 +11,7 @@ import json
 import sys
 
 from cuda.bindings import driver as cu
-from mapped_job import PIECE, ask, create, create_as, holds, place, reserve, write
+from mapped_calls import PIECE, ask, create, create_as, holds, place, reserve, write
 
 
 def by_a_library() -> None:

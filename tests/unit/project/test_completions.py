@@ -147,7 +147,7 @@ def zsh() -> Iterator[Zsh]:
         ("pump config ", ("show", "trust", "a file with every setting")),
         ("pump config show --", ("--origin", "say where each comes from")),
         ("pump compare --", ("--rounds", "--virtual-runtime", "--record-command")),
-        ("pump-run --", ("--budget", "GPU memory the program may keep resident", "--config")),
+        ("pump-run --", ("--budget", "GPU memory that each process may keep resident", "--config")),
         ("pump-run --policy ", ("demand", "planned", "window")),
         ("pumpd ", ("job", "serve")),
     ],

@@ -47,7 +47,7 @@ def test_the_man_page_of_pump_run_has_every_option_and_its_meaning() -> None:
     page = man_pages.pages()["pump-run.1"].replace("\\-", "-")
     for option in ("--budget", "--config", "--record", "--keep-device", "--report", "-v"):
         assert f"\\fB{option}\\fR" in page
-    assert "GPU memory the program may keep resident" in page
+    assert "GPU memory that each process may keep resident" in page
 
 
 def test_each_man_page_is_installed() -> None:
