@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace) -> int:
     count = many(asked.rounds * len(WAYS), "time")
     ways = f"{', '.join(WAYS[:-1])} and {WAYS[-1]}"
     text = f"This runs the command {count}: {ways}, {many(asked.rounds, 'time')} each."
-    if not repeated.may_begin(text, asked.yes):
+    if not session.may_begin(text, asked.yes):
         say("pump", "nothing was run")
         return 1
     session.begin()

@@ -105,7 +105,7 @@ def run(asked: argparse.Namespace) -> int:
         "same_work": asked.same_work,
     }
     text = f"This runs the command up to {many(asked.runs, 'time')}, with {least} to {most}."
-    if not repeated.may_begin(text, asked.yes):
+    if not session.may_begin(text, asked.yes):
         say("pump", "nothing was run")
         return 1
     session.begin()

@@ -1,12 +1,14 @@
 """Runs a command with its output in a log, measures its time, and ends all of its processes.
 
 Each run is a process group of its own: Ctrl-C in the terminal reaches this process alone, which
-ends the run in order, and no process that a run leaves behind disturbs the next one.
+ends the run in order, and no process that a run leaves behind disturbs the next one. The run's
+first process is killed when this one is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -25,6 +27,7 @@ PATIENCE_S = 10.0
 LOG_BYTES = 1 << 20
 """Of a log's end, in which messages and figures are looked for."""
 LINES_SHOWN = 15
+PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(
     rb"out.?of.?memory|OutOfMemory|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED|\bOOM\b",
     re.IGNORECASE,
@@ -136,6 +139,13 @@ def run(
 ) -> Ran:
     """Run the command to its end, its output in `log`, its input empty. Raises OSError where it
     cannot be started or the log cannot be written."""
+    me, prctl = os.getpid(), ctypes.CDLL(None).prctl
+
+    def die_with_me() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != me:  # killed before the call
+            os._exit(1)
+
     with log.open("wb") as out:
         began = time.monotonic()
         process = subprocess.Popen(
@@ -145,6 +155,7 @@ def run(
             stdout=out,
             stderr=out,
             process_group=0,
+            preexec_fn=die_with_me,  # noqa: PLW1509 (it takes no lock)
         )
         stop.begun(process.pid)
         late = threading.Event()

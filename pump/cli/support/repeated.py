@@ -1,37 +1,49 @@
 """Runs a job's command several times, for the verbs that measure it: options, folders, the start.
 
 The job is started by pump-run in the present folder, so settings come from where they always
-come; the command then starts in the run's own folder (pump/measure/folders.py).
+come; the command then starts in the run's own copy of it (pump/measure/folders.py).
+
+A temporary folder of runs holds a file that this process keeps locked. If no process has the
+lock, its owner was killed, and the next session removes the folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
 import re
-import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pump import paths
 from pump.cli.run import parts_of
 from pump.cli.support import command, environment, options
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, checked
 from pump.config import layers
 from pump.config.job import JobConfig
+from pump.config.values import parse_size
 from pump.measure import folders, runs
 from pump.names import one_line, quoted
+from pump.report.words import many, size
 
 PUMP_RUN = "import sys; from pump.cli.run import main; sys.argv[0] = 'pump-run'; sys.exit(main())"
 IN_FOLDER = 'cd -- "$0" && exec "$@"'
 PASSED_ON = (
     "All options of pump-run but %s may be given, too (--budget, --virtual and so on). Each run "
-    "starts in a folder of its own that mirrors the present one: the command finds the files that "
-    "lie here, and what it writes newly to relative names stays apart from the other runs. A file "
-    "that is here already, or has an absolute name, is one file for all runs."
+    "starts in a copy of the present folder, so it cannot change the files here, not even if it "
+    "is killed. Not protected: files that the program itself names by an absolute path, "
+    "environments of Python, and what --share names."
 )
+PREFIX = "pump-runs-"
+OWNER = ".owner"
+"""In a temporary folder of runs, locked by its owner while that lives."""
+COPY_MOST = "4GiB"
+LEFT_SHOWN = 3
 
 
 class _PassOn(argparse.Action):
@@ -57,6 +69,21 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
         metavar="DIR",
         help="keep the runs' folders and logs in DIR, which must not exist "
         "(default: a temporary folder, removed at the end unless a run failed)",
+    )
+    parser.add_argument(
+        "--copy-most",
+        metavar="SIZE",
+        type=checked(parse_size),
+        default=COPY_MOST,
+        help="the most to copy of the present folder for each run, where the file system cannot "
+        f"share blocks (default: {COPY_MOST})",
+    )
+    parser.add_argument(
+        "--share",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="do not copy this file or folder: runs read and write the original; may be repeated",
     )
     parser.add_argument(
         "--time-from",
@@ -107,9 +134,11 @@ class Repeated:
         if not self.config.name:
             self.options += ["--name", one_line(os.path.basename(words[0]))[:64] or "job"]
         self._place = asked.folder
-        self._made = False
+        self._owner: int | None = None
         self.folder = Path(asked.folder or "").absolute()
         self.keep = bool(asked.folder)
+        self.original = _original(asked.folder or "", asked.share)
+        self._base = self._bound(asked.copy_most)
 
     def gpu(self) -> str:
         """A line about the GPUs that the command sees. Raises BadInputError where it has none."""
@@ -124,17 +153,58 @@ class Repeated:
             return shown
         return f"VIRTUAL, {shown}: times are those of a model, not of hardware"
 
+    def _bound(self, copy_most: int) -> str:
+        """Where the folder of the runs comes. Bounds what is copied to it."""
+        bases = [os.path.dirname(self.folder)] if self._place else _bases(self._environ)
+        for base in bases:
+            if self.original.shares_blocks_with(base):
+                return base
+        with contextlib.suppress(OSError):
+            free = os.statvfs(bases[0])
+            copy_most = min(copy_most, free.f_bavail * free.f_frsize // 2)
+        self.original.bound(copy_most)
+        return bases[0]
+
+    def may_begin(self, text: str, yes: bool) -> bool:
+        """Whether the user agrees. Raises BadInputError where there is no terminal to ask at, and
+        for `yes` where runs would write to files that the user has not shared."""
+        left = self.original.left
+        named = [quoted(one.place) + _shown_size(one) for one in left[:LEFT_SHOWN]]
+        more = f" and {len(left) - LEFT_SHOWN:,} more" if len(left) > LEFT_SHOWN else ""
+        names = ", ".join(named) + more
+        asks = sys.stdin is not None and sys.stdin.isatty()
+        if left and (yes or not asks):
+            raise BadInputError(
+                f"too large to copy for each run: {names}; add --share {quoted(left[0].place)} to "
+                "let runs write to the original, or a larger --copy-most"
+            )
+        if yes:
+            return True
+        copied = f"a copy of {many(self.original.count, 'file')} here ({size(self.original.bytes)})"
+        text = f"{text} Each run gets {copied}."
+        if left:
+            text += f" Too large to copy, so runs write to the originals: {names}."
+        if not asks:
+            raise BadInputError(f"{text} Add --yes to begin")
+        sys.stderr.write(f"{text} Begin? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
     def begin(self) -> None:
-        """Make the folder of the runs' folders and logs. Raises BadInputError."""
+        """Make the folder of the runs' copies and logs; remove those of killed sessions. Raises
+        BadInputError."""
         try:
             if self._place:
-                self.folder.mkdir()
-            else:
-                self.folder = Path(tempfile.mkdtemp(prefix="pump-runs-"))
+                self.folder.mkdir(0o700)
+                return
+            _remove_left(_bases(self._environ))
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._base))
+            self._owner = os.open(self.folder / OWNER, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             what = f"--folder: cannot make {quoted(str(error.filename))}: {error.strerror}"
             raise BadInputError(what) from None
-        self._made = True
 
     def once(
         self, name: str, words: Sequence[str], policy: str | None, plain: bool, stop: runs.Stop
@@ -146,16 +216,20 @@ class Repeated:
         if self.config.record:
             passed += ["--record", str(self.folder / f"{name}.recording")]
         line = [sys.executable, "-P", "-c", PUMP_RUN, *passed]
-        line += ["--", "sh", "-c", IN_FOLDER, str(folder), *words]
+        moved = [self.original.moved(word, str(folder)) for word in words]
+        line += ["--", "sh", "-c", IN_FOLDER, str(folder), *moved]
         environ = {**self._environ, **({"PUMP_DISABLE": "1"} if plain else {})}
         try:
-            folders.mirror(Path.cwd(), folder, self.folder)
+            self.original.copy(str(folder), lambda: stop.number)
+            if stop.number:
+                return runs.Ran(-stop.number, 0.0, log)
             ran = runs.run(line, environ, log, stop)
-            if not self.keep and not ran.failure():
-                shutil.rmtree(folder, ignore_errors=True)
         except OSError as error:
+            folders.remove(str(folder))
             where = quoted(str(error.filename or folder))
             raise BadInputError(f"run {name} cannot begin: {where}: {error.strerror}", 1) from None
+        if not self.keep and not ran.failure():
+            folders.remove(str(folder))
         return ran
 
     def seconds(self, ran: runs.Ran) -> float | None:
@@ -185,19 +259,67 @@ class Repeated:
 
     def close(self) -> None:
         """Remove the folders, unless they are to be kept."""
-        if self._made and not self.keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._owner is None:
+            return
+        if self.keep:
+            (self.folder / OWNER).unlink(missing_ok=True)
+        else:
+            folders.remove(str(self.folder))
+        os.close(self._owner)
 
 
-def may_begin(text: str, yes: bool) -> bool:
-    """Whether the user agrees. Raises BadInputError where there is no terminal to ask at."""
-    if yes:
-        return True
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise BadInputError(f"{text} Add --yes to begin")
-    sys.stderr.write(f"{text} Begin? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def _original(without: str, shared: Sequence[str]) -> folders.Original:
+    places = set()
+    try:
+        here = os.path.realpath(Path.cwd())
+    except OSError as error:
+        raise BadInputError(f"the present folder is gone: {error.strerror}") from None
+    for name in shared:
+        place = os.path.relpath(os.path.join(here, name), here)
+        if place == "." or place.startswith("../") or not os.path.lexists(place):
+            raise BadInputError(f"--share: {quoted(name)} is nothing in this folder")
+        places.add(place)
+    try:
+        return folders.Original(here, without, places)
+    except OSError as error:
+        raise BadInputError(f"cannot read the present folder: {error.strerror}") from None
+
+
+def _bases(environ: Mapping[str, str]) -> list[str]:
+    """Folders for temporary folders of runs: the usual one; the user's cache, which is often on
+    the file system of the user's files."""
+    usual = [tempfile.gettempdir()]
+    cache = os.path.dirname(paths.learned_folder(environ))
+    with contextlib.suppress(OSError):
+        if os.stat(cache).st_uid == os.geteuid():
+            return [*usual, cache]
+    return usual
+
+
+def _remove_left(bases: Sequence[str]) -> None:
+    """Removes the folders of this user's sessions that were killed."""
+    for base in bases:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(base):
+                if name.startswith(PREFIX):
+                    _remove_if_left(os.path.join(base, name))
+
+
+def _remove_if_left(folder: str) -> None:
+    with contextlib.suppress(OSError):  # none left by a killed session; not ours; locked
+        if os.lstat(folder).st_uid != os.geteuid():
+            return
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        owner = os.open(os.path.join(folder, OWNER), flags)
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folders.remove(folder)
+        finally:
+            os.close(owner)
+
+
+def _shown_size(left: folders.Left) -> str:
+    return "" if left.bytes is None else f" ({size(left.bytes)})"
 
 
 def _pattern(text: str | None) -> re.Pattern[bytes] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervisor_client import eventually
+from supervisor_client import alive, eventually
 
 BIN = Path(sys.executable).parent
 PROGRAM = str(Path(__file__).with_name("measured_job.py"))
@@ -237,3 +237,96 @@ def test_a_smallest_number_that_does_not_do_is_an_error(
     done = here.run("fit", *words, "--", "sh", "-c", script, "{}")
     assert done.returncode == 1
     assert named in done.stderr
+
+
+OVERWRITES = """
+for name in ckpt.pt sub/ckpt.pt .hidden/ckpt.pt link.pt outside/ckpt.pt "$1/named.pt"; do
+    echo of a run >"$name"
+done
+rm -f gone.pt; mv ckpt.pt moved.pt; touch new; chmod 600 sub/ckpt.pt
+"""
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """Bytes, links, modes and times of all that lies in a folder."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        held: object = path.readlink() if path.is_symlink() else None
+        if path.is_file():
+            held = path.read_bytes()
+        found[str(path)] = (status.st_mode, status.st_mtime_ns, status.st_nlink, held)
+    return found
+
+
+@pytest.fixture
+def precious(here: Here) -> Here:
+    """A folder with files that OVERWRITES, as a run, tries to change."""
+    outside = here.folder.parent / "outside"
+    for folder in (here.folder / "sub", here.folder / ".hidden", outside):
+        folder.mkdir()
+    for folder in (here.folder, here.folder / "sub", here.folder / ".hidden", outside):
+        (folder / "ckpt.pt").write_text("precious")
+    for name in ("gone.pt", "named.pt"):
+        (here.folder / name).write_text("precious")
+    (here.folder / "link.pt").symlink_to("ckpt.pt")
+    (here.folder / "outside").symlink_to(outside)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"), [("compare", ["--rounds", "1"]), ("fit", ["--from", "1", "--to", "2"])]
+)
+def test_the_users_files_are_there_afterwards_byte_for_byte(
+    precious: Here, verb: str, words: list[str]
+) -> None:
+    before = contents(precious.folder), contents(precious.folder.parent / "outside")
+    script = ["--", "sh", "-ec", OVERWRITES + " # {}", "sh", str(precious.folder), "{}"]
+    done = precious.run(verb, "--yes", *words, *script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (contents(precious.folder), contents(precious.folder.parent / "outside")) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_to_pump_costs_no_file_and_the_next_run_removes_what_was_left(
+    precious: Here, number: int
+) -> None:
+    before = contents(precious.folder)
+    marks = precious.temporary.parent / "marks"
+    script = f'{OVERWRITES} echo $$ >"{marks}"; exec sleep 1000'
+    words = ("fit", "--yes", "--", "sh", "-ec", script + " # {}", "sh", str(precious.folder), "{}")
+    with subprocess.Popen(
+        precious.command(*words), cwd=precious.folder, env=precious.environ,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as running:  # fmt: skip
+        eventually(lambda: marks.exists() and marks.read_text().endswith("\n"), "the first run")
+        running.send_signal(number)
+        running.wait(TIMEOUT_S)
+    run = int(marks.read_text())
+    eventually(lambda: not alive(run), "the end of the run")
+    assert contents(precious.folder) == before
+    assert precious.run("fit", "--yes", "--to", "2", "--", "true", "{}").returncode == 0
+    assert list(precious.temporary.iterdir()) == []
+
+
+def test_files_too_large_to_copy_are_named_before_anything_runs(precious: Here) -> None:
+    (precious.folder / "data.bin").write_bytes(b"d" * (3 << 20))
+    few = ("--copy-most", "2MiB", "--rounds", "1")
+    script = ("--", "sh", "-c", "test -s data.bin && echo of a run >>data.bin")
+    done = precious.run("compare", "--yes", *few, *script)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "too large to copy for each run: data.bin (3.0 MiB); add --share data.bin" in done.stderr
+    mine, theirs = pty.openpty()
+    os.write(mine, b"n\n")
+    asked = subprocess.run(
+        precious.command("compare", *few, *script),
+        cwd=precious.folder, env=precious.environ, stdin=theirs, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    os.close(mine)
+    os.close(theirs)
+    assert "so runs write to the originals: data.bin (3.0 MiB). Begin?" in asked.stderr
+    assert (precious.folder / "data.bin").stat().st_size == 3 << 20
+    done = precious.run("compare", "--yes", "--share", "data.bin", *few, *script)
+    assert done.returncode == 0, done.stderr
+    assert (precious.folder / "data.bin").stat().st_size > 3 << 20

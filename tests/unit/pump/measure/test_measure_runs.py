@@ -1,4 +1,4 @@
-"""Runs of a command: their logs, what ends them, their folders."""
+"""Runs of a command: their logs and what ends them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from supervisor_client import eventually
 
-from pump.measure import folders, runs
+from pump.measure import runs
 from pump.measure.runs import Ran, Stop
 
 
@@ -134,44 +134,6 @@ def test_the_last_time_that_a_run_prints_counts(
     (tmp_path / "log").write_text(output)
     pattern = re.compile(rb"took ([0-9.e-]+) s")
     assert Ran(0, 1.0, tmp_path / "log").last(pattern) == expected
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    folder = tmp_path / "here"
-    (folder / "package").mkdir(parents=True)
-    (folder / "package" / "code.py").write_text("code")
-    (folder / "data").symlink_to(tmp_path)
-    (folder / ".git").mkdir()
-    (folder / "venv").mkdir()
-    (folder / "venv" / "pyvenv.cfg").touch()
-    (folder / "runs").mkdir()
-    return folder
-
-
-def test_a_runs_folder_has_what_is_here_and_takes_what_is_new(here: Path) -> None:
-    made = here / "runs" / "one"
-    folders.mirror(here, made, here / "runs")
-    assert (made / "package" / "code.py").read_text() == "code"
-    assert (made / "data").resolve() == here.parent
-    assert not (made / "runs").exists()
-    (made / "package" / "new.txt").write_text("new")
-    (made / "checkpoint").write_text("new")
-    assert not (here / "package" / "new.txt").exists()
-    assert not (here / "checkpoint").exists()
-
-
-def test_folders_that_no_command_fills_are_links(here: Path) -> None:
-    made = here / "runs" / "one"
-    folders.mirror(here, made, here / "runs")
-    links = {path.name for path in made.iterdir() if path.is_symlink()}
-    assert links == {"data", ".git", "venv"}
-
-
-def test_a_large_folder_is_linked_as_a_whole(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "ENTRIES_MOST", 5)
-    folders.mirror(here, here / "runs" / "one", here / "runs")
-    assert (here / "runs" / "one" / "package").is_symlink()
 
 
 def test_the_end_of_a_log_cannot_drive_the_terminal(tmp_path: Path) -> None:
