@@ -25,6 +25,7 @@ ALLOWED = {
     "pump/trace/place.py": "the drafts of recordings, by descriptors of their folder",
     "pump/wire/server.py": "a folder, with a flag that the kernel allows to its owner only",
     "pump/measure/": "folders and logs of measuring runs, which pump has made for itself",
+    "pump/cli/support/repeated.py": "the lock of such a folder",
     "daemon/pumpd/common/last_line.py": "the terminal or log of the job, which it opened itself",
     "daemon/pumpd/worker/run_delay.py": "counters of threads, below /proc",
 }
