@@ -7,8 +7,6 @@ DESIGN
   a virtual GPU (service_jobs.py).
 
     service.latency_ms      of a question, while 64 clients report; p99 and max beside it
-    service.flood           99th percentile of a question, in ms, while three users report as fast
-                            as they may from 250 jobs of 16 GPUs each; only root can be three users
     service.lease_ms        from a newcomer's report to its first grant, among 64
     service.idle_cpu        share of one processor with 64 clients that only beat
     service.pss_mib         with 64 clients; the largest process of each kind of the 16 jobs
@@ -17,6 +15,8 @@ DESIGN
                             leases again
     service.top_cpu         share of one processor of `pump top` beside the 16 jobs
     service.pump_run        time of `pump-run true` with a service against without
+    service.flood           99th percentile of a question, in ms, while three users report as fast
+                            as they may from 250 jobs of 16 GPUs each; only root can be three users
 """
 
 from __future__ import annotations
@@ -268,7 +268,6 @@ def run(options: Options) -> Iterator[Row]:
                 max=max(answers),
                 clients=CLIENTS,
             )
-            yield flood(service.python, Path(folder), options.quick)
             grants = [newcomer(service.path) for _ in range(3 if options.quick else 30)]
             yield Row("service.lease_ms", median(grants), "ms", interval=interval(grants))
             share = idle_cpu(service, clients, seconds)
@@ -291,5 +290,6 @@ def run(options: Options) -> Iterator[Row]:
                 1,
             )
             yield compared("service.pump_run", compared_, "ratio", baseline="without a service")
+            yield flood(service.python, Path(folder), options.quick)
         finally:
             service.end()
