@@ -132,6 +132,12 @@ static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes
   return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
+/* 0 where they are more than there can be: that is the driver's to refuse. */
+static uint64_t bytes_of(uint64_t elements, uint64_t element_bytes) {
+  uint64_t bytes;
+  return __builtin_mul_overflow(elements, element_bytes, &bytes) ? 0 : bytes;
+}
+
 static bool set_refused(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_t height) {
   const struct pump_box box = {.width_bytes = row_bytes,
                                .height = height,
@@ -165,31 +171,31 @@ static bool set_refused(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_
   }
 
 #define HOOKS_SET(bits, type)                                                              \
-  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2, false, 0, (uint64_t)count * sizeof(type), 1,     \
+  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2, false, 0, bytes_of(count, sizeof(type)), 1,      \
                     (CUdeviceptr to, type value, size_t count), (to, value, count))        \
-  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2_ptds, true, 0, (uint64_t)count * sizeof(type), 1, \
+  HOOK_SET_BLOCKING(cuMemsetD##bits##_v2_ptds, true, 0, bytes_of(count, sizeof(type)), 1,  \
                     (CUdeviceptr to, type value, size_t count), (to, value, count))        \
-  HOOK_SET_ASYNC(cuMemsetD##bits##Async, false, 0, (uint64_t)count * sizeof(type), 1,      \
+  HOOK_SET_ASYNC(cuMemsetD##bits##Async, false, 0, bytes_of(count, sizeof(type)), 1,       \
                  (CUdeviceptr to, type value, size_t count, CUstream stream),              \
                  (to, value, count, stream))                                               \
-  HOOK_SET_ASYNC(cuMemsetD##bits##Async_ptsz, true, 0, (uint64_t)count * sizeof(type), 1,  \
+  HOOK_SET_ASYNC(cuMemsetD##bits##Async_ptsz, true, 0, bytes_of(count, sizeof(type)), 1,   \
                  (CUdeviceptr to, type value, size_t count, CUstream stream),              \
                  (to, value, count, stream))                                               \
   HOOK_SET_BLOCKING(                                                                       \
-      cuMemsetD2D##bits##_v2, false, pitch, (uint64_t)width * sizeof(type), height,        \
+      cuMemsetD2D##bits##_v2, false, pitch, bytes_of(width, sizeof(type)), height,         \
       (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),             \
       (to, pitch, value, width, height))                                                   \
   HOOK_SET_BLOCKING(                                                                       \
-      cuMemsetD2D##bits##_v2_ptds, true, pitch, (uint64_t)width * sizeof(type), height,    \
+      cuMemsetD2D##bits##_v2_ptds, true, pitch, bytes_of(width, sizeof(type)), height,     \
       (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),             \
       (to, pitch, value, width, height))                                                   \
-  HOOK_SET_ASYNC(cuMemsetD2D##bits##Async, false, pitch, (uint64_t)width * sizeof(type),   \
+  HOOK_SET_ASYNC(cuMemsetD2D##bits##Async, false, pitch, bytes_of(width, sizeof(type)),    \
                  height,                                                                   \
                  (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,   \
                   CUstream stream),                                                        \
                  (to, pitch, value, width, height, stream))                                \
   HOOK_SET_ASYNC(cuMemsetD2D##bits##Async_ptsz, true, pitch,                               \
-                 (uint64_t)width * sizeof(type), height,                                   \
+                 bytes_of(width, sizeof(type)), height,                                    \
                  (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,   \
                   CUstream stream),                                                        \
                  (to, pitch, value, width, height, stream))
@@ -204,7 +210,7 @@ HOOKS_SET(32, unsigned int)
  * alone), and neither is what was converted: the driver would move it behind the worker's
  * back. */
 static bool hints_refused(const CUdeviceptr *addresses, size_t count) {
-  if (pump_inert() || addresses == NULL) return false;
+  if (pump_inert() || !pump_list_given(addresses, count, sizeof *addresses)) return false;
   for (size_t i = 0; i < count; i++)
     if (pump_converted(addresses[i])) return true;
   return false;

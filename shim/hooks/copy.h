@@ -14,6 +14,11 @@ static inline bool pump_copy_refused(uint64_t to, uint64_t from, uint64_t bytes)
          (pump_pointer_beyond(to, bytes) || pump_pointer_beyond(from, bytes));
 }
 
+/* Whether there can be a list of so many: else it is the driver's to refuse, unread. */
+static inline bool pump_list_given(const void *list, size_t count, size_t element_bytes) {
+  return list != NULL && count <= (1ull << 47) / element_bytes;
+}
+
 static inline bool pump_box_refused(const struct pump_box *box) {
   return !pump_inert() && !box->at_most &&
          (pump_pointer_beyond(box->to.address, pump_side_bytes(&box->to, box)) ||

@@ -78,7 +78,9 @@ static void batch_copied(const CUdeviceptr *to, const CUdeviceptr *from,
  * those before it. */
 static bool batch_refused(const CUdeviceptr *to, const CUdeviceptr *from,
                           const size_t *bytes, size_t count, size_t *failed) {
-  if (pump_inert() || to == NULL || from == NULL || bytes == NULL) return false;
+  if (pump_inert() || !pump_list_given(to, count, sizeof *to) || from == NULL ||
+      bytes == NULL)
+    return false;
   size_t i = 0;
   while (i < count && !pump_copy_refused(to[i], from[i], bytes[i])) i++;
   if (i < count && failed != NULL) *failed = i;
@@ -87,7 +89,7 @@ static bool batch_refused(const CUdeviceptr *to, const CUdeviceptr *from,
 
 static bool boxes_refused(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
                           size_t *failed) {
-  if (pump_inert() || copies == NULL) return false;
+  if (pump_inert() || !pump_list_given(copies, count, sizeof *copies)) return false;
   for (size_t i = 0; i < count; i++) {
     struct pump_box box = pump_box_of_operands(&copies[i]);
     if (!pump_box_refused(&box)) continue;

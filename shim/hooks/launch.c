@@ -30,9 +30,11 @@
   pump_op_ahead(at, may);                                                                  \
   pump_launch_gate(at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
+/* Ahead of the real call the configuration may be none. */
+#define STREAM_EX (config == NULL ? NULL : config->hStream)
 #define AHEAD_EX(per_thread)                                                               \
   forget_events(config);                                                                   \
-  AHEAD(pump_at(config->hStream, per_thread), !chained(config))
+  AHEAD(pump_at(STREAM_EX, per_thread), !chained(config))
 
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
@@ -56,7 +58,7 @@ HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra),
 /* Whether the launch may begin before the one in front of it on its stream has ended, or
  * lets others begin before it has itself. */
 static bool chained(const CUlaunchConfig *config) {
-  const CUlaunchAttribute *attributes = config->attrs;
+  const CUlaunchAttribute *attributes = config == NULL ? NULL : config->attrs;
   if (attributes == NULL) return false;
   for (unsigned int i = 0; i < config->numAttrs; i++) {
     const CUlaunchAttribute *attribute = &attributes[i];

@@ -10,9 +10,10 @@
 #include "shim/pool/convert.h"
 #include "shim/pool/pool.h"
 
-#define HOOK_ALLOCATE(name, per_thread, from, parameters, arguments)                       \
+/* `known`: whether there is a pool to allocate from; `from` NULL: the current one. */
+#define HOOK_ALLOCATE(name, per_thread, known, from, parameters, arguments)                \
   CUresult name parameters {                                                               \
-    if (pump_inert()) return pump_real.name arguments;                                     \
+    if (pump_inert() || !(known)) return pump_real.name arguments;                         \
     int saved = errno;                                                                     \
     pump_enter();                                                                          \
     PUMP_ADD(&pump_calls_seen, 1);                                                         \
@@ -28,16 +29,16 @@
     return result;                                                                         \
   }
 
-HOOK_ALLOCATE(cuMemAllocAsync, false, NULL,
+HOOK_ALLOCATE(cuMemAllocAsync, false, true, NULL,
               (CUdeviceptr * address, size_t bytes, CUstream stream),
               (address, bytes, stream))
-HOOK_ALLOCATE(cuMemAllocAsync_ptsz, true, NULL,
+HOOK_ALLOCATE(cuMemAllocAsync_ptsz, true, true, NULL,
               (CUdeviceptr * address, size_t bytes, CUstream stream),
               (address, bytes, stream))
-HOOK_ALLOCATE(cuMemAllocFromPoolAsync, false, pool,
+HOOK_ALLOCATE(cuMemAllocFromPoolAsync, false, pool != NULL, pool,
               (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
               (address, bytes, pool, stream))
-HOOK_ALLOCATE(cuMemAllocFromPoolAsync_ptsz, true, pool,
+HOOK_ALLOCATE(cuMemAllocFromPoolAsync_ptsz, true, pool != NULL, pool,
               (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
               (address, bytes, pool, stream))
 

@@ -231,8 +231,9 @@ CUresult vd_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *by
 
 /* From the first byte to the last; false: no such memset. */
 static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
-  uint64_t row = what->width * what->element_bytes, gaps;
-  return what->destination % what->element_bytes == 0 &&
+  uint64_t row, gaps;
+  return !__builtin_mul_overflow(what->width, what->element_bytes, &row) &&
+         what->destination % what->element_bytes == 0 &&
          (what->height <= 1 || what->pitch >= row) &&
          !__builtin_mul_overflow(what->height - 1, what->pitch, &gaps) &&
          !__builtin_add_overflow(gaps, row, length_bytes);

@@ -45,7 +45,10 @@ static CUresult place(const struct side *side, const struct vd_copy *copy,
   out->array = NULL;
   out->pitch = side->pitch ? side->pitch : row;
   if (out->pitch < row) return CUDA_ERROR_INVALID_VALUE;
-  out->slice = out->pitch * (side->height ? side->height : copy->height);
+  size_t rows = side->height ? side->height : copy->height, bytes;
+  if (__builtin_mul_overflow(out->pitch, rows, &out->slice) ||
+      __builtin_mul_overflow(out->slice, copy->depth, &bytes) || bytes >> 47 != 0)
+    return CUDA_ERROR_INVALID_VALUE; /* more than there are addresses */
   out->address = side->type == CU_MEMORYTYPE_HOST ? (uint64_t)side->host : side->device;
   out->address += side->z * out->slice + side->y * out->pitch + side->x_bytes;
   return CUDA_SUCCESS;

@@ -336,14 +336,17 @@ uint64_t vd_mapped_base(uint64_t address) {
 
 CUresult vd_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
                                          int type, unsigned long long flags) {
-  (void)out, (void)handle, (void)type, (void)flags;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  (void)type, (void)flags;
+  vd_lock();
+  bool known = out != NULL && physical_of(handle) != NULL;
+  vd_unlock();
+  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                            void *os_handle, int type) {
-  (void)handle, (void)os_handle, (void)type;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  (void)os_handle, (void)type;
+  return handle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Whether the address lies in memory of cuMemAlloc: nothing else has such handles. */

@@ -1,0 +1,213 @@
+"""A C program that calls every driver function of the table with bad arguments.
+
+Each pointer and handle is NULL in turn, each size 0 and 2^63, each handle one of an object that has
+ended; the other arguments are right, as far as their types tell. answers.h has the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from places import ROOT
+
+STALE = {
+    **dict.fromkeys(("CUevent", "CUstream"), "400"),
+    **dict.fromkeys(
+        "CUmodule CUfunction CUlibrary CUkernel CUgraph CUgraphNode CUgraphExec "
+        "CUmemoryPool CUarray CUmipmappedArray CUuserObject CUmemGenericAllocationHandle "
+        "CUdeviceptr".split(),
+        "STALE",
+    ),
+    "CUcontext": "1",
+}
+"""Types of handles that answers.h makes, and how many at once to get one that has ended."""
+
+NULL_HANDLES = "CUgreenCtx CUexternalMemory".split()
+
+FILLED = {
+    "CUlaunchConfig": "{.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, "
+    ".blockDimY = 1, .blockDimZ = 1, .hStream = (CUstream)new_CUstream()}",
+    "CUDA_LAUNCH_PARAMS": "{.function = (CUfunction)new_CUfunction(), .gridDimX = 1, "
+    ".gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, "
+    ".hStream = (CUstream)new_CUstream(), .kernelParams = (void **)spare + 8}",
+    "CUDA_MEMCPY2D": "{.srcMemoryType = 1, .srcHost = spare, .dstMemoryType = 2, "
+    ".dstDevice = new_CUdeviceptr(), .WidthInBytes = 8, .Height = 1}",
+    "CUDA_MEMCPY3D": "{.srcMemoryType = 1, .srcHost = spare, .dstMemoryType = 2, "
+    ".dstDevice = new_CUdeviceptr(), .WidthInBytes = 8, .Height = 1, .Depth = 1}",
+    "CUmemAllocationProp": "{.type = 1, .location = {1, 0}}",
+    "CUmemAccessDesc": "{{1, 0}, 3}",
+    "CUmemPoolProps": "{.allocType = 1, .location = {1, 0}}",
+    "CUmemLocation": "{1, 0}",
+    "CUdeviceptr": "new_CUdeviceptr()",
+    "CUgraphNode": "(CUgraphNode)new_CUgraphNode()",
+    "CUDA_KERNEL_NODE_PARAMS_v1": "{.func = (CUfunction)new_CUfunction(), .gridDimX = 1, "
+    ".gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, "
+    ".kernelParams = (void **)spare + 8}",
+    "CUDA_MEMSET_NODE_PARAMS_v1": "{.dst = new_CUdeviceptr(), .elementSize = 1, .width = 64, "
+    ".height = 1}",
+    "CUDA_HOST_NODE_PARAMS_v1": "{.fn = (CUhostFn)nothing}",
+}
+FILLED["CUDA_KERNEL_NODE_PARAMS_v2"] = FILLED["CUDA_KERNEL_NODE_PARAMS_v1"]
+"""What an argument of type `T *` points to; other types to zeros."""
+
+SPOILT = {
+    "CUlaunchConfig": {"no-attributes": ".numAttrs = 2"},
+    "CUDA_LAUNCH_PARAMS": {"no-arguments": ".kernelParams = NULL", "no-kernel": ".function = NULL"},
+    "CUDA_MEMCPY2D": {"no-host": ".srcHost = NULL", "huge": ".WidthInBytes = 1ull << 63"},
+    "CUDA_MEMCPY3D": {"no-host": ".srcHost = NULL", "huge": ".Depth = 1ull << 63"},
+    "CUDA_KERNEL_NODE_PARAMS_v1": {
+        "no-kernel": ".func = NULL",
+        "no-arguments": ".kernelParams = NULL",
+    },
+    "CUDA_MEMSET_NODE_PARAMS_v1": {"huge": ".width = 1ull << 63"},
+}
+SPOILT["CUDA_KERNEL_NODE_PARAMS_v2"] = SPOILT["CUDA_KERNEL_NODE_PARAMS_v1"]
+"""What is bad in one of these, after the right members."""
+
+TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
+ENDS = re.compile("Destroy|Free|Unload|Release|Reset|EndCapture|Import")
+UNSETTLES = re.compile("Ctx|Capture|ThreadExchange|PeerAccess|cuInit|Stream(Wait|Batch)|MemMap")
+"""Functions after which the program begins again with a context of its own."""
+
+
+class Argument(NamedTuple):
+    type: str
+    name: str
+
+
+class Function(NamedTuple):
+    symbol: str
+    arguments: tuple[Argument, ...]
+
+
+def split(parameters: str) -> tuple[Argument, ...]:
+    """The arguments of a parameter list."""
+    if parameters.strip() in ("", "void"):
+        return ()
+    found = []
+    for one in parameters.split(","):
+        match = re.fullmatch(r"(.*?)\s*(\w+)", " ".join(one.split()))
+        assert match, one
+        found.append(Argument(match[1], match[2]))
+    return tuple(found)
+
+
+def table() -> list[Function]:
+    """Every function of the table, its twins too where the shim hooks them."""
+    folder = ROOT / "shim" / "driver"
+    text = "".join(path.read_text() for path in sorted(folder.glob("functions_*.h")))
+    row = (
+        r"PUMP_DRIVER\((\w+),\s*\w+,\s*(\w+),\s*(\w+),\s*\w+,\s*\d+,\s*\d+,\s*"
+        r"\(([^()]*)\),\s*\([^()]*\)\)"
+    )
+    rows = re.findall(row, text)
+    assert len(rows) == text.count("PUMP_DRIVER(") > 300
+    found = []
+    for does, twin, symbol, parameters in rows:
+        found.append(Function(symbol, split(parameters)))
+        if does == "HOOK" and twin != "NONE":
+            found.append(Function(symbol + TWINS[twin], split(parameters)))
+    return found
+
+
+def base_of(argument: Argument) -> str:
+    """What the argument points to, or its type."""
+    return argument.type.replace("const", "").replace("*", "").strip()
+
+
+def right(argument: Argument, place: int, spoilt: str = "") -> str:
+    """An expression for an argument that is right, but for its member `spoilt`."""
+    kind, name = argument
+    base = base_of(argument)
+    if kind in STALE:
+        return f"({kind})new_{kind}()"
+    if kind in NULL_HANDLES or kind in ("CUtexObject", "CUsurfObject"):
+        return "0"
+    if name == "extra":
+        return "NULL"
+    if kind == "const char *":
+        return '"word"' if "lobal" in name else '"touch"'
+    if kind == "const void *" and name == "image":
+        return "ptx"
+    if kind.endswith("**"):
+        return f"(pointed({place}), *(void **)buffers[{place}] = spare, pointed({place}))"
+    if kind.endswith("*"):
+        filled = FILLED.get(base)
+        if filled and spoilt:
+            filled = f"{filled[:-1]}, {spoilt}}}"
+        fill = f"*({base} *)buffers[{place}] = ({base}){filled}, " if filled else ""
+        return f"({fill}pointed({place}))"
+    if kind in ("CUmemLocation",):
+        return "(CUmemLocation){1, 0}"
+    if kind in ("CUipcMemHandle", "CUipcEventHandle"):
+        return f"({kind}){{{{0}}}}"
+    if kind in ("CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUgraphRecaptureCallback"):
+        return f"({kind})nothing"
+    if kind == "size_t":
+        return f'word_of("{name}")'
+    if kind in ("CUdevice", "unsigned long long", "cuuint64_t"):
+        return "0"
+    return "0" if "lags" in name or name == "value" else "1"
+
+
+def bad(argument: Argument, place: int) -> list[tuple[str, str]]:
+    """How the argument can be bad, and an expression for that."""
+    kind = argument.type
+    found = []
+    if kind.endswith("*"):
+        members = SPOILT.get(base_of(argument), {})
+        found += [(how, right(argument, place, member)) for how, member in members.items()]
+    if kind.endswith("*") or kind in NULL_HANDLES or kind in STALE:
+        found.append(("null", "0"))
+    if kind in STALE:
+        found.append(("ended", f"({kind})stale(new_{kind}, {STALE[kind]})"))
+    if kind == "size_t":
+        found += [("zero", "0"), ("huge", "(size_t)1 << 63")]
+    return found
+
+
+def call(function: Function, spoilt: int, how: str, value: str) -> str:
+    """One call, with argument `spoilt` as `value`."""
+    symbol, arguments = function
+    name = arguments[spoilt].name if spoilt >= 0 else "-"
+    lines = [f'  if (begin("{symbol}", "{name}", "{how}")) {{']
+    for i, one in enumerate(arguments):
+        lines.append(f"    {one.type} a{i} = {value if i == spoilt else right(one, i)};")
+    given = ", ".join(f"a{i}" for i in range(len(arguments)))
+    types = ", ".join(one.type for one in arguments) or "void"
+    made = f"((CUresult(*)({types}))function)({given})"
+    lines.append("    arguments_ready();")
+    if symbol.startswith("cuLaunch"):
+        lines.append(f"    for (int i = 1; i < TIMED; i++) {made};")
+    lines.append(f"    answered({made}, {len(arguments)});")
+    return "\n".join([*lines, "  }"])
+
+
+def program() -> str:
+    """The program's text. It takes the number of its first call."""
+    bodies, calls = [], []
+    for function in table():
+        symbol = function.symbol
+        ways = [(-1, "right", "")]
+        for i, one in enumerate(function.arguments):
+            ways += [(i, how, value) for how, value in bad(one, i)]
+        made = "\n".join(call(function, *way) for way in ways)
+        bodies.append(
+            f"static void call_{symbol}(void) {{\n"
+            f'  void *function = driver("{symbol}");\n'
+            f"  int last = number + {len(ways)};\n"
+            f"  if (function == NULL || last <= first_call) {{\n    number = last;\n"
+            f"    return;\n  }}\n"
+            f"  current_function_ends = {int(bool(ENDS.search(symbol)))};\n"
+            f"{made}\n" + ("  enter_device(1);\n" if UNSETTLES.search(symbol) else "") + "}\n"
+        )
+        calls.append(f"  call_{symbol}();")
+    main = (
+        "int main(int count, char **arguments) {\n"
+        "  first_call = count > 1 ? atoi(arguments[1]) : 0;\n"
+        "  D(cuInit, 0u);\n  enter_device(0);\n  fill_device();\n"
+        + "\n".join(calls)
+        + "\n  return 0;\n}\n"
+    )
+    return '#include "tests/answers/answers.h"\n\n' + "\n".join(bodies) + "\n" + main
