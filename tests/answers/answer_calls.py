@@ -14,16 +14,28 @@ from places import ROOT
 STALE = {
     **dict.fromkeys(("CUevent", "CUstream"), "400"),
     **dict.fromkeys(
-        "CUmodule CUfunction CUlibrary CUkernel CUgraph CUgraphNode CUgraphExec "
-        "CUmemoryPool CUarray CUmipmappedArray CUuserObject CUmemGenericAllocationHandle "
-        "CUdeviceptr".split(),
+        [
+            "CUmodule",
+            "CUfunction",
+            "CUlibrary",
+            "CUkernel",
+            "CUgraph",
+            "CUgraphNode",
+            "CUgraphExec",
+            "CUmemoryPool",
+            "CUarray",
+            "CUmipmappedArray",
+            "CUuserObject",
+            "CUmemGenericAllocationHandle",
+            "CUdeviceptr",
+        ],
         "STALE",
     ),
     "CUcontext": "1",
 }
 """Types of handles that answers.h makes, and how many at once to get one that has ended."""
 
-NULL_HANDLES = "CUgreenCtx CUexternalMemory".split()
+NULL_HANDLES = ["CUgreenCtx", "CUexternalMemory"]
 
 FILLED = {
     "CUlaunchConfig": "{.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, "
@@ -116,38 +128,57 @@ def base_of(argument: Argument) -> str:
     return argument.type.replace("const", "").replace("*", "").strip()
 
 
+VALUES = {
+    "const void *": "ptx",
+    "CUtexObject": "0",
+    "CUsurfObject": "0",
+    "CUdevice": "0",
+    "unsigned long long": "0",
+    "cuuint64_t": "0",
+    "CUmemLocation": "(CUmemLocation){1, 0}",
+    "CUipcMemHandle": "(CUipcMemHandle){{0}}",
+    "CUipcEventHandle": "(CUipcEventHandle){{0}}",
+    **dict.fromkeys(NULL_HANDLES, "0"),
+    **{
+        kind: f"({kind})nothing"
+        for kind in (
+            "CUhostFn",
+            "CUstreamCallback",
+            "CUoccupancyB2DSize",
+            "CUgraphRecaptureCallback",
+        )
+    },
+    **{kind: f"({kind})new_{kind}()" for kind in STALE},
+}
+"""Right arguments by their types."""
+
+
+def pointed(argument: Argument, place: int, spoilt: str) -> str:
+    """A right pointer, to a buffer of the argument's own."""
+    if argument.name == "extra":
+        return "NULL"
+    if argument.type.endswith("**"):
+        return f"(*(void **)buffers[{place}] = spare, pointed({place}))"
+    base = base_of(argument)
+    filled = FILLED.get(base)
+    if filled is None:
+        return f"pointed({place})"
+    if spoilt:
+        filled = f"{filled[:-1]}, {spoilt}}}"
+    return f"(*({base} *)buffers[{place}] = ({base}){filled}, pointed({place}))"
+
+
 def right(argument: Argument, place: int, spoilt: str = "") -> str:
     """An expression for an argument that is right, but for its member `spoilt`."""
     kind, name = argument
-    base = base_of(argument)
-    if kind in STALE:
-        return f"({kind})new_{kind}()"
-    if kind in NULL_HANDLES or kind in ("CUtexObject", "CUsurfObject"):
-        return "0"
-    if name == "extra":
-        return "NULL"
     if kind == "const char *":
         return '"word"' if "lobal" in name else '"touch"'
-    if kind == "const void *" and name == "image":
-        return "ptx"
-    if kind.endswith("**"):
-        return f"(pointed({place}), *(void **)buffers[{place}] = spare, pointed({place}))"
+    if kind in VALUES and (kind != "const void *" or name == "image"):
+        return VALUES[kind]
     if kind.endswith("*"):
-        filled = FILLED.get(base)
-        if filled and spoilt:
-            filled = f"{filled[:-1]}, {spoilt}}}"
-        fill = f"*({base} *)buffers[{place}] = ({base}){filled}, " if filled else ""
-        return f"({fill}pointed({place}))"
-    if kind in ("CUmemLocation",):
-        return "(CUmemLocation){1, 0}"
-    if kind in ("CUipcMemHandle", "CUipcEventHandle"):
-        return f"({kind}){{{{0}}}}"
-    if kind in ("CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUgraphRecaptureCallback"):
-        return f"({kind})nothing"
+        return pointed(argument, place, spoilt)
     if kind == "size_t":
         return f'word_of("{name}")'
-    if kind in ("CUdevice", "unsigned long long", "cuuint64_t"):
-        return "0"
     return "0" if "lags" in name or name == "value" else "1"
 
 

@@ -1,4 +1,4 @@
-"""Bad arguments get the plain driver's answer: from every function, on a dormant and an active GPU."""
+"""Bad arguments get the plain driver's answer, from every function, dormant and active."""
 
 from __future__ import annotations
 
