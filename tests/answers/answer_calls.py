@@ -11,29 +11,12 @@ from typing import NamedTuple
 
 from places import ROOT
 
-STALE = {
-    **dict.fromkeys(("CUevent", "CUstream"), "400"),
-    **dict.fromkeys(
-        [
-            "CUmodule",
-            "CUfunction",
-            "CUlibrary",
-            "CUkernel",
-            "CUgraph",
-            "CUgraphNode",
-            "CUgraphExec",
-            "CUmemoryPool",
-            "CUarray",
-            "CUmipmappedArray",
-            "CUuserObject",
-            "CUmemGenericAllocationHandle",
-            "CUdeviceptr",
-        ],
-        "STALE",
-    ),
-    "CUcontext": "1",
-}
-"""Types of handles that answers.h makes, and how many at once to get one that has ended."""
+STALE = (
+    *("CUstream", "CUevent", "CUmodule", "CUfunction", "CUlibrary", "CUkernel", "CUgraph"),
+    *("CUgraphNode", "CUgraphExec", "CUmemoryPool", "CUarray", "CUmipmappedArray"),
+    *("CUuserObject", "CUmemGenericAllocationHandle", "CUdeviceptr", "CUcontext"),
+)
+"""Types of handles that answers.h makes."""
 
 NULL_HANDLES = ["CUgreenCtx", "CUexternalMemory"]
 
@@ -192,7 +175,7 @@ def bad(argument: Argument, place: int) -> list[tuple[str, str]]:
     if kind.endswith("*") or kind in NULL_HANDLES or kind in STALE:
         found.append(("null", "0"))
     if kind in STALE:
-        found.append(("ended", f"({kind})stale(new_{kind}, {STALE[kind]})"))
+        found.append(("ended", f"({kind})stale(new_{kind})"))
     if kind == "size_t":
         found += [("zero", "0"), ("huge", "(size_t)1 << 63")]
     return found

@@ -1,7 +1,9 @@
 /* object.c - the objects behind handles.
  *
  * Equal slots in chunks that are never given back, so that looking at the magic
- * number of a destroyed handle is safe. Under the driver's lock.
+ * number of a destroyed handle is safe. They are used again in the order in which they
+ * became free, and only while many are free, so that a stale handle stays known as one for
+ * long. Under the driver's lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 #include "driver.h"
 
 #define CHUNK_SLOTS 256
+#define FREE_LEAST 2048
 
 union slot {
   uint32_t magic;
@@ -19,19 +22,29 @@ union slot {
   uint64_t words[VD_OBJECT_BYTES / 8];
 };
 
-static union slot *free_slots;
+static union slot *first_free, *last_free;
+static size_t free_count;
+
+static void append(union slot *slot) {
+  slot->free.next = NULL;
+  if (first_free == NULL)
+    first_free = slot;
+  else
+    last_free->free.next = slot;
+  last_free = slot;
+  free_count++;
+}
 
 void *vd_object_new(enum vd_magic magic) {
-  if (free_slots == NULL) {
+  while (free_count <= FREE_LEAST) {
     union slot *chunk = calloc(CHUNK_SLOTS, sizeof *chunk);
-    if (chunk == NULL) return NULL;
-    for (size_t i = 0; i < CHUNK_SLOTS; i++) {
-      chunk[i].free.next = free_slots;
-      free_slots = &chunk[i];
-    }
+    if (chunk == NULL) break;
+    for (size_t i = 0; i < CHUNK_SLOTS; i++) append(&chunk[i]);
   }
-  union slot *slot = free_slots;
-  free_slots = slot->free.next;
+  union slot *slot = first_free;
+  if (slot == NULL) return NULL;
+  first_free = slot->free.next;
+  free_count--;
   memset(slot, 0, sizeof *slot);
   slot->magic = (uint32_t)magic;
   return slot;
@@ -40,8 +53,7 @@ void *vd_object_new(enum vd_magic magic) {
 void vd_object_free(void *object) {
   union slot *slot = object;
   slot->free.magic_of_free = VD_FREE_OBJECT;
-  slot->free.next = free_slots;
-  free_slots = slot;
+  append(slot);
 }
 
 _Static_assert(sizeof(struct vd_context) <= VD_OBJECT_BYTES, "context");
