@@ -30,6 +30,7 @@ TEXTS = (
     "svg",
 )
 TRACE_BYTES_MOST = 128 << 20
+USES_MOST = 1 << 27
 ITERATIONS_MOST = 100
 """Of a trace; after the first few all iterations are alike."""
 
@@ -97,6 +98,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of the random --jitter and --wake-ups"
     )
+    parser.add_argument(
+        "--most-uses", type=int, metavar="N",
+        help="simulate up to N uses of blocks, which takes about 2 us and 110 bytes for each "
+        "(default: what a trace of its length may have)",
+    )  # fmt: skip
     parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="also draw the curve of --sweep to FILE")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
@@ -150,6 +156,8 @@ def _check(asked: argparse.Namespace) -> None:
         raise BadInputError(
             f"--iterations is {asked.iterations}; it must be 1 to {ITERATIONS_MOST}"
         )
+    if asked.most_uses is not None and not 1 <= asked.most_uses <= USES_MOST:
+        raise BadInputError(f"--most-uses is {asked.most_uses}; it must be 1 to {USES_MOST}")
     _check_files(asked)
     if asked.svg and not asked.sweep:
         raise BadInputError("--svg draws the curve of --sweep; add --sweep")
@@ -187,22 +195,24 @@ def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
 def _case(asked: argparse.Namespace) -> Case:
     from pump import profiles
     from pump.sim import recording, tensors, wakeups
+    from pump.sim.program import touches_allowed
     from pump.sim.report import Case
     from pump.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
     data = _read(asked.trace)
+    most = asked.most_uses or touches_allowed(len(data))
     discarding = None
     if recording.is_recording(data):
         if asked.mapping or asked.iterations:
             raise BadInputError("--mapping and --iterations are for JSON traces; a recording has "
                                 "its addresses and iterations")  # fmt: skip
-        program = recording.program(data, Path(asked.trace).name)
+        program = recording.program(data, Path(asked.trace).name, most)
     else:
         trace = tensors.parse(data, asked.trace)
         how = asked.mapping or "caching", asked.iterations or tensors.ITERATIONS
-        program = tensors.program(trace, *how)
-        discarding = tensors.program(trace, *how, discard=True)
+        program = tensors.program(trace, *how, touches_most=most)
+        discarding = tensors.program(trace, *how, discard=True, touches_most=most)
     memory_bytes = profile.values["device.memory_bytes"]
     assert isinstance(memory_bytes, int)
     if asked.gpu_memory:

@@ -33,6 +33,7 @@ CARD_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.")
 MAX_CARD_NAME = 48
 MAX_KERNELS = 128
 MAX_NAME_BYTES = 127
+SHOWN_CHARACTERS = 80
 
 Value = str | int | float
 
@@ -206,12 +207,18 @@ def _checked(source: str, key: str, rule: Key, value: object) -> Value:
     allowed = (int,) if rule.kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
         what = "a whole number" if rule.kind is int else "a number"
-        raise ProfileError(f"{source}: {key} is {value!r}; it must be {what}")
+        raise ProfileError(f"{source}: {key} is {_shown(value)}; it must be {what}")
     if not rule.minimum <= value <= rule.maximum:
         raise ProfileError(
-            f"{source}: {key} is {value}; it must lie in {rule.minimum:g} to {rule.maximum:g}"
+            f"{source}: {key} is {_shown(value)}; it must lie in {rule.minimum:g} to "
+            f"{rule.maximum:g}"
         )
     return rule.kind(value)  # type: ignore[no-any-return]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def _check_capability(source: str, text: str) -> None:

@@ -9,9 +9,12 @@ probe obtains its figures.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from pump.profiles import KEYS, Profile, Value, validate
 
@@ -70,6 +73,49 @@ class ReportError(ValueError):
     """One line: what the report lacks."""
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Text = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class _Device(msgspec.Struct):
+    name: _Text
+    total_bytes: _Count | None = None
+    driver_version: _Count = 0
+    attributes: dict[str, _Count | None] | None = None
+
+
+class _Host(msgspec.Struct):
+    runtime: Any = None
+    kernel: _Text = ""
+    cpu_model: _Text = ""
+    kernel_module: _Text = "unknown"
+    nvidia_version_file: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+
+class _Report(msgspec.Struct):
+    """The forms of what is read of a report; other keys may hold anything."""
+
+    device: _Device
+    profile: dict[str, Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)] | None]
+    host: _Host | None = None
+    not_transferable: dict[str, _Text] | None = None
+    date: _Text = ""
+    commit: _Text = ""
+
+
+def checked(report: object) -> None:
+    """Raises ReportError for a report whose parts are of other kinds than the probe's."""
+    try:
+        found = msgspec.convert(report, _Report)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"this is no report of scripts/gpu_probe: {error}") from None
+    for name, value in found.profile.items():
+        if value is not None and not math.isfinite(value):
+            raise ReportError(f"'{name[:100]}' is {value}, which is no measurement")
+    if not found.date.isprintable():
+        raise ReportError("'date' holds characters that cannot be printed")
+
+
 @dataclass(frozen=True)
 class Constant:
     """A value, how it was obtained (MEASURED, DERIVED, ASSUMED) and the reason in one line."""
@@ -119,6 +165,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
     device = report.get("device")
     if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
         raise ReportError("this is no report of scripts/gpu_probe, or it found no device")
+    checked(report)
     found = {"name": Constant(name, DERIVED, "chosen"), **_device(device)}
     barred = _not_transferable(report)
     held = {name: value for name, value in report["profile"].items() if name not in barred}

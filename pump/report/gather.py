@@ -106,7 +106,7 @@ class _Gathered:
         key[kind == form.KERNEL] = np.array(keys, np.int64)[index] if keys else 0
         real = kind != form.HINT
         if self.first_issue_ns is None and real.any():
-            self.first_issue_ns = int(columns["op_time_ns"][np.argmax(real)])
+            self.first_issue_ns = int(signed(columns["op_time_ns"])[np.argmax(real)])
         parts = (columns["op_seq"], columns["op_stream"], columns["op_device"], key, reached)
         self.operations.append(tuple(part[real] for part in parts))
         self.count += int(np.count_nonzero(real))
@@ -202,7 +202,7 @@ class _Gathered:
         marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
         order = np.argsort(times, kind="stable")
         seconds = (signed(times)[order] - begin_ns) / 1e9
-        executed = np.maximum.accumulate(signed(marks)[order]) - int(marks.min())
+        executed = np.maximum.accumulate(signed(marks)[order]) - int(signed(marks).min())
         # At even times: markers come in bursts, and a rate between two of them is noise.
         at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), POINTS // 2 + 1)
         at = at if at[1] >= STEP_S else np.arange(0.0, at[-1] + STEP_S, STEP_S)
@@ -223,8 +223,7 @@ class _Gathered:
         known = np.maximum.accumulate(done_ns)
         known = known[known < np.iinfo(np.int64).max]
         chosen = _thin(len(known))
-        # Floats: a damaged recording's first issue need not be a signed 64-bit number.
-        seconds = (known[chosen].astype(np.float64) - self.first_issue_ns) / 1e9
+        seconds = (known[chosen] - self.first_issue_ns) / 1e9
         return {"operations": (chosen + 1.0).tolist(), "seconds": seconds.tolist()}
 
     def _top(self) -> list[dict[str, int]]:

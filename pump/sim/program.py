@@ -73,7 +73,14 @@ BLOCKS_MOST: Final = 1 << 21
 """Of all ranges: 4 TiB."""
 OPERATIONS_MOST: Final = 2_000_000
 TOUCHES_MOST: Final = 1 << 27
-"""Blocks that all operations use together, each counted as often as it is used."""
+"""Blocks that all operations use together, each counted as often as it is used: 2 us and 110 bytes
+of simulation each."""
+TOUCHES_FREE: Final = 1 << 19
+TOUCHES_PER_BYTE: Final = 64
+"""Uses of blocks that a trace may need without being asked for: so many, and more for each byte of
+its file. Recordings of training and inference have about one a byte."""
+TOUCHES_OF_OPERATION: Final = 16
+"""What an operation costs beyond its blocks, in uses of blocks."""
 SECONDS_MOST: Final = 24 * 3600
 """Of operations, and between them, together."""
 STEP_NS_MOST: Final = 3600 * 10**9
@@ -86,10 +93,28 @@ def signature_of(shape: object) -> int:
     return int.from_bytes(digest, "little")
 
 
+def touches_allowed(file_bytes: int) -> int:
+    """Uses of blocks that a trace of so many bytes may need without being asked for."""
+    return min(TOUCHES_MOST, TOUCHES_FREE + TOUCHES_PER_BYTE * file_bytes)
+
+
 def check_bounds(
-    source: str, *, blocks: int = 0, operations: int = 0, touches: int = 0, seconds: float = 0
+    source: str,
+    *,
+    blocks: int = 0,
+    operations: int = 0,
+    touches: int = 0,
+    seconds: float = 0,
+    touches_most: int = TOUCHES_MOST,
 ) -> None:
-    """Raises ProgramError for more than is simulated in reasonable time and memory."""
+    """Raises ProgramError for more than is simulated in reasonable time and memory. touches:
+    without those of the operations themselves."""
+    touches += operations * TOUCHES_OF_OPERATION
+    if TOUCHES_MOST >= touches > touches_most:
+        raise ProgramError(
+            f"{source}: more uses of blocks than a file of its length may have "
+            f"({touches_most:,}); add --most-uses {TOUCHES_MOST} if that is what it does"
+        )
     for what, count, most in (
         ("blocks of 2 MiB", blocks, BLOCKS_MOST),
         ("operations", operations, OPERATIONS_MOST),

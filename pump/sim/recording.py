@@ -36,10 +36,11 @@ def is_recording(data: bytes) -> bool:
     return data[: len(trace.MAGIC)] == trace.MAGIC
 
 
-def program(data: bytes, source: str) -> Program:
-    """The recording as a program. Raises ProgramError that names `source`."""
+def program(data: bytes, source: str, touches_most: int = form.TOUCHES_MOST) -> Program:
+    """The recording as a program. touches_most: uses of blocks that it may need. Raises
+    ProgramError that names `source`."""
     try:
-        return _Taker(data, source).program()
+        return _Taker(data, source, touches_most).program()
     except trace.TraceError as error:
         raise ProgramError(f"{source}: {error}") from None
 
@@ -47,8 +48,9 @@ def program(data: bytes, source: str) -> Program:
 class _Taker:
     """Reads a recording twice: for the durations, and row by row."""
 
-    def __init__(self, data: bytes, source: str) -> None:
+    def __init__(self, data: bytes, source: str, touches_most: int) -> None:
         self._source = source
+        self._touches_most = touches_most
         summary = Summary(Reader(io.BytesIO(data)).header)
         for columns in Reader(io.BytesIO(data)).chunks():
             summary.add(columns)
@@ -108,7 +110,12 @@ class _Taker:
             length_bytes = min(room, extent.length_bytes)
             uses.append((index, extent.offset_bytes, length_bytes, access))
             self._touches += length_bytes // BLOCK_BYTES + 1
-        form.check_bounds(self._source, operations=self._builder.operations, touches=self._touches)
+        form.check_bounds(
+            self._source,
+            operations=self._builder.operations,
+            touches=self._touches,
+            touches_most=self._touches_most,
+        )
         name = self._names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(

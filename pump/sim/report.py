@@ -58,7 +58,14 @@ def unlimited(case: Case) -> Outcome:
     steps = case.program.steps.copy()
     steps["uses"] = 0
     memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES
-    return run(replace(case.program, steps=steps), replace(case.machine, memory_bytes=memory_bytes))
+    whole = replace(case.program, steps=steps)
+    outcome = run(whole, replace(case.machine, memory_bytes=memory_bytes))
+    if outcome.steady.seconds <= 0:
+        raise ProgramError(
+            f"{case.program.name}: its operations take no time, so nothing can be compared; "
+            "record a longer run"
+        )
+    return outcome
 
 
 def _measured(case: Case) -> tuple[Program, int]:

@@ -192,11 +192,13 @@ def program(
     *,
     discard: bool = False,
     kernels_free: int | None = None,
+    touches_most: int = form.TOUCHES_MOST,
 ) -> Program:
     """Replay the trace.
 
     mapping: of MAPPINGS. launch_us: the program's time before each launch. discard: discard
     freed memory that stays free for more than kernels_free kernels; None: deaths.worth_kernels.
+    touches_most: uses of blocks that ITERATIONS of them may need.
 
     Raises ProgramError for an unknown mapping, and as check_bounds.
     """
@@ -211,6 +213,7 @@ def program(
         operations=len(trace.kernels) * iterations,
         touches=iterations * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
         seconds=iterations * sum(kernel.duration_ns for kernel in trace.kernels) / 1e9,
+        touches_most=touches_most * max(1, -(-iterations // ITERATIONS)),
     )
     ranges, blocks = form.ranges_in_a_row(layout.lengths)
     used = [layout.uses(kernel) for kernel in trace.kernels]

@@ -97,8 +97,8 @@ MAX_BLOB_BYTES: Final = 1 << 22
 MAX_BODY_BYTES: Final = 1 << 25
 """Body of a chunk, before and after compression."""
 MAX_JSON_BYTES: Final = 1 << 20
-FREE_ROWS: Final = 1 << 20
-FREE_EXTENTS: Final = 1 << 20
+FREE_ROWS: Final = MAX_ROWS
+FREE_EXTENTS: Final = MAX_EXTENTS
 ROWS_PER_BYTE: Final = 4
 EXTENTS_PER_BYTE: Final = 16
 """Rows and extents of a whole file: at most FREE_*, and *_PER_BYTE more for each byte of it. A

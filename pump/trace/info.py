@@ -111,7 +111,7 @@ class Summary:
         self.memory.add(columns)
         self.gaps.add(columns)
         for name in ("op_time_ns", "range_time_ns", "sync_end_ns", "progress_time_ns"):
-            values = columns[name]
+            values = signed(columns[name])
             if len(values):
                 low, high = int(values.min()), int(values.max())
                 self.begin_ns = low if self.begin_ns is None else min(low, self.begin_ns)

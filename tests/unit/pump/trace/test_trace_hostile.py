@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pump.sim.program import TOUCHES_FREE
 from pump.trace import format as form
 
 PUMP = Path(sys.executable).parent / "pump"
 MEMORY_BYTES = 3 << 30
 """Of address space, most of which the libraries of numbers take."""
 TIMEOUT_S = 60
+CPU_S = 10
+"""Of processor time, imports included."""
 ALL = (1 << 64) - 1
 ROWS = form.MAX_ROWS
 
@@ -52,6 +55,12 @@ def kernels(count: int, reach_bytes: int = 0, time_ns: int = 0) -> bytes:
     return chunk(count, **columns)
 
 
+def progress(time_ns: int, seq: int) -> bytes:
+    columns = {"progress_stream": [0, 0], "progress_before_ns": [0, 0]}
+    columns |= {"progress_seq": [seq, seq], "progress_time_ns": [time_ns, time_ns]}
+    return chunk(2, kind=[form.PROGRESS] * 2, **columns)
+
+
 def recording(*chunks: bytes, header: bytes = b"{}") -> bytes:
     start = form.file_start() + form.pack_chunk(form.CHUNK_HEADER, 0, header, 0)
     return start + b"".join(chunks) + form.pack_chunk(form.CHUNK_END, 0, b"{}", 0)
@@ -64,6 +73,16 @@ RECORDINGS: dict[str, Callable[[], bytes]] = {
     ),
     "a range of 20 TiB that each operation uses": lambda: recording(
         allocation(1 << 30, 20 << 40), kernels(1000, 20 << 40)
+    ),
+    "464 bytes of which each operation uses all of 64 GiB": lambda: recording(
+        allocation(1 << 48, 64 << 30), kernels(4000, 64 << 30)
+    ),
+    "a whole chunk of operations in a hundred bytes": lambda: recording(
+        allocation(1 << 30, 8 << 21), kernels(ROWS - 1, 8 << 21)
+    ),
+    "operations that take no time": lambda: recording(allocation(1 << 30, 2 << 20), kernels(2)),
+    "all times behind the largest signed number": lambda: recording(
+        kernels(2, 0, ALL), progress(1 << 63, ALL)
     ),
     "half of a surrogate where text is expected": lambda: recording(
         kernels(1), header=b'{"policy": "\\ud800", "command": ["\\udfff\\u001b"], "job": 5}'
@@ -79,6 +98,7 @@ COMMANDS = {
 
 def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
 
 
 def told(*words: str | Path) -> str:
@@ -105,6 +125,17 @@ def test_a_hostile_recording_costs_little_and_gets_one_line(
     file = tmp_path / "recording"
     file.write_bytes(RECORDINGS[name]())
     told(*COMMANDS[command], file)
+
+
+def test_what_a_file_of_its_length_may_not_need_is_simulated_where_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "recording"
+    most = TOUCHES_FREE // 256
+    file.write_bytes(recording(allocation(1 << 30, 512 << 20), kernels(most + 500, 512 << 20)))
+    assert "add --most-uses" in told("simulate", "--gpu-memory=1GiB", file)
+    told("simulate", "--gpu-memory=1GiB", "--most-uses=10000000", file)
+    assert "--most-uses is 0" in told("simulate", "--most-uses=0", file)
 
 
 def trace(length_bytes: int, duration_us: float, kernels: int) -> bytes:
