@@ -159,8 +159,11 @@ void pump_line_of_refused(struct pump_line *line, uint64_t plain_bytes) {
   pump_amount_text(plain, plain_bytes);
   line->rank = pump_line_rank(PUMP_RANK_REFUSED, plain_bytes);
   pump_line_result(line, "out of GPU memory");
-  pump_line_reason(line, "only partly intercepted, %s of GPU memory cannot be paged",
-                   plain);
+  if (plain_bytes != 0)
+    pump_line_reason(line, "only partly intercepted, %s of GPU memory cannot be paged",
+                     plain);
+  else
+    pump_line_reason(line, "pump leaves the memory that was refused to the driver");
   pump_line_brief(line, "out of GPU memory that pump cannot page");
 }
 
