@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
+import random
 import sys
 import tempfile
 import tomllib
@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import claims
+from targets.tensors import made
 
 from pump import profiles
 from pump.cli import main
 from pump.sim import wakeups
-
-from .tensors import made
 
 FOLDER = Path(tempfile.mkdtemp(prefix="pump-fuzz-"))
 FILE = {end: str(FOLDER / f"f.{end}") for end in ("pump", "json", "toml", "out")}
@@ -70,7 +69,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("simulate --wake-ups FILE JSON", "wake-ups"),
     ("profiles from-probe --base a100-pcie4 --out OUT.toml FILE", "probe"),
     ("config check --system FILE", "settings"),
-    ("config show --config FILE", "settings"),
+    ("config show --config FILE", "users settings"),
     ("kernel remove --prefix FOLDER", "kernel"),
 )
 
@@ -84,9 +83,8 @@ def target(data: bytes) -> None:
     names |= {"JSON": FILE["json"], "FOLDER": str(FOLDER)}
     status, out, err = called([names.get(word, word) for word in words.split()])
     assert status in (0, 1, 2), status
-    if status:
-        assert len(err.splitlines()) + (not err) * len(out.splitlines()) >= 1, "it says why"
-        assert len(err.splitlines()) <= 1 and len(err) < 1000, err
+    assert not status or err or out, "it says why"
+    assert len(err.splitlines()) <= 1 and len(err) < 1000, err
 
 
 def called(words: list[str]) -> tuple[int, str, str]:
@@ -107,12 +105,13 @@ def written(kind: str, data: bytes) -> str:
     if kind == RECORDING:
         Path(FILE["pump"]).write_bytes(claims.recording(data))
         return FILE["pump"]
+    data = data[1:]  # how often rows are repeated
     sound: dict[str, Any] = {
         TRACE: made(3, 4 << 20), "profile": PROFILE, "wake-ups": WAKE_UPS, "probe": PROBE,
-        "settings": SETTINGS, "kernel": KERNEL,
+        "settings": SETTINGS, "users settings": {"job": SETTINGS["job"]}, "kernel": KERNEL,
     }  # fmt: skip
     found = claims.document(sound[kind], data)
-    Path(FILE["json"]).write_text(json.dumps(made(3, 4 << 20) if kind != TRACE else found))
+    Path(FILE["json"]).write_text(json.dumps(sound[TRACE]))
     if kind in (TRACE, "probe"):
         Path(FILE["json"]).write_text(json.dumps(found))
         return FILE["json"]
@@ -129,15 +128,21 @@ def written(kind: str, data: bytes) -> str:
 def seeds() -> list[bytes]:
     """Every verb on its sound file, repeated, and with the largest numbers."""
     plain = [bytes([verb]) for verb in range(len(VERBS))]
-    tiled = [bytes([verb, len(claims.COPIES) - 1]) for verb in range(9)]
+    tiled = [bytes([verb, len(claims.COPIES) - 1]) for verb in (2, 3, 7)]
     alike = [
         bytes([verb, 0, len(claims.NAMES) + suffix, 255, len(claims.INTEGERS) - 1])
-        for verb in (0, 3, 6)
+        for verb in (3, 6)
         for suffix in range(len(claims.SUFFIXES))
     ]
     return [*plain, *tiled, *alike]
 
 
-os.environ["HOME"] = str(FOLDER)
-for _verb in range(len(VERBS)):  # the time of imports is none of an input's
-    target(bytes([_verb]))
+def random_input(dice: random.Random) -> bytes:
+    """Any verb, with one change or several, half of them to all of a column."""
+    changes = dice.choice((1, 1, 2, 3, 6, 20))
+    verb, copies = dice.randrange(len(VERBS)), dice.choice((0, 0, 0, 1, 2, 3, 4, 5))
+    places = [
+        bytes([dice.randrange(256), dice.choice((255, dice.randrange(256))), dice.randrange(256)])
+        for _ in range(changes)
+    ]
+    return bytes([verb, copies]) + b"".join(places)
