@@ -201,14 +201,15 @@ def _case(asked: argparse.Namespace) -> Case:
 
     profile = profiles.load(asked.profile)
     data = _read(asked.trace)
-    most = asked.most_uses or touches_allowed(len(data))
     discarding = None
     if recording.is_recording(data):
         if asked.mapping or asked.iterations:
             raise BadInputError("--mapping and --iterations are for JSON traces; a recording has "
                                 "its addresses and iterations")  # fmt: skip
+        most = asked.most_uses or touches_allowed(len(data))
         program = recording.program(data, Path(asked.trace).name, most)
     else:
+        most = asked.most_uses or touches_allowed(len(data), tensors.TOUCHES_PER_BYTE)
         trace = tensors.parse(data, asked.trace)
         how = asked.mapping or "caching", asked.iterations or tensors.ITERATIONS
         program = tensors.program(trace, *how, touches_most=most)

@@ -93,9 +93,9 @@ def signature_of(shape: object) -> int:
     return int.from_bytes(digest, "little")
 
 
-def touches_allowed(file_bytes: int) -> int:
+def touches_allowed(file_bytes: int, per_byte: int = TOUCHES_PER_BYTE) -> int:
     """Uses of blocks that a trace of so many bytes may need without being asked for."""
-    return min(TOUCHES_MOST, TOUCHES_FREE + TOUCHES_PER_BYTE * file_bytes)
+    return min(TOUCHES_MOST, TOUCHES_FREE + per_byte * file_bytes)
 
 
 def check_bounds(

@@ -54,8 +54,8 @@ class Case:
 
 def unlimited(case: Case) -> Outcome:
     """The program alone on a GPU that holds all of it: nothing is paged, as if no operation
-    used pageable memory. Not even first touches fault. Raises ProgramError if the operations take
-    no time."""
+    used pageable memory. Not even first touches fault. Raises ProgramError where it takes no
+    time."""
     steps = case.program.steps.copy()
     steps["uses"] = 0
     memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES

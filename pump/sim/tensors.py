@@ -44,6 +44,11 @@ MOST_US: Final = form.STEP_NS_MOST / 1000
 """Of a tensor, and of a kernel."""
 JSON_BYTES_MOST: Final = 128 << 20
 """Of a trace, unpacked."""
+UNPACKED_FREE: Final = 1 << 20
+UNPACKED_PER_BYTE: Final = 64
+"""Bytes of a packed trace: so many, and more for each byte of the file. Networks have 12."""
+TOUCHES_PER_BYTE: Final = 256
+"""As program.TOUCHES_PER_BYTE, of packed traces: those of networks have 100."""
 FAULT_CHARACTERS: Final = 200
 
 
@@ -123,15 +128,16 @@ def parse(data: bytes, source: str) -> TensorTrace:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Unpacks JSON. Raises ValueError beyond JSON_BYTES_MOST, before it unpacks more."""
+    """Unpacks JSON. Raises ValueError beyond a bound, before it unpacks more."""
     file: IO[bytes] = io.BytesIO(data)
+    most = min(JSON_BYTES_MOST, UNPACKED_FREE + UNPACKED_PER_BYTE * len(data))
     if data[:2] == b"\x1f\x8b":
         file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
     elif data[:6] == b"\xfd7zXZ\0":
         file = lzma.LZMAFile(file)  # noqa: SIM115
-    found = file.read(JSON_BYTES_MOST + 1)
-    if len(found) > JSON_BYTES_MOST:
-        raise ValueError(f"it is longer than {JSON_BYTES_MOST >> 20} MiB")
+    found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"unpacked it is longer than {most >> 20} MiB")
     return found
 
 
