@@ -38,7 +38,7 @@ def test_planned_foresees_what_repeats_and_gives_the_same_bits(
     assert done.stdout.split() == ["running", right], done.stderr
     worker = json.loads(summary.read_text())["worker"]
     assert worker["operations"] / 2 < worker["predicted"] < worker["operations"]
-    assert " % of operations predicted" in done.stderr
+    assert " % of operations predicted" in job.log.read_text()
 
 
 def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:

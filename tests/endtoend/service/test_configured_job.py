@@ -54,7 +54,7 @@ def test_a_program_is_told_what_its_file_asks_for(
     (tmp_path / "pump.toml").write_text(f"[job]\n{text}\n")
     answers, said = told(tmp_path)
     assert answers == expected
-    assert said.startswith("pump: peak 64 MiB of a budget of ") and said.count("\n") == 1
+    assert said.startswith("pump: all of it fitted on the GPU") and said.count("\n") == 1
 
 
 def test_an_option_counts_before_the_file(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_two_jobs_on_one_card_compute_what_one_computes(
         report = json.loads(job.report.read_text())
         assert report["violations"] == 0
         assert report["d2h_bytes"] > 0, "a job of 0.8 of the card has 0.45 of it"
-        assert "on a budget of 54 MiB" in job.log.read_text(), "the budget is what was asked for"
+        assert "budget 54 MiB;" in job.log.read_text(), "the budget is what was asked for"
         cards.append(report["card"])
     assert max(card["joined"] for card in cards) == 2
     assert all(card["check"] == 0 for card in cards)
@@ -111,8 +111,8 @@ def test_jobs_without_a_service_share_a_card_and_the_one_that_stays_has_all_of_i
         for process in started:
             process.kill()
             process.communicate()
-    assert "on a budget of 58 MiB" in two_jobs[0].log.read_text()
-    assert "on a budget of 116 MiB" in two_jobs[1].log.read_text()
+    assert "budget 58 MiB;" in two_jobs[0].log.read_text()
+    assert "budget 116 MiB;" in two_jobs[1].log.read_text()
     for job in two_jobs:
         report = json.loads(job.report.read_text())
         assert report["violations"] == 0
