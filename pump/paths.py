@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,12 @@ def library(name: str) -> str:
     raise MissingFileError(
         f"{name} is missing from {' and '.join(folders)}; install pump again (pip install .)"
     )
+
+
+def isolated(*words: str) -> list[str]:
+    """The command that runs a part of pump in an interpreter of its own (pump/start.py)."""
+    start = os.path.join(os.path.abspath(pump.__path__[0]), "start.py")
+    return [sys.executable, "-E", "-P", "-S", start, *words]
 
 
 def runtime_bases() -> list[str]:

@@ -6,6 +6,7 @@ shell, it runs before each command.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -19,6 +20,8 @@ from pump.config.values import BadValueError
 
 PROGRAM = "pump-run"
 PROCESS_1 = 1
+COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""What Python sets LC_CTYPE to in the C locale (PEP 538)."""
 TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
@@ -31,12 +34,22 @@ def main() -> int:
 
         init.stay()
     try:
-        environ = dict(os.environ)
+        environ = _inherited()
         _run(_resolve(options.parse(sys.argv[1:]), environ), environ)
     except BadInputError as error:
         say(PROGRAM, str(error))
         return error.status
     raise AssertionError("unreachable: the command replaces this process")
+
+
+def _inherited() -> dict[str, str]:
+    """The environment as this process got it, without the locale that Python has set itself."""
+    environ = dict(os.environ)
+    if environ.get("LC_CTYPE") in COERCED:
+        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
+            if not any(entry.startswith(b"LC_CTYPE=") for entry in file.read().split(b"\0")):
+                del environ["LC_CTYPE"]
+    return environ
 
 
 def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:

@@ -27,3 +27,6 @@ def nvmlDeviceGetPcieThroughput(handle, way):
     if way == NVML_PCIE_UTIL_TX_BYTES: raise NVMLError("not supported")
     return 3 << 20
 """
+
+MAIN = "from pumpd.service.cards import main; main()"
+"""Of the process that asks NVML, where PYTHONPATH counts and so NVML is found."""

@@ -13,7 +13,15 @@ from pump.cli.support.lines import BadInputError
 
 SITE = "venv/lib/python3.11/site-packages"
 WEAK = (
-    *("", "venv", "venv/bin", "venv/bin/pumpd", "base/bin", "base/bin/python3.11"),
+    *(
+        "",
+        "venv",
+        "venv/bin",
+        "venv/bin/pumpd",
+        "venv/bin/pump-start",
+        "base/bin",
+        "base/bin/python3.11",
+    ),
     *("base/lib/python3.11", "venv/lib", SITE, f"{SITE}/pump", f"{SITE}/pumpd/main.py"),
     *(f"{SITE}/other.pth", "venv/pyvenv.cfg"),
 )
@@ -29,7 +37,8 @@ def made() -> Iterator[Path]:
         texts = {
             "base/bin/python3.11": "",
             "venv/pyvenv.cfg": "",
-            "venv/bin/pumpd": f"#!{folder}/venv/bin/python\n",
+            "venv/bin/pumpd": "#!/bin/sh\n",
+            "venv/bin/pump-start": f"#!{folder}/venv/bin/python\n",
             "venv/bin/pump": f"#!{folder}/venv/bin/python\n",
             f"{SITE}/pump/__init__.py": "",
             f"{SITE}/pumpd/main.py": "",

@@ -40,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "recompute": {"api"},
     "control": {"paths", "wire"},
     "service": {"wire", "paths"},
+    "start": set(),
 }
 
 IO_MODULES = {

@@ -56,6 +56,7 @@ BELOW: dict[str, set[str]] = {
         for room in ("card", "code", "graph", "memory", "timeline")
     },
     "virtual/nvml": {"virtual/driver"},
+    "daemon/launcher": set(),
     "virtual/runtime": {"shim/include", "virtual/driver"},
     "virtual/simulate": {
         *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),

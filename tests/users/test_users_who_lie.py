@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_nvml import NVML
+from fake_nvml import MAIN, NVML
 from service_client import GPU, Played, Service, closing, until
 from supervisor_client import eventually
 from test_users_at_the_bounds import USABLE_BYTES, gets, served
@@ -57,6 +57,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
             path = os.pathsep.join([str(folder), *(entry for entry in sys.path if entry)])
             settings = (
                 f"import os; from pumpd.service import cards; cards.CONTROL_NODES = ('/',)\n"
+                f"cards.READER = [{sys.executable!r}, '-c', {MAIN!r}]\n"
                 f"os.environ.update(PYTHONPATH={path!r}, USED={str(folder / 'used')!r})"
             )
         made = served(folder, settings, "", beat_s=2)

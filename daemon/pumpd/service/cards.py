@@ -21,13 +21,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from pump import nvml
+from pump import nvml, paths
 
 ASK_S = 3.0
 ANSWER_S = 10.0
 AGAIN_S = 60.0
 KEEP_S = 60.0
 ANSWER_BYTES = 1 << 16
+READER = paths.isolated("pumpd.service.cards")
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/dxg")
 
 log = logging.getLogger("pumpd")
@@ -116,9 +117,8 @@ class Cards:
             self._give_up(self._last_wanted)
 
     def _begin(self) -> None:
-        command = [sys.executable, "-P", "-m", "pumpd.service.cards"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            READER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
@@ -188,7 +188,3 @@ def main() -> None:
     handles = nvml.handles()
     for _ in sys.stdin:
         print(json.dumps({uuid: nvml.memory(one) for uuid, one in handles.items()}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pump import paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.report.words import size
 
@@ -68,7 +68,7 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
     """The child's answer, or a sentence that says why there is none."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", CHILD],
+            paths.isolated("-c", CHILD),
             env=dict(environ),
             capture_output=True,
             text=True,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pump import frameworks
@@ -150,22 +150,20 @@ def _frameworks(config: JobConfig, environ: Mapping[str, str]) -> Advice:
     return advice
 
 
-def for_pumpd(
-    environ: Mapping[str, str], holds_our_packages: Callable[[str], bool]
-) -> dict[str, str]:
+def for_pumpd(environ: Mapping[str, str]) -> dict[str, str]:
     """pumpd's environment: the user's without variables that change what pumpd loads.
 
-    Nothing is preloaded into pumpd, it sees no virtual GPU, and of PYTHONPATH it keeps only the
-    folders that hold pump or pumpd: a training job's PYTHONPATH often names other packages.
+    Nothing is preloaded into pumpd, and it sees no virtual GPU. Of Python's variables it keeps
+    those by which pump itself may be found (pump/start.py); it starts in another folder.
     """
     kept = {
         name: value
         for name, value in environ.items()
         if name != "LD_PRELOAD"
         and not name.startswith("PUMP_")
-        and (not name.startswith("PYTHON") or name == "PYTHONHOME")
+        and (not name.startswith("PYTHON") or name == "PYTHONUSERBASE")
     }
-    path = [p for p in environ.get("PYTHONPATH", "").split(":") if p and holds_our_packages(p)]
+    path = filter(None, environ.get("PYTHONPATH", "").split(":"))
     _set_or_drop(kept, "PYTHONPATH", ":".join(os.path.abspath(p) for p in path))
     if "PUMP_LIB_DIR" in environ:
         kept["PUMP_LIB_DIR"] = os.path.abspath(environ["PUMP_LIB_DIR"])

@@ -25,7 +25,6 @@ import os
 import signal
 import socket
 import stat
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -74,7 +73,7 @@ def start_pumpd(
                 listener.fileno(), job_fd, recording and recording.folder, config.log_file
             ),
             command,
-            _pumpd_environment(environ),
+            environment.for_pumpd(environ),
         )
     except OSError as error:
         _remove(path)
@@ -130,8 +129,7 @@ def _pidfd(pid: int) -> int | None:
 def _pumpd_command(
     config: JobConfig, path: str, job_pid: int, with_pidfd: bool, recording: Recording | None
 ) -> list[str]:
-    # -P: the working folder is no place to import from.
-    command = [sys.executable, "-P", "-m", "pumpd", "job"]
+    command = paths.isolated("pumpd", "job")
     command += ["--fd", str(PUMPD_LISTENER_FD), "--socket", path, "--job-pid", str(job_pid)]
     if with_pidfd:
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
@@ -176,16 +174,6 @@ def _stderr() -> str:
 def _name_of(command: list[str]) -> str:
     """What people call a command, made a valid name of a job (checks.name)."""
     return printable(of_command(command)).strip()[:64].strip() or "job"
-
-
-def _pumpd_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    def holds_our_packages(folder: str) -> bool:
-        return any(
-            os.path.isfile(os.path.join(folder, package, "__init__.py"))
-            for package in ("pump", "pumpd")
-        )
-
-    return environment.for_pumpd(environ, holds_our_packages)
 
 
 class _Descriptors(NamedTuple):

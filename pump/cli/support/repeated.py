@@ -31,7 +31,6 @@ from pump.measure import folders, runs
 from pump.names import one_line, quoted
 from pump.report.words import many, size
 
-PUMP_RUN = "import sys; from pump.cli.run import main; sys.argv[0] = 'pump-run'; sys.exit(main())"
 IN_FOLDER = 'cd -- "$0" && exec "$@"'
 PASSED_ON = (
     "All options of pump-run but %s may be given, too (--budget, --virtual and so on). Each run "
@@ -215,7 +214,7 @@ class Repeated:
         passed = [*self.options, *(["--policy", policy] if policy else [])]
         if self.config.record:
             passed += ["--record", str(self.folder / f"{name}.recording")]
-        line = [sys.executable, "-P", "-c", PUMP_RUN, *passed]
+        line = paths.isolated("pump-run", *passed)
         moved = [self.original.moved(word, str(folder)) for word in words]
         line += ["--", "sh", "-c", IN_FOLDER, str(folder), *moved]
         environ = {**self._environ, **({"PUMP_DISABLE": "1"} if plain else {})}

@@ -32,6 +32,7 @@ def check(pumpd: str, *, user: bool) -> None:
     programs = [pumpd, *([interpreter] if interpreter else [])]
     beside = os.path.join(os.path.dirname(pumpd), "pump")  # pump-metrics.service starts it
     programs += [beside] if not user and os.path.lexists(beside) else []
+    programs += [start] if os.path.lexists(start := _start(pumpd)) else []
     for path in (*programs, *_libraries(programs)):
         need = os.R_OK | os.X_OK if path in programs or os.path.isdir(path) else os.R_OK
         try:
@@ -106,12 +107,20 @@ def _tree(folder: str) -> Iterator[str]:
         yield from (os.path.join(at, name) for name in folders + files)
 
 
+def _start(script: str) -> str:
+    """What names the Python of pump's commands."""
+    return os.path.join(os.path.dirname(script), "pump-start")
+
+
 def _interpreter(script: str) -> str:
-    """The program that a script's first lines name, "" for none. pip writes a line of its own
-    for sh where the path is long or holds blanks."""
-    lines = inputs.start(script, SCRIPT_BYTES).decode("utf-8", "surrogateescape").splitlines()[:2]
-    if not lines or not lines[0].startswith("#!"):
-        return ""
-    if len(lines) > 1 and lines[1].startswith("'''exec' "):
-        return lines[1].removeprefix("'''exec' ").rpartition(' "$0"')[0].strip('"')
-    return lines[0][2:].strip().partition(" ")[0]
+    """The program that a script's first line names, "" for none; of a command of pump, that which
+    it starts (daemon/launcher)."""
+    start = _start(script)
+    ours = os.path.isfile(start)
+    first = inputs.start(start if ours else script, SCRIPT_BYTES).partition(b"\n")[0]
+    line = os.fsdecode(first).strip()
+    named = line[2:] if line.startswith("#!") else ""
+    if not ours:
+        return named.partition(" ")[0]
+    whole = named.startswith("/") and named != "/bin/sh" and os.access(named, os.X_OK)
+    return named if whole else os.path.join(os.path.dirname(start), "python")

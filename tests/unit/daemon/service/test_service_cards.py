@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_nvml import NVML
+from fake_nvml import MAIN, NVML
 from supervisor_client import eventually
 
 from pump.model.bounds import without_reserve
@@ -31,6 +31,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pynvml.py").write_text(NVML)
     path = [str(tmp_path), *(entry for entry in sys.path if entry)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    monkeypatch.setattr(cards, "READER", [sys.executable, "-c", MAIN])
     monkeypatch.setenv("USED", str(tmp_path / "used"))
     monkeypatch.setattr(cards, "CONTROL_NODES", (str(tmp_path),))
     (tmp_path / "used").write_text(str(100 * MIB))

@@ -85,13 +85,19 @@ def test_a_part_that_the_services_user_cannot_read_is_named(made: Path, closed: 
     assert refusal(made, user=True) == "", "its owner can read it"
 
 
-def test_the_line_that_pip_writes_for_a_long_path_is_understood(made: Path) -> None:
-    script = made / "venv/bin/pumpd"
+@pytest.mark.parametrize(
+    "line", ["#!{python}", "#!{python} -E", "#!/bin/sh", "#!/usr/bin/env python", ""]
+)
+def test_the_lines_that_installers_write_are_understood(made: Path, line: str) -> None:
     python = f"{made}/venv/bin/python"
-    script.write_text(f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n")
-    assert service_code._interpreter(str(script)) == python
-    script.write_text(f"#!/bin/sh\n'''exec' {python} \"$0\" \"$@\"\n' '''\n")
-    assert service_code._interpreter(str(script)) == python
+    (made / "venv/bin/pump-start").write_text(line.format(python=python) + "\n")
+    assert service_code._interpreter(str(made / "venv/bin/pumpd")) == python
+
+
+def test_a_pumpd_of_another_kind_names_its_interpreter_itself(made: Path) -> None:
+    (made / "venv/bin/pump-start").unlink()
+    (made / "venv/bin/pumpd").write_text("#!/usr/lib/pump/bin/python -I\n")
+    assert service_code._interpreter(str(made / "venv/bin/pumpd")) == "/usr/lib/pump/bin/python"
 
 
 def install_own(home: Path) -> subprocess.CompletedProcess[str]:
