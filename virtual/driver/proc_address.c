@@ -4,6 +4,7 @@
  * Names that this driver does not know are logged, because an unknown name is the
  * usual reason why a program does not get on with it.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
@@ -64,9 +65,21 @@ CUresult vd_cuGetProcAddress(const char *name, void **function, int version,
   return vd_cuGetProcAddress_v2(name, function, version, flags, NULL);
 }
 
+/* Says once why the program will fail: CUDA's runtime makes of it an "error 500". */
+static void explain_private_tables(void) {
+  static bool said;
+  if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+  const char *preloaded = getenv("LD_PRELOAD");
+  bool has_stand_ins = preloaded != NULL && strstr(preloaded, "/libcudart.so") != NULL;
+  vd_error("NVIDIA's CUDA runtime works only with NVIDIA's driver; %s",
+           has_stand_ins ? "one that is linked statically needs a real GPU"
+                         : "add --virtual-runtime, with which PyTorch runs here");
+}
+
 /* Private tables authenticate the driver: none, ever (see README.md). */
 CUresult vd_cuGetExportTable(const void **table, const CUuuid *id) {
   (void)id;
+  explain_private_tables();
   if (table != NULL) *table = NULL;
   return CUDA_ERROR_NOT_FOUND;
 }

@@ -336,3 +336,27 @@ def test_structs_lie_in_memory_as_in_the_real_header(tmp_path: Path) -> None:
         copies.append(layout(struct))
     text = "\n".join(copies).replace("CUuuid", "cudaUUID_t")
     compile_against(tmp_path, "cuda_runtime_api.h", text)
+
+
+ASKS = """
+import ctypes
+driver, table = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+print([driver.cuGetExportTable(ctypes.byref(table), bytes(16)) for _ in range(3)], table.value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("preloaded", "remedy"), [(False, "add --virtual-runtime"), (True, "needs a real GPU")]
+)
+def test_one_line_tells_a_program_on_nvidias_runtime_what_to_do(
+    preloaded: bool, remedy: str
+) -> None:
+    """Instead of its error 500 alone. The private tables themselves are never there."""
+    preload = ":".join(libraries()) if preloaded else ""
+    environ = virtual.environment("timing", 64 * virtual.MIB, LD_PRELOAD=preload)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[500, 500, 500] None\n"
+    (line,) = done.stderr.splitlines()
+    assert "NVIDIA's CUDA runtime works only with NVIDIA's driver" in line and remedy in line
