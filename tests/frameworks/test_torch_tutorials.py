@@ -17,4 +17,4 @@ def test_each_command_ends_well_and_memory_is_too_small_for_the_program(
 ) -> None:
     # A folder of its own, since the environment of the frameworks has no pump.
     said = tutorials.run(name, tmp_path, [frameworks / "bin", BIN])
-    assert "on a budget of" in said and "virtual GPU in timing mode" in said
+    assert "x the budget" in said
