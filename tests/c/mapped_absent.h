@@ -33,8 +33,8 @@ ABSENT(pump_mapped_holds, CUdeviceptr address)
 ABSENT(pump_mapped_gap, CUdeviceptr address, uint64_t bytes)
 ABSENT(pump_mapped_piece, CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live)
 ABSENT(pump_mapped_find, CUdeviceptr address, struct pump_mapping *mapping)
-bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call,
-                      uint32_t *said, CUresult *result) {
+bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
+                      CUresult *result) {
   return true;
 }
 bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {

@@ -32,9 +32,9 @@ int main(int argc, char **argv) {
   CUcontext context = NULL;
   int failed = argc != 2;
   if (!failed && strcmp(argv[1], "linked") != 0) {
-    allocate = (CUresult(*)(CUdeviceptr *, size_t))find(argv[1], "cuMemAlloc_v2",
-                                                        "cuMemAlloc");
-    release = (CUresult(*)(CUdeviceptr))find(argv[1], "cuMemFree_v2", "cuMemFree");
+    allocate =
+        (CUresult (*)(CUdeviceptr *, size_t))find(argv[1], "cuMemAlloc_v2", "cuMemAlloc");
+    release = (CUresult (*)(CUdeviceptr))find(argv[1], "cuMemFree_v2", "cuMemFree");
   }
   failed += cuInit(0) != 0 || cuDevicePrimaryCtxRetain(&context, 0) != 0 ||
             cuCtxSetCurrent(context) != 0;
