@@ -44,6 +44,7 @@ SOURCES += ("base/log.c", "base/mapping.c", "base/settings.c", "base/thread.c")
 SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claims.c")
 SOURCES += ("memory/drain.c", "memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
+SOURCES += ("life/last_line.c",)
 SOURCES += ("life/job_end.c",)
 """Of shim/: executors and what they rest on; hooks_absent.h stands for the rest."""
 
