@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -292,14 +291,13 @@ def test_a_full_disk_is_told_behind_the_report() -> None:
     assert done.stderr == "pump: --json: cannot write to /dev/full: No space left on device\n"
 
 
-def test_an_interruption_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    pipe = tmp_path / "trace"
-    os.mkfifo(pipe)
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with (
-        subprocess.Popen([str(PUMP), "simulate", str(pipe)], **both) as process,
-        pipe.open("wb"),  # opens when it reads
-    ):
+def test_an_interruption_ends_it_without_a_traceback() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([str(PUMP), "simulate", "/dev/stdin"], **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write(bytes(1 << 20))  # more than a pipe holds: it returns when it is read
         process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=60)
+        output = process.stdout.read(), process.stderr.read()
+        process.stdin.close()
+        process.wait(timeout=60)
     assert (process.returncode, output) == (130, (b"", b""))
