@@ -75,10 +75,10 @@ def _measured(case: Case) -> tuple[Program, int]:
     return program, len(program.steps) - iteration_steps(program)
 
 
-def floor_of_parts(case: Case) -> float | None:
+def floor_of_parts(case: Case, least: Floor) -> float | None:
     """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/lp_floor.py), the floor at least. None of a recording: it does not say where its
-    iterations begin; and without scipy."""
+    (pump/sim/lp_floor.py), `least` at least, which is its floor. None of a recording: it does not
+    say where its iterations begin; and without scipy."""
     program, first = _measured(case)
     if "iterations" not in program.facts or not lp_floor.available():
         return None
@@ -87,7 +87,7 @@ def floor_of_parts(case: Case) -> float | None:
     durations_ns = steps["duration_ns"][steps["seq"] > 0].tolist()
     used, memory_bytes = touches(program, first), case.machine.memory_bytes
     duplicates = case.machine.duplicates
-    least = lp_floor.least_seconds(
+    of_parts = lp_floor.least_seconds(
         used,
         durations_ns,
         memory_bytes,
@@ -95,7 +95,7 @@ def floor_of_parts(case: Case) -> float | None:
         duplicates=duplicates,
         flash=flash_of(case.machine.host),
     )
-    return max(floor(case).seconds, least)
+    return max(least.seconds, of_parts)
 
 
 def flash_of(host: Host | None) -> lp_floor.Flash | None:
@@ -206,7 +206,8 @@ def able(
 
 def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
     """All candidates on one case; those that cannot run on the program are named."""
-    base, least, of_parts = unlimited(case), floor(case), floor_of_parts(case)
+    base, least = unlimited(case), floor(case)
+    of_parts = floor_of_parts(case, least)
     seconds = base.steady.seconds
     runs, left_out = able(case, candidates)
     rows = []

@@ -217,7 +217,9 @@ def program(
         trace.name,
         blocks=sum(-(-length // BLOCK_BYTES) for length in layout.lengths),
         operations=len(trace.kernels) * iterations,
-        touches=iterations * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
+        # The floors take as long as some iterations, however few are asked for.
+        touches=max(iterations, ITERATIONS)
+        * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
         seconds=iterations * sum(kernel.duration_ns for kernel in trace.kernels) / 1e9,
         touches_most=touches_most * max(1, -(-iterations // ITERATIONS)),
     )

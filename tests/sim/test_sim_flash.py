@@ -108,7 +108,8 @@ def test_of_a_training_only_what_has_to_be_on_flash_is_written_once(policy: str)
 def test_no_policy_is_faster_than_the_floor_with_flash() -> None:
     pytest.importorskip("scipy")
     for host in (Host(4 << 30, RATES), Host(3 << 30, (6.4, 2.0), writes_a_day=100e12)):
-        floor = report.floor_of_parts(vit_case(host, 5))
+        case = vit_case(host, 5)
+        floor = report.floor_of_parts(case, report.floor(case))
         assert floor is not None
         found = vit(host, "planned+discard", 5)
         mean = sum(stretch.seconds for stretch in found.stretches[2:]) / 3

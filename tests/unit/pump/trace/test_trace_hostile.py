@@ -163,6 +163,17 @@ def test_a_hostile_trace_costs_little_and_gets_one_line(
     assert words in told("simulate", file)
 
 
+def test_few_iterations_may_use_no_more_blocks_in_each(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(trace(1 << 40, 1.0, 1))
+    for count in ("1", "2", "3"):
+        assert "add --most-uses" in told("simulate", "--iterations", count, file)
+    file.write_bytes(trace(256 << 30, 1.0, 1))
+    for count in ("1", "3"):
+        command = [PUMP, "simulate", "--iterations", count, file]
+        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
+
+
 def test_a_file_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
     assert "not a regular file" in told("simulate", "/dev/zero")
     profile = tmp_path / "profile.toml"
