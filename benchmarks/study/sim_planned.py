@@ -155,13 +155,15 @@ def floors(case: Case) -> dict[str, float]:
     memory_bytes = case.machine.memory_bytes
     rates = Rates.of(case.machine.profile.values, report.MIGRATION_THREADS)
     budgeted = case.with_memory(without_reserve(memory_bytes))
-    of_parts, with_budget = map(report.floor_of_parts, (case, budgeted))
+    floor = report.floor(case)
+    of_parts = report.floor_of_parts(case, floor)
+    with_budget = report.floor_of_parts(budgeted, report.floor(budgeted))
     if of_parts is None or with_budget is None:
         raise UnavailableError("the floor of parts needs scipy: pip install 'pump-cuda[simulate]'")
     come, leave = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)
     touched = link_seconds(come * BLOCK_BYTES, leave * BLOCK_BYTES, rates)
     return {
-        "of_floor": report.floor(case).seconds,
+        "of_floor": floor.seconds,
         "of_parts": of_parts,
         "of_parts_budget": with_budget,
         "of_touched": max(sum(compute_ns) / 1e9, touched),

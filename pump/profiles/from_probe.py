@@ -74,6 +74,7 @@ class ReportError(ValueError):
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
@@ -81,7 +82,7 @@ class _Device(msgspec.Struct):
     name: _Text
     total_bytes: _Count | None = None
     driver_version: _Count = 0
-    attributes: dict[str, _Count | None] | None = None
+    attributes: dict[str, _Number | None] | None = None  # -1: a NUMA node that there is not
 
 
 class _Host(msgspec.Struct):

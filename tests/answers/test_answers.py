@@ -39,6 +39,10 @@ def binary() -> Path:
     return once("answers", build) / "answers"
 
 
+LATE = {"PUMP_VIRTUAL_LATE_HANDLES": "1"}
+"""Else an ended handle could be one of pump's own meanwhile."""
+
+
 def answers(binary: Path, *options: str, **env: str) -> dict[Call, str]:
     """What every call answered: the code, the arguments written to, and the context's state. A call
     that ended the program, or the time for one call, has that as its answer."""
@@ -47,7 +51,7 @@ def answers(binary: Path, *options: str, **env: str) -> dict[Call, str]:
     while ended <= RESTARTS_MOST:
         done = subprocess.run(
             [BIN / "pump-run", "--virtual", "a100-pcie4", *options, "--", binary, str(first)],
-            env={**os.environ, "ANSWERS_FILL_MIB": str(FILL_MIB), **env},
+            env={**os.environ, "ANSWERS_FILL_MIB": str(FILL_MIB), **LATE, **env},
             capture_output=True,
             text=True,
             timeout=120,

@@ -1,9 +1,10 @@
 /* object.c - the objects behind handles.
  *
  * Equal slots in chunks that are never given back, so that looking at the magic
- * number of a destroyed handle is safe. They are used again in the order in which they
- * became free, and only while many are free, so that a stale handle stays known as one for
- * long. Under the driver's lock.
+ * number of a destroyed handle is safe. The latest one that became free is used first, as
+ * programs that keep stale handles have to expect. With PUMP_VIRTUAL_LATE_HANDLES it is the
+ * oldest, and only while many are free: then a stale handle stays known as one for long.
+ * Under the driver's lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,12 @@ union slot {
 static union slot *first_free, *last_free;
 static size_t free_count;
 
+static bool late(void) {
+  static int known = -1;
+  if (known < 0) known = getenv("PUMP_VIRTUAL_LATE_HANDLES") != NULL;
+  return known != 0;
+}
+
 static void append(union slot *slot) {
   slot->free.next = NULL;
   if (first_free == NULL)
@@ -35,8 +42,15 @@ static void append(union slot *slot) {
   free_count++;
 }
 
+static void prepend(union slot *slot) {
+  slot->free.next = first_free;
+  if (first_free == NULL) last_free = slot;
+  first_free = slot;
+  free_count++;
+}
+
 void *vd_object_new(enum vd_magic magic) {
-  while (free_count <= FREE_LEAST) {
+  while (free_count <= (late() ? FREE_LEAST : 0)) {
     union slot *chunk = calloc(CHUNK_SLOTS, sizeof *chunk);
     if (chunk == NULL) break;
     for (size_t i = 0; i < CHUNK_SLOTS; i++) append(&chunk[i]);
@@ -53,7 +67,10 @@ void *vd_object_new(enum vd_magic magic) {
 void vd_object_free(void *object) {
   union slot *slot = object;
   slot->free.magic_of_free = VD_FREE_OBJECT;
-  append(slot);
+  if (late())
+    append(slot);
+  else
+    prepend(slot);
 }
 
 _Static_assert(sizeof(struct vd_context) <= VD_OBJECT_BYTES, "context");

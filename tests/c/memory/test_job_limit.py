@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -88,22 +89,20 @@ def test_a_multiple_counts_each_gpu_of_the_job_once(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which takes root")
-def test_another_user_cannot_use_up_the_limit_of_a_job_whose_number_it_read(
-    tmp_path: Path, ledger: Path
-) -> None:
+def test_another_user_cannot_use_up_the_limit_of_a_job_whose_number_it_read() -> None:
     other = 10001
-    for folder in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
-        folder.chmod(0o755)
-    (ledger / str(other)).mkdir()
-    os.chown(ledger / str(other), other, other)
-    host = big_host(tmp_path)
-    attacker = Process(host, ledger, user=other, job=JOB, limit=str(GIB))
-    try:
-        assert attacker.admit(GIB)
-        with processes(1, host, ledger, job=JOB, limit=str(GIB)) as (honest,):
-            assert honest.admit(GIB)
-    finally:
-        attacker.kill()
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o755)
+        host, ledger = big_host(Path(root, "host")), Path(root, "ledger")
+        (ledger / str(other)).mkdir(parents=True)
+        os.chown(ledger / str(other), other, other)
+        attacker = Process(host, ledger, user=other, job=JOB, limit=str(GIB))
+        try:
+            assert attacker.admit(GIB)
+            with processes(1, host, ledger, job=JOB, limit=str(GIB)) as (honest,):
+                assert honest.admit(GIB)
+        finally:
+            attacker.kill()
 
 
 @pytest.mark.parametrize("where", ["none", ""])

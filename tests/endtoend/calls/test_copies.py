@@ -39,7 +39,7 @@ def test_copies_of_every_shape_give_the_right_bytes(tmp_path: Path, memory: str)
 
 
 def test_every_copy_and_memset_is_recorded_once(tmp_path: Path) -> None:
-    options = [f"--record={tmp_path / 'trace'}", "--virtual-set=memory=64MiB"]
+    options = ["-v", f"--record={tmp_path / 'trace'}", "--virtual-set=memory=64MiB"]
     _, report, lines = run(tmp_path, *options)
     recorded = re.search(r"recorded (\d+) operations", lines)
     assert recorded and int(recorded[1]) == report["operations"]
