@@ -13,6 +13,8 @@ GOOD_HITS: Final = 0.99
 MANY: Final = 0.25
 """Least share of the misses for which a cause is named."""
 MUCH_WAITING: Final = 0.25
+LONG_TURNS: Final = 0.01
+"""Least share of a run's time for which waits for turns are named, as in the job's last line."""
 NOTHING: Final = 0.01
 """Share of a run's time below which two runs differ by chance."""
 VAGUE: Final = 0.2
@@ -93,6 +95,12 @@ def estimated(lost: dict[str, float] | None) -> str:
         f"about {seconds(lost['seconds'])}, {lost['seconds'] / whole:.0%} of {seconds(whole)} "
         f"({between})"
     )
+
+
+def waited_for_turns(report: dict[str, Any]) -> str:
+    """How long the program waited for its turns on a GPU, in words."""
+    waited_s = report["turns_waited_seconds"]
+    return "not known from this recording" if waited_s is None else seconds(waited_s)
 
 
 def _with_room(lost: dict[str, float]) -> str:
@@ -222,6 +230,16 @@ def _of_job(report: dict[str, Any]) -> list[Advice]:
                 "lost",
                 f"{lost:,} events were lost: pumpd did not get enough of a processor.",
                 "Leave one core to pumpd, or give the job fewer threads.",
+            )
+        )
+    turns_s = report["turns_waited_seconds"] or 0.0
+    if turns_s > LONG_TURNS * length_s:
+        found.append(
+            Advice(
+                "turns",
+                f"The program waited {seconds(turns_s)} for its turns on the GPU, all its threads "
+                "together: other jobs had it.",
+                "Run fewer jobs on this GPU at once, or give this one a greater --priority.",
             )
         )
     idle = report["host_gap_seconds"] / length_s if length_s > 0 else 0.0

@@ -49,7 +49,11 @@ def report(path: str) -> Report:
         for columns in reader.chunks():
             gathered.add(columns)
     found = gathered.result(path, state_of(reader, being_written), reader.read_bytes)
-    return {**found, "time_lost": estimate_of(reader.end)}
+    return {
+        **found,
+        "time_lost": estimate_of(reader.end),
+        "turns_waited_seconds": turns_waited_of(reader.end),
+    }
 
 
 def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
@@ -61,6 +65,12 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
     if not whole or not least <= lost <= most:
         return None
     return {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
+
+
+def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:
+    """How long the job's threads waited for turns, in seconds; None where it is not told."""
+    held_ns = (end or {}).get(form.HELD_TIME)
+    return held_ns / 1e9 if isinstance(held_ns, int) and 0 <= held_ns < 1 << 63 else None
 
 
 class _Gathered:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pump
 from pump.report import hops, svg
-from pump.report.advice import advise, time_lost
+from pump.report.advice import advise, time_lost, waited_for_turns
 from pump.report.svg import Series
 from pump.report.words import command, plain, seconds, share, size
 
@@ -105,6 +105,7 @@ def _head(report: dict[str, Any]) -> list[str]:
         f"{report['memsets']:,} memsets",
         "waited for the GPU": f"{seconds(report['waited_seconds'])} in "
         f"{report['synchronisations']:,} synchronisations",
+        "waited for turns": waited_for_turns(report),
         "brought in and out": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host (asked of the driver by pump)",
         "events lost": ", ".join(

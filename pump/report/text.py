@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pump.report import hops
-from pump.report.advice import advise, time_lost
+from pump.report.advice import advise, time_lost, waited_for_turns
 from pump.report.words import command, plain, seconds, share, size
 
 SHOWN = 10
@@ -19,6 +19,7 @@ def text(report: dict[str, Any]) -> str:
         f"recorded     {plain(report['recorded'])} with policy {plain(report['policy'])}",
         f"time lost    {time_lost(report)}",
         f"length       {seconds(report['seconds'])}, {report['operations']:,} operations",
+        f"turns        {waited_for_turns(report)}",
         f"moved        {size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host",
     ]

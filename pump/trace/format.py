@@ -74,6 +74,8 @@ LOST_RECORDER: Final = 4
 
 LOST_TIMES: Final = ("lost_ns", "lost_least_ns", "lost_most_ns", "lost_of_ns")
 """Keys of the END chunk: the time lost to memory, at the least, at the most, of how much."""
+HELD_TIME: Final = "held_ns"
+"""Key of the END chunk: the time that the client's threads waited for their turns on a GPU."""
 
 # Groups of a THREADS row: executors to the GPU and to the host, the marker thread and the link
 # thread of the client, its other threads, and the worker.

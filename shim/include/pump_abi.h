@@ -431,7 +431,8 @@ struct pump_shim_counters {
   uint64_t own_contexts;      /* that out-threads made for themselves */
   uint64_t gates;             /* launches whose stream waited for their memory */
   uint64_t gates_forced;      /* times that these were opened by the clock */
-  uint64_t reserved[6];
+  uint64_t held_ns;           /* waited for turns, all threads together */
+  uint64_t reserved[5];
   uint64_t operations; /* recorded while active; a cache line of its own: hooks write it */
   uint64_t reserved1[7];
 };

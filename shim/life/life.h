@@ -17,12 +17,13 @@ void pump_threads_fork_child(void);
  * (jobs.c). At cuInit, under the lock of the start. */
 bool pump_jobs_serve(void);
 
-/* The line of this process, and what recordings and level info add; callable once. status:
- * that the program ends with. */
+/* The line of this process, what recordings and level info add, and the file that
+ * PUMP_SUMMARY names, if it names one; callable once. status: that the program ends with.
+ */
 void pump_summary_print(int status);
 
-/* Writes the file that PUMP_SUMMARY names, if it names one; at exit, after the line. */
-void pump_summary_write(void);
+/* Writes that file. line: the process's own, also where another one is the job's. */
+void pump_summary_write(const char *line);
 
 /* ---- the last line of a job (job_end.c) ---- */
 

@@ -89,13 +89,14 @@ static void detail_hits(void) {
 static void detail_rest(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t seen = PUMP_LOAD(&worker->operations), known = PUMP_LOAD(&worker->predicted);
+  uint64_t held_ns = PUMP_LOAD(&pump_shm->shim_counters.held_ns);
   char held[PUMP_DURATION_BYTES];
   if (known != 0 && seen != 0)
     pump_log(PUMP_LOG_INFO, "%.0f %% of operations predicted",
              known < seen ? 100.0 * (double)known / (double)seen : 100.0);
-  if (pump_held_ns() != 0)
+  if (held_ns != 0)
     pump_log(PUMP_LOG_INFO, "waited %s for its turns, all threads together",
-             pump_duration_text(held, pump_held_ns()));
+             pump_duration_text(held, held_ns));
 }
 
 /* A recording that is not what the user asked for is an error. The count is that of
@@ -179,6 +180,7 @@ void pump_summary_print(int status) {
     recording_print();
   compose(&line);
   pump_job_line(&line, status);
+  pump_summary_write(line.full);
   pump_log(
       PUMP_LOG_DEBUG,
       "commands stale %llu, late %llu, dead %llu, invalid %llu, failed %llu; markers %llu, "

@@ -50,6 +50,7 @@ static const struct place shim_places[] = {
     SHIM(scheduled_bytes),
     SHIM(schedules_dropped),
     SHIM(own_contexts),
+    SHIM(held_ns),
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}
@@ -98,9 +99,10 @@ static void put_devices(FILE *file) {
 
 #define HEAD "{\"schema\": 1, \"pid\": "
 
-static void write_object(FILE *file) {
-  fprintf(file, "%s%d, \"worker_losses\": %u,\n\"shim\": {", HEAD, (int)getpid(),
-          pump_link_losses());
+/* No text of last_line.c has a character that JSON escapes. */
+static void write_object(FILE *file, const char *line) {
+  fprintf(file, "%s%d, \"line\": \"%s\", \"worker_losses\": %u,\n\"shim\": {", HEAD,
+          (int)getpid(), line, pump_link_losses());
   put(file, &pump_shm->shim_counters, shim_places, COUNT(shim_places));
   fputs("},\n\"worker\": {", file);
   put(file, &pump_shm->worker_counters, worker_places, COUNT(worker_places));
@@ -109,7 +111,7 @@ static void write_object(FILE *file) {
   fputs("]}\n", file);
 }
 
-void pump_summary_write(void) {
+void pump_summary_write(const char *line) {
   const char *name = getenv("PUMP_SUMMARY");
   char path[4096], partial[PUMP_DRAFT_BYTES];
   if (pump_shm == NULL || name == NULL || *name == '\0') return;
@@ -131,7 +133,7 @@ void pump_summary_write(void) {
     pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
     return;
   }
-  write_object(file);
+  write_object(file, line);
   bool written = fclose(file) == 0;
   pump_restore_write_signals(&signals);
   if (!written || rename(partial, path) != 0) {

@@ -50,7 +50,6 @@ static void threads_end(int status, void *nothing) {
   pump_log_release();
   pump_job_flush();
   pump_summary_print(status);
-  pump_summary_write();
   pump_leave();
   errno = saved;
 }

@@ -116,7 +116,8 @@ static const char *main_cause(void) {
 
 void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
   char waited[PUMP_DURATION_BYTES];
-  uint64_t budget = moved->budget_bytes, held_ns = pump_held_ns();
+  uint64_t budget = moved->budget_bytes;
+  uint64_t held_ns = PUMP_LOAD(&pump_shm->shim_counters.held_ns);
   const char *cause = main_cause();
   bool plain = memory_is_not_pageable(budget);
   bool unseen = operations_were_not_seen(budget), thrashes = job_thrashes(budget);

@@ -32,7 +32,6 @@ static struct {
   uint32_t waiting;             /* threads */
 } drain;
 uint64_t pump_drain_until_ns, pump_hold_until_ns;
-static uint64_t held_ns; /* by all threads that waited for turns */
 static struct {
   uint64_t asked_ns, until_ns; /* by the link thread, relaxed */
   uint32_t waiting;            /* threads */
@@ -96,13 +95,9 @@ void pump_hold_waits(uint32_t device) {
 }
 
 void pump_hold_waited(uint32_t device, uint64_t waited_ns) {
-  PUMP_ADD(&held_ns, waited_ns);
+  PUMP_ADD(&pump_shm->shim_counters.held_ns, waited_ns);
   PUMP_ADD(&holds[device].waiting, UINT32_MAX);
   tell(device);
-}
-
-uint64_t pump_held_ns(void) {
-  return PUMP_LOAD(&held_ns);
 }
 
 bool pump_hold_lasts(uint32_t device) {
@@ -117,7 +112,6 @@ bool pump_hold_lasts(uint32_t device) {
 
 void pump_drain_fork_child(void) {
   memset(holds, 0, sizeof holds);
-  PUMP_STORE(&held_ns, 0);
   PUMP_STORE(&pump_hold_until_ns, 0);
   PUMP_STORE(&drain.waiting, 0);
   PUMP_STORE(&pump_drain_until_ns, 0);

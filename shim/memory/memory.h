@@ -167,8 +167,6 @@ bool pump_hold_lasts(uint32_t device);
 /* Around a thread's wait for the turn. */
 void pump_hold_waits(uint32_t device);
 void pump_hold_waited(uint32_t device, uint64_t waited_ns);
-/* Of all threads of the process so far. */
-uint64_t pump_held_ns(void);
 
 /* ---- devices and memory that cannot be paged ------------------------------- */
 

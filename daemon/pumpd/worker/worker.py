@@ -271,7 +271,7 @@ class Worker:
             self._sampler.take(lib.pump_core_now_ns())
         lib.pump_worker_record(self.model.raw, ffi.NULL)
         self._publish_lost()
-        self.recorder.close(self._lost_facts(), keep=not self.recorder.empty)
+        self.recorder.close(self._last_facts(), keep=not self.recorder.empty)
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
         self.recorder = self._sampler = None
@@ -391,10 +391,11 @@ class Worker:
             self.model.stopped(header.stop_began_ns[at], header.stop_ended_ns[at])
         self._stops = stops
 
-    def _lost_facts(self) -> dict[str, int]:
-        """What a recording's end says of the time lost."""
+    def _last_facts(self) -> dict[str, int]:
+        """What a recording's end says of the time lost, and of the waits for turns."""
         counters = self.counters
-        return {name: int(getattr(counters, name)) for name in trace.LOST_TIMES}
+        lost = {name: int(getattr(counters, name)) for name in trace.LOST_TIMES}
+        return {**lost, trace.HELD_TIME: int(self.mapping.shm.shim_counters.held_ns)}
 
     def _count_misses(self, unseen: int, no_room: int) -> None:
         """Count the misses since the last call by cause: those under a policy that does not

@@ -21,6 +21,8 @@ def test_the_file_holds_the_counters_of_a_job_that_oversubscribed(job: Job, tmp_
     assert found["devices"][0]["active"] is True
     assert found["devices"][0]["total_bytes"] == 64 * MIB
     assert found["worker_losses"] == 0
+    assert found["line"].startswith("lost ")
+    assert done.stderr == f"pump: {found['line']}\n"
 
 
 def test_a_job_that_fits_is_told_apart_from_one_that_was_not_intercepted(

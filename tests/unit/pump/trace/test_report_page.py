@@ -31,6 +31,7 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         **{"policy": "window", "seconds": 10.0, "operations": 5, "kernels": 5, "copies": 0},
         **{"memsets": 0, "waited_seconds": 1.0, "synchronisations": 2, "host_gap_seconds": 0.1},
         **{"lost": {}, "job": {}, "sampled": True, "kernel_list": [], "top_extents": []},
+        **{"time_lost": None, "turns_waited_seconds": 0.0},
         **{"moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1, "hops": Hops().result()},
         "operations_series": {"seconds": [0.0, 1.0], "executed": [0.0, 5.0]},
         "devices": [{**facts, **figures, "series": series}],
@@ -53,6 +54,9 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         ({"blocks_used": 0, "blocks_hit": 0}, {}, ["well"]),
         ({}, {"lost": {"ring full": 7}}, ["lost"]),
         ({}, {"host_gap_seconds": 4.0}, ["host"]),
+        ({}, {"turns_waited_seconds": 0.05}, ["well"]),
+        ({}, {"turns_waited_seconds": 4.0}, ["turns"]),
+        ({}, {"turns_waited_seconds": None}, ["well"]),
         ({}, {"sampled": False}, ["no-samples"]),
     ],
 )
