@@ -98,6 +98,7 @@ struct notes {
   unsigned long long clients, ended;
   struct pump_line failed; /* how cuInit has failed; "": it never did */
   bool said;
+  bool gone; /* pumpd has ended and taken the folder away, and the notes with it */
   struct pump_line best;
 };
 
@@ -133,7 +134,12 @@ static bool read_notes(struct notes *notes) {
   *notes = (struct notes){0};
   if (!notes_path(path, sizeof path)) return false;
   int number = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  if (number < 0) return errno == ENOENT;
+  if (number < 0) {
+    if (errno != ENOENT) return false;
+    *strrchr(path, '/') = '\0';
+    notes->gone = access(path, F_OK) != 0;
+    return true;
+  }
   FILE *file = fdopen(number, "r");
   if (file == NULL) {
     close(number);
@@ -190,6 +196,8 @@ static void choose(const struct notes *notes, struct pump_line *line) {
   } else if (notes->failed.full[0] != '\0') {
     *line = notes->failed;
     line->brief[0] = '\0'; /* the program's status follows from this error */
+  } else if (notes->gone) {
+    pump_line_of_lost_notes(line);
   } else {
     pump_line_of_no_cuda(line);
     pump_log(

@@ -214,6 +214,12 @@ void pump_line_of_refused_init(struct pump_line *line, int error) {
   pump_line_reason(line, "%s", cause_of(error));
 }
 
+void pump_line_of_lost_notes(struct pump_line *line) {
+  pump_line_result(line, "what pump did is not known");
+  pump_line_reason(line, "the job's pumpd ended before it");
+  pump_line_brief(line, "the job's pumpd ended before it");
+}
+
 void pump_line_of_no_cuda(struct pump_line *line) {
   pump_line_result(line, "no process of this job used CUDA, so pump did nothing");
   pump_line_reason(line, "pump saw no cuInit");

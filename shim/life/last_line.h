@@ -68,5 +68,7 @@ void pump_line_of_ended(struct pump_line *line, unsigned long long processes);
 /* cuInit has answered this. */
 void pump_line_of_refused_init(struct pump_line *line, int error);
 void pump_line_of_no_cuda(struct pump_line *line);
+/* Nothing is known of the job's processes. */
+void pump_line_of_lost_notes(struct pump_line *line);
 
 #endif

@@ -115,6 +115,8 @@ SCENARIO(the_other_last_lines) {
   print(&line);
   pump_line_of_bypassed(&line);
   print(&line);
+  pump_line_of_lost_notes(&line);
+  print(&line);
   pump_line_of_no_cuda(&line);
   print(&line);
 }

@@ -293,6 +293,13 @@ def test_a_job_that_is_killed_in_a_terminal_has_its_line_there() -> None:
     os.close(theirs)
 
 
+def test_without_the_notes_nothing_is_claimed() -> None:
+    """pumpd takes the folder away when it ends, and a job may outlive its pumpd."""
+    script = f"{shlex.join(python())}; rm -r ${{PUMP_SOCKET%/*}}; true"
+    said = "what pump did is not known: the job's pumpd ended before it"
+    assert line("bash", "-c", script) == f"pump: {said}"
+
+
 def test_the_notes_of_processes_go_with_the_jobs_folder(tmp_path: Path) -> None:
     base = tmp_path / "run"
     base.mkdir(mode=0o700)
