@@ -300,6 +300,26 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   harness_sleep_us(4000000);
 }
 
+SCENARIO(a_socket_that_may_not_be_reached_is_named_with_the_reason) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd_move_to_folder_of(0);
+  CHECK(setresuid(OWN_USER, OWN_USER, OWN_USER) == 0);
+  pump_threads_start();
+  harness_sleep_us(4000000);
+}
+
+SCENARIO(memory_for_which_there_is_no_address_space_is_named_with_its_remedy) {
+  fake_context_create(0);
+  pumpd_start();
+  pumpd.no_room = true;
+  pump_threads_start();
+  pumpd_accept();
+  EVENTUALLY(recv(pumpd.connection, &pumpd.hello, 1, MSG_DONTWAIT) == 0);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
+  pumpd_end();
+}
+
 SCENARIO(a_daemon_that_never_answers_holds_no_thread_up) {
   fake_context_create(0);
   pumpd_start();

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -33,6 +34,17 @@ void pumpd_end(void) {
   unlink(pumpd.path);
 }
 
+static void leave_no_room(void) {
+  unsigned long pages;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+  fclose(file);
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = pages * 4096 + sizeof(struct pump_shm) / 2;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
 static int pumpd_memory(void) {
   int memory = memfd_create("pump", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   CHECK(memory >= 0 && ftruncate(memory, (off_t)pumpd.size) == 0);
@@ -46,6 +58,7 @@ static int pumpd_memory(void) {
   shm->header.magic = pumpd.magic;
   shm->devices[0].asked_budget_bytes = pumpd.asked_bytes;
   pumpd.shm = shm;
+  if (pumpd.no_room) leave_no_room();
   return memory;
 }
 

@@ -15,6 +15,7 @@ extern struct pumpd {
   int seals;
   uint64_t size;
   uint64_t magic;
+  bool no_room;         /* leaves the process no address space for the client's mapping */
   uint64_t asked_bytes; /* budget that a worker asks for before its client has attached */
 } pumpd;
 

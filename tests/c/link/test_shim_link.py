@@ -127,6 +127,23 @@ def test_without_a_daemon_the_job_goes_on_and_says_so_once(tmp_path: Path) -> No
     assert "no pumpd answers at /nonexistent/pumpd.sock" in line
 
 
+@needs_root
+def test_a_socket_that_may_not_be_reached_is_not_called_silent(tmp_path: Path) -> None:
+    done = run(
+        "address,undefined",
+        "a_socket_that_may_not_be_reached_is_named_with_the_reason",
+        {"FOLDER": str(tmp_path)},
+    )
+    (line,) = lines_of(done.stderr)
+    assert "cannot reach pumpd at" in line and "Permission denied" in line
+
+
+def test_a_process_without_address_space_does_not_blame_pumpd() -> None:
+    scenario = "memory_for_which_there_is_no_address_space_is_named_with_its_remedy"
+    (line,) = lines_of(run("address,undefined", scenario).stderr)
+    assert "Cannot allocate memory" in line and "raise ulimit -v" in line
+
+
 def test_a_line_of_the_link_comes_while_the_program_runs() -> None:
     command = [str(build("address,undefined")), "without_a_daemon_the_job_goes_on_and_says_so_once"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
