@@ -91,7 +91,7 @@ def library(name: str) -> str:
 
 def isolated(*words: str) -> list[str]:
     """The command that runs a part of pump in an interpreter of its own (pump/start.py)."""
-    start = os.path.join(os.path.abspath(pump.__path__[0]), "start.py")
+    start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
     return [sys.executable, "-E", "-P", "-S", start, *words]
 
 
