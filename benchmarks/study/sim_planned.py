@@ -156,8 +156,8 @@ def floors(case: Case) -> dict[str, float]:
     rates = Rates.of(case.machine.profile.values, report.MIGRATION_THREADS)
     budgeted = case.with_memory(without_reserve(memory_bytes))
     floor = report.floor(case)
-    of_parts = report.floor_of_parts(case, floor)
-    with_budget = report.floor_of_parts(budgeted, report.floor(budgeted))
+    of_parts = report.floor_of_parts(case)
+    with_budget = report.floor_of_parts(budgeted)
     if of_parts is None or with_budget is None:
         raise UnavailableError("the floor of parts needs scipy: pip install 'pump-cuda[simulate]'")
     come, leave = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)

@@ -75,10 +75,12 @@ def _measured(case: Case) -> tuple[Program, int]:
     return program, len(program.steps) - iteration_steps(program)
 
 
-def floor_of_parts(case: Case, least: Floor) -> float | None:
+def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
     """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/lp_floor.py), `least` at least, which is its floor. None of a recording: it does not
-    say where its iterations begin; and without scipy."""
+    (pump/sim/lp_floor.py), its floor at least. None of a recording: it does not say where its
+    iterations begin; and without scipy.
+
+    least: the floor, where it is known already."""
     program, first = _measured(case)
     if "iterations" not in program.facts or not lp_floor.available():
         return None
@@ -95,7 +97,7 @@ def floor_of_parts(case: Case, least: Floor) -> float | None:
         duplicates=duplicates,
         flash=flash_of(case.machine.host),
     )
-    return max(least.seconds, of_parts)
+    return max((least or floor(case)).seconds, of_parts)
 
 
 def flash_of(host: Host | None) -> lp_floor.Flash | None:

@@ -109,7 +109,7 @@ def test_no_policy_is_faster_than_the_floor_with_flash() -> None:
     pytest.importorskip("scipy")
     for host in (Host(4 << 30, RATES), Host(3 << 30, (6.4, 2.0), writes_a_day=100e12)):
         case = vit_case(host, 5)
-        floor = report.floor_of_parts(case, report.floor(case))
+        floor = report.floor_of_parts(case)
         assert floor is not None
         found = vit(host, "planned+discard", 5)
         mean = sum(stretch.seconds for stretch in found.stretches[2:]) / 3
