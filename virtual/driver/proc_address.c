@@ -4,6 +4,8 @@
  * Names that this driver does not know are logged, because an unknown name is the
  * usual reason why a program does not get on with it.
  */
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,10 +67,22 @@ CUresult vd_cuGetProcAddress(const char *name, void **function, int version,
   return vd_cuGetProcAddress_v2(name, function, version, flags, NULL);
 }
 
+/* NVRTC asks for private tables too, and compiles without them. Among the callers is the
+ * shim, so the return address alone does not tell. */
+static bool called_by_nvrtc(void) {
+  void *callers[6];
+  Dl_info info;
+  int count = backtrace(callers, sizeof callers / sizeof callers[0]);
+  for (int i = 0; i < count; i++)
+    if (dladdr(callers[i], &info) != 0 && strstr(info.dli_fname, "/libnvrtc.") != NULL)
+      return true;
+  return false;
+}
+
 /* Says once why the program will fail: CUDA's runtime makes of it an "error 500". */
 static void explain_private_tables(void) {
   static bool said;
-  if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+  if (called_by_nvrtc() || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
   const char *preloaded = getenv("LD_PRELOAD");
   bool has_stand_ins = preloaded != NULL && strstr(preloaded, "/libcudart.so") != NULL;
   vd_error("NVIDIA's CUDA runtime works only with NVIDIA's driver; %s",
