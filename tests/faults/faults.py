@@ -10,6 +10,7 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -127,6 +128,11 @@ class Counted(NamedTuple):
 REFUSED = Fault("*", "*", 1, errno.EPERM, FOR_GOOD)
 """All calls that an injector is given, in all processes, from the first on: as a filter of system
 calls that a container, Snap or systemd sets."""
+
+
+def warnings_in(lines: Iterable[str]) -> list[str]:
+    """What is said but for the job's last line."""
+    return [line for line in lines if not re.match(r"pump: (ran|lost) .*x the budget", line)]
 
 
 def faults_of(counts: dict[tuple[str, str], int], most: int = 1 << 30) -> list[Fault]:

@@ -22,6 +22,7 @@ from faults import (
     Tally,
     eventually,
     faults_of,
+    warnings_in,
     workers_of,
 )
 
@@ -112,7 +113,7 @@ class Attached:
         if outcome.end != RIGHT:
             assert fault.task == PROGRAM, outcome
             assert outcome.end in self.without_pump(fault.call, fault.error), outcome
-        said = [line for line in outcome.pumps if "peak " not in line]
+        said = warnings_in(outcome.pumps)
         assert len(said) == len(set(said)), "a line is said twice"
         # Without its thread the link keeps no ledger either: two things are missing.
         several = fault.many != 1 or any(LINK in line for line in said)

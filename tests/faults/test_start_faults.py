@@ -31,6 +31,7 @@ from faults import (
     Injector,
     Tally,
     faults_of,
+    warnings_in,
 )
 
 from pump.control import Control, ControlError
@@ -90,7 +91,7 @@ class Started:
         counted = one.ended()
         out, err = one.process.communicate(timeout=BOUND_S)
         assert (one.process.returncode, out) == (0, "right\n"), err
-        said = [line for line in err.splitlines() if "peak " not in line]
+        said = warnings_in(err.splitlines())
         lasting = fault is not None and fault.many == FOR_GOOD  # pumpd is missing, and the ledger
         assert len(said) <= 1 + lasting, f"too much is said: {said}"
         return counted
@@ -177,7 +178,7 @@ def test_calls_that_a_filter_refuses_cost_a_job_neither_threads_nor_memory_nor_p
     refused = run_refused(started, calls)
     assert refused.failed or calls == ("chmod",), "pump has no need of it"
     assert refused.threads >= THREADS and refused.prefetched, refused
-    assert [line for line in refused.said if "peak " not in line] == []
+    assert warnings_in(refused.said) == []
 
 
 @pytest.mark.long
