@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from acceptance import processes, stages
+from acceptance import processes, running, stages
 from acceptance.contract import (
     FAIL,
     LATE,
@@ -115,6 +115,7 @@ def main(file: str) -> int:
     given = json.loads(Path(file).read_text())
     end_with_runner()
     faulthandler.dump_traceback_later(max(1.0, given["limit_s"] - TRACEBACK_BEFORE_S))
+    running.see_packages(Path(given["root"]))
     stage = stages.load(given["stage"])
     if stage is None:
         return 1

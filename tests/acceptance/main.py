@@ -127,6 +127,7 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
     _use_a_python_that_has_all(wheels, given)
     built = build.build(ROOT, wheels if wheels.is_dir() else None, bool(options.virtual),
                         stages.BUILD_LIMIT_S)  # fmt: skip
+    running.see_packages(ROOT)
     say(f"built in {built['seconds']} s; carried: {', '.join(built['wheels']) or 'nothing'}")
     there = look(options.virtual, site)
     identity = results.Identity(*results.commit_of(ROOT), there)

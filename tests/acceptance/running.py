@@ -205,6 +205,14 @@ def site(context: Context) -> Path:
     return context.root / BUILD / "site"
 
 
+def see_packages(root: Path) -> None:
+    """Makes the checkout's pump and the carried packages importable in this process, after what
+    the interpreter has itself. Stages import them when they are loaded."""
+    folder = str(root / BUILD / "site")
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
 def library_folder(root: Path) -> Path:
     """Where libpump.so lies or will lie: PUMP_LIB_DIR, else the build of this checkout."""
     given = os.environ.get("PUMP_LIB_DIR")

@@ -98,16 +98,8 @@ def virtual_parts(context: Context, model: str) -> dict[str, Any]:
     return {"settings": programs.VIRTUAL_SETTINGS.get(model, {})}
 
 
-def see_pump(context: Context) -> None:
-    """Makes the checkout's pump and carried packages importable in this process."""
-    site = str(running.site(context))
-    if site not in sys.path:
-        sys.path.append(site)
-
-
-def policies(context: Context) -> list[str]:
+def policies() -> list[str]:
     """All that pump-run offers, demand first: the others are compared with it."""
-    see_pump(context)
     from pump.config.job import POLICIES
 
     return [speed_plan.DEMAND, *(name for name in POLICIES if name != speed_plan.DEMAND)]
@@ -123,7 +115,7 @@ def run(context: Context) -> Iterator[Item]:
         return
     if "link" not in context.done:
         yield Item("link", INFO, values={"link_bytes_per_second": link})
-    against = Against(policies(context), link)
+    against = Against(policies(), link)
     lefts = ((job, _left(context, job, against.policies)) for job in jobs(context))
     todo = [(job, left) for job, left in lefts if left is not None]
     for number, (job, left) in enumerate(todo):

@@ -35,7 +35,6 @@ FLOOR_REPEATS = 4
 
 def run(context: Context) -> Iterator[Item]:
     """One item per model that this machine can run."""
-    stage_speed.see_pump(context)
     names = list(dict.fromkeys(job.model for job in stage_speed.jobs(context)))
     todo = [name for name in names if f"trace.{name}" not in context.done]
     for number, model in enumerate(todo):
