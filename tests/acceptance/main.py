@@ -32,7 +32,7 @@ from acceptance.first_card import page
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ".wheels"
-RESULTS = ROOT / running.BUILD / "results"
+OUT_VARIABLE = "OUT"
 EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 1, 2, 3
 PROGRAM = "scripts/gpu_acceptance"
 
@@ -52,7 +52,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--stage", nargs="+", action="extend", choices=stages.ORDER, metavar="NAME",
         help=f"only these: {', '.join(stages.ORDER)}")  # fmt: skip
-    add("--out", type=Path, metavar="DIR", help="results (default: build/acceptance/results/...)")
+    add("--out", type=Path, metavar="DIR",
+        help="results (default: below $OUT if set, else build/acceptance/results)")  # fmt: skip
     add("--resume", action="store_true", help="keep what an earlier call into --out finished")
     add("--virtual", metavar="PROFILE", help="run on the virtual GPU: figures are a model's")
     add("--quick", action="store_true", help="smallest sizes: shows that it works, no figures")
@@ -65,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--machine", choices=prepare.MACHINES, default=prepare.MACHINES[0],
         help="that the wheels of --prepare are for (default %(default)s)")  # fmt: skip
     add("--wheels", type=Path, metavar="DIR", help=f"wheels to use (default: {WHEELS})")
-    add("--first-card", type=Path, nargs="?", const=RESULTS, metavar="RESULTS",
+    add("--first-card", type=Path, nargs="?", const=results_base(), metavar="RESULTS",
         help="print docs/first-card.md filled in from results (default: the newest)")  # fmt: skip
     add("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -106,7 +107,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def print_first_card(path: Path) -> int:
     """The page on stdout; the exit status."""
-    if path == RESULTS:
+    if path == results_base():
         dated = sorted(path.glob("*-????-??-??"), key=lambda folder: folder.stat().st_mtime)
         path = dated[-1] if dated else path
     try:
@@ -175,6 +176,13 @@ def look(virtual: str | None, site: Path) -> Machine:
     return machine.decide(virtual, machine.driver_loads(), card, machine.facts(site))
 
 
+def results_base() -> Path:
+    """The folder in which each device has its results: OUT_VARIABLE, on machines of which only
+    that folder is kept; else below the build."""
+    given = os.environ.get(OUT_VARIABLE)
+    return Path(given).absolute() if given else ROOT / running.BUILD / "results"
+
+
 def results_folder(options: argparse.Namespace, there: Machine) -> Path:
     """Made if need be. With --resume and without --out: the newest one of this device."""
     if options.out:
@@ -182,9 +190,10 @@ def results_folder(options: argparse.Namespace, there: Machine) -> Path:
     else:
         name = f"virtual-{there.profile}" if there.profile else there.name
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        out = RESULTS / f"{slug}-{results.now()[:10]}"
+        base = results_base()
+        out = base / f"{slug}-{results.now()[:10]}"
         if options.resume:
-            old = sorted(RESULTS.glob(f"{slug}-????-??-??"))
+            old = sorted(base.glob(f"{slug}-????-??-??"))
             out = old[-1] if old else out
     out.mkdir(parents=True, exist_ok=True)
     return out

@@ -198,6 +198,22 @@ def test_bad_arguments_end_with_status_two_and_one_line_that_names_them(words: l
     assert done.stdout == ""
 
 
+def test_results_go_below_the_folder_that_comes_back_from_a_lent_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUT", str(tmp_path))
+    there = make_machine()
+    out = main.results_folder(main.parse([]), there)
+    assert out.parent == tmp_path and out.is_dir()
+    earlier = tmp_path / "nvidia-h200-2001-01-01"
+    out.rename(earlier)
+    assert main.results_folder(main.parse(["--resume"]), there) == earlier
+    named = tmp_path / "elsewhere"
+    assert main.results_folder(main.parse(["--out", str(named)]), there) == named
+    monkeypatch.delenv("OUT")
+    assert main.results_base() == main.ROOT / "build" / "acceptance" / "results"
+
+
 def test_without_a_card_it_ends_with_status_three_and_names_the_virtual_gpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
