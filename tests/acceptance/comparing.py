@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from acceptance import running
@@ -66,6 +66,15 @@ def attempt(name: str, make: Callable[[], Item]) -> Item:
     except Exception as error:
         sys.excepthook(*sys.exc_info())
         return Item(name, FAIL, f"broke off: {type(error).__name__}: {error}"[:400])
+
+
+def allowed(name: str, part: Iterator[Item]) -> Iterator[Item]:
+    """Items of a part of a stage. If it asks for more memory than may be taken, the part ends with
+    the unavailable item `name`, and the stage goes on."""
+    try:
+        yield from part
+    except RefusedError as error:
+        yield Item(name, UNAVAILABLE, str(error))
 
 
 def compared(context: Context, name: str, case: Case) -> Item:

@@ -59,8 +59,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--quick", action="store_true", help="smallest sizes: shows that it works, no figures")
     add("--full", action="store_true",
         help="all of every stage, over as many calls with --resume as it takes")  # fmt: skip
-    add("--minutes", type=float, default=stages.CORE_TOTAL_S / 60, metavar="N",
-        help="end after so long (default %(default).1f)")  # fmt: skip
+    add("--minutes", type=float, metavar="N",
+        help=f"end after so long (default {stages.CORE_TOTAL_S / 60:.1f}), and let stages take "
+        "all of it")  # fmt: skip
     add("--prepare", type=Path, nargs="?", const=ROOT / WHEELS, metavar="DIR",
         help=f"with a network: fetch the missing wheels to carry (default: {WHEELS})")  # fmt: skip
     add("--machine", choices=prepare.MACHINES, default=prepare.MACHINES[0],
@@ -70,7 +71,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="print docs/first-card.md filled in from results (default: the newest)")  # fmt: skip
     add("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if not 0.2 <= options.minutes <= 600:
+    if options.minutes is not None and not 0.2 <= options.minutes <= 600:
         parser.error("--minutes must lie between 0.2 and 600")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         parser.error(f"--out {options.out} is a file; name a folder")
@@ -134,7 +135,8 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
     identity = results.Identity(*results.commit_of(ROOT), there)
     out = results_folder(options, there)
     say(f"{there.label}: results in {shown(out)}")
-    found = run_stages(options, runner.Place(ROOT, out, identity), began + 60 * options.minutes)
+    total_s = 60 * options.minutes if options.minutes else stages.CORE_TOTAL_S
+    found = run_stages(options, runner.Place(ROOT, out, identity), began + total_s)
     seconds = time.monotonic() - began
     every = [result for name in stages.ORDER if (result := results.read(out / f"{name}.json"))]
     mine = [result for result in every if identity.same(result)]
@@ -227,7 +229,7 @@ def run_stages(
         limits = {other: modules[other].LIMIT_S for other in todo[turn:]}
         if options.full:
             limits = {name: left}
-        limit_s = stages.shares(limits, left)[name]
+        limit_s = stages.shares(limits, left, lengthen=options.minutes is not None)[name]
         if limit_s < 1:
             say(f"{name}: no time left in this call; --resume goes on")
             found[name] = found.get(name) or runner.absent(place, name, UNAVAILABLE, LATE)

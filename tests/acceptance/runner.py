@@ -56,7 +56,7 @@ class StageRun:
         launcher: Path = LAUNCHER,
     ) -> None:
         self._root, self._out, self._identity = place.root, place.out, place.identity
-        self._name, self._what, self._limit_s = name, what, limit_s
+        self._name, self._what, self.limit_s = name, what, limit_s
         self._core, self._quick = core, quick
         self._told, self._launcher = told, launcher
         self._items: list[Item] = []
@@ -102,7 +102,7 @@ class StageRun:
         before = processes.children()
         reader, writer = os.pipe()
         given = context.work / "given.json"
-        given.write_text(json.dumps(child.packed(context, self._name, self._limit_s, writer)))
+        given.write_text(json.dumps(child.packed(context, self._name, self.limit_s, writer)))
         log = self._out / f"{self._name}.log"
         try:
             with log.open("ab") as stream:
@@ -132,7 +132,7 @@ class StageRun:
 
     def _read(self, process: subprocess.Popen[bytes], reader: int) -> bool:
         """Takes items until the stage ends; False when its time was over first."""
-        deadline = self._began + self._limit_s
+        deadline = self._began + self.limit_s
         os.set_blocking(reader, False)
         rest = b""
         while True:
@@ -184,7 +184,7 @@ class StageRun:
 
     def _judge(self, in_time: bool, returncode: int | None, log: Path) -> None:
         if not in_time:
-            why = f"no end within its {self._limit_s:.0f} s, killed; its log: {log.name}"
+            why = f"no end within its {self.limit_s:.0f} s, killed; its log: {log.name}"
             self._add(Item(STAGE_ITEM, FAIL, why))
         elif returncode != 0:
             said = log.read_text(errors="replace").strip().splitlines()
@@ -203,7 +203,7 @@ class StageRun:
             "date": results.now(),
             "core": self._core,
             "quick": self._quick,
-            "limit_s": round(self._limit_s, 3),
+            "limit_s": round(self.limit_s, 3),
             "seconds": round(seconds, 3),
             "complete": results.complete(self._items, self._ended),
             "items": [item.as_json() for item in self._items],

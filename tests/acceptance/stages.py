@@ -27,9 +27,14 @@ def load(name: str) -> Stage | None:
     return stage
 
 
-def shares(limits: Mapping[str, float], total_s: float) -> dict[str, float]:
-    """Seconds of each stage: its own limit, all cut alike where their sum exceeds the total."""
+def shares(
+    limits: Mapping[str, float], total_s: float, *, lengthen: bool = False
+) -> dict[str, float]:
+    """Seconds of each stage: its own limit, all cut alike if their sum exceeds the total. With
+    `lengthen` also all lengthened alike, so that together they may take all of it."""
     room = max(0.0, total_s - STAGE_START_S * len(limits))
     wanted = sum(limits.values())
-    factor = min(1.0, room / wanted) if wanted else 1.0
+    factor = room / wanted if wanted else 1.0
+    if not lengthen:
+        factor = min(1.0, factor)
     return {name: limit * factor for name, limit in limits.items()}

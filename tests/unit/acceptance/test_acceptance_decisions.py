@@ -6,10 +6,21 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from acceptance import comparing, contract, machine, main, results, stage_shim, stages
+from acceptance import (
+    comparing,
+    contract,
+    machine,
+    main,
+    results,
+    runner,
+    stage_bits,
+    stage_shim,
+    stages,
+)
 from acceptance.contract import (
     MANAGED_MOST_BYTES,
     Context,
@@ -17,7 +28,7 @@ from acceptance.contract import (
     RefusedError,
     managed_most_bytes,
 )
-from acceptance_fakes import GIB, make_machine
+from acceptance_fakes import GIB, make_machine, place
 from places import SCRIPTS
 
 CARD = {"name": "NVIDIA H200", "uuid": "GPU-1", "total_bytes": 140 * GIB, "free_bytes": 139 * GIB}
@@ -120,6 +131,33 @@ def test_time_that_a_stage_did_not_need_goes_to_all_and_too_little_is_cut_alike(
     cut = stages.shares({"a": 10, "b": 20}, 15 + 2 * stages.STAGE_START_S)
     assert cut == {"a": 5, "b": 10}
     assert stages.shares({"a": 10}, 0) == {"a": 0}
+
+
+def test_a_call_that_names_its_minutes_may_use_all_of_them() -> None:
+    asked = {"a": 10.0, "b": 20.0}
+    longer = stages.shares(asked, 60 + 2 * stages.STAGE_START_S, lengthen=True)
+    assert longer == {"a": 20, "b": 40}
+    cut = stages.shares(asked, 15 + 2 * stages.STAGE_START_S, lengthen=True)
+    assert cut == {"a": 5, "b": 10}
+
+
+@pytest.mark.parametrize(
+    ("words", "limit_s"), [(["--minutes", "3"], 178.0), ([], stage_bits.LIMIT_S)]
+)
+def test_a_stage_takes_the_minutes_that_are_named_and_else_its_own_limit(
+    words: list[str], limit_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    def run(one: runner.StageRun, _machine: contract.Machine) -> dict[str, object]:
+        given.append(one.limit_s)
+        return {}
+
+    monkeypatch.setattr(runner.StageRun, "run", run)
+    options = main.parse(["--stage", "bits", *words])
+    total_s = 60 * options.minutes if options.minutes else stages.CORE_TOTAL_S
+    main.run_stages(options, place(tmp_path), time.monotonic() + total_s)
+    assert given == [pytest.approx(limit_s, abs=1.0)]
 
 
 # ---- results -----------------------------------------------------------------

@@ -157,6 +157,39 @@ def test_a_training_passes_with_the_wanted_bits_only() -> None:
     assert stage_bits.verdict("b", idle, "a", "a", False).status == PASS
 
 
+def bits_items(monkeypatch: pytest.MonkeyPatch, context: Context) -> list[Item]:
+    """Of the stage, with programs that all train to the same bits."""
+
+    class Ended:
+        def finish(self, _limit_s: float) -> Run:
+            return make_run('{"sha256": "a", "weights_sha256": "a", "peak_bytes": 4096}')
+
+    monkeypatch.setattr(stage_bits, "known_policies", lambda _: ["demand", "window"])
+    monkeypatch.setattr(running, "start", lambda *_args, **_more: Ended())
+    monkeypatch.setattr(running, "tool", lambda *_args, **_more: make_run("4096"))
+    return list(stage_bits.run(context))
+
+
+def test_bits_asks_pytorch_before_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = Context(tmp_path, tmp_path, tmp_path, make_machine())
+    names = [item.name for item in bits_items(monkeypatch, context)]
+    parts = [name.partition(".")[0] for name in names]
+    assert parts == sorted(parts, reverse=True) and {*parts} == {"torch", "example"}
+    assert "torch.half.window" in names and "example.naive" in names
+
+
+def test_a_training_that_is_too_large_for_the_machine_keeps_no_other_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = make_machine(host_available_bytes=stage_bits.TORCH_MOST_BYTES)
+    context = Context(tmp_path, tmp_path, tmp_path, small)
+    found = {item.name: item for item in bits_items(monkeypatch, context)}
+    assert found["torch"].status == UNAVAILABLE and "may be" in found["torch"].reason
+    assert found["example.half.window"].status == PASS
+
+
 # ---- failures ----------------------------------------------------------------
 
 WORKER = ["pumpd-worker"]
