@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,7 @@ from acceptance import processes, running, stages
 from acceptance.contract import (
     FAIL,
     LATE,
+    NO_MEMORY,
     UNAVAILABLE,
     Context,
     Item,
@@ -86,15 +87,19 @@ def items(stage: Stage, context: Context) -> Iterator[Item]:
     try:
         yield from stage.run(context)
     except RefusedError as error:
-        yield Item(STAGE_ITEM, FAIL, f"asked for too much memory: {error}")
+        yield Item(STAGE_ITEM, UNAVAILABLE, f"{NO_MEMORY}: {error}")
     except Exception as error:
         sys.excepthook(*sys.exc_info())
         yield Item(STAGE_ITEM, FAIL, f"broke off: {type(error).__name__}: {error}"[:400])
 
 
 def settled(item: Item) -> Item:
-    """The item, or a late one where its reason tells that the stage's end cut a program off."""
-    return late(item.name) if LATE in item.reason and item.status in (FAIL, UNAVAILABLE) else item
+    """The item, or a late one if its reason says that the stage's end cut a program off, or an
+    unavailable one if a program was refused memory."""
+    if LATE in item.reason and item.status in (FAIL, UNAVAILABLE):
+        return late(item.name)
+    refused = NO_MEMORY in item.reason and item.status == FAIL
+    return replace(item, status=UNAVAILABLE) if refused else item
 
 
 def line(item: Item) -> str:

@@ -24,6 +24,9 @@ STATUSES = (PASS, FAIL, INFO, UNAVAILABLE)
 LATE = "no time left in this call, --resume goes on here"
 """The reason of an item that was not begun for want of time: --resume begins it."""
 
+NO_MEMORY = "this machine has too little memory for it"
+"""Begins the reason of an item that pump or the system refused memory to: no verdict on pump."""
+
 CARD = "card"
 VIRTUAL = "virtual"
 

@@ -51,6 +51,16 @@ def title(pid: int) -> str:
     return ""
 
 
+def memory_kills() -> int:
+    """Processes that the kernel has killed for want of memory since its start; 0 if it does not
+    say."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (PROC / "vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 def wait_gone(name: str, mark: str, limit_s: float) -> list[int]:
     """Waits until no marked process is left; the process ids that still are after `limit_s`."""
     deadline = time.monotonic() + limit_s

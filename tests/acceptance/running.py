@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from acceptance import processes
-from acceptance.contract import LATE, Context, Json
+from acceptance.contract import LATE, NO_MEMORY, Context, Json
 
 BUILD = "build/acceptance"
 TAIL_CHARACTERS = 3000
@@ -33,6 +33,11 @@ PUMPD_END_S = 10.0
 """For pumpd to end after its job; it polls nothing, so this is generous."""
 
 PUMP_RUN = "import sys; from pump.cli.run import main; sys.argv[0] = 'pump-run'; sys.exit(main())"
+REFUSALS = (
+    re.compile(r"out of memory: .* would exceed the headroom of "),
+    re.compile(r"\bMemoryError\b|\bbad_alloc\b|Cannot allocate memory"),
+)
+"""Lines with which pump's guard of the host's memory, and a system without memory, refuse it."""
 OURS = "PUMP_"
 """Variables of an outer pump or of a developer that would change what is measured."""
 
@@ -45,6 +50,7 @@ class Run:
     JSON (PUMP_SUMMARY), None without pump or when it never saw CUDA. `driver_report`: of the
     virtual driver, None on a card. `left`: what still ran `PUMPD_END_S` after its end, killed.
     `late`: it was killed because the stage's time was over, before its own limit.
+    `killed_for_memory`: the kernel killed it because the machine had no memory left.
     """
 
     words: tuple[str, ...]
@@ -57,6 +63,7 @@ class Run:
     driver_report: Mapping[str, Json] | None = None
     left: tuple[str, ...] = ()
     late: bool = False
+    killed_for_memory: bool = False
 
     @property
     def ok(self) -> bool:
@@ -65,16 +72,32 @@ class Run:
     def trouble(self) -> str:
         """One line about a bad end: status and its last word before pump's; "" after a good one.
 
-        LATE alone for one that the stage's end cut off: it is no judgement on the program.
+        LATE alone for one that the stage's end cut off, NO_MEMORY first for one that was refused
+        memory: neither is a judgement on the program.
         """
         if self.ok:
             return ""
         if self.late:
             return LATE
+        refused = self.refused()
+        if refused:
+            return f"{NO_MEMORY}: {refused}"
         ended = "no end within its limit" if self.returncode is None else f"{self.returncode}"
         said = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         own = [line for line in said if not line.startswith("pump: ")] or said
         return f"exit status {ended}: {own[-1][:300] if own else 'without a word'}"
+
+    def refused(self) -> str:
+        """Who refused it host memory, and with which words; "" if it did not end for that. A limit
+        that the acceptance itself sets does not count."""
+        if self.ok:
+            return ""
+        if self.killed_for_memory:
+            return "the kernel killed it for want of memory"
+        for line in (self.log + "\n" + self.stderr).splitlines():
+            if any(pattern.search(line) for pattern in REFUSALS):
+                return line.strip()[:300]
+        return ""
 
     def lacks(self) -> str:
         """The Python module that it could not import and ended for; "" when there is none."""
@@ -116,6 +139,7 @@ class Program:
         environ.setdefault("PUMP_SUMMARY", str(self.folder / "summary.json"))
         environ.setdefault("PUMP_VIRTUAL_REPORT", str(self.folder / "driver.json"))
         self._reports = Path(environ["PUMP_SUMMARY"]), Path(environ["PUMP_VIRTUAL_REPORT"])
+        self._kills_before = processes.memory_kills()
         self.started = time.monotonic()
         with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
             self.popen = self._popen(self._logged(words), environ, out, err)
@@ -185,6 +209,8 @@ class Program:
             driver_report=_json(self._reports[1]),
             left=titles,
             late=returncode is None and left_s < limit_s,
+            killed_for_memory=returncode == -signal.SIGKILL
+            and processes.memory_kills() > self._kills_before,
         )
 
     def kill(self) -> None:

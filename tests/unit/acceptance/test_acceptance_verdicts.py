@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from acceptance import (
     child,
     comparing,
+    processes,
     running,
     shim_measures,
     stage_bits,
@@ -20,6 +22,7 @@ from acceptance.contract import (
     INFO,
     LATE,
     MIB,
+    NO_MEMORY,
     PASS,
     UNAVAILABLE,
     Context,
@@ -306,6 +309,70 @@ def test_a_virtual_gpu_has_a_cards_memory_in_whole_blocks() -> None:
 def test_the_profile_of_a_card_is_based_on_a_similar_one() -> None:
     assert stage_probe.base_for("NVIDIA H200") == "h200-pcie5"
     assert stage_probe.base_for("NVIDIA A100-SXM4-40GB") == "a100-pcie4"
+
+
+# ---- no memory ---------------------------------------------------------------
+
+GUARDED = (
+    "pump: out of memory: 64 MiB more on device 0 would exceed the headroom of 1 GiB that this "
+    "host's memory leaves (4 GiB kept in reserve); 0 bytes are converted already; free host "
+    "memory or use a machine with more\n"
+)
+LIMITED = "pump: out of memory: 4 MiB more would exceed this job's limit of 40 MiB (PUMP_LIMIT)\n"
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [
+        ({"stderr": f"{GUARDED}torch.OutOfMemoryError: CUDA out of memory\n"}, UNAVAILABLE),
+        ({"log": GUARDED, "stderr": "torch.OutOfMemoryError: CUDA out of memory\n"}, UNAVAILABLE),
+        (
+            {"stderr": "Unable to allocate 1 GiB\nMemoryError\n"},
+            UNAVAILABLE,
+        ),
+        ({"returncode": -9, "killed_for_memory": True}, UNAVAILABLE),
+        ({"returncode": -9}, FAIL),
+        ({"stderr": f"{LIMITED}torch.OutOfMemoryError: CUDA out of memory\n"}, FAIL),
+        ({"stderr": "GpuError: CUDA_ERROR_OUT_OF_MEMORY\n"}, FAIL),
+    ],
+)
+def test_a_run_that_is_refused_host_memory_is_no_verdict_on_pump(
+    ended: dict[str, object], status: str
+) -> None:
+    refused = make_run("", **{"returncode": 1, **ended})
+    for item in (
+        stage_bits.verdict("b", refused, None, "a", True),
+        comparing.judge("b", CASE, make_run(), refused, make_machine()),
+        comparing.broken("b", refused),
+    ):
+        found = child.settled(item)
+        assert found.status == status, found.reason
+        assert (NO_MEMORY in found.reason) == (status == UNAVAILABLE)
+
+
+def test_lines_about_memory_mean_nothing_after_a_good_end() -> None:
+    fine = make_run(stderr=GUARDED)
+    assert fine.refused() == "" and stage_bits.verdict("b", fine, "a", "a", True).status == PASS
+
+
+def test_what_the_kernel_kills_for_memory_is_told_from_other_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter([3, 4, 4, 4])
+    monkeypatch.setattr(processes, "memory_kills", lambda: next(kills))
+    context = Context(tmp_path, tmp_path, tmp_path, make_machine())
+    words = ["sh", "-c", "kill -9 $$"]
+    runs = [running.Program(context, words, dict(os.environ)).finish(20) for _ in range(2)]
+    assert [(run.returncode, run.killed_for_memory) for run in runs] == [(-9, True), (-9, False)]
+
+
+def test_the_kernels_count_of_kills_is_read_and_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert processes.memory_kills() == 0
+    (tmp_path / "vmstat").write_text("nr_free_pages 5\noom_kill 7\noom_kill_other 9\n")
+    assert processes.memory_kills() == 7
 
 
 # ---- items of a stage --------------------------------------------------------
