@@ -29,7 +29,7 @@ import floor  # noqa: E402
 from acceptance import models  # noqa: E402
 from acceptance.speed import plan as speed_plan  # noqa: E402
 from acceptance.speed.plan import UNLIMITED, Measured, Phase  # noqa: E402
-from acceptance.switching import Figures, Switch, SwitchError  # noqa: E402
+from acceptance.speed.switching import Figures, Switch, SwitchError  # noqa: E402
 
 WARM_UNITS = 3
 WARM_SECONDS = 0.7
