@@ -21,6 +21,7 @@ from pathlib import Path
 
 from probe.host import detect_runtime
 
+from acceptance import host_memory
 from acceptance.contract import CARD, VIRTUAL, Json, Machine
 
 PACKAGES = (
@@ -98,15 +99,6 @@ def runtime() -> str:
         return "unknown"
 
 
-def host_available_bytes() -> int:
-    """MemAvailable of /proc/meminfo; 0 when it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
 def ask_card(environ: Mapping[str, str], command: list[str] | None = None) -> dict[str, Json]:
     """What card_facts.py says, or {"error": why there is no usable card}."""
     words = [*(command or []), sys.executable, str(Path(__file__).with_name("card_facts.py"))]
@@ -173,7 +165,7 @@ def driver_version(card: Mapping[str, Json]) -> str:
 def facts(site: Path | None) -> dict[str, Json]:
     """Fields of Machine that no driver knows."""
     return {
-        "host_available_bytes": host_available_bytes(),
+        "host_available_bytes": host_memory.look().available,
         "runtime": runtime(),
         "host": f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} CPUs, "
         f"Python {platform.python_version()}",

@@ -18,6 +18,7 @@ from types import FrameType
 from acceptance import (
     build,
     child,
+    host_memory,
     machine,
     prepare,
     processes,
@@ -131,6 +132,9 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
                         stages.BUILD_LIMIT_S)  # fmt: skip
     running.see_packages(ROOT)
     say(f"built in {built['seconds']} s; carried: {', '.join(built['wheels']) or 'nothing'}")
+    before, now = host_memory.grow()
+    if now != before:
+        say(f"host memory: {before.available >> 20} MiB were available, {now.available >> 20} are")
     there = look(options.virtual, site)
     identity = results.Identity(*results.commit_of(ROOT), there)
     out = results_folder(options, there)
