@@ -50,6 +50,7 @@ def packed(context: Context, stage: str, limit_s: float, pipe: int) -> dict[str,
         "core": context.core,
         "quick": context.quick,
         "done": sorted(context.done),
+        "lacks": context.lacks,
     }
 
 
@@ -63,6 +64,7 @@ def unpacked(given: dict[str, Json]) -> Context:
         quick=given["quick"],
         done=frozenset(given["done"]),
         deadline=time.monotonic() + given["limit_s"],
+        lacks=given["lacks"],
     )
 
 

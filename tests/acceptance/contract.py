@@ -120,6 +120,7 @@ class Context:
     `root`: the checkout. `out`: results of this stage (logs, recordings). `work`: scratch, gone
     afterwards. `quick`: smallest sizes, to see that it works. `done`: names of items that an
     earlier call finished, to be left out. `deadline`: of time.monotonic() of this machine.
+    `lacks`: why nothing can run under pump here, "" if it can.
     """
 
     root: Path
@@ -130,6 +131,7 @@ class Context:
     quick: bool = False
     done: frozenset[str] = frozenset()
     deadline: float = float("inf")
+    lacks: str = ""
 
     def left_s(self) -> float:
         """Seconds of this stage's time that are left; not below 0."""

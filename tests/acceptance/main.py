@@ -121,30 +121,45 @@ def print_first_card(path: Path) -> int:
 
 
 def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Everything but --prepare. Raises BuildError, NothingToRunOnError."""
+    """Everything but --prepare; the exit status. Raises BuildError, NothingToRunOnError."""
     began = time.monotonic()
     if options.virtual is None and not machine.driver_loads():
         machine.decide(None, False, {}, {})  # raises, before anything is built
     wheels = options.wheels or ROOT / WHEELS
-    site = ROOT / running.BUILD / "site"
     _use_a_python_that_has_all(wheels, given)
-    built = build.build(ROOT, wheels if wheels.is_dir() else None, bool(options.virtual),
-                        stages.BUILD_LIMIT_S)  # fmt: skip
-    running.see_packages(ROOT)
-    say(f"built in {built['seconds']} s; carried: {', '.join(built['wheels']) or 'nothing'}")
-    before, now = host_memory.grow()
-    if now != before:
-        say(f"host memory: {before.available >> 20} MiB were available, {now.available >> 20} are")
-    there = look(options.virtual, site)
+    built = make_ready(wheels, bool(options.virtual))
+    there = look(options.virtual, ROOT / running.BUILD / "site")
     identity = results.Identity(*results.commit_of(ROOT), there)
     out = results_folder(options, there)
     say(f"{there.label}: results in {shown(out)}")
     total_s = 60 * options.minutes if options.minutes else stages.CORE_TOTAL_S
-    found = run_stages(options, runner.Place(ROOT, out, identity), began + total_s)
-    seconds = time.monotonic() - began
-    every = [result for name in stages.ORDER if (result := results.read(out / f"{name}.json"))]
-    mine = [result for result in every if identity.same(result)]
-    (out / "summary.md").write_text(summary.page(mine, seconds))
+    place = runner.Place(ROOT, out, identity, built.lacks)
+    found = run_stages(options, place, began + total_s)
+    report(place, found, time.monotonic() - began)
+    return EXIT_FAILED if built.lacks or results.failures(found.values()) else 0
+
+
+def make_ready(wheels: Path, virtual: bool) -> build.Built:
+    """Libraries, packages and memory for what runs here. Raises BuildError."""
+    built = build.build(ROOT, wheels if wheels.is_dir() else None, virtual, stages.BUILD_LIMIT_S)
+    running.see_packages(ROOT)
+    if built.lacks:
+        say(f"only {', '.join(stages.WITHOUT_PUMP)} can run: {built.lacks}")
+    else:
+        names = ", ".join(built.wheels) or "none"
+        say(f"libraries: {built.libraries}, {built.seconds:.1f} s; wheels: {names}")
+    before, now = host_memory.grow()
+    if now != before:
+        say(f"host memory: {before.available >> 20} MiB were available, {now.available >> 20} are")
+    return built
+
+
+def report(place: runner.Place, found: dict[str, dict[str, Json]], seconds: float) -> None:
+    """Writes the page and prints a line for each stage. `seconds`: of the whole call."""
+    every = [results.read(place.out / f"{name}.json") for name in stages.ORDER]
+    mine = [result for result in every if result and place.identity.same(result)]
+    page_file = place.out / "summary.md"
+    page_file.write_text(summary.page(mine, seconds))
     for name, result in found.items():
         counts = ", ".join(
             f"{summary.count(result, status)} {status}"
@@ -153,8 +168,7 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
         )
         left = "" if result["complete"] else "; not complete, --resume goes on"
         print(f"{name:9} {result['seconds']:6.1f} s  {counts}{left}")
-    print(f"{there.label}; {seconds:.0f} s; {shown(out / 'summary.md')}")
-    return EXIT_FAILED if results.failures(found.values()) else 0
+    print(f"{place.identity.machine.label}; {seconds:.0f} s; {shown(page_file)}")
 
 
 def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
@@ -216,6 +230,9 @@ def run_stages(
         earlier = results.read(place.out / f"{name}.json") if options.resume else None
         if earlier is not None and place.identity.same(earlier):
             found[name] = earlier
+        if place.lacks and name not in stages.WITHOUT_PUMP:
+            found[name] = found.get(name) or runner.absent(place, name, UNAVAILABLE, place.lacks)
+            continue
         try:
             module = stages.load(name)
         except Exception as error:  # one broken stage is none of the others' business

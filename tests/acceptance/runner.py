@@ -33,11 +33,13 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where results go and what they are results of. `root`: the checkout."""
+    """Where results go and what they are results of. `root`: the checkout. `lacks`: why nothing
+    can run under pump here, "" if it can."""
 
     root: Path
     out: Path
     identity: Identity
+    lacks: str = ""
 
 
 class StageRun:
@@ -56,6 +58,7 @@ class StageRun:
         launcher: Path = LAUNCHER,
     ) -> None:
         self._root, self._out, self._identity = place.root, place.out, place.identity
+        self._lacks = place.lacks
         self._name, self._what, self.limit_s = name, what, limit_s
         self._core, self._quick = core, quick
         self._told, self._launcher = told, launcher
@@ -89,6 +92,7 @@ class StageRun:
             core=self._core,
             quick=self._quick,
             done=frozenset(item.name for item in self._items),
+            lacks=self._lacks,
         )
         self._write()
         try:

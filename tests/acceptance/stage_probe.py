@@ -19,6 +19,7 @@ from probe.questions import QUESTIONS
 from probe.transfer import KEY, mark
 
 from acceptance import results, running
+from acceptance.comparing import broken
 from acceptance.contract import (
     FAIL,
     INFO,
@@ -197,13 +198,16 @@ def _profile(context: Context, report: Path) -> Iterator[Item]:
     words = [sys.executable, "-c", pump, "profiles", "from-probe", str(report)]
     written = running.tool(context, [*words, "--base", base, "--out", str(profile)], limit_s=30)
     if not written.ok:
-        yield Item("profile.written", FAIL, written.trouble(), written.evidence())
+        yield broken("profile.written", written)
         return
     constants = (results.read(report) or {}).get("profile", {})
     known = {key: value for key, value in constants.items() if isinstance(value, (int, float))}
     yield Item("profile.written", PASS, values={"file": profile.name, "base": base})
     headline = ", ".join(f"{key} {value:.4g}" for key, value in list(known.items())[:6])
     yield Item("profile.constants", INFO, values={**constants, "headline": headline})
+    if context.lacks:
+        yield Item("profile.starts", UNAVAILABLE, context.lacks)
+        return
     virtual = replace(context, machine=replace(there, kind=VIRTUAL, profile=str(profile)))
     facts = Path(__file__).with_name("card_facts.py")
     started = running.plain(virtual, [sys.executable, str(facts)], limit_s=30)

@@ -11,6 +11,9 @@ from acceptance.contract import Stage
 ORDER = ("probe", "shim", "bits", "speed", "trace", "failures")
 """What teaches most about a card first: minutes may end early. What kills processes last."""
 
+WITHOUT_PUMP = ("probe",)
+"""Run where nothing can run under pump: it asks the card, not pump."""
+
 CORE_TOTAL_S = 530.0
 """Of one call, the build and all starts included: below nine minutes."""
 BUILD_LIMIT_S = 90.0
