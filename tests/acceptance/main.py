@@ -191,8 +191,9 @@ def look(virtual: str | None, site: Path) -> Machine:
     asked = Machine(kind="virtual" if virtual else "card", profile=virtual or "")
     context = Context(ROOT, site, site, asked)
     environ = running.environment(context, {"PUMP_DISABLE": "1"} if virtual else {})
-    command = [sys.executable, "-c", running.PUMP_RUN, "--virtual", virtual] if virtual else []
-    card = machine.ask_card(environ, [*command, "--"] if command else [])
+    virtually = ["pump-run", "--virtual", virtual, "--"] if virtual else []
+    command = running.pump_command(ROOT, *virtually) if virtually else []
+    card = machine.ask_card(environ, command)
     return machine.decide(virtual, machine.driver_loads(), card, machine.facts(site))
 
 

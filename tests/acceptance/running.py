@@ -32,7 +32,11 @@ END_S = 2.0
 PUMPD_END_S = 10.0
 """For pumpd to end after its job; it polls nothing, so this is generous."""
 
-PUMP_RUN = "import sys; from pump.cli.run import main; sys.argv[0] = 'pump-run'; sys.exit(main())"
+START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from pump import start; "
+    "start.find_packages(); sys.exit(start.run(sys.argv[1:]))"
+)
+"""pump/start.py of the folder that is the first argument, also where another pump is installed."""
 REFUSALS = (
     re.compile(r"out of memory: .* would exceed the headroom of "),
     re.compile(r"\bMemoryError\b|\bbad_alloc\b|Cannot allocate memory"),
@@ -231,6 +235,13 @@ def site(context: Context) -> Path:
     return context.root / BUILD / "site"
 
 
+def pump_command(root: Path, *words: str) -> list[str]:
+    """The command that runs a part of the checkout's pump (pump-run, pump, or -c and code), in an
+    interpreter that no PYTHON variable and no sitecustomize changes."""
+    folder = str(root / BUILD / "site")
+    return [sys.executable, "-E", "-P", "-S", "-c", START, folder, *words]
+
+
 def see_packages(root: Path) -> None:
     """Makes the checkout's pump and the carried packages importable in this process, after what
     the interpreter has itself. Stages import them when they are loaded."""
@@ -289,7 +300,7 @@ def start(
     virtual = context.machine.virtual
     command: list[str] = []
     if pump or virtual:
-        command = [sys.executable, "-c", PUMP_RUN]
+        command = pump_command(context.root, "pump-run")
     if virtual:
         command += ["--virtual", context.machine.profile]
         command += ["--virtual-runtime"] if stand_ins else []

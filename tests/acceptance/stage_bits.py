@@ -67,7 +67,7 @@ def run(context: Context) -> Iterator[Item]:
 
 def known_policies(context: Context) -> list[str] | Item:
     """Names of pump's policies, as pump tells them."""
-    asked = running.tool(context, [sys.executable, "-c", POLICIES], limit_s=30)
+    asked = running.tool(context, running.pump_command(context.root, "-c", POLICIES), limit_s=30)
     if not asked.ok:
         return Item("policies", FAIL, asked.trouble(), asked.evidence())
     return [str(name) for name in json.loads(asked.stdout)]

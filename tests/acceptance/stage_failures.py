@@ -280,7 +280,8 @@ def _afterwards(context: Context, before: dict[str, Json], pids: list[int]) -> I
     facts = Path(__file__).with_name("card_facts.py")
     running.pumped(context, [sys.executable, str(facts)], limit_s=START_S)
     after = _look(context)
-    asked = running.tool(context, [sys.executable, "-c", RUNTIME_BASE], limit_s=20)
+    command = running.pump_command(context.root, "-c", RUNTIME_BASE)
+    asked = running.tool(context, command, limit_s=20)
     base = Path(asked.stdout.strip() or "/nonexistent")
     folders = [path.name for path in base.iterdir()] if asked.ok and base.is_dir() else []
     left = [name for name in folders if name.partition("-")[0] in map(str, pids)]

@@ -194,9 +194,9 @@ def _profile(context: Context, report: Path) -> Iterator[Item]:
     there = context.machine
     base = there.profile if there.virtual else base_for(there.name)
     profile = context.out / f"{slug(context)}.toml"
-    pump = "import sys; from pump.cli.main import main; sys.argv[0] = 'pump'; sys.exit(main())"
-    words = [sys.executable, "-c", pump, "profiles", "from-probe", str(report)]
-    written = running.tool(context, [*words, "--base", base, "--out", str(profile)], limit_s=30)
+    words = ["profiles", "from-probe", str(report), "--base", base, "--out", str(profile)]
+    command = running.pump_command(context.root, "pump", *words)
+    written = running.tool(context, command, limit_s=30)
     if not written.ok:
         yield broken("profile.written", written)
         return

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from acceptance import build, prepare
+from acceptance import build, prepare, running
 from places import ROOT
 
 
@@ -94,6 +94,27 @@ def test_the_site_serves_checkout_and_wheels_from_one_folder(tmp_path: Path) -> 
         check=True,
     )
     assert done.stdout.startswith(f"7 {tmp_path / 'site'}")
+
+
+def test_pump_of_the_checkout_starts_whatever_the_environment_does_to_python(
+    tmp_path: Path,
+) -> None:
+    site = tmp_path / running.BUILD / "site"
+    build.lay_out_site(ROOT, site, None)
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    (hostile / "sitecustomize.py").write_text("import os\nos._exit(7)\n")
+    (hostile / "json.py").write_text("raise SystemExit(8)\n")
+    environ = {**os.environ, "PYTHONHOME": "/nonexistent", "PYTHONPATH": str(hostile)}
+    code = "import json, pump, pumpd; print(json.dumps([pump.__file__, pumpd.__file__]))"
+    done = subprocess.run(
+        running.pump_command(tmp_path, "-c", code), env=environ, capture_output=True, check=True
+    )
+    found = [Path(file).parent for file in json.loads(done.stdout)]
+    assert found == [site / "pump", site / "pumpd"], "not what is installed here"
+    version = running.pump_command(tmp_path, "pump-run", "--version")
+    done = subprocess.run(version, env=environ, capture_output=True, check=True)
+    assert done.stdout.startswith(b"pump")
 
 
 def test_a_broken_wheel_is_named_with_the_remedy(tmp_path: Path) -> None:
