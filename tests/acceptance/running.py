@@ -131,7 +131,13 @@ class Run:
 class Program:
     """A started program. `pid` is its own, with pump too (pump-run becomes the program)."""
 
-    def __init__(self, context: Context, words: Sequence[str], environ: dict[str, str]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        words: Sequence[str],
+        environ: dict[str, str],
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         self.words = tuple(words)
         self._left_s = context.left_s
         self.mark = processes.new_mark()
@@ -146,18 +152,18 @@ class Program:
         self._kills_before = processes.memory_kills()
         self.started = time.monotonic()
         with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
-            self.popen = self._popen(self._logged(words), environ, out, err)
+            self.popen = self._popen(self._logged(words), environ, stdin, out, err)
 
     def _logged(self, words: Sequence[str]) -> list[str]:
         return [str(self.log_file) if word == LOG_FILE else word for word in words]
 
     def _popen(
-        self, words: list[str], environ: dict[str, str], out: IO[bytes], err: IO[bytes]
+        self, words: list[str], environ: dict[str, str], stdin: int, out: IO[bytes], err: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             words,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=out,
             stderr=err,
             cwd=self.folder,
@@ -288,10 +294,12 @@ def start(
     environ: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
     stand_ins: bool = False,
+    stdin: int = subprocess.DEVNULL,
 ) -> Program:
     """Starts `words`, with pump or without. `settings`: of the virtual GPU (--virtual-set).
 
     `stand_ins`: on the virtual GPU also pump's own of CUDA's runtime libraries, for PyTorch.
+    `stdin`: as of subprocess.
 
     Without pump on the virtual GPU it still goes through pump-run, which is the only way in,
     with PUMP_DISABLE=1. The caller ends it with `finish`.
@@ -317,7 +325,7 @@ def start(
         if record is not None:
             command += ["--record", str(record)]
     command += ["--"] if command else []
-    return Program(context, [*command, *words], found)
+    return Program(context, [*command, *words], found, stdin)
 
 
 def tool(context: Context, words: Sequence[str], *, limit_s: float) -> Run:

@@ -1,7 +1,7 @@
 """The stage speed: what paging costs under each policy, against no limit and against the floor.
 
-One process per model (speed/program.py) switches policy and budget between iterations; then
-plain and pumped processes in turn for the case that fits. Items:
+One process per model (speed/program.py) switches policy and budget between iterations. For the
+case that fits, a plain and a pumped process, both alive, run their loops in turn. Items:
 
     <model>.<ratio>.<policy>   gpt2.1_5x.window: figures of speed_plan.figures
     <model>.fits               time of the same loop with pump / without, nothing to page
@@ -14,7 +14,9 @@ next call with --resume.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ from acceptance.contract import (
     FAIL,
     INFO,
     LATE,
+    NO_MEMORY,
     PASS,
+    SPARE_SHARE,
     UNAVAILABLE,
     Context,
     Item,
@@ -37,6 +41,7 @@ from acceptance.contract import (
 from acceptance.models import programs
 from acceptance.speed import plan as speed_plan
 from acceptance.speed.plan import compare
+from acceptance.speed.turns import Player, read_lines
 
 NAME = "speed"
 LIMIT_S = 240.0
@@ -47,9 +52,12 @@ MORE_RATIOS = (1.1, 3.0)
 FITS_PAIRS = 6
 FITS_PAIRS_LEAST = 5
 FITS_MOST = 1.01
+FITS_LOOP_S = 3.0
+FITS_ITERATIONS_LEAST = 5
+FITS_SHARE = 0.85
+"""Of the time, that pairs may take: the rest is for what is not timed."""
 START_S = 15.0
 """For a program to end by itself before it is killed, and to begin."""
-FITS_LOOP_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -180,18 +188,6 @@ def words(context: Context, model: str, lines: Path, *more: str) -> list[str]:
     return [sys.executable, str(program), "--model", model, "--out", str(lines), *quick, *more]
 
 
-def read_lines(file: Path) -> list[dict[str, Any]]:
-    """The whole lines of a program's file; a last one may have been cut."""
-    found = []
-    text = file.read_text() if file.exists() else ""
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
-
-
 # ---- under budgets ----
 
 
@@ -296,47 +292,74 @@ def _keep_timelines(
 
 
 def _fits(context: Context, model: str, limit_s: float) -> Iterator[Item]:
-    """Plain and pumped processes in turn, each timing its own loop."""
-    until_s = context.left_s() - limit_s
-    times: dict[bool, list[float]] = {False: [], True: []}
-    count, longest_s = (8, 0.0) if context.quick else (20, 0.0)
-    for pair in range(2 if context.quick else FITS_PAIRS):
-        if context.left_s() - until_s < 2.2 * longest_s:
-            break
-        for pump in (False, True) if pair % 2 == 0 else (True, False):
-            loop, ended = _loop(context, model, count, pump, context.left_s() - until_s)
-            if ended.returncode is None:
-                yield late(f"{model}.fits")
-                return
-            if not loop:
-                yield broken(f"{model}.fits.run", ended)
-                return
-            longest_s = max(longest_s, ended.seconds)
-            times[pump].append(loop["seconds"] / loop["iterations"])
-        if pair == 0 and not context.quick:
-            count = max(20, min(400, round(FITS_LOOP_S / times[False][0])))
-    pairs = min(len(times[True]), len(times[False]))
-    if pairs:
-        yield fits_item(model, times[True][:pairs], times[False][:pairs], context.quick)
+    """A plain and a pumped process, both alive, that run their loops in turn."""
+    name = f"{model}.fits"
+    together = 2 * models.MODELS[model].expected_bytes(context.quick)
+    free = context.machine.free_bytes - int(context.machine.total_bytes * SPARE_SHARE)
+    if together > free:
+        why = f"{NO_MEMORY}: a plain and a pumped process at once need {together >> 20} MiB"
+        yield Item(name, UNAVAILABLE, why)
+        return
+    deadline = time.monotonic() + FITS_SHARE * limit_s
+    players = {pump: _player(context, model, pump) for pump in (False, True)}
+    try:
+        found = pairs(players, deadline, context.quick)
+    finally:
+        ended = [player.end() for player in players.values()]
+    for run in ended:
+        # One that was still loading at the deadline is late; after a pair, all have to end well.
+        if not run.ok and (found or run.returncode is not None):
+            yield broken(f"{name}.run", run)
+            return
+    plain, pumped = ([pair[pump] for pair in found] for pump in (False, True))
+    yield fits_item(model, pumped, plain, context.quick) if found else late(name)
 
 
-def _loop(
-    context: Context, model: str, count: int, pump: bool, limit_s: float
-) -> tuple[dict[str, Any], running.Run]:
-    """What one process's loop took ({} if it failed), and how the process ended."""
-    lines = context.work / f"{model}.loop.lines"
+def _player(context: Context, model: str, pump: bool) -> Player:
+    """Starts one side of the case that fits."""
+    lines = context.work / f"{model}.{'pumped' if pump else 'plain'}.lines"
     lines.unlink(missing_ok=True)
-    command = words(context, model, lines, "--loop", str(count))
-    parts = virtual_parts(context, model)
-    limit_s = max(1.0, limit_s)
-    if pump:
-        ended = running.pumped(
-            context, command, limit_bytes=context.most_bytes(), limit_s=limit_s, **parts
-        )
-    else:
-        ended = running.plain(context, command, limit_s=limit_s, **parts)
-    loops = [line for line in read_lines(lines) if line["kind"] == "loop"]
-    return (loops[0] if ended.ok and loops else {}), ended
+    program = running.start(
+        context,
+        words(context, model, lines, "--turns"),
+        pump=pump,
+        limit_bytes=context.most_bytes(),
+        stdin=subprocess.PIPE,
+        **virtual_parts(context, model),
+    )
+    return Player(program, lines)
+
+
+def pairs(
+    players: Mapping[bool, Player], deadline: float, quick: bool = False
+) -> list[dict[bool, float]]:
+    """Seconds of an iteration without pump (False) and with it, in pairs, whose order turns: A B,
+    B A. As many as there is time for, FITS_PAIRS at most; none if a program ended."""
+    found: list[dict[bool, float]] = []
+    ready = [seconds for one in players.values() if (seconds := one.ready(deadline)) is not None]
+    if len(ready) < len(players):
+        return found
+    longest_s = max(ready)
+    for left in range(2 if quick else FITS_PAIRS, 0, -1):
+        count = 8 if quick else loop_iterations(longest_s, deadline - time.monotonic(), left)
+        if time.monotonic() + 2 * count * longest_s > deadline:
+            break
+        pair: dict[bool, float] = {}
+        for pump in (False, True) if len(found) % 2 == 0 else (True, False):
+            seconds = players[pump].loop(count, deadline)
+            if seconds is None:
+                return found
+            pair[pump] = seconds
+        found.append(pair)
+        longest_s = max(pair.values())
+    return found
+
+
+def loop_iterations(iteration_s: float, left_s: float, pairs_left: int) -> int:
+    """How many iterations a loop has: FITS_LOOP_S of them, or fewer, so that all pairs that are
+    left fit into the time. `iteration_s`: about what one takes. Pure."""
+    target_s = min(FITS_LOOP_S, FITS_SHARE * left_s / (2 * pairs_left))
+    return max(FITS_ITERATIONS_LEAST, min(400, round(target_s / max(iteration_s, 1e-6))))
 
 
 def fits_item(model: str, pumped: Sequence[float], plain: Sequence[float], quick: bool) -> Item:

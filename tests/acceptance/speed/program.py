@@ -6,7 +6,8 @@ each as soon as it is known, so that nothing is lost when it is killed:
     model     facts, link-independent; footprint
     phase     plan.Measured
     timeline  of one policy, see timeline()
-    loop      seconds of a loop of iterations (--loop), nothing switched
+    loop      seconds of a loop of iterations (--loop, --turns), nothing switched
+    ready     the model is warm, about the seconds of an iteration (--turns)
 
     pump-run python tests/acceptance/speed/program.py --model mlp --ratio 1.5 --out lines
 """
@@ -89,6 +90,18 @@ class Trainer:
         seconds = self.iterations(count)
         self.say(kind="loop", iterations=count, seconds=seconds)
         self.say(kind="model", facts=self._model.facts)
+
+    def turns(self) -> None:
+        """Runs as many iterations as each line of stdin says, until its end.
+
+        An untimed unit comes first: the caches are full of what the other program had in them.
+        """
+        self.warm_up()
+        self.say(kind="ready", seconds_per_iteration=self.iterations(self._unit) / self._unit)
+        for line in sys.stdin:
+            self.iterations(self._unit)
+            count = int(line)
+            self.say(kind="loop", iterations=count, seconds=self.iterations(count))
 
     # ---- switched ----
 
@@ -254,11 +267,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warm-seconds", type=float, default=WARM_SECONDS, help="at least")
     parser.add_argument("--timeline-below", type=float, default=0.0, metavar="SPEEDUP")
     parser.add_argument("--loop", type=int, default=0, metavar="ITERATIONS")
+    parser.add_argument("--turns", action="store_true", help="loops as stdin says how long")
     parser.add_argument("--seconds", type=float, default=600.0, help="end by then")
     parser.add_argument("--out", type=Path, required=True, help="where the lines go")
     options = parser.parse_args()
-    if not options.loop and not options.ratio:
-        parser.error("give --ratio, or --loop")
+    if not (options.loop or options.turns or options.ratio):
+        parser.error("give --ratio, --loop or --turns")
     if any(not 1 < ratio <= 16 for ratio in options.ratio):
         parser.error("--ratio must lie above 1, up to 16")
     return options
@@ -271,6 +285,8 @@ def main() -> int:
             trainer = Trainer(options, lines)
             if options.loop:
                 trainer.loop(options.loop)
+            elif options.turns:
+                trainer.turns()
             else:
                 trainer.measure()
         except (SwitchError, ImportError) as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from acceptance import build, stage_speed, stage_trace
+from acceptance import build, running, stage_speed, stage_trace
 from acceptance.contract import GIB, INFO, LATE, PASS, VIRTUAL, Context, Item, Machine
 from acceptance.speed import plan as speed_plan
 from places import ROOT
@@ -66,6 +67,24 @@ def test_the_speed_stage_switches_one_process_between_budgets_and_policies(
     # A next call has nothing left to do.
     done = frozenset(found) - {"mlp.run"}
     assert list(stage_speed.run(dataclasses.replace(context, done=done))) == []
+
+
+def test_what_fits_is_judged_by_two_processes_that_take_turns(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    start = running.start
+
+    def counted(*words: Any, **more: Any) -> running.Program:
+        started.append(more["pump"])
+        return start(*words, **more)
+
+    monkeypatch.setattr(running, "start", counted)
+    found = items(stage_speed, context, stage_speed.Job("mlp", ()), monkeypatch)
+    item = found["mlp.fits"]
+    assert (item.status, item.reason, item.values["pairs"]) == (INFO, "", 2)
+    assert item.values["pumped_seconds_per_iteration"] > 0
+    assert sorted(started) == [False, True]
 
 
 def test_a_program_that_cannot_run_is_one_failed_item_with_its_reason(
