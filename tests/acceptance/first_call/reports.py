@@ -1,0 +1,274 @@
+"""Reports of scripts/gpu_probe and results of stages, sorted by the GPU that they are of.
+
+Nothing read here is trusted: a part of another form than the probe writes is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe.constants import derive_profile
+from probe.questions import QUESTIONS
+from probe.transfer import KEY, mark
+
+from acceptance import results, stage_probe, stages
+from acceptance.contract import Json
+from acceptance.first_call.archive import load_json
+from acceptance.first_call.claims import FORM_ERRORS
+from acceptance.machine import VIRTUAL_MARK
+
+REPORTS = ("first.json", "rest.json", "acceptance/probe/gpu_probe.json")
+"""Reports of the probe in an archive, in the order in which they were taken."""
+STATUSES = ("ok", "unsupported", "failed", "timeout", "skipped")
+TEXT_MOST = 100
+
+
+@dataclass
+class Card:
+    """One GPU under one driver, with what was measured on it.
+
+    `sources`: files of the archive. `report`: the probe's, merged; None without one. `stages`:
+    results of the acceptance by name. `uuid`: hexadecimal digits, "" if unknown.
+    """
+
+    name: str
+    driver: str
+    uuid: str
+    runtime: str
+    date: str
+    commit: str
+    sources: list[str] = field(default_factory=list)
+    report: dict[str, Json] | None = None
+    stages: dict[str, dict[str, Json]] = field(default_factory=dict)
+
+    @property
+    def virtual(self) -> bool:
+        return VIRTUAL_MARK in self.name or self.driver == "virtual"
+
+    @property
+    def quick(self) -> bool:
+        """Whether a stage ran with the smallest sizes: its numbers mean nothing."""
+        return any(result.get("quick") for result in self.stages.values())
+
+    @property
+    def kind(self) -> str:
+        """The kind of figure."""
+        if self.virtual:
+            return "virtual GPU, a model's figures"
+        return "measured on this card" + (", some with --quick: not figures" if self.quick else "")
+
+    @property
+    def day(self) -> str:
+        return self.date[:10] if self.date[:1].isdigit() else self.date
+
+    @property
+    def label(self) -> str:
+        """What every page is labelled with."""
+        return (
+            f"{self.name}, driver {self.driver}, {self.day}, commit {self.commit[:12]}, "
+            f"{self.runtime}, {self.kind}"
+        )
+
+    @property
+    def short(self) -> str:
+        """What a row of a table is labelled with."""
+        return f"{self.name}, driver {self.driver}, {self.runtime}, {self.day}"
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of results."""
+        slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        return f"{slug or 'unknown-card'}-{self.day}"
+
+    def same(self, other: Card) -> bool:
+        """Whether both are of one GPU under one driver, as far as both say."""
+        told = ((self.uuid, other.uuid), (self.driver, other.driver), (self.runtime, other.runtime))
+        return self.name == other.name and all(
+            mine == its for mine, its in told if known(mine) and known(its)
+        )
+
+
+def known(fact: str) -> bool:
+    """Whether a report knew that fact of its machine."""
+    return bool(fact) and not fact.startswith("unknown")
+
+
+def cards(folder: Path) -> tuple[list[Card], list[str]]:
+    """The GPUs of an unpacked archive, and a line for each part that is missing or left out."""
+    found: list[Card] = []
+    lines: list[str] = []
+    for name in REPORTS:
+        if not (folder / name).exists():
+            if name != REPORTS[-1]:
+                lines.append(f"{name}: not in the archive")
+            continue
+        try:
+            _add(found, _of_report(load_json(folder / name), name, lines), lines)
+        except ValueError as error:
+            lines.append(f"{error}; left out")
+    for stage in stages.ORDER:
+        file = folder / "acceptance" / f"{stage}.json"
+        if file.exists():
+            try:
+                _add(found, _of_stage(load_json(file), stage), lines)
+            except ValueError as error:
+                lines.append(f"{error}; left out")
+    return found, lines
+
+
+def _add(found: list[Card], fresh: Card, lines: list[str]) -> None:
+    """Merges with the card that it is of, or appends."""
+    for card in found:
+        if card.same(fresh):
+            break
+    else:
+        if found:
+            names = " and ".join(f"{card.sources[0]} ({card.short})" for card in (found[-1], fresh))
+            lines.append(f"kept apart, not of one GPU under one driver: {names}")
+        found.append(fresh)
+        return
+    if fresh.report is not None:
+        earlier = card.report or {}
+        limits = {**earlier.get(KEY, {}), **fresh.report[KEY]}
+        card.report = concluded({**stage_probe.merge(earlier, fresh.report), KEY: limits})
+    card.stages |= fresh.stages
+    card.sources += fresh.sources
+    card.uuid, card.date = card.uuid or fresh.uuid, max(card.date, fresh.date)
+    card.driver = card.driver if known(card.driver) else fresh.driver or card.driver
+    card.runtime = card.runtime if known(card.runtime) else fresh.runtime or card.runtime
+
+
+def _of_report(found: Mapping[str, Json], source: str, lines: list[str]) -> Card:
+    """A report alone. Raises ValueError with one line."""
+    device, host = found.get("device"), found.get("host")
+    asked = found.get("questions")
+    if not isinstance(device, dict) or not isinstance(asked, dict) or not device.get("name"):
+        raise ValueError(f"{source}: not a report of scripts/gpu_probe with a device")
+    device, host = printable(device), printable(host, "\n") if isinstance(host, dict) else {}
+    if not isinstance(host.get("runtime"), dict):
+        host = {**host, "runtime": {"kind": "unknown"}}
+    questions = {name: printable(asked[name]) for name in QUESTIONS if _is_answer(asked.get(name))}
+    report = {**found, "device": device, "host": host, "questions": questions}
+    limits = found.get(KEY)
+    report[KEY] = (
+        {str(key): text(why) for key, why in limits.items()} if isinstance(limits, dict) else {}
+    )
+    dropped = [text(name) for name in asked if name not in questions]
+    if dropped:
+        lines.append(f"{source}: answers of another form left out: {', '.join(dropped[:4])}")
+    return Card(
+        name=text(device["name"]),
+        driver=_driver(host, device),
+        uuid=re.sub(r"[^0-9a-f]", "", text(device.get("uuid", "")).lower()),
+        runtime=text(host["runtime"].get("kind", "unknown")),
+        date=_date(found),
+        commit=text(found.get("commit") or "unknown"),
+        sources=[source],
+        report=concluded(report),
+    )
+
+
+def _is_answer(found: Json) -> bool:
+    return (
+        isinstance(found, dict)
+        and found.get("status") in STATUSES
+        and isinstance(found.get("result"), dict)
+        and isinstance(found.get("reason", ""), str)
+        and isinstance(found.get("seconds", 0.0), int | float)
+    )
+
+
+def concluded(report: Mapping[str, Json]) -> dict[str, Json]:
+    """The report with the constants that follow from its answers, and what does not transfer.
+
+    Raises ValueError when an answer is of another form than its question gives.
+    """
+    whole = {**report, "questions": {name: {**a} for name, a in report["questions"].items()}}
+    own = dict(report.get(KEY) or {})
+    try:
+        whole["profile"] = derive_profile(whole["questions"])
+        mark(whole)
+    except FORM_ERRORS as error:
+        raise ValueError(f"an answer of another form ({type(error).__name__})") from None
+    whole[KEY] = {**own, **whole[KEY]}
+    return whole
+
+
+def transferable(report: Mapping[str, Json]) -> dict[str, Json]:
+    """The report without the answers and constants that hold for its runtime alone."""
+    questions = {}
+    for name, answer in report["questions"].items():
+        reason = answer.get(KEY)
+        questions[name] = (
+            {"status": "skipped", "reason": f"not adopted: {reason}", "seconds": 0.0, "result": {}}
+            if reason
+            else answer
+        )
+    profile = {key: value for key, value in report["profile"].items() if key not in report[KEY]}
+    return {**report, "questions": questions, "profile": profile}
+
+
+def not_adopted(report: Mapping[str, Json]) -> list[str]:
+    """Names of the questions whose answers hold for the report's runtime alone."""
+    return [name for name, answer in report["questions"].items() if answer.get(KEY)]
+
+
+def _of_stage(found: Mapping[str, Json], stage: str) -> Card:
+    """The results of one stage alone. Raises ValueError with one line."""
+    items = found.get("items")
+    if not isinstance(items, list) or not found.get("device"):
+        raise ValueError(f"{stage}.json: not the result of a stage")
+    try:
+        clean = [results.item_from(printable(item)).as_json() for item in items]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{stage}.json: items of another form") from None
+    return Card(
+        name=text(found["device"]),
+        driver=text(found.get("driver", "")),
+        uuid=re.sub(r"[^0-9a-f]", "", text(found.get("uuid", "")).lower().removeprefix("gpu-")),
+        runtime=text(found.get("runtime", "")),
+        date=_date(found),
+        commit=text(found.get("commit") or "unknown"),
+        sources=[f"acceptance/{stage}.json"],
+        stages={stage: {**printable(found), "items": clean}},
+    )
+
+
+def _driver(host: Mapping[str, Json], device: Mapping[str, Json]) -> str:
+    """Version of the driver, or the CUDA version that it supports."""
+    if VIRTUAL_MARK in str(device["name"]):
+        return "virtual"
+    version = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", str(host.get("nvidia_version_file", ""))[:500])
+    if version:
+        return version[0]
+    cuda = device.get("driver_version")
+    cuda = cuda if isinstance(cuda, int) else 0
+    return f"unknown, for CUDA {cuda // 1000 % 1000}.{cuda % 1000 // 10}"
+
+
+def _date(found: Mapping[str, Json]) -> str:
+    date = str(found.get("date", ""))
+    return date[:25] if re.match(r"\d{4}-\d\d-\d\d", date) else "unknown-date"
+
+
+def printable(found: Json, also: str = "") -> Json:
+    """The same JSON whose texts are printable; `also`: letters that are kept."""
+    if isinstance(found, dict):
+        return {printable(key): printable(value, also) for key, value in found.items()}
+    if isinstance(found, list):
+        return [printable(value, also) for value in found]
+    if isinstance(found, str) and not found.isprintable():
+        return "".join(one if one.isprintable() or one in also else " " for one in found)
+    return found
+
+
+def text(found: Json) -> str:
+    """One short printable line that cannot break a table of Markdown."""
+    letters = (
+        letter if letter.isprintable() and letter not in "|`<>" else " "
+        for letter in str(found)[:500]
+    )
+    return " ".join("".join(letters).split())[:TEXT_MOST]
