@@ -16,7 +16,7 @@ sys.path.append(str(ROOT / "benchmarks"))  # study
 import completions  # noqa: E402
 import man_pages  # noqa: E402
 import python_page  # noqa: E402
-from acceptance.first_card import page as first_card  # noqa: E402
+from acceptance.first_call import pages as first_call  # noqa: E402
 from study.papers import table  # noqa: E402
 
 from pump.config import reference  # noqa: E402
@@ -60,7 +60,8 @@ def suites() -> str:
 def pages() -> dict[Path, str]:
     """Every page that is made, as it should be."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
-    first = {DOCS / "first-card.md": first_card.page(None, {})}
+    answers = first_call.newest(RESULTS.parent)
+    first = {DOCS / "first-card.md": first_call.first_card_page(answers)}
     python = {DOCS / "python.md": python_page.page()}
     sources = {
         "configuration.md": ("pump/config/schema.py", reference.markdown()),

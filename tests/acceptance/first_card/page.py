@@ -84,6 +84,8 @@ def found_of_stage(row: Row, result: Mapping[str, Json] | None) -> tuple[str, st
     """Outcome ("" for none) and counts."""
     if result is None:
         return "", "not run yet."
+    if "not_adopted" in result:
+        return "", f"not adopted: {result['not_adopted']}."
     late = any(item.get("reason") == LATE for item in result["items"])
     key, said = judged(row, result)
     return key, said + (" Not complete, --resume goes on." if late else "")

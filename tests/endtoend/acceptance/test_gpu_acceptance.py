@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+from acceptance.first_call import adopt
 from places import ROOT
 
 from pump import paths, profiles
@@ -51,10 +53,29 @@ def test_the_cheap_stages_pass_on_the_virtual_gpu_and_say_that_it_is_one(tmp_pat
     assert "framework" not in again.stderr, "a complete stage is not run again"
 
 
-def test_the_probe_stage_makes_a_profile_of_what_the_virtual_gpu_does(tmp_path: Path) -> None:
+def test_the_probe_stage_makes_a_profile_of_what_the_virtual_gpu_does(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     done = accept(tmp_path, "--stage", "probe", "--minutes", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     # The host copies at a speed of its own; only the model's may show.
     asked = profiles.load("a100-pcie4").values["link.copy_h2d_gbps"]
     found = profiles.load(str(tmp_path / "probe" / "virtual-a100-pcie4.toml"))
     assert found.values["link.copy_h2d_gbps"] == pytest.approx(asked, rel=0.05)
+
+    told = adopted(tmp_path, tmp_path_factory.mktemp("adopted"))
+    (command,) = [line for line in told if "pump-run --virtual" in line]
+    again = profiles.load(command.split()[2])
+    assert again.values["link.copy_h2d_gbps"] == found.values["link.copy_h2d_gbps"]
+
+
+def adopted(results: Path, folder: Path) -> list[str]:
+    """Packs results as a first call does and adopts them; lines with whole paths."""
+    root = folder / "checkout"
+    root.mkdir()
+    for name in ("pump", "shim", "virtual"):
+        (root / name).symlink_to(ROOT / name)
+    packed = folder / "results.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(results, "acceptance")
+    return [line.replace("build/", f"{root}/build/") for line in adopt.adopt(packed, root)]
