@@ -24,6 +24,7 @@ REPORTS = ("first.json", "rest.json", "acceptance/probe/gpu_probe.json")
 """Reports of the probe in an archive, in the order in which they were taken."""
 STATUSES = ("ok", "unsupported", "failed", "timeout", "skipped")
 TEXT_MOST = 100
+SECONDS_MOST = 1e6
 
 
 @dataclass
@@ -152,6 +153,7 @@ def _of_report(found: Mapping[str, Json], source: str, lines: list[str]) -> Card
         host = {**host, "runtime": {"kind": "unknown"}}
     questions = {name: printable(asked[name]) for name in QUESTIONS if _is_answer(asked.get(name))}
     report = {**found, "device": device, "host": host, "questions": questions}
+    report["seconds"] = found["seconds"] if _is_seconds(found.get("seconds")) else 0.0
     limits = found.get(KEY)
     report[KEY] = (
         {str(key): text(why) for key, why in limits.items()} if isinstance(limits, dict) else {}
@@ -177,8 +179,12 @@ def _is_answer(found: Json) -> bool:
         and found.get("status") in STATUSES
         and isinstance(found.get("result"), dict)
         and isinstance(found.get("reason", ""), str)
-        and isinstance(found.get("seconds", 0.0), int | float)
+        and _is_seconds(found.get("seconds", 0.0))
     )
+
+
+def _is_seconds(found: Json) -> bool:
+    return isinstance(found, int | float) and 0 <= found < SECONDS_MOST
 
 
 def concluded(report: Mapping[str, Json]) -> dict[str, Json]:

@@ -125,6 +125,23 @@ def test_a_folder_or_nothing_in_place_of_the_archive_gets_one_line(tmp_path: Pat
         assert str(place) in line
 
 
+@pytest.mark.parametrize("seconds", [[], "x", None, 10**400, -1])
+def test_a_report_whose_duration_is_no_number_of_seconds_is_merged(
+    tmp_path: Path, seconds: Any
+) -> None:
+    work = tmp_path / "members"
+    work.mkdir()
+    members = made_up.parts(work, made_up.report_of(made_up.H100), made_up.H100)
+    rest = json.loads(members["rest.json"]) | {"seconds": seconds}
+    members["rest.json"] = json.dumps(rest).encode()
+    root = made_up.checkout(tmp_path)
+    adopt.adopt(made_up.pack(tmp_path / "results.tar.gz", members), root)
+    (file,) = root.rglob("gpu_probe.json")
+    report = json.loads(file.read_text())
+    assert report["seconds"] == json.loads(members["first.json"])["seconds"]
+    assert report["questions"]["faults"]["status"] == "ok"
+
+
 DEEP = b"[" * 100_000
 
 
