@@ -162,7 +162,7 @@ def _results(made: Adopted, unpacked: Path | None) -> None:
             "label": card.label,
             "name": card.name,
             "driver": card.driver,
-            "uuid": card.uuid,
+            "uuids": sorted(card.uuids),
             "runtime": card.runtime,
             "date": card.date,
             "commit": card.commit,

@@ -29,15 +29,15 @@ SECONDS_MOST = 1e6
 
 @dataclass
 class Card:
-    """One GPU under one driver, with what was measured on it.
+    """One kind of GPU under one driver, with what was measured on it.
 
     `sources`: files of the archive. `report`: the probe's, merged; None without one. `stages`:
-    results of the acceptance by name. `uuid`: hexadecimal digits, "" if unknown.
+    results of the acceptance by name. `uuids`: hexadecimal digits, of each GPU.
     """
 
     name: str
     driver: str
-    uuid: str
+    uuids: set[str]
     runtime: str
     date: str
     commit: str
@@ -85,8 +85,11 @@ class Card:
         return f"{slug or 'unknown-card'}-{self.day}"
 
     def same(self, other: Card) -> bool:
-        """Whether both are of one GPU under one driver, as far as both say."""
-        told = ((self.uuid, other.uuid), (self.driver, other.driver), (self.runtime, other.runtime))
+        """Whether both are of one kind of GPU under one driver, as far as both say.
+
+        Two calls on lent machines seldom have the same GPU, and neither makes a profile alone.
+        """
+        told = ((self.driver, other.driver), (self.runtime, other.runtime))
         return self.name == other.name and all(
             mine == its for mine, its in told if known(mine) and known(its)
         )
@@ -128,7 +131,7 @@ def _add(found: list[Card], fresh: Card, lines: list[str]) -> None:
     else:
         if found:
             names = " and ".join(f"{card.sources[0]} ({card.short})" for card in (found[-1], fresh))
-            lines.append(f"kept apart, not of one GPU under one driver: {names}")
+            lines.append(f"kept apart, not of one kind of GPU under one driver: {names}")
         found.append(fresh)
         return
     if fresh.report is not None:
@@ -137,9 +140,15 @@ def _add(found: list[Card], fresh: Card, lines: list[str]) -> None:
         card.report = concluded({**stage_probe.merge(earlier, fresh.report), KEY: limits})
     card.stages |= fresh.stages
     card.sources += fresh.sources
-    card.uuid, card.date = card.uuid or fresh.uuid, max(card.date, fresh.date)
+    card.uuids |= fresh.uuids
+    card.date = max(card.date, fresh.date)
     card.driver = card.driver if known(card.driver) else fresh.driver or card.driver
     card.runtime = card.runtime if known(card.runtime) else fresh.runtime or card.runtime
+
+
+def _uuids(device: Mapping[str, Json]) -> set[str]:
+    digits = text(device.get("uuid", "")).lower().removeprefix("gpu-")
+    return {re.sub(r"[^0-9a-f]", "", digits)} - {""}
 
 
 def _of_report(found: Mapping[str, Json], source: str, lines: list[str]) -> Card:
@@ -164,7 +173,7 @@ def _of_report(found: Mapping[str, Json], source: str, lines: list[str]) -> Card
     return Card(
         name=text(device["name"]),
         driver=_driver(host, device),
-        uuid=re.sub(r"[^0-9a-f]", "", text(device.get("uuid", "")).lower()),
+        uuids=_uuids(device),
         runtime=text(host["runtime"].get("kind", "unknown")),
         date=_date(found),
         commit=text(found.get("commit") or "unknown"),
@@ -234,7 +243,7 @@ def _of_stage(found: Mapping[str, Json], stage: str) -> Card:
     return Card(
         name=text(found["device"]),
         driver=text(found.get("driver", "")),
-        uuid=re.sub(r"[^0-9a-f]", "", text(found.get("uuid", "")).lower().removeprefix("gpu-")),
+        uuids=_uuids(found),
         runtime=text(found.get("runtime", "")),
         date=_date(found),
         commit=text(found.get("commit") or "unknown"),

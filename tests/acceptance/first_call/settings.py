@@ -15,6 +15,8 @@ from acceptance.first_card.page import judged as judged_row
 
 DIFFERS = 1.1
 """Ratio of found and assumed value from which on a line is worth reading."""
+NOTHING = 1e-6
+"""Part of another value below which one counts as 0: the rest of a fit."""
 DECIDES = float("inf")
 """Ratio of an answer that is not a number: another outcome than the assumed one comes first."""
 GAIN_LEAST = 0.9
@@ -121,9 +123,11 @@ def differences(report: Mapping[str, Json], base: str, root: Path) -> list[Diffe
 
 
 def ratio(assumed: float, found: float) -> float:
-    """How many times one is the other, at least 1; DECIDES if one of them is 0."""
+    """How many times one is the other, at least 1; DECIDES if one of them is 0 beside the other."""
     low, high = sorted((abs(assumed), abs(found)))
-    return 1.0 if low == high else high / low if low else DECIDES
+    if low == high:
+        return 1.0
+    return high / low if low > NOTHING * high else DECIDES
 
 
 def _outcomes(report: Mapping[str, Json]) -> Iterator[Difference]:

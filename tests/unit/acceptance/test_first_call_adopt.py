@@ -222,14 +222,28 @@ def test_a_page_with_changes_that_are_not_committed_is_left_alone(
     assert f"docs/{other}: changed" in told
 
 
-def test_two_cards_of_one_archive_are_kept_apart(tmp_path: Path) -> None:
+def test_two_cards_of_one_kind_are_one_profile(tmp_path: Path) -> None:
+    """As from two calls on machines that are lent."""
     members = of_card(tmp_path, made_up.H100)
     other = made_up.report_of(made_up.H100)
     other["device"]["uuid"] = "0d" * 16
     members["rest.json"] = json.dumps(made_up.halves(other)[1]).encode()
     root = made_up.checkout(tmp_path)
+    adopted(tmp_path, members, root)
+    (folder,) = (root / RESULTS).iterdir()
+    assert "0d" * 16 in json.loads((folder / "card.json").read_text())["uuids"]
+    answers = json.loads((folder / "probe/gpu_probe.json").read_text())["questions"]
+    assert answers["faults"]["status"] == answers["symbols"]["status"] == "ok"
+
+
+def test_two_kinds_of_card_in_one_archive_are_kept_apart(tmp_path: Path) -> None:
+    members = of_card(tmp_path, made_up.H100)
+    other = made_up.report_of(made_up.H100)
+    other["device"]["name"] = "NVIDIA H200"
+    members["rest.json"] = json.dumps(made_up.halves(other)[1]).encode()
+    root = made_up.checkout(tmp_path)
     told = adopted(tmp_path, members, root)
-    assert any(line.startswith("kept apart, not of one GPU") for line in told)
+    assert any(line.startswith("kept apart, not of one kind of GPU") for line in told)
     folders = sorted((root / RESULTS).iterdir())
     reports = [json.loads((one / "probe/gpu_probe.json").read_text()) for one in folders]
     assert [one["questions"]["faults"]["status"] for one in reports] == ["skipped", "ok"]
