@@ -175,16 +175,22 @@ def _host_kernels(root: Path, folder: Path) -> None:
 
 
 def lay_out_site(root: Path, site: Path, wheels: Path | None) -> list[str]:
-    """Makes `site` again: links to the checkout's packages, and every wheel unpacked.
+    """Makes `site`: links to the checkout's packages, and every wheel unpacked. If it is as it
+    would be made, it is left alone, for another call may use it.
 
     All in one folder, because pump/start.py, which starts pump-run and pumpd, adds the folder in
     which it finds pump: the carried packages are there, too. Returns the wheels' names. Raises
     BuildError for a broken one, after everything else has been laid out.
     """
+    carried = sorted(wheels.glob("*.whl")) if wheels else []
+    stamp = site / "made-of"
+    made_of = "".join(f"{file} {file.stat().st_mtime_ns}\n" for file in carried)
+    if stamp.is_file() and stamp.read_text() == made_of:
+        return [file.name for file in carried]
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
     names, broken = [], ""
-    for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
+    for wheel in carried:
         try:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
@@ -196,6 +202,7 @@ def lay_out_site(root: Path, site: Path, wheels: Path | None) -> list[str]:
         _link(root / place, site / name)
     if broken:
         raise BuildError(broken)
+    stamp.write_text(made_of)
     return names
 
 
