@@ -32,6 +32,7 @@ PACKAGES = (
 NEEDED = {
     "numpy": "numpy",
     "cffi": "cffi",
+    "msgspec": "msgspec",
     "psutil": "psutil",
     "cuda.bindings": "cuda-bindings",
 }

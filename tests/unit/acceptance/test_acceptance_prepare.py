@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from acceptance import build, prepare, running
+from acceptance import build, machine, prepare, running
 from places import ROOT
 
 
@@ -33,6 +33,12 @@ def test_only_what_the_card_machine_lacks_is_fetched() -> None:
     lacking = prepare.lacking(wanted, prepare.AVAILABLE_THERE)
     assert [prepare.name_of(text) for text in lacking] == ["cffi", "msgspec"]
     assert prepare.name_of("nvidia-ml-py>=12.560") == "nvidia-ml-py"
+
+
+def test_what_has_to_be_carried_is_missed_before_anything_runs() -> None:
+    wanted = prepare.dependencies((ROOT / "pyproject.toml").read_text())
+    carried = map(prepare.name_of, prepare.lacking(wanted, prepare.AVAILABLE_THERE))
+    assert set(carried) <= set(machine.NEEDED.values())
 
 
 def test_pip_is_asked_for_wheels_of_that_python_and_machine_alone() -> None:
