@@ -10,22 +10,37 @@ from pathlib import Path
 
 from acceptance import results
 from acceptance.contract import LATE, Json
-from acceptance.first_card.rows import ROWS, UNSUPPORTED, Row, questions
+from acceptance.first_card.rows import ROWS, UNSUPPORTED, Row
 
 HEAD = """# The first minutes on a card
 
-What to run, in this order; each step is worth its time if the machine is gone after it.
+A card may be there for minutes only. `scripts/first_call` asks what decides most first, in steps
+that are bounded and depend on no other, and packs all results into a few files after each step.
+It needs a Python and its packages as `docs/gpu.md` names them, no network and no setting of the
+card.
 
-1. Before: `scripts/gpu_acceptance --prepare` with a network, and carry the checkout with `.wheels`.
-   Without a checkout there: `scripts/gpu_probe --carry gpu_probe.pyz`, one file.
-2. The questions that decide (about two minutes):
-   `scripts/gpu_probe --out first.json --only {questions}`
-3. Everything that fits into nine minutes: `scripts/gpu_acceptance`
-4. `scripts/gpu_acceptance --resume` until every stage is complete. Another card of the same name
-   goes on with shim, bits and failures; probe and speed begin anew there.
-5. `scripts/gpu_acceptance --first-card RESULTS` prints this page with the answers: RESULTS is the
-   folder of step 3 (the newest one without it) or the file of step 2.
-6. Commit JSON, page and profile (`docs/gpu.md`, "What to commit"), then change what the page says.
+On a machine that is lent for 15 minutes, call by call:
+
+1. Before, with a network: `scripts/gpu_acceptance --prepare`, and a build:
+   `scripts/gpu_acceptance --virtual h200-pcie5 --quick --stage trace`. Rehearse both calls:
+   `scripts/first_call A --virtual h200-pcie5 --quick`, then `B`.
+2. Carry the checkout with `.wheels` and `build/acceptance/pump`, which git ignores, and name the
+   commit: `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to `$OUT`, if that is
+   set, else to `build/card/out`: at most 8 files, `results.tar.gz` has everything.
+3. **Call A**, 225 s: `scripts/first_call A`. The machine, the libraries, the proof (one training
+   without pump twice, with memory for everything, and with half of its memory under each policy:
+   one hash), the speed of a decoder under emulated budgets, and the questions that decide. Then
+   give the machine back. Reading the answers, and mending what they show, costs none of its time.
+4. **Call B**, 440 s: `scripts/first_call B --from results.tar.gz`, on the same machine or another
+   one. Speed, bits, shim, the rest of the probe, trace, failures. A call that was cut off goes on
+   with `--from`.
+5. `scripts/first_call --adopt results.tar.gz` makes the folder of results, the device profile,
+   the rows of this page and of `docs/uvm.md`, and a list of settings that the answers contradict.
+6. Commit these (`docs/gpu.md`, "What to commit"), then change what the list and this page say.
+
+Neither asks for more managed memory than 4 GiB, and PyTorch's expandable segments stay off: each
+reserves more than the card has. On a card of your own `scripts/first_call --here` runs both calls
+in the memory that others leave (`docs/gpu.md`).
 
 Under gVisor some answers hold for that runtime alone; the page names the reason beside them.
 """
@@ -38,7 +53,7 @@ MARK = "**this**"
 
 def page(report: Mapping[str, Json] | None, stages: Mapping[str, Mapping[str, Json]]) -> str:
     """The page. `report`: the probe's; `stages`: results by name. None and {}: not asked yet."""
-    parts = [HEAD.format(questions=" ".join(questions()))]
+    parts = [HEAD]
     if report or stages:
         parts.append(origin(report or next(iter(stages.values()))))
     for number, row in enumerate(ROWS, 1):

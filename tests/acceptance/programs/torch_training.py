@@ -37,7 +37,7 @@ def main() -> None:
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        last = float(loss)
+        last = loss.item()
         first = first or last
     digest = hashlib.sha256()
     for value in model.parameters():

@@ -204,7 +204,7 @@ def test_all_folders_of_an_editable_installation_are_searched(
     (tmp_path / "site/_lib").mkdir(parents=True)
     (tmp_path / "site/_lib/libpump.so").touch()
     assert paths.library("libpump.so") == str(tmp_path / "site/_lib/libpump.so")
-    assert any(os.path.isfile(word) for word in paths.isolated("pumpd")[1:])
+    assert any(Path(word).is_file() for word in paths.isolated("pumpd")[1:])
 
 
 def test_the_ledger_is_the_machines_where_root_has_made_one_for_all(

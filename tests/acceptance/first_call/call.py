@@ -1,0 +1,232 @@
+"""One call on a card: bounded child processes, one line a step, and results that survive a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acceptance import processes, results
+
+PASS, FAIL, INFO, LATE, UNAVAILABLE = "pass", "fail", "info", "late", "unavailable"
+"""How a step ended. INFO: figures that nothing is held against. LATE: its time was over."""
+
+END_S = 4.0
+"""That a process has after SIGTERM before SIGKILL, and that a call keeps back for packing."""
+STEP_LEAST_S = 12.0
+"""A step that has less time than this is not begun."""
+FILE_BYTES_MOST = 12_000_000
+"""A larger file is not packed: 16 MiB a file come back from a lent machine."""
+UNPACKED_BYTES_MOST = 256_000_000
+LINE_CHARACTERS = 900
+ARCHIVE, CONSOLE, STEPS, SUMMARY = "results.tar.gz", "console.log", "steps.json", "summary.md"
+BROKEN = (OSError, EOFError, ValueError, TypeError, AttributeError, tarfile.TarError)
+COPIED = (STEPS, CONSOLE, SUMMARY, "first.json")
+"""Lie beside the archive as well, since they are read first."""
+
+Told = dict[str, Any]
+
+
+class EarlierError(Exception):
+    """An archive of an earlier call cannot be used; the text says why."""
+
+
+@dataclass
+class Call:
+    """root: the checkout. work: what is packed, made anew. out: where the packed files go.
+
+    seconds: for everything. managed_bytes: managed memory that one program may have. python: has
+    what pump needs. program: Python of the programs under test. virtual: profile of the virtual
+    GPU, "" on a card. side_by_side: whether memory suffices for four programs at once. running:
+    the step that is under way. runtime: a private folder for sockets.
+    """
+
+    root: Path
+    work: Path
+    out: Path
+    seconds: float
+    managed_bytes: int
+    python: str = sys.executable
+    program: str = sys.executable
+    virtual: str = ""
+    quick: bool = False
+    gvisor: bool = False
+    side_by_side: bool = True
+    commit: str = "unknown"
+    steps: dict[str, Told] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    running: str = ""
+    runtime: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="pump-card-", dir="/tmp"))
+
+    def close(self) -> None:
+        """Removes what only running programs need."""
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
+    @property
+    def build(self) -> Path:
+        return self.root / "build" / "acceptance"
+
+    @property
+    def libraries(self) -> Path:
+        return Path(os.environ.get("PUMP_LIB_DIR") or self.build / "pump" / "_lib")
+
+    def left(self) -> float:
+        """Seconds until results must be packed for the last time."""
+        return self.seconds - END_S - (time.monotonic() - self.began)
+
+    def say(self, text: str) -> None:
+        line = f"[{time.monotonic() - self.began:6.1f}] {text}"[:LINE_CHARACTERS]
+        print(line, flush=True)
+        with contextlib.suppress(OSError), (self.work / CONSOLE).open("a") as log:
+            log.write(line + "\n")
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """That of a child: without variables of pump and without LD_PRELOAD.
+
+        Paths of sockets must be short, and on a lent machine there may be no HOME.
+        """
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PUMP_")}
+        kept.pop("LD_PRELOAD", None)
+        kept.setdefault("HOME", self.runtime)
+        own = {"PYTHONUNBUFFERED": "1", "XDG_RUNTIME_DIR": self.runtime}
+        return {**kept, **own, "PUMP_LIB_DIR": str(self.libraries), **more}
+
+    def run(
+        self, name: str, words: Sequence[str], limit_s: float, more: Mapping[str, str] | None = None
+    ) -> int | None:
+        """Exit status of a child, None if its time was over. Output goes to work/NAME.log.
+
+        Nothing that the child has started is left, not even a pumpd.
+        """
+        mark = processes.new_mark()
+        environ = {**self.environment(more or {}), processes.PROGRAM_MARK: mark}
+        end = time.monotonic() + max(1.0, min(limit_s, self.left()))
+        with (self.work / f"{name}.log").open("ab") as log:
+            try:
+                child = subprocess.Popen(
+                    words,
+                    cwd=self.root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environ,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                log.write(f"{words[0]}: {error}\n".encode())
+                return 127
+        try:
+            return child.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            self._end(child, mark)
+
+    @staticmethod
+    def _end(child: subprocess.Popen[bytes], mark: str) -> None:
+        """Ends a process and all that carry its mark; the acceptance writes its page on SIGTERM."""
+        for number, wait_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, 1.0)):
+            if child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(wait_s)
+            if not processes.wait_gone(processes.PROGRAM_MARK, mark, wait_s / 2):
+                return
+            for pid in processes.marked(processes.PROGRAM_MARK, mark):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def step(self, name: str, work: Callable[[Call], Told]) -> None:
+        """Runs one step; whatever becomes of it is its own business."""
+        if self.left() < STEP_LEAST_S:
+            self.steps[name] = {"verdict": LATE, "why": "no time left in this call"}
+        else:
+            began, self.running = time.monotonic(), name
+            try:
+                told = work(self)
+            except Exception as error:
+                told = {"verdict": FAIL, "why": f"{type(error).__name__}: {error}"}
+            self.steps[name] = {**told, "step_s": round(time.monotonic() - began, 1)}
+        self.say(f"{name}: {json.dumps(self.steps[name])}")
+        self.pack()
+
+    def pack(self) -> None:
+        """At most six files under `out`, each whole or as it was before."""
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            (self.work / STEPS).write_text(json.dumps(self.steps, indent=1) + "\n")
+            (self.work / SUMMARY).write_text(page(self))
+            self._put(ARCHIVE, self._archive())
+            for name in COPIED:
+                if (self.work / name).is_file():
+                    self._put(name, (self.work / name).read_bytes())
+        except (OSError, tarfile.TarError) as error:
+            self.say(f"results cannot be written to {self.out}: {error}")
+
+    def _archive(self) -> bytes:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            for path in sorted(self.work.rglob("*")):
+                if self.out in path.parents or not path.is_file() or path.is_symlink():
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # of a program that still runs
+                    if path.stat().st_size <= FILE_BYTES_MOST:
+                        archive.add(path, path.relative_to(self.work))
+        return packed.getvalue()
+
+    def _put(self, name: str, data: bytes) -> None:
+        draft = self.out / "draft"
+        draft.write_bytes(data)
+        draft.replace(self.out / name)
+
+    def take_over(self, archive: Path) -> None:
+        """Goes on from an earlier call. Raises EarlierError; then nothing was taken."""
+        try:
+            with tarfile.open(archive) as packed:
+                members = packed.getmembers()
+                if sum(member.size for member in members) > UNPACKED_BYTES_MOST:
+                    raise ValueError(f"it unpacks to more than {UNPACKED_BYTES_MOST} bytes")
+                packed.extractall(self.work, members=members, filter="data")
+            earlier = json.loads((self.work / STEPS).read_text())
+            self.steps.update({f"earlier.{name}": dict(told) for name, told in earlier.items()})
+        except BROKEN as error:
+            raise EarlierError(f"{archive} is no archive of an earlier call: {error}") from None
+
+
+def page(call: Call) -> str:
+    """The page that is read first: a row a step."""
+    kind = f"virtual GPU {call.virtual}: figures are a model's" if call.virtual else "a card"
+    rows = [
+        f"| {name} | {told.get('verdict', '')} | {told.get('step_s', '')} | {_cell(told)} |"
+        for name, told in call.steps.items()
+    ]
+    return "\n".join(
+        [
+            "# First call",
+            "",
+            f"On {kind}; {results.now()}; commit {call.commit}.",
+            "",
+            "| step | verdict | s | what it found |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _cell(told: Told) -> str:
+    rest = {key: value for key, value in told.items() if key not in ("verdict", "step_s")}
+    return json.dumps(rest).replace("|", "/")[:600]
