@@ -142,8 +142,8 @@ def chosen(options: argparse.Namespace) -> steps.Steps:
 
 def run(call: Call, wanted: steps.Steps) -> None:
     """All steps, while the driver is kept awake and large libraries are read in the background."""
-    background = [_background(call, KEEPER)]
-    warm = None if call.virtual else _background(call, WARM_UP, call.program)
+    background = [_background(call, "keeper.json", KEEPER, call.python)]
+    warm = None if call.virtual else _background(call, "warm-up.log", WARM_UP, call.program)
     background += [warm] if warm else []
     try:
         for name, step in wanted:
@@ -158,21 +158,28 @@ def run(call: Call, wanted: steps.Steps) -> None:
             child.wait()
 
 
-KEEPER = (
-    "import sys, pynvml\npynvml.nvmlInit()\npynvml.nvmlDeviceGetHandleByIndex(0)\nsys.stdin.read()"
-)
+KEEPER = """
+import sys, time, pynvml
+began = time.monotonic()
+pynvml.nvmlInit()
+pynvml.nvmlDeviceGetHandleByIndex(0)
+print('{"first_init_s": %.3f}' % (time.monotonic() - began), flush=True)
+sys.stdin.read()
+"""
 """Holds the driver's device open: without persistence the last one to close it shuts the GPU down
 (kernel-open/nvidia/nv.c, nv_close_device), and each of a hundred processes would wake it anew."""
 WARM_UP = "import torch, triton\na = torch.zeros(64, 64, device='cuda')\n(a @ a).sum().item()"
 """Reads what all later imports of PyTorch need from a cold disk."""
 
 
-def _background(call: Call, code: str, python: str = "") -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [python or call.python, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=call.environment({}),
-        start_new_session=True,
-    )
+def _background(call: Call, told: str, code: str, python: str) -> subprocess.Popen[bytes]:
+    """Python code whose output goes to the file `told`."""
+    with (call.work / told).open("wb") as out:
+        return subprocess.Popen(
+            [python, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            env=call.environment({}),
+            start_new_session=True,
+        )

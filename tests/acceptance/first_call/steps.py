@@ -18,6 +18,7 @@ DECIDING = tuple(rows.questions())
 QUICK = ("symbols", "param_info", "capture", "tma")
 GVISOR_CHANGES = ("discard", "felt_by_others", "lanes", "duplicates")
 """Questions whose answers under gVisor say nothing about other machines (probe/transfer.py)."""
+OF_GVISOR = "times under gVisor hold for gVisor alone"
 SLOW = ("pageable",)
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -110,6 +111,8 @@ POLICIES = ("demand", *PREFETCHING)
 
 def proof(call: Call) -> Told:
     """The same training without pump twice, with room, and with half of its memory: one hash."""
+    if not (call.libraries / "libpump.so").is_file():
+        return {"verdict": UNAVAILABLE, "why": f"there is no libpump.so in {call.libraries}"}
     program, model = _training(call)
     runs: dict[str, Told] = {}
 
@@ -176,7 +179,7 @@ def _trained(
 def decoder(call: Call) -> Told:
     """Milliseconds an iteration of a decoder by budget and policy, switched in one process."""
     if call.gvisor:
-        return {"verdict": UNAVAILABLE, "why": "times under gVisor hold for gVisor alone"}
+        return {"verdict": UNAVAILABLE, "why": OF_GVISOR}
     lines = call.work / "decoder.lines"
     model, seconds = ("mlp", 30) if call.virtual else ("gpt2", 70)
     words = [call.python if call.virtual else call.program]
@@ -246,6 +249,8 @@ def acceptance(stage: str, limit_s: float) -> Callable[[Call], Told]:
     """A step that runs one stage of scripts/gpu_acceptance, or goes on with it."""
 
     def accept(call: Call) -> Told:
+        if call.gvisor and stage == "speed":
+            return {"verdict": UNAVAILABLE, "why": OF_GVISOR}
         out = call.work / "acceptance"
         minutes = (min(limit_s, call.left()) - 2) / 60
         words = [call.python, "scripts/gpu_acceptance", "--stage", stage, "--out", str(out)]

@@ -199,7 +199,8 @@ def test_under_gvisor_what_holds_there_alone_is_left_out(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, call.gvisor = Asked(call, monkeypatch), True
-    assert steps.decoder(call)["verdict"] == "unavailable" and not asked.words
+    for step in (steps.decoder, steps.acceptance("speed", 60)):
+        assert step(call)["verdict"] == "unavailable" and not asked.words
     steps.probe("first", steps.DECIDING, 60)(call)
     assert "symbols" in asked.words and "tma" in asked.words
     assert not set(steps.GVISOR_CHANGES) & set(asked.words)
@@ -230,3 +231,40 @@ def test_bad_arguments_are_named(capsys: pytest.CaptureFixture[str], tmp_path: P
         with pytest.raises(SystemExit) as ended:
             main.main(words)
         assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_without_libraries_the_probe_is_asked_and_the_proof_gives_no_verdict(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PUMP_LIB_DIR", str(tmp_path))
+    assert steps.proof(call)["verdict"] == "unavailable"
+    asked = Asked(call, monkeypatch)
+    steps.probe("first", steps.DECIDING, 60)(call)
+    assert "scripts/gpu_probe" in asked.words
+
+
+def test_the_driver_is_kept_awake_until_the_last_step_and_no_longer(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By a process that has opened the device: here a pynvml that says so."""
+    (tmp_path / "pynvml.py").write_text(
+        "def nvmlInit(): pass\nnvmlDeviceGetHandleByIndex = print\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    kept: list[bool] = []
+
+    def step(call: Call) -> Told:
+        end = time.monotonic() + 10
+        while "first_init_s" not in (call.work / "keeper.json").read_text():
+            assert time.monotonic() < end
+        kept.append(bool(keepers(call)))
+        return {"verdict": "pass"}
+
+    call.virtual = "h200-pcie5"
+    main.run(call, (("one", step), ("two", step)))
+    assert kept == [True, True] and not keepers(call)
+
+
+def keepers(call: Call) -> list[int]:
+    """Processes that this call keeps, by their runtime folder."""
+    return processes.marked("XDG_RUNTIME_DIR", call.runtime)
