@@ -157,6 +157,7 @@ static int open_own_folder(const char *where, uid_t user) {
  */
 static bool is_own(int where, const char *name) {
   struct stat status;
+  errno = 0;
   return fstatat(where, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
          S_ISREG(status.st_mode) && status.st_uid == geteuid();
 }
@@ -173,24 +174,33 @@ static bool free_name(int where, const char *name) {
   return renameat(where, name, where, other) == 0;
 }
 
-/* One process of a user at a time makes an entry: one that finds a dead entry removes it,
- * which must not be one that another process has just put there. Other users cannot open
- * the file that is locked for that. -errno, or a descriptor that is to be closed. */
+static bool is_at_name(int where, const char *name, int file) {
+  struct stat opened, named;
+  return fstat(file, &opened) == 0 &&
+         fstatat(where, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* Serializes the processes of a user that make entries: a process that removes a dead entry
+ * must not remove the new entry of another one. Other users cannot open the locked file.
+ * The lock counts only if the file still has its name, because a process that found
+ * another user's file there may have removed this one. Returns -errno, or a descriptor to
+ * close. */
 static int take_turn(int where) {
-  if (!is_own(where, "turn")) free_name(where, "turn");
-  int file =
-      openat(where, "turn", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (file < 0) return -errno;
-  int error = 0;
+  int error = -EAGAIN;
   for (uint32_t tries = 0; tries <= TURN_TRIES; tries++) {
+    if (!is_own(where, "turn") && errno != ENOENT) free_name(where, "turn");
+    int file =
+        openat(where, "turn", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (file < 0) return -errno;
     error = lock_whole(file);
-    if (error != -EAGAIN && error != -EACCES) break;
+    if (error == 0 && is_at_name(where, "turn", file)) return file;
+    close(file);
+    if (error != 0 && error != -EAGAIN && error != -EACCES) return error;
     const struct timespec pause = {.tv_nsec = 1000000l << tries};
     nanosleep(&pause, NULL);
   }
-  if (error == 0) return file;
-  close(file);
-  return error;
+  return error == 0 ? -EAGAIN : error;
 }
 
 /* Removes what is dead or another user's; the first free slot, or -EUSERS. */

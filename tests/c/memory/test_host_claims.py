@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -363,3 +364,42 @@ def test_each_process_sees_what_the_others_need_on_their_cards(
         )
         mine.write_bytes(sound[:192] + sound[192:208] + b"x" + sound[209:])
         assert eventually(lambda: sees(third, 0)), "a sum that is wrong"
+
+
+def test_a_lock_on_a_file_that_lost_its_name_does_not_let_two_make_entries(
+    tmp_path: Path, ledger: Path
+) -> None:
+    """The second lock file is another process's, which makes an entry at this moment."""
+    folder = ledger / str(os.geteuid())
+    folder.mkdir()
+    with contextlib.ExitStack() as files:
+        first, second = (files.enter_context((folder / name).open("w")) for name in ("turn", "b"))
+        for file in (first, second):
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        with processes(1, big_host(tmp_path), ledger) as (process,):
+            assert eventually(lambda: begun(process))
+            time.sleep(0.02)
+            (folder / "b").rename(folder / "turn")
+            first.close()
+            time.sleep(0.1)
+            assert not entries(ledger), "the file with the name is locked"
+            second.close()
+            assert eventually(lambda: process.admit(20 * GIB)) and len(entries(ledger)) == 1
+
+
+def begun(process: Process) -> bool:
+    """Whether its link thread, which makes the entry, exists."""
+    with contextlib.suppress(OSError):
+        return len(list(Path(f"/proc/{process.process.pid}/task").iterdir())) > 1
+    return False
+
+
+def test_processes_that_begin_at_once_all_have_their_entries(tmp_path: Path) -> None:
+    """In a ledger that nobody has used, as after a start of the machine."""
+    host = big_host(tmp_path)
+    for number in range(6):
+        ledger = tmp_path / f"fresh-{number}"
+        ledger.mkdir(mode=0o700)
+        with processes(8, host, ledger) as all_:
+            assert all(one.admit(6 * GIB) for one in all_)
+            assert len(entries(ledger)) == 8
