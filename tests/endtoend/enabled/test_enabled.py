@@ -136,7 +136,7 @@ def activated(user: User) -> Iterator[User]:
 
 def test_a_program_whose_first_thread_has_ended_is_served(activated: User) -> None:
     activated.enable()
-    job = [sys.executable, str(PROGRAMS / "job.py"), *WORDS, "--thread", "--sleep-ms=2"]
+    job = [sys.executable, str(PROGRAMS / "job.py"), *WORDS, "--thread", "--sleep-ms=25"]
     done = activated.run(*job, PUMP_SUMMARY=str(activated.home / "summary.json"))
     activated.served(done)
     figures = json.loads((activated.home / "summary.json").read_text())
