@@ -1,7 +1,7 @@
-"""scripts/first_call: what a card answers in its first minutes, and what becomes of the answers.
+"""scripts/first_call: measures a GPU in its first minutes, and adopts the results.
 
-call.py runs steps, each bounded, and packs what they found after each one; steps.py has the steps,
-here.py what is different on a computer of one's own, main.py the command. adopt.py makes a profile,
-pages and a list of settings from the packed results. Running needs no more than Python's standard
-library.
+call.py runs bounded steps and packs the results after each of them. steps.py defines the steps,
+here.py sizes them for a desktop computer, and main.py is the command. adopt.py turns the packed
+results into a device profile, pages and a list of contradicted settings. Only adopt.py needs more
+than Python's standard library.
 """

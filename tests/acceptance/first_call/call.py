@@ -1,4 +1,4 @@
-"""One call on a card: bounded child processes, one line a step, and results that survive a kill."""
+"""Runs the steps of a call in bounded child processes; the results survive a kill."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ from typing import Any
 from acceptance import processes, results
 
 PASS, FAIL, INFO, LATE, UNAVAILABLE = "pass", "fail", "info", "late", "unavailable"
-"""How a step ended. INFO: figures that nothing is held against. LATE: its time was over."""
+"""Verdicts. INFO: numbers without a bound to compare with. LATE: the time limit was reached."""
 
 END_S = 4.0
-"""That a process has after SIGTERM before SIGKILL, and that a call keeps back for packing."""
+"""Time between SIGTERM and SIGKILL, and the time that a call reserves for packing."""
 STEP_LEAST_S = 12.0
-"""A step that has less time than this is not begun."""
+"""A step starts only if this much time is left."""
 FILE_BYTES_MOST = 12_000_000
-"""A larger file is not packed: 16 MiB a file come back from a lent machine."""
+"""Larger files are not packed: lent machines return files of at most 16 MiB."""
 UNPACKED_BYTES_MOST = 256_000_000
 LINE_CHARACTERS = 900
 ARCHIVE, CONSOLE, STEPS, SUMMARY = "results.tar.gz", "console.log", "steps.json", "summary.md"
 BROKEN = (OSError, EOFError, ValueError, TypeError, AttributeError, tarfile.TarError)
 COPIED = (STEPS, CONSOLE, SUMMARY, "first.json")
-"""Lie beside the archive as well, since they are read first."""
+"""Also copied next to the archive, because people read them first."""
 
 Told = dict[str, Any]
 
 
 class EarlierError(Exception):
-    """An archive of an earlier call cannot be used; the text says why."""
+    """The archive of an earlier call is unusable; the message gives the reason."""
 
 
 @dataclass
 class Call:
-    """root: the checkout. work: what is packed, made anew. out: where the packed files go.
+    """One call and its results.
 
-    seconds: for everything. managed_bytes: managed memory that one program may have. python: has
-    what pump needs. program: Python of the programs under test. virtual: profile of the virtual
-    GPU, "" on a card. side_by_side: whether memory suffices for four programs at once. running:
-    the step that is under way. runtime: a private folder for sockets.
+    root: the checkout. work: folder with all results. out: folder that receives the packed files.
+    seconds: time limit of the call. managed_bytes: limit of managed memory of one program. python:
+    interpreter with pump's dependencies. program: interpreter of the programs under test. virtual:
+    profile of the virtual GPU, "" on a real one. side_by_side: four programs fit into GPU memory
+    at once. runtime: private folder for sockets.
     """
 
     root: Path
@@ -67,11 +68,10 @@ class Call:
     commit: str = "unknown"
     steps: dict[str, Told] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
-    running: str = ""
     runtime: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="pump-card-", dir="/tmp"))
 
     def close(self) -> None:
-        """Removes what only running programs need."""
+        """Removes the folder for sockets."""
         shutil.rmtree(self.runtime, ignore_errors=True)
 
     @property
@@ -83,7 +83,7 @@ class Call:
         return Path(os.environ.get("PUMP_LIB_DIR") or self.build / "pump" / "_lib")
 
     def left(self) -> float:
-        """Seconds until results must be packed for the last time."""
+        """Returns the seconds until the results are packed for the last time."""
         return self.seconds - END_S - (time.monotonic() - self.began)
 
     def say(self, text: str) -> None:
@@ -93,9 +93,10 @@ class Call:
             log.write(line + "\n")
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """That of a child: without variables of pump and without LD_PRELOAD.
+        """Returns a child's environment, without pump's variables and LD_PRELOAD.
 
-        Paths of sockets must be short, and on a lent machine there may be no HOME.
+        XDG_RUNTIME_DIR is short, because socket paths are limited, and a lent machine may have no
+        HOME.
         """
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PUMP_")}
         kept.pop("LD_PRELOAD", None)
@@ -106,9 +107,10 @@ class Call:
     def run(
         self, name: str, words: Sequence[str], limit_s: float, more: Mapping[str, str] | None = None
     ) -> int | None:
-        """Exit status of a child, None if its time was over. Output goes to work/NAME.log.
+        """Runs a child and returns its exit status, or None at the time limit.
 
-        Nothing that the child has started is left, not even a pumpd.
+        Writes its output to work/NAME.log, and kills every process that it has started, pumpd
+        included.
         """
         mark = processes.new_mark()
         environ = {**self.environment(more or {}), processes.PROGRAM_MARK: mark}
@@ -136,7 +138,8 @@ class Call:
 
     @staticmethod
     def _end(child: subprocess.Popen[bytes], mark: str) -> None:
-        """Ends a process and all that carry its mark; the acceptance writes its page on SIGTERM."""
+        """Ends a child and all processes with its mark, by SIGTERM first: gpu_acceptance then
+        writes its summary."""
         for number, wait_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, 1.0)):
             if child.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -150,11 +153,11 @@ class Call:
                     os.kill(pid, signal.SIGKILL)
 
     def step(self, name: str, work: Callable[[Call], Told]) -> None:
-        """Runs one step; whatever becomes of it is its own business."""
+        """Runs a step and packs the results. No exception of a step affects the others."""
         if self.left() < STEP_LEAST_S:
             self.steps[name] = {"verdict": LATE, "why": "no time left in this call"}
         else:
-            began, self.running = time.monotonic(), name
+            began = time.monotonic()
             try:
                 told = work(self)
             except Exception as error:
@@ -164,7 +167,7 @@ class Call:
         self.pack()
 
     def pack(self) -> None:
-        """At most six files under `out`, each whole or as it was before."""
+        """Writes at most six files below `out`, each of them atomically."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             (self.work / STEPS).write_text(json.dumps(self.steps, indent=1) + "\n")
@@ -182,7 +185,7 @@ class Call:
             for path in sorted(self.work.rglob("*")):
                 if self.out in path.parents or not path.is_file() or path.is_symlink():
                     continue
-                with contextlib.suppress(FileNotFoundError):  # of a program that still runs
+                with contextlib.suppress(FileNotFoundError):  # removed by a running program
                     if path.stat().st_size <= FILE_BYTES_MOST:
                         archive.add(path, path.relative_to(self.work))
         return packed.getvalue()
@@ -193,7 +196,7 @@ class Call:
         draft.replace(self.out / name)
 
     def take_over(self, archive: Path) -> None:
-        """Goes on from an earlier call. Raises EarlierError; then nothing was taken."""
+        """Adds the results of an earlier call. Raises EarlierError and adds none if unusable."""
         try:
             with tarfile.open(archive) as packed:
                 members = packed.getmembers()
@@ -207,7 +210,7 @@ class Call:
 
 
 def page(call: Call) -> str:
-    """The page that is read first: a row a step."""
+    """Returns the summary: a table with a row for each step."""
     kind = f"virtual GPU {call.virtual}: figures are a model's" if call.virtual else "a card"
     rows = [
         f"| {name} | {told.get('verdict', '')} | {told.get('step_s', '')} | {_cell(told)} |"

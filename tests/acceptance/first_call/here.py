@@ -1,4 +1,4 @@
-"""On a computer of one's own: how much memory a call may take, and which Python it runs in."""
+"""Sizes a call for a desktop computer, and finds a Python that has pump's dependencies."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from acceptance.contract import GIB
 from acceptance.first_call.call import Call
 
 KEPT_BYTES = GIB
-"""Of the card's free memory, for a desktop that grows meanwhile."""
+"""Free GPU memory that a call leaves for the desktop."""
 MOST_BYTES = 8 * GIB
 LEAST_BYTES = GIB
 PROGRAMS_AT_ONCE = 4
 REHEARSED_BYTES = 12 * GIB
-"""Free memory that a rehearsal on the virtual GPU takes for granted."""
+"""Free GPU memory that a rehearsal on the virtual GPU assumes."""
 CONTEXT_BYTES = GIB // 2
-"""That a process with PyTorch takes beside its tensors: context, cuBLAS, kernels."""
+"""GPU memory of a PyTorch process in addition to its tensors: context, cuBLAS, kernels."""
 
 
 def use_a_python_that_has_all(root: Path, given: Sequence[str], program: str) -> None:
-    """Becomes the Python of .venv where this one lacks what pump needs, and makes that first.
+    """Replaces this process by .venv's Python if this one lacks a dependency of pump.
 
-    Programs under test keep the Python that was asked: it may have PyTorch.
+    Runs scripts/setup first. The programs under test keep this Python, which may have PyTorch.
     """
     if not machine.missing() or Path(sys.prefix) == root / ".venv":
         return
@@ -40,10 +40,10 @@ def use_a_python_that_has_all(root: Path, given: Sequence[str], program: str) ->
 
 
 def share(free_bytes: int) -> tuple[int, bool]:
-    """Managed memory of one program in bytes, and whether four of them may run at once.
+    """Returns the managed memory of one program in bytes, and whether four may run at once.
 
-    Never more than what is free less KEPT_BYTES, nor than MOST_BYTES, for all together; 0 where
-    less than LEAST_BYTES would be left.
+    All programs together get at most MOST_BYTES, and leave KEPT_BYTES of `free_bytes` free.
+    Returns 0 if a program would get less than LEAST_BYTES.
     """
     most = min(free_bytes - KEPT_BYTES, MOST_BYTES)
     at_once = most // PROGRAMS_AT_ONCE - CONTEXT_BYTES
@@ -54,7 +54,7 @@ def share(free_bytes: int) -> tuple[int, bool]:
 
 
 def plan(call: Call) -> str:
-    """Sets the call's share of memory and tells people what comes; one line if it cannot be."""
+    """Sets the memory limits of the call and announces it; returns why it cannot run, or ""."""
     card = {"free_bytes": REHEARSED_BYTES} if call.virtual else machine.ask_card(os.environ)
     if "error" in card:
         return f"the card cannot be used: {card['error']}"

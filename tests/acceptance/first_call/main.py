@@ -27,7 +27,7 @@ from acceptance.first_call.steps import GIB
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = "scripts/first_call"
 SECONDS = {"A": 225.0, "B": 440.0}
-"""Of two calls on a machine that is lent for 15 minutes, starts of the machine included."""
+"""Time limits for two calls within the 15 minutes of a lent machine, which include its starts."""
 EXIT_USAGE, EXIT_NOTHING = 2, 3
 WARM_UP_S = 30.0
 
@@ -99,12 +99,12 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def prepare(options: argparse.Namespace) -> Call:
-    """The call, its folder empty but for what an earlier one left."""
+    """Returns the call, with an empty folder or the results of an earlier call."""
     work = ROOT / "build" / "card"
     out = options.out or Path(os.environ.get("OUT") or work / "out")
     if work.resolve() not in out.resolve().parents:
         shutil.rmtree(work, ignore_errors=True)
-    for path in work.glob("*"):  # `out` lies in it: results of before stay until there are others
+    for path in work.glob("*"):  # keeps earlier results in `out` until new ones replace them
         if path.resolve() != out.resolve():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     work.mkdir(parents=True, exist_ok=True)
@@ -134,14 +134,14 @@ def prepare(options: argparse.Namespace) -> Call:
 
 
 def chosen(options: argparse.Namespace) -> steps.Steps:
-    """Of the call; --here has all of A, and of B what needs no more memory."""
+    """Returns the steps of the call; --here runs both A and B."""
     if options.here:
         return (*steps.A, *steps.B[len(steps.BASE) :])
     return steps.A if options.call == "A" else steps.B
 
 
 def run(call: Call, wanted: steps.Steps) -> None:
-    """All steps, while the driver is kept awake and large libraries are read in the background."""
+    """Runs the steps while background processes keep the driver loaded and read PyTorch."""
     background = [_background(call, "keeper.json", KEEPER, call.python)]
     warm = None if call.virtual else _background(call, "warm-up.log", WARM_UP, call.program)
     background += [warm] if warm else []
@@ -166,15 +166,16 @@ pynvml.nvmlDeviceGetHandleByIndex(0)
 print('{"first_init_s": %.3f}' % (time.monotonic() - began), flush=True)
 sys.stdin.read()
 """
-"""Holds the driver's device open: without persistence the last one to close it shuts the GPU down
-(kernel-open/nvidia/nv.c, nv_close_device), and each of a hundred processes would wake it anew."""
+"""Keeps the driver loaded. Without persistence mode the kernel module shuts the GPU down when its
+last client closes it (kernel-open/nvidia/nv.c, nv_close_device), and each of a hundred processes
+would wait for the next start."""
 WARM_UP = "import torch, triton\na = torch.zeros(64, 64, device='cuda')\n(a @ a).sum().item()"
-"""Reads what all later imports of PyTorch need from a cold disk."""
+"""Reads PyTorch's libraries from a cold disk before the first step that imports them."""
 
 
-def _background(call: Call, told: str, code: str, python: str) -> subprocess.Popen[bytes]:
-    """Python code whose output goes to the file `told`."""
-    with (call.work / told).open("wb") as out:
+def _background(call: Call, log: str, code: str, python: str) -> subprocess.Popen[bytes]:
+    """Starts Python code in the background; its output goes to the file `log`."""
+    with (call.work / log).open("wb") as out:
         return subprocess.Popen(
             [python, "-c", code],
             stdin=subprocess.PIPE,

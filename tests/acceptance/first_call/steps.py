@@ -1,4 +1,4 @@
-"""The steps of a first call. Each returns its verdict and a few figures; the rest is in files."""
+"""The steps of a first call. A step returns a verdict and its main numbers, and writes files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from acceptance.first_call.call import FAIL, INFO, LATE, PASS, UNAVAILABLE, Call
 from acceptance.first_card import rows
 
 DECIDING = tuple(rows.questions())
-"""Questions of scripts/gpu_probe each of which decides a mechanism."""
+"""The questions of scripts/gpu_probe whose answers decide on a mechanism of pump."""
 QUICK = ("symbols", "param_info", "capture", "tma")
 GVISOR_CHANGES = ("discard", "felt_by_others", "lanes", "duplicates")
-"""Questions whose answers under gVisor say nothing about other machines (probe/transfer.py)."""
-OF_GVISOR = "times under gVisor hold for gVisor alone"
+"""Questions whose answers under gVisor do not transfer to other machines (probe/transfer.py)."""
+OF_GVISOR = "times under gVisor do not transfer to other machines"
 SLOW = ("pageable",)
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -36,11 +36,11 @@ which -a cc gcc cmake ninja nvcc git; ldconfig -p | grep -E 'libcuda.so|libnvidi
 env | grep -E '^(CUDA|CUBLAS|PYTORCH|XLA|OMP|LD_LIBRARY)' | sort; df -h /tmp /dev/shm; ulimit -a
 dmesg | grep -iE 'nvrm|nvidia' | tail -40
 """
-"""Nothing here names the machine, its user or what else runs there: people send the file."""
+"""Collects no names of the machine, its users or other programs: people publish the file."""
 
 
 def facts(call: Call) -> Told:
-    """What the machine is, and all of its memory."""
+    """Records facts about the machine, and makes it show all of its memory."""
     call.run("facts", ["sh", "-c", FACTS], 15)
     before, now = host_memory.grow()
     sizes = {"available_mib": now.available // MIB, "grown_mib": (now.total - before.total) // MIB}
@@ -48,7 +48,7 @@ def facts(call: Call) -> Told:
 
 
 def libraries(call: Call) -> Told:
-    """What was carried, if it loads here, else a build; and the folder that programs import."""
+    """Loads the carried libraries or builds them, and lays out the folder for imports."""
     code = (
         "import dataclasses, json, sys\nfrom pathlib import Path\nsys.path.insert(0, 'tests')\n"
         "from acceptance import build\nroot = Path.cwd()\nwheels = root / '.wheels'\n"
@@ -69,12 +69,12 @@ def libraries(call: Call) -> Told:
 
 COMPUTED = ("--virtual-set", "mode=compute")
 TORCH = ("--virtual-set", "mode=timing", "--virtual-runtime")
-"""On the virtual GPU PyTorch's kernels compute nothing: a rehearsal of the words alone."""
+"""PyTorch's kernels compute nothing on the virtual GPU, so this only rehearses the commands."""
 MODELLED = ("--virtual-set", "copies=modelled")
 
 
 def pumped(call: Call, model: Sequence[str], *words: str) -> list[str]:
-    """pump-run and its options, up to the program. model: options of the virtual GPU."""
+    """Returns the pump-run command up to the program. model: options of the virtual GPU."""
     command = running.pump_command(call.root, "pump-run")
     if call.virtual:
         command += ["--virtual", call.virtual, *model]
@@ -82,11 +82,11 @@ def pumped(call: Call, model: Sequence[str], *words: str) -> list[str]:
 
 
 def _variables(call: Call) -> dict[str, str]:
-    """Of programs under test."""
+    """Returns the environment of the programs under test."""
     more = {
         "PYTHONPATH": str(call.build / "site"),
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:False",  # their reservations exceed the card
+        "PYTORCH_ALLOC_CONF": "expandable_segments:False",  # each reserves more than the GPU has
     }
     if call.virtual:
         more["PUMP_VIRTUAL_KERNELS"] = str(call.build / "kernels.so")
@@ -94,7 +94,8 @@ def _variables(call: Call) -> dict[str, str]:
 
 
 def _training(call: Call) -> tuple[list[str], Sequence[str]]:
-    """A training that prints or writes its weights' hash: its words, and how it is modelled."""
+    """Returns a command that trains and reports a hash of the weights, and options of the virtual
+    GPU for it."""
     has_torch = call.run("torch", [call.program, "-c", "import torch"], 60) == 0
     if has_torch:
         sizes = ["--width=2560", "--layers=6", "--batch=256", "--iterations=12"]
@@ -110,7 +111,8 @@ POLICIES = ("demand", *PREFETCHING)
 
 
 def proof(call: Call) -> Told:
-    """The same training without pump twice, with room, and with half of its memory: one hash."""
+    """Trains twice without pump, once with enough memory, and with half of it under each policy.
+    Passes if all hashes are equal."""
     if not (call.libraries / "libpump.so").is_file():
         return {"verdict": UNAVAILABLE, "why": f"there is no libpump.so in {call.libraries}"}
     program, model = _training(call)
@@ -149,7 +151,7 @@ def proof(call: Call) -> Told:
 def _trained(
     call: Call, name: str, program: list[str], model: Sequence[str], arguments: list[str] | None
 ) -> Told:
-    """One run. arguments: of pump-run; None: without pump."""
+    """Runs one training. arguments: options of pump-run, or None to run without pump."""
     log, result = (call.work / f"proof.{name}.{end}" for end in ("log", "json"))
     summary = call.work / f"proof.{name}.summary.json"
     log.unlink(missing_ok=True)
@@ -177,7 +179,7 @@ def _trained(
 
 
 def decoder(call: Call) -> Told:
-    """Milliseconds an iteration of a decoder by budget and policy, switched in one process."""
+    """Measures a decoder under emulated budgets; one process switches between the policies."""
     if call.gvisor:
         return {"verdict": UNAVAILABLE, "why": OF_GVISOR}
     lines = call.work / "decoder.lines"
@@ -211,7 +213,7 @@ def decoder(call: Call) -> Told:
 
 
 def probe(name: str, only: tuple[str, ...], limit_s: float) -> Callable[[Call], Told]:
-    """A step that asks these questions, or with none all but DECIDING."""
+    """Returns a step that asks `only`, or all questions except DECIDING if it is empty."""
 
     def ask(call: Call) -> Told:
         report = call.work / f"{name}.json"
@@ -246,7 +248,7 @@ def probe(name: str, only: tuple[str, ...], limit_s: float) -> Callable[[Call], 
 
 
 def acceptance(stage: str, limit_s: float) -> Callable[[Call], Told]:
-    """A step that runs one stage of scripts/gpu_acceptance, or goes on with it."""
+    """Returns a step that runs or resumes a stage of scripts/gpu_acceptance."""
 
     def accept(call: Call) -> Told:
         if call.gvisor and stage == "speed":
@@ -274,7 +276,7 @@ def acceptance(stage: str, limit_s: float) -> Callable[[Call], Told]:
 
 
 def last_line(call: Call, name: str) -> str:
-    """Of a step's log, for people."""
+    """Returns the last line of a step's log that is not empty."""
     with contextlib.suppress(OSError):
         lines = (call.work / f"{name}.log").read_text(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")[-2000:]
@@ -282,7 +284,7 @@ def last_line(call: Call, name: str) -> str:
 
 
 def _json(text: str) -> Told:
-    """An object; {} where there is none."""
+    """Parses a JSON object; returns {} for anything else."""
     with contextlib.suppress(ValueError):
         found = json.loads(text)
         return found if isinstance(found, dict) else {}
