@@ -46,16 +46,39 @@ FILLED = {
 FILLED["CUDA_KERNEL_NODE_PARAMS_v2"] = FILLED["CUDA_KERNEL_NODE_PARAMS_v1"]
 """What an argument of type `T *` points to; other types to zeros."""
 
+
+def ended(member: str, kind: str) -> dict[str, str]:
+    """A member that is a handle of an object that has ended."""
+    return {f"ended-{member}": f".{member} = ({kind})stale(new_{kind})"}
+
+
 SPOILT = {
-    "CUlaunchConfig": {"no-attributes": ".numAttrs = 2"},
-    "CUDA_LAUNCH_PARAMS": {"no-arguments": ".kernelParams = NULL", "no-kernel": ".function = NULL"},
-    "CUDA_MEMCPY2D": {"no-host": ".srcHost = NULL", "huge": ".WidthInBytes = 1ull << 63"},
-    "CUDA_MEMCPY3D": {"no-host": ".srcHost = NULL", "huge": ".Depth = 1ull << 63"},
+    "CUlaunchConfig": {"no-attributes": ".numAttrs = 2", **ended("hStream", "CUstream")},
+    "CUDA_LAUNCH_PARAMS": {
+        "no-arguments": ".kernelParams = NULL",
+        "no-kernel": ".function = NULL",
+        **ended("function", "CUfunction"),
+        **ended("hStream", "CUstream"),
+    },
+    "CUDA_MEMCPY2D": {
+        "no-host": ".srcHost = NULL",
+        "huge": ".WidthInBytes = 1ull << 63",
+        **ended("dstDevice", "CUdeviceptr"),
+    },
+    "CUDA_MEMCPY3D": {
+        "no-host": ".srcHost = NULL",
+        "huge": ".Depth = 1ull << 63",
+        **ended("dstDevice", "CUdeviceptr"),
+    },
     "CUDA_KERNEL_NODE_PARAMS_v1": {
         "no-kernel": ".func = NULL",
         "no-arguments": ".kernelParams = NULL",
+        **ended("func", "CUfunction"),
     },
-    "CUDA_MEMSET_NODE_PARAMS_v1": {"huge": ".width = 1ull << 63"},
+    "CUDA_MEMSET_NODE_PARAMS_v1": {
+        "huge": ".width = 1ull << 63",
+        **ended("dst", "CUdeviceptr"),
+    },
 }
 SPOILT["CUDA_KERNEL_NODE_PARAMS_v2"] = SPOILT["CUDA_KERNEL_NODE_PARAMS_v1"]
 """What is bad in one of these, after the right members."""

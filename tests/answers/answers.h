@@ -21,8 +21,6 @@
 #define HANGS_S 3
 #define TIMED 8 /* launches in a row, of which pump times one at least */
 
-enum kind { RIGHT, NONE, ZERO, HUGE_SIZE, ENDED };
-
 static CUcontext context;
 static char buffers[ARGUMENTS][4096] __attribute__((aligned(64)));
 static char before[ARGUMENTS][4096];
