@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -28,7 +29,17 @@ from acceptance import (
     stages,
     summary,
 )
-from acceptance.contract import FAIL, LATE, STATUSES, UNAVAILABLE, Context, Json, Machine, Stage
+from acceptance.contract import (
+    FAIL,
+    LATE,
+    MIB,
+    STATUSES,
+    UNAVAILABLE,
+    Context,
+    Json,
+    Machine,
+    Stage,
+)
 from acceptance.first_card import page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +74,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--minutes", type=float, metavar="N",
         help=f"end after so long (default {stages.CORE_TOTAL_S / 60:.1f}), and let stages take "
         "all of it")  # fmt: skip
+    add("--keep-free", type=int, default=0, metavar="MIB", help="GPU memory to leave to others")
     add("--prepare", type=Path, nargs="?", const=ROOT / WHEELS, metavar="DIR",
         help=f"with a network: fetch the missing wheels to carry (default: {WHEELS})")  # fmt: skip
     add("--machine", choices=prepare.MACHINES, default=prepare.MACHINES[0],
@@ -74,6 +86,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.minutes is not None and not 0.2 <= options.minutes <= 600:
         parser.error("--minutes must lie between 0.2 and 600")
+    if options.keep_free < 0:
+        parser.error("--keep-free must not be negative")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         parser.error(f"--out {options.out} is a file; name a folder")
     if options.wheels is not None and not options.wheels.is_dir():
@@ -128,7 +142,7 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
     wheels = options.wheels or ROOT / WHEELS
     _use_a_python_that_has_all(wheels, given)
     built = make_ready(wheels, bool(options.virtual))
-    there = look(options.virtual, ROOT / running.BUILD / "site")
+    there = look(options.virtual, ROOT / running.BUILD / "site", options.keep_free * MIB)
     identity = results.Identity(*results.commit_of(ROOT), there)
     out = results_folder(options, there)
     say(f"{there.label}: results in {shown(out)}")
@@ -186,15 +200,17 @@ def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
     )
 
 
-def look(virtual: str | None, site: Path) -> Machine:
-    """What is there. Raises NothingToRunOnError."""
+def look(virtual: str | None, site: Path, kept_bytes: int = 0) -> Machine:
+    """Describes the machine, as if `kept_bytes` of its GPU memory were in use. Raises
+    NothingToRunOnError."""
     asked = Machine(kind="virtual" if virtual else "card", profile=virtual or "")
     context = Context(ROOT, site, site, asked)
     environ = running.environment(context, {"PUMP_DISABLE": "1"} if virtual else {})
     virtually = ["pump-run", "--virtual", virtual, "--"] if virtual else []
     command = running.pump_command(ROOT, *virtually) if virtually else []
     card = machine.ask_card(environ, command)
-    return machine.decide(virtual, machine.driver_loads(), card, machine.facts(site))
+    found = machine.decide(virtual, machine.driver_loads(), card, machine.facts(site))
+    return replace(found, free_bytes=max(0, found.free_bytes - kept_bytes))
 
 
 def results_base() -> Path:

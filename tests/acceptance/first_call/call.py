@@ -51,7 +51,9 @@ class Call:
     seconds: time limit of the call. managed_bytes: limit of managed memory of one program. python:
     interpreter with pump's dependencies. program: interpreter of the programs under test. virtual:
     profile of the virtual GPU, "" on a real one. side_by_side: four programs fit into GPU memory
-    at once. runtime: private folder for sockets.
+    at once. kept_bytes: free GPU memory to leave to others. private: texts that results must not
+    contain, and their replacements; recordings cannot be edited, and are then left out. runtime:
+    private folder for sockets.
     """
 
     root: Path
@@ -59,6 +61,8 @@ class Call:
     out: Path
     seconds: float
     managed_bytes: int
+    kept_bytes: int = 0
+    private: tuple[tuple[str, str], ...] = ()
     python: str = sys.executable
     program: str = sys.executable
     virtual: str = ""
@@ -175,7 +179,7 @@ class Call:
             self._put(ARCHIVE, self._archive())
             for name in COPIED:
                 if (self.work / name).is_file():
-                    self._put(name, (self.work / name).read_bytes())
+                    self._put(name, self._public((self.work / name).read_bytes()))
         except (OSError, tarfile.TarError) as error:
             self.say(f"results cannot be written to {self.out}: {error}")
 
@@ -185,10 +189,20 @@ class Call:
             for path in sorted(self.work.rglob("*")):
                 if self.out in path.parents or not path.is_file() or path.is_symlink():
                     continue
+                if self.private and path.suffix == ".pump":
+                    continue
                 with contextlib.suppress(FileNotFoundError):  # removed by a running program
                     if path.stat().st_size <= FILE_BYTES_MOST:
-                        archive.add(path, path.relative_to(self.work))
+                        data = self._public(path.read_bytes())
+                        member = tarfile.TarInfo(str(path.relative_to(self.work)))
+                        member.size, member.mtime = len(data), int(path.stat().st_mtime)
+                        archive.addfile(member, io.BytesIO(data))
         return packed.getvalue()
+
+    def _public(self, data: bytes) -> bytes:
+        for private, public in self.private:
+            data = data.replace(private.encode(), public.encode())
+        return data
 
     def _put(self, name: str, data: bytes) -> None:
         draft = self.out / "draft"

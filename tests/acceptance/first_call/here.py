@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ LEAST_BYTES = GIB
 PROGRAMS_AT_ONCE = 4
 REHEARSED_BYTES = 12 * GIB
 """Free GPU memory that a rehearsal on the virtual GPU assumes."""
+NAME_LEAST = 4
+"""Shorter host names are left in the results, because they are parts of other words."""
 CONTEXT_BYTES = GIB // 2
 """GPU memory of a PyTorch process in addition to its tensors: context, cuBLAS, kernels."""
 
@@ -60,6 +63,10 @@ def plan(call: Call) -> str:
         return f"the card cannot be used: {card['error']}"
     free = int(card.get("free_bytes", 0))
     call.managed_bytes, call.side_by_side = share(free)
+    call.kept_bytes = KEPT_BYTES
+    call.private = ((str(call.root), "checkout"), (str(Path.home()), "home"))
+    if len(platform.node()) >= NAME_LEAST:
+        call.private += ((platform.node(), "machine"),)
     if not call.managed_bytes:
         least = KEPT_BYTES + CONTEXT_BYTES + LEAST_BYTES
         return (

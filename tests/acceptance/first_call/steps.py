@@ -259,6 +259,7 @@ def acceptance(stage: str, limit_s: float) -> Callable[[Call], Told]:
         words += ["--resume", "--minutes", f"{max(0.2, minutes):.2f}"]
         words += ["--virtual", call.virtual] if call.virtual else []
         words += ["--quick"] if call.quick else []
+        words += ["--keep-free", str(call.kept_bytes // MIB)] if call.kept_bytes else []
         status = call.run(f"acceptance.{stage}", words, limit_s + 4)
         result = out / f"{stage}.json"
         told = _json(result.read_text() if result.is_file() else "")

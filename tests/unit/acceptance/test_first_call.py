@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from acceptance import processes
+from acceptance import machine, processes
+from acceptance import main as acceptance_main
 from acceptance.first_call import here, main, steps
 from acceptance.first_call.call import Call, EarlierError, Told
 from acceptance.first_call.steps import GIB
@@ -183,6 +184,22 @@ def test_what_people_send_names_neither_secrets_nor_them(
     assert "do-not-tell" not in text and "CUDA_VISIBLE_DEVICES=0" in text
 
 
+def test_paths_and_the_name_of_the_machine_are_not_in_what_people_send(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: "alices-desktop")
+    call.virtual = "h200-pcie5"
+    assert here.plan(call) == ""
+    (call.work / "first.json").write_text(f'["{Path.home()}/x", "{ROOT}/y", "alices-desktop"]')
+    (call.work / "run.pump").write_bytes(b"a recording with its command line")
+    call.step("one", lambda _call: {"verdict": "fail", "why": f"{ROOT}/scripts"})
+    files = packed(call)
+    assert json.loads(files["first.json"]) == ["home/x", "checkout/y", "machine"]
+    assert json.loads(files["steps.json"])["one"]["why"] == "checkout/scripts"
+    assert (call.out / "first.json").read_bytes() == files["first.json"]
+    assert "run.pump" not in files
+
+
 class Asked:
     """What a step would run."""
 
@@ -204,6 +221,20 @@ def test_under_gvisor_what_holds_there_alone_is_left_out(
     steps.probe("first", steps.DECIDING, 60)(call)
     assert "symbols" in asked.words and "tma" in asked.words
     assert not set(steps.GVISOR_CHANGES) & set(asked.words)
+
+
+def test_stages_leave_to_others_what_the_call_keeps(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, call.virtual = Asked(call, monkeypatch), "h200-pcie5"
+    assert here.plan(call) == ""
+    steps.acceptance("bits", 60)(call)
+    given = asked.words[asked.words.index("--keep-free") + 1]
+    assert int(given) << 20 == here.KEPT_BYTES
+    card = {"name": "a GPU", "total_bytes": 4 * GIB, "free_bytes": 3 * GIB}
+    monkeypatch.setattr(machine, "ask_card", lambda *_: card)
+    monkeypatch.setattr(machine, "driver_loads", lambda: True)
+    assert acceptance_main.look(None, call.work, 1 * GIB).free_bytes == 2 * GIB
 
 
 @pytest.mark.parametrize("free_gib", [3, 80])
