@@ -395,7 +395,7 @@ def begun(process: Process) -> bool:
 
 
 def test_processes_that_begin_at_once_all_have_their_entries(tmp_path: Path) -> None:
-    """In a ledger that nobody has used, as after a start of the machine."""
+    """In an unused ledger, as after a start of the machine."""
     host = big_host(tmp_path)
     for number in range(6):
         ledger = tmp_path / f"fresh-{number}"
