@@ -8,15 +8,17 @@ imports it; nothing is written here (pump/outputs.py, pump/folders.py).
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import stat
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 _HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """Names of descriptors that the user's shell has opened: their writers are known."""
 TEXT_BYTES_MOST = 1 << 20
 """Of files that come with pump, and of others that are never long."""
+PIECE_BYTES = 1 << 16
 
 
 def opened(path: str, *, follow: bool = True, folder: int | None = None) -> BinaryIO:
@@ -51,10 +53,24 @@ def read(
     """Reads the whole file, as `opened` opens it. Raises OSError; EFBIG for more than
     bytes_most."""
     with opened(path, follow=follow, folder=folder) as file:
-        data = file.read(bytes_most + 1)
+        data = all_of(file, bytes_most + 1)
     if len(data) > bytes_most:
         raise OSError(errno.EFBIG, f"longer than {_size(bytes_most)}", path)
     return data
+
+
+def all_of(file: BinaryIO, bytes_most: int) -> bytes:
+    """Reads a file up to its end, or bytes_most bytes of it.
+
+    Python handles signals after each piece. If a signal came between two system calls of one long
+    read of a pipe, the read would go on waiting for the writer, and Ctrl-C would have no effect.
+    """
+    pieces = []
+    read1 = cast(io.BufferedReader, file).read1  # one system call at most
+    while bytes_most and (piece := read1(min(bytes_most, PIECE_BYTES))):
+        pieces.append(piece)
+        bytes_most -= len(piece)
+    return b"".join(pieces)
 
 
 def start(path: str, bytes_most: int) -> bytes:

@@ -234,11 +234,12 @@ def _case(asked: argparse.Namespace) -> Case:
 
 
 def _read(trace: str) -> bytes:
+    from pump import inputs
     from pump.trace.info import opened
 
     try:
         with opened(trace) as (file, _):
-            data = file.read(TRACE_BYTES_MOST + 1)
+            data = inputs.all_of(file, TRACE_BYTES_MOST + 1)
     except OSError as error:
         raise BadInputError(f"cannot read {trace}: {error.strerror}") from None
     if len(data) > TRACE_BYTES_MOST:

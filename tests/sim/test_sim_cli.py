@@ -297,7 +297,6 @@ def test_an_interruption_ends_it_without_a_traceback() -> None:
         assert process.stdin is not None
         process.stdin.write(bytes(1 << 20))  # more than a pipe holds: it returns when it is read
         process.send_signal(signal.SIGINT)
-        output = process.stdout.read(), process.stderr.read()
-        process.stdin.close()
         process.wait(timeout=60)
+        output = process.stdout.read(), process.stderr.read()
     assert (process.returncode, output) == (130, (b"", b""))
