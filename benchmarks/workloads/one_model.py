@@ -1,0 +1,93 @@
+"""README's chart: the iteration time of one named model that does not fit into GPU memory.
+
+    .venv/bin/python benchmarks/workloads/one_model.py     (after scripts/setup examples,simulate)
+
+The model is BERT-base, trained with a batch of 128. Others timed its kernels on an A100
+(benchmarks/data/g10/README.md); memory and link are simulated. Writes docs/pictures/one-model.json
+and one-model.svg.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks")]
+
+from workloads import intensity  # noqa: E402
+
+MODEL = "bert_base_b128"
+RATIO, RATIOS = 1.5, (1.25, 1.5, 2.0)
+"""Memory that the model needs / GPU memory: of the bars, and of their range."""
+BARS = {"Unified Memory alone": "naive", "pump": "planned"}
+DATA = intensity.FOLDER / "one-model.json"
+PICTURE = intensity.FOLDER / "one-model.svg"
+COLOURS = {"Unified Memory alone": "#d62728", "pump": "#2ca02c", "enough memory": "#888888"}
+ROW, LEFT, UNIT = 34, 190, 150
+
+
+def simulated() -> dict[str, Any]:
+    """Simulates the model. Times are divided by the time with enough memory."""
+    from pump import profiles
+    from pump.sim.report import Case
+    from pump.sim.simulation import Machine
+
+    profile = profiles.load(intensity.PROFILE)
+    (program,) = (one for one in intensity.programs(profile) if one.name == MODEL)
+    times = {}
+    for ratio in RATIOS:
+        machine = Machine(profile, int(program.peak_bytes / ratio))
+        times[str(ratio)] = intensity.point(Case(program, machine), 1.0)
+    return {
+        "model": MODEL,
+        "profile": intensity.PROFILE,
+        "simulated": True,
+        "footprint_bytes": program.peak_bytes,
+        "times": times,
+    }
+
+
+def picture(found: dict[str, Any]) -> str:
+    """Draws the bars as SVG, each with its range over RATIOS."""
+    rows = [("PyTorch without pump", 0.0, "out of memory")]
+    ranges: dict[str, tuple[float, float]] = {}
+    for name, policy in BARS.items():
+        each = [found["times"][str(ratio)][policy] for ratio in RATIOS]
+        ranges[name] = low, high = min(each), max(each)
+        rows.append((name, found["times"][str(RATIO)][policy], f"{low:.1f} to {high:.1f}"))
+    rows.append(("enough memory", 1.0, "1"))
+    parts = []
+    for number, (name, value, said) in enumerate(rows):
+        y, end = number * ROW + 8, LEFT + value * UNIT
+        parts.append(f'<text x="{LEFT - 10}" y="{y + 16}" text-anchor="end">{name}</text>')
+        if value:
+            parts.append(f'<rect x="{LEFT}" y="{y}" width="{value * UNIT:.1f}" height="22" '
+                         f'fill="{COLOURS[name]}"/>')  # fmt: skip
+        if name in ranges:
+            low, high = (LEFT + one * UNIT for one in ranges[name])
+            parts.append(f'<path d="M{low:.1f} {y + 11}H{high:.1f}" stroke="#222" fill="none"/>')
+            end = max(end, high)
+        parts.append(f'<text x="{end + 8:.1f}" y="{y + 16}">{html.escape(said)}</text>')
+    height = len(rows) * ROW + 30
+    parts.append(f'<text x="{LEFT}" y="{height - 8}">time of an iteration (simulated)</text>')
+    style = "font-family:sans-serif;font-size:14px"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" style="{style}">'
+        f'<rect width="760" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def main() -> int:
+    """Writes data and picture."""
+    found = simulated()
+    DATA.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    PICTURE.write_text(picture(found), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
