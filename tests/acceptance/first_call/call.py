@@ -209,10 +209,13 @@ class Call:
         draft.write_bytes(data)
         draft.replace(self.out / name)
 
-    def take_over(self, archive: Path) -> None:
-        """Adds the results of an earlier call. Raises EarlierError and adds none if unusable."""
+    def take_over(self, name: str, data: bytes) -> None:
+        """Adds the results in the archive `data` of an earlier call; `name` is for messages.
+
+        Raises EarlierError if it is unusable.
+        """
         try:
-            with tarfile.open(archive) as packed:
+            with tarfile.open(fileobj=io.BytesIO(data)) as packed:
                 members = packed.getmembers()
                 if sum(member.size for member in members) > UNPACKED_BYTES_MOST:
                     raise ValueError(f"it unpacks to more than {UNPACKED_BYTES_MOST} bytes")
@@ -220,7 +223,7 @@ class Call:
             earlier = json.loads((self.work / STEPS).read_text())
             self.steps.update({f"earlier.{name}": dict(told) for name, told in earlier.items()})
         except BROKEN as error:
-            raise EarlierError(f"{archive} is no archive of an earlier call: {error}") from None
+            raise EarlierError(f"{name} is no archive of an earlier call: {error}") from None
 
 
 def page(call: Call) -> str:

@@ -25,6 +25,7 @@ from acceptance.first_call.call import ARCHIVE, SUMMARY, Call, EarlierError
 from acceptance.first_call.steps import GIB
 
 ROOT = Path(__file__).resolve().parents[3]
+WORK = ROOT / "build" / "card"
 PROGRAM = "scripts/first_call"
 SECONDS = {"A": 225.0, "B": 440.0}
 """Time limits for two calls within the 15 minutes of a lent machine, which include its starts."""
@@ -57,6 +58,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("name one of A, B, --here and --adopt ARCHIVE")
     if options.seconds is not None and not 20 <= options.seconds <= 3600:
         parser.error("--seconds must lie between 20 and 3600")
+    if options.out is not None and options.out.resolve() == WORK.resolve():
+        parser.error(f"--out must not be {WORK}, which has the unpacked results")
     for name in ("earlier", "adopt"):
         path = getattr(options, name)
         if path is not None and not path.is_file():
@@ -100,7 +103,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def prepare(options: argparse.Namespace) -> Call:
     """Returns the call, with an empty folder or the results of an earlier call."""
-    work = ROOT / "build" / "card"
+    work = WORK
+    earlier = options.earlier.read_bytes() if options.earlier else b""  # it may be below `work`
     out = options.out or Path(os.environ.get("OUT") or work / "out")
     if work.resolve() not in out.resolve().parents:
         shutil.rmtree(work, ignore_errors=True)
@@ -127,7 +131,7 @@ def prepare(options: argparse.Namespace) -> Call:
         call.say("gVisor: questions whose answers hold there alone are left out")
     if options.earlier:
         try:
-            call.take_over(options.earlier)
+            call.take_over(str(options.earlier), earlier)
         except EarlierError as error:
             call.say(f"{error}; begins anew")
     return call

@@ -113,9 +113,22 @@ def test_an_earlier_call_is_gone_on_with(call: Call, tmp_path: Path) -> None:
     work = tmp_path / "later"
     work.mkdir()
     later = Call(ROOT, work, tmp_path / "out2", seconds=60, managed_bytes=GIB)
-    later.take_over(call.out / "results.tar.gz")
+    later.take_over("it", (call.out / "results.tar.gz").read_bytes())
     assert later.steps["earlier.facts"]["verdict"] == "info"
     assert (work / "first.json").read_text() == "{}"
+
+
+def test_the_archive_of_an_earlier_call_may_be_in_the_folder_that_is_emptied(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    call.step("facts", lambda _call: {"verdict": "info"})
+    monkeypatch.setattr(main, "WORK", tmp_path / "card")
+    (tmp_path / "card" / "out").mkdir(parents=True)
+    earlier = (call.out / "results.tar.gz").rename(tmp_path / "card" / "out" / "results.tar.gz")
+    words = ["B", "--from", str(earlier), "--out", str(tmp_path / "elsewhere")]
+    later = main.prepare(main.parse(words))
+    assert later.steps["earlier.facts"]["verdict"] == "info"
+    later.close()
 
 
 def archive(path: Path, member: tarfile.TarInfo, data: bytes = b"") -> Path:
@@ -149,7 +162,7 @@ def hostile(kind: str, path: Path) -> Path:
 @pytest.mark.parametrize("kind", ["text", "escape", "link", "list", "cut", "large", "empty"])
 def test_a_hostile_archive_is_refused_with_a_line(call: Call, tmp_path: Path, kind: str) -> None:
     with pytest.raises(EarlierError, match=r"is no archive of an earlier call"):
-        call.take_over(hostile(kind, tmp_path / "it"))
+        call.take_over("it", hostile(kind, tmp_path / "it").read_bytes())
     assert call.steps == {} and not (tmp_path / "outside").exists()
 
 
@@ -258,6 +271,7 @@ def test_bad_arguments_are_named(capsys: pytest.CaptureFixture[str], tmp_path: P
         (["C"], "invalid choice"),
         (["A", "--seconds", "5"], "--seconds must lie between"),
         (["B", "--from", str(tmp_path / "none")], "there is no file"),
+        (["A", "--out", str(main.WORK)], "--out must not be"),
     ):
         with pytest.raises(SystemExit) as ended:
             main.main(words)
