@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/workloads/one_model.py     (after scripts/setup examples,simulate)
 
-The model is BERT-base, trained with a batch of 128. Others timed its kernels on an A100
-(benchmarks/data/g10/README.md); memory and link are simulated. Writes docs/pictures/one-model.json
-and one-model.svg.
+The model is BERT-base, trained with a batch of 128. Its kernel times are derived from timings on an
+A100 (benchmarks/data/g10/README.md); memory and link are simulated. Writes
+docs/pictures/one-model.json and one-model.svg.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def test_the_licence_is_in_what_is_installed_and_named_by_its_metadata() -> None
     assert "Apache License" in LICENCE and "Version 2.0, January 2004" in LICENCE
     installed = metadata.distribution("pump-cuda")
     assert installed.metadata["License-Expression"] == PROJECT["license"] == "Apache-2.0"
-    assert installed.metadata.get_all("License-File") == ["LICENSE"]
+    assert installed.metadata.get_all("License-File") == ["LICENSE", "NOTICE"]
     assert installed.read_text("licenses/LICENSE") == LICENCE
     assert "LICENSE" in (ROOT / "README.md").read_text()
 
