@@ -29,14 +29,14 @@ SPEED = "80%"
 
 
 class Speed(NamedTuple):
-    """What is asked for: a share of the smallest number's speed, or seconds at most."""
+    """The asked speed: a share of the best speed that was seen, or the most seconds of a unit."""
 
     share: float | None
     seconds: float | None
 
-    def most_seconds(self, smallest: float) -> float:
-        """The most that a unit may take. smallest: what it takes at the smallest number."""
-        return smallest / self.share if self.share else self.seconds or 0.0
+    def most_seconds(self, best: float) -> float:
+        """Returns the most that a unit may take. best: the least that a unit has taken."""
+        return best / self.share if self.share else self.seconds or 0.0
 
 
 class Tried(NamedTuple):
@@ -69,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     value("--step N", number, "try only the smallest number and multiples of N above it "
           "(default: 1)", 1)  # fmt: skip
     value("--speed S", _speed, "the least speed of a unit (a sample of the batch): a share of "
-          "that at the smallest number, or the most seconds that a unit may take, such as 0.05s "
+          "the best speed seen, or the most seconds that a unit may take, such as 0.05s "
           f"(default: {SPEED.replace('%', '%%')})", _speed(SPEED))  # fmt: skip
     parser.add_argument(
         "--same-work",
@@ -118,7 +118,8 @@ def run(asked: argparse.Namespace) -> int:
         found = {
             **about,
             "tried": [one._asdict() for one in tried],
-            "largest": search.fits,
+            "largest": _largest(tried, asked.speed),
+            "fastest": min(tried, key=_unit_seconds).number,
             "too_large": search.fails,
             "whole": not stop.number and search.next() is None,
         }
@@ -198,9 +199,19 @@ def _tried(
         return Tried(number, None, None, problem)
     seconds = session.seconds(ran) or 0.0
     unit = seconds if asked.same_work else seconds / number
-    most = asked.speed.most_seconds(tried[0].unit_seconds or unit if tried else unit)
+    most = asked.speed.most_seconds(min(unit, *map(_unit_seconds, tried)) if tried else unit)
     slow = f"{unit:.4g} s a unit, {most:.4g} s are asked for" if unit > most else ""
     return Tried(number, seconds, unit, slow)
+
+
+def _unit_seconds(one: Tried) -> float:
+    return float("inf") if one.unit_seconds is None else one.unit_seconds
+
+
+def _largest(tried: list[Tried], speed: Speed) -> int:
+    """Returns the largest number at the asked speed. The best speed may have been seen last."""
+    most = speed.most_seconds(min(map(_unit_seconds, tried)))
+    return max(one.number for one in tried if _unit_seconds(one) <= most)
 
 
 def _with(template: list[str], number: int) -> list[str]:
@@ -231,7 +242,9 @@ def _write(file: str | None, found: dict[str, Any]) -> None:
 
 def _as_text(found: dict[str, Any]) -> str:
     unit = "run" if found["same_work"] else "unit"
-    smallest = found["tried"][0]["unit_seconds"]
+    times = {one["number"]: one["unit_seconds"] for one in found["tried"]}
+    largest, fastest = found["largest"], found["fastest"]
+    best = times[fastest]
     lines = [
         f"command  {one_line(' '.join(found['fitted']))}",
         f"GPU      {found['gpu']}",
@@ -246,11 +259,14 @@ def _as_text(found: dict[str, Any]) -> str:
         slow = "  too slow" if one["problem"] else ""
         lines.append(
             f"{one['number']:>10}  {one['run_seconds']:>8.3f} s  {one['unit_seconds']:>10.4g} s"
-            f"  {smallest / one['unit_seconds']:>7.0%}{slow}"
+            f"  {best / one['unit_seconds']:>7.0%}{slow}"
         )
     above = found["too_large"]
     end = f"; {above} does not" if above else ", as large as --to allows" if found["whole"] else ""
-    lines += ["", f"Largest: {found['largest']} runs at the asked speed{end}."]
+    lines += ["", f"Largest: {largest} runs at the asked speed{end}."]
+    if fastest != largest:
+        slower = f"{largest} takes {times[largest]:.4g} s"
+        lines.append(f"Fastest: {fastest}, with {best:.4g} s a {unit}; {slower}.")
     if not found["whole"]:
         lines.append("Not all was tried: what lies between is open; --runs more narrows it down.")
     return "\n".join(lines) + "\n"

@@ -197,6 +197,20 @@ def test_a_number_in_the_command_is_found_and_lack_of_memory_is_too_large(here: 
     assert "out of memory" in done.stdout
 
 
+BEST_AT_FOUR = """
+BEGIN { unit = n <= 4 ? 1 / n : 0.25 * (1 + (n - 4) * 0.04); print "took", n * unit, "s" }
+"""
+
+
+def test_the_speed_is_a_share_of_the_best_and_the_fastest_number_is_named(here: Here) -> None:
+    """A larger batch is faster a sample at first, and slower once it does not fit."""
+    words = ("--yes", "--to", "64", *PRINTED)
+    done = here.run("fit", *words, "--", "awk", "-v", "n={}", BEST_AT_FOUR)
+    assert done.returncode == 0, done.stderr
+    assert "Largest: 10 runs at the asked speed; 11 does not." in done.stdout
+    assert "Fastest: 4, with 0.25 s a unit; 10 takes 0.31 s." in done.stdout
+
+
 def test_a_bound_on_runs_leaves_the_answer_open_and_says_so(here: Here) -> None:
     words = ("--yes", "--runs", "4", "--speed", "0.25s", "--to", "64", *PRINTED)
     done = here.run("fit", *words, *python("{}", 0.25, 5))
