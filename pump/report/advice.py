@@ -98,9 +98,9 @@ def estimated(lost: dict[str, float] | None) -> str:
 
 
 def waited_for_turns(report: dict[str, Any]) -> str:
-    """How long the program waited for its turns on a GPU, in words."""
+    """Returns how long the program waited for its turns on a GPU; "" if it did not."""
     waited_s = report["turns_waited_seconds"]
-    return "not known from this recording" if waited_s is None else seconds(waited_s)
+    return seconds(waited_s) if waited_s else ""
 
 
 def _with_room(lost: dict[str, float]) -> str:

@@ -95,6 +95,7 @@ def _escape(text: str) -> str:
 
 
 def _head(report: dict[str, Any]) -> list[str]:
+    turns = waited_for_turns(report)
     rows = {
         "time lost to memory": time_lost(report),
         "recording": f"{plain(report['file'], 200)} ({report['state']})",
@@ -105,7 +106,7 @@ def _head(report: dict[str, Any]) -> list[str]:
         f"{report['memsets']:,} memsets",
         "waited for the GPU": f"{seconds(report['waited_seconds'])} in "
         f"{report['synchronisations']:,} synchronisations",
-        "waited for turns": waited_for_turns(report),
+        **({"waited for turns": turns} if turns else {}),
         "brought in and out": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host (asked of the driver by pump)",
         "events lost": ", ".join(

@@ -19,7 +19,7 @@ def text(report: dict[str, Any]) -> str:
         f"recorded     {plain(report['recorded'])} with policy {plain(report['policy'])}",
         f"time lost    {time_lost(report)}",
         f"length       {seconds(report['seconds'])}, {report['operations']:,} operations",
-        f"turns        {waited_for_turns(report)}",
+        *([f"turns        {waited_for_turns(report)} waited"] if waited_for_turns(report) else []),
         f"moved        {size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host",
     ]

@@ -143,3 +143,10 @@ def test_a_page_follows_the_readers_scheme_and_scrolls_wide_parts_by_themselves(
     shown = page(made())
     assert "prefers-color-scheme:dark" in shown and "max-width:600px" in shown
     assert shown.count('<div class="wide"><svg') == shown.count("<svg") > 0
+
+
+def test_waits_for_turns_are_shown_only_if_there_were_any() -> None:
+    waited = made(turns_waited_seconds=4.0)
+    assert "4.00 s waited" in text(waited) and "waited for turns" in page(waited)
+    for found in (made(), made(turns_waited_seconds=None)):
+        assert " waited" not in text(found) and "waited for turns" not in page(found)
