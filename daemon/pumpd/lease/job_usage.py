@@ -7,7 +7,7 @@ same order: budgets that shrink are set first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pump.config.values import amount_bytes
@@ -113,10 +113,13 @@ class Busy:
         self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
         self._duties: dict[tuple[int, int], tuple[bool, float]] = {}
 
-    def look(self, held: Held, depth: int, now: float) -> float:
+    def look(self, held: Held, depth: int, now: float, absent: bool = False) -> float:
         """Add a look at time `now`, and return the share, 0 to 1. depth: operations in the
-        client's window. A dormant client counts as busy: it reports no operations."""
+        client's window. A dormant client counts as busy: it reports no operations. absent: its
+        worker does not answer, so its use is not known, and the last share holds."""
         key = held.pid, held.device.index
+        if absent and key in self._known:
+            return self._known[key][1]
         used = held.device.blocks_used
         before, share, then = self._known.get(key, (used, 1.0, now))
         now_busy = not held.device.active or depth > 0
@@ -188,14 +191,21 @@ def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:
 
 
 def report_of(
-    clients: Sequence[ClientState], ceilings: Ceilings, busy: Busy, grant: int, now: float
+    clients: Sequence[ClientState],
+    ceilings: Ceilings,
+    busy: Busy,
+    grant: int,
+    now: float,
+    *,
+    absent: Container[int] = (),
 ) -> wire.Report:
-    """Return the report to the service. grant: number of the grant that is adopted."""
+    """Return the report to the service. grant: number of the grant that is adopted. absent: process
+    ids of clients in their last known state."""
     depths = {client.pid: client.worker.get("window_depth", 0) for client in clients}
     busy.forget(set(depths))
     gpus = []
     for gpu, held in by_gpu(clients).items():
-        use = max(busy.look(one, depths[one.pid], now) for one in held)
+        use = max(busy.look(one, depths[one.pid], now, one.pid in absent) for one in held)
         total = max(one.device.total_bytes for one in held)
         wanted = sum(min(one.wanted_bytes, ceilings.of(one)) for one in held)
         gpus.append(

@@ -383,7 +383,7 @@ class LeaseClient:
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
                 self._acted = self._grant.number
-        grows = self._report(clients)
+        grows = self._report(clients, there)
         if sets and sets != self._tried:
             self._tried = sets
             self._apply(sets)
@@ -420,11 +420,13 @@ class LeaseClient:
         holds = gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
         return HOLD_MS * holds, HOLD_MS * (gpu in self._yields)
 
-    def _report(self, clients: Sequence[ClientState]) -> bool:
+    def _report(self, clients: Sequence[ClientState], absent: set[int]) -> bool:
         """Report what has changed; whether the job wants more than before."""
         if not self._version:  # the service has ended during this round
             return False
-        report = report_of(clients, self._ceilings, self._busy, self._acted, self._now)
+        report = report_of(
+            clients, self._ceilings, self._busy, self._acted, self._now, absent=absent
+        )
         before = {gpu.gpu: gpu.wanted_bytes for gpu in self._last.gpus} if self._last else {}
         if report != self._last:
             self._last = report

@@ -260,6 +260,19 @@ def test_a_client_that_runs_waits_or_is_dormant_is_ready_and_an_idle_one_is_not(
     assert looks(busy, held(7, blocks_used=5), 7.0) == (False, False)
 
 
+def test_a_client_whose_worker_does_not_answer_keeps_its_share_of_use() -> None:
+    """Its last known state has an empty window, as between two iterations."""
+    busy = Busy()
+    idle = dataclasses.replace(held(7, blocks_used=5), worker={"window_depth": 0})
+    at_work = dataclasses.replace(idle, worker={"window_depth": 1})
+    before = report_of([at_work], Ceilings(), busy, 1, 0.0).gpus
+    for now in (4.0, 4.3, 9.0):
+        assert report_of([idle], Ceilings(), busy, 1, now, absent={7}).gpus == before
+    assert report_of([idle], Ceilings(), busy, 1, 9.0).gpus[0].use < before[0].use
+    unknown = dataclasses.replace(held(8), worker={})
+    assert report_of([unknown], Ceilings(), busy, 1, 9.0, absent={8}).gpus
+
+
 def test_a_client_that_is_ready_makes_its_job_so() -> None:
     clients = [held(7, least_bytes=5 * MIB), held(8, held_threads=1, least_bytes=900 * MIB)]
     report = report_of(clients, Ceilings(), Busy(), 1, 0.0)
