@@ -17,7 +17,8 @@ import pytest
 
 from pump import paths
 
-SECONDS = 220
+LIMIT_S = 500
+"""Longer than the calls take, even if all stages of the acceptance hang."""
 A = ("facts", "libraries", "proof", "decoder", "first")
 B = ("facts", "libraries", "speed", "bits", "shim", "rest", "trace", "failures")
 GOOD = {"pass", "info"}
@@ -34,7 +35,7 @@ class Machine:
 
     def command(self, *words: str) -> list[str]:
         script = str(self.root / "scripts" / "first_call")
-        more = ["--virtual", "h200-pcie5", "--quick", "--seconds", str(SECONDS)]
+        more = ["--virtual", "h200-pcie5", "--quick"]
         return [*bare_python.without_network(), str(self.python), script, *words, *more]
 
     def environment(self) -> dict[str, str]:
@@ -49,7 +50,7 @@ class Machine:
             cwd=self.root,
             capture_output=True,
             text=True,
-            timeout=SECONDS + 60,
+            timeout=LIMIT_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
