@@ -20,6 +20,8 @@ from pathlib import Path
 
 PROGRAM_MARK = "GPU_ACCEPTANCE_PROGRAM"
 STAGE_MARK = "GPU_ACCEPTANCE_STAGE"
+CALL_MARK = "GPU_ACCEPTANCE_CALL"
+"""Of a step of scripts/first_call, whose programs and stages get marks of their own as well."""
 PROC = Path("/proc")
 PR_SET_CHILD_SUBREAPER = 36
 

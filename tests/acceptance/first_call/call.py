@@ -117,7 +117,7 @@ class Call:
         included.
         """
         mark = processes.new_mark()
-        environ = {**self.environment(more or {}), processes.PROGRAM_MARK: mark}
+        environ = {**self.environment(more or {}), processes.CALL_MARK: mark}
         end = time.monotonic() + max(1.0, min(limit_s, self.left()))
         with (self.work / f"{name}.log").open("ab") as log:
             try:
@@ -144,17 +144,15 @@ class Call:
     def _end(child: subprocess.Popen[bytes], mark: str) -> None:
         """Ends a child and all processes with its mark, by SIGTERM first: gpu_acceptance then
         writes its summary."""
-        for number, wait_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, 1.0)):
-            if child.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(wait_s)
-            if not processes.wait_gone(processes.PROGRAM_MARK, mark, wait_s / 2):
-                return
-            for pid in processes.marked(processes.PROGRAM_MARK, mark):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(END_S)
+        if processes.wait_gone(processes.CALL_MARK, mark, END_S / 2):
+            processes.kill_marked(processes.CALL_MARK, mark, END_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
 
     def step(self, name: str, work: Callable[[Call], Told]) -> None:
         """Runs a step and packs the results. No exception of a step affects the others."""

@@ -60,16 +60,22 @@ def test_a_step_that_raises_hangs_or_is_missing_costs_no_other(call: Call) -> No
 
 
 def test_nothing_that_a_step_started_outlives_it(call: Call) -> None:
-    """A daemon with a session of its own that ignores SIGTERM, as a pumpd that hangs."""
-    code = (
-        "import os, signal, sys, time\n"
-        "if os.fork(): sys.exit()\n"
-        "os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    """A daemon with a session and a mark of its own that ignores SIGTERM, as the pumpd of a program
+    of a stage."""
+    daemon = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print(os.getpid(), flush=True); time.sleep(60)"
     )
+    code = (
+        "import os, subprocess, sys\n"
+        f"os.environ[{processes.PROGRAM_MARK!r}] = 'another'\n"
+        f"daemon = [sys.executable, '-c', {daemon!r}]\n"
+        "started = subprocess.Popen(daemon, stdout=subprocess.PIPE, start_new_session=True)\n"
+        "print(started.stdout.readline().decode(), flush=True)"
+    )
     assert call.run("daemon", [sys.executable, "-c", code], 5.0) == 0
-    text = (call.work / "daemon.log").read_text()
-    assert not text or not processes.title(int(text)), "else it was ended before it could say so"
+    assert not processes.title(int((call.work / "daemon.log").read_text()))
 
 
 def test_without_time_a_step_is_not_begun(call: Call) -> None:
