@@ -61,6 +61,12 @@ def missing() -> list[str]:
     return [package for module, package in NEEDED.items() if not _importable(module)]
 
 
+def lacking(wheels: Path) -> list[str]:
+    """Returns the packages of NEEDED that are neither installed here nor carried as wheels."""
+    carried = {file.name.split("-")[0].lower().replace("_", "-") for file in wheels.glob("*.whl")}
+    return [name for name in missing() if name not in carried]
+
+
 def _importable(module: str) -> bool:
     with contextlib.suppress(ImportError, ValueError):
         return importlib.util.find_spec(module) is not None

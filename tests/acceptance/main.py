@@ -187,8 +187,7 @@ def report(place: runner.Place, found: dict[str, dict[str, Json]], seconds: floa
 
 def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
     """Becomes the Python of .venv where this one lacks something. Raises BuildError."""
-    carried = {file.name.split("-")[0].lower().replace("_", "-") for file in wheels.glob("*.whl")}
-    lacking = [name for name in machine.missing() if name not in carried]
+    lacking = machine.lacking(wheels)
     if not lacking:
         return
     other = ROOT / ".venv" / "bin" / "python"

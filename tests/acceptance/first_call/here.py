@@ -31,7 +31,7 @@ def use_a_python_that_has_all(root: Path, given: Sequence[str], program: str) ->
 
     Runs scripts/setup first. The programs under test keep this Python, which may have PyTorch.
     """
-    if not machine.missing() or Path(sys.prefix) == root / ".venv":
+    if not machine.lacking(root / ".wheels") or Path(sys.prefix) == root / ".venv":
         return
     print(f"{program}: sets pump up in .venv first (scripts/setup examples)", flush=True)
     done = subprocess.run([str(root / "scripts" / "setup"), "examples"], check=False)
