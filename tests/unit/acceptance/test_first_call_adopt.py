@@ -222,12 +222,18 @@ def test_a_page_with_changes_that_are_not_committed_is_left_alone(
     assert f"docs/{other}: changed" in told
 
 
-def test_two_cards_of_one_kind_are_one_profile(tmp_path: Path) -> None:
-    """As from two calls on machines that are lent."""
+def with_rest_of(tmp_path: Path, part: str, **changes: str) -> dict[str, bytes]:
+    """An archive's members, with the second half of the questions answered by another machine."""
     members = of_card(tmp_path, made_up.H100)
     other = made_up.report_of(made_up.H100)
-    other["device"]["uuid"] = "0d" * 16
+    other[part] |= changes
     members["rest.json"] = json.dumps(made_up.halves(other)[1]).encode()
+    return members
+
+
+def test_two_cards_of_one_kind_are_one_profile(tmp_path: Path) -> None:
+    """As from two calls on machines that are lent."""
+    members = with_rest_of(tmp_path, "device", uuid="0d" * 16)
     root = made_up.checkout(tmp_path)
     adopted(tmp_path, members, root)
     (folder,) = (root / RESULTS).iterdir()
@@ -237,10 +243,7 @@ def test_two_cards_of_one_kind_are_one_profile(tmp_path: Path) -> None:
 
 
 def test_two_kinds_of_card_in_one_archive_are_kept_apart(tmp_path: Path) -> None:
-    members = of_card(tmp_path, made_up.H100)
-    other = made_up.report_of(made_up.H100)
-    other["device"]["name"] = "NVIDIA H200"
-    members["rest.json"] = json.dumps(made_up.halves(other)[1]).encode()
+    members = with_rest_of(tmp_path, "device", name="NVIDIA H200")
     root = made_up.checkout(tmp_path)
     told = adopted(tmp_path, members, root)
     assert any(line.startswith("kept apart, not of one kind of GPU") for line in told)
@@ -251,10 +254,8 @@ def test_two_kinds_of_card_in_one_archive_are_kept_apart(tmp_path: Path) -> None
 
 
 def test_another_driver_is_another_report(tmp_path: Path) -> None:
-    members = of_card(tmp_path, made_up.H100)
-    other = made_up.report_of(made_up.H100)
-    other["host"]["nvidia_version_file"] = "NVRM version: Kernel Module 575.57.08"
-    members["rest.json"] = json.dumps(made_up.halves(other)[1]).encode()
+    version = "NVRM version: Kernel Module 575.57.08"
+    members = with_rest_of(tmp_path, "host", nvidia_version_file=version)
     root = made_up.checkout(tmp_path)
     adopted(tmp_path, members, root)
     drivers = {json.loads(one.read_text())["driver"] for one in root.rglob("card.json")}
