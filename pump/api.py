@@ -9,7 +9,7 @@
 
 It goes by the job's control socket (pump/control.py) and concerns this process alone. In a process
 that pump does not serve a region changes nothing, so a program runs the same without pump. There
-are no hints of pump's own: an early operation says what is used next (docs/howto-notebooks.md).
+are no hints of pump's own: an early operation says what is used next (docs/start/notebooks.md).
 """
 
 from __future__ import annotations

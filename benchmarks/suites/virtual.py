@@ -156,7 +156,7 @@ def medians(runs: Sequence[Figures]) -> dict[str, int]:
 
 
 NOT_SERVED = ("no pumpd served it", "worker lost", "no operation was seen to end")
-"""Reasons of the last line (docs/messages.md)."""
+"""Reasons of the last line (docs/guides/why.md)."""
 
 
 def check_presence(log: str) -> None:

@@ -45,7 +45,7 @@ def papers() -> str:
 
 
 def suites() -> str:
-    """The table of docs/frameworks.md: other projects' software, from the results kept."""
+    """The table of docs/reference/frameworks.md: other projects' test suites, from the results."""
     rows = [json.loads(line) for line in SUITES.read_text(encoding="utf-8").splitlines()]
     ways = list(max((row["passed"] for row in rows), key=len))
     head = ["suite", *ways, "fail plain", "what these want"]
@@ -62,11 +62,11 @@ def pages() -> dict[Path, str]:
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
     answers = first_call.newest(RESULTS.parent)
     first = {DOCS / "first-card.md": first_call.first_card_page(answers)}
-    python = {DOCS / "python.md": python_page.page()}
+    python = {DOCS / "reference" / "python.md": python_page.page()}
     sources = {
-        "configuration.md": ("pump/config/schema.py", reference.markdown()),
+        "reference/configuration.md": ("pump/config/schema.py", reference.markdown()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
-        "frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
+        "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
     folder = ROOT / "packaging" / "completions"

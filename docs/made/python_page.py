@@ -1,4 +1,4 @@
-"""Makes docs/python.md, the reference of the Python interface, from its docstrings."""
+"""Makes docs/reference/python.md, the reference of the Python interface, from its docstrings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ HEAD = """<!-- made by docs/made/make_docs.py from docstrings -->
 # Python
 
 Two modules are an interface for other programs: releases keep them (`docs/releases.md`).
-Everything else inside pump may change. `docs/steering.md`: a program that controls its own job.
+Everything else inside pump may change. `docs/guides/steering.md` describes
+programs that control their own job.
 """
 
 

@@ -1,8 +1,8 @@
 """Hooks of mkdocs: what the pages of docs/ get on their way into the site.
 
-In the repository a page names another file in backticks, as code does: `docs/slow.md`. On the site
-that is a link with the page's title, where the file is a page. Man pages, which are made from the
-commands, become pages, and the folder of decisions its own navigation.
+In the repository a page names another file in backticks, as code does: `docs/guides/why.md`. On the
+site that is a link with the page's title, if the file is a page. Man pages, which are made from
+the commands, become pages, and the folder of decisions its own navigation.
 """
 
 from __future__ import annotations

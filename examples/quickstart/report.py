@@ -154,7 +154,7 @@ def curve(data: Mapping[str, Any]) -> str:
     names = ("naive", "window", "planned", "floor")
     lines = [
         f"The same training with other kernel times, slow-down at {data['oversubscription']:.1f}x "
-        "(SIMULATED, docs/intensity.md):",
+        "(SIMULATED, docs/guides/choose.md):",
         "",
         "  " + "kernels / link".ljust(16) + "".join(name.rjust(9) for name in names),
     ]

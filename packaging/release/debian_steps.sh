@@ -1,6 +1,6 @@
 #!/bin/sh
 # debian_steps.sh - what an administrator does with pump's package, in an empty Debian: first_steps runs
-# it there, after the steps of docs/first-steps.md. old.deb and new.deb lie in the present folder.
+# it there, after the steps of docs/start/install.md. old.deb and new.deb lie in the present folder.
 set -eu
 cd /here
 

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md and `pump config example`, made from the schema. No I/O."""
+"""Makes the tables of docs/reference/configuration.md and `pump config example` from the schema."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _comment(text: str) -> list[str]:
 
 
 def markdown() -> str:
-    """The tables of docs/configuration.md."""
+    """The tables of docs/reference/configuration.md."""
     parts = []
     for table, description in tables().items():
         where = " Only in /etc/pump/config.toml." if table in ADMINISTRATORS else ""

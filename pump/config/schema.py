@@ -1,9 +1,9 @@
 """The schema of pump's configuration files: one Struct for each table. No I/O.
 
 The only description of the files. Each field has its type and bounds (msgspec checks them), its
-meaning and an example (docs/configuration.md and `pump config example` are made from them), and
-as `check` the function that converts its value to pump's form, the same as for options and
-environment variables.
+meaning and an example (docs/reference/configuration.md and `pump config example` are made
+from them), and as `check` the function that converts its value to pump's form, the same as for
+options and environment variables.
 
 Imports msgspec: pump-run imports it only where there is a file to read.
 """

@@ -1,6 +1,6 @@
 """Why a run was slow, in sentences, and what to try. Pure: figures in, sentences out.
 
-docs/slow.md explains each of them at length, under the same key.
+docs/guides/why.md explains each of them at length, under the same key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VAGUE: Final = 0.2
 
 
 class Advice(NamedTuple):
-    """key: heading in docs/slow.md. found: what the figures say. advice: what to try."""
+    """key: heading in docs/guides/why.md. found: what the figures say. advice: what to try."""
 
     key: str
     found: str

@@ -88,7 +88,7 @@ class Hops:
         return count > 0 and self._counts[what] <= MOST
 
     def result(self) -> Found:
-        """What a report has under `hops`; docs/slow.md says what it means."""
+        """What a report has under `hops`; docs/guides/why.md says what it means."""
         found: Found = {way: self._way(way) for way in DIRECTIONS}
         for hop, parts in self._others.items():
             found[hop] = _figures(np.concatenate(parts)) if parts else None

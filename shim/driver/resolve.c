@@ -218,7 +218,8 @@ void pump_say_hooks_after_us(void) {
   char more[32] = "";
   if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
   pump_log(PUMP_LOG_WARNING,
-           "%s hooks %s%s after pump, so it is not called (docs/faq.md, hooks of your own)",
+           "%s hooks %s%s after pump, so it is not called (docs/guides/why.md, hooks of "
+           "your own)",
            PUMP_QUOTED(slash == NULL ? library : slash + 1), function, more);
 }
 

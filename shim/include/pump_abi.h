@@ -457,7 +457,7 @@ struct pump_worker_counters {
   uint64_t predicted;        /* operations that were expected, with the blocks they used */
   uint64_t predictions_lost; /* times that what was expected was dropped */
   uint64_t recording_ended;  /* 1: the file is whole, or recording_error says why not */
-  /* Time that the GPU waited for memory and the program lost by it (docs/slow.md) */
+  /* Time that the GPU waited for memory and the program lost by it (docs/guides/why.md) */
   uint64_t lost_ns;
   uint64_t lost_least_ns;
   uint64_t lost_most_ns;

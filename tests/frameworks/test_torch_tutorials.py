@@ -11,7 +11,7 @@ from framework_runs import BIN
 pytestmark = pytest.mark.frameworks
 
 
-@pytest.mark.parametrize("name", ["pytorch.md", "trainer.md", "lora.md", "inference.md"])
+@pytest.mark.parametrize("name", ["start/pytorch.md", "guides/lora.md", "guides/inference.md"])
 def test_each_command_ends_well_and_memory_is_too_small_for_the_program(
     name: str, frameworks: Path, tmp_path: Path
 ) -> None:

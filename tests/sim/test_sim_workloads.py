@@ -70,7 +70,7 @@ def test_the_recipe_tells_what_is_simulated_and_computed(
     name: str, found: dict[tuple[str, float], Row]
 ) -> None:
     """Milliseconds at each oversubscription, a line of the page's table for each row."""
-    page = (ROOT / "docs" / "recipes" / f"{name}.md").read_text()
+    page = (ROOT / "docs" / "guides" / f"{name}.md").read_text()
     lines = re.findall(r"\| (simulated|computed) \| ([\d.]+) ms \| ([\d.]+) ms \|", page)
     ways = (*simulated.POLICIES, *OTHERS)
     assert len(lines) == len(ways)

@@ -1,4 +1,4 @@
-"""Takes the code blocks out of a tutorial of docs/tutorials and runs them as they stand.
+"""Takes the code blocks out of a tutorial of docs and runs them as they stand.
 
 A block of `sh` is run by bash, which ends at the first command that fails; a block of `python` is a
 file, whose name stands in backticks in the line above it. Blocks of `text` are for readers.
@@ -24,7 +24,7 @@ def run(name: str, folder: Path, path: list[Path]) -> str:
     """Run the tutorial in `folder`, with these folders in front of PATH; what it printed on both
     streams. AssertionError where a command fails, or where there is none."""
     (folder / "examples").symlink_to(DOCS.parent / "examples")
-    blocks = list(BLOCK.finditer((DOCS / "tutorials" / name).read_text(encoding="utf-8")))
+    blocks = list(BLOCK.finditer((DOCS / name).read_text(encoding="utf-8")))
     assert {block["kind"] for block in blocks} <= {"sh", "python", "text"}
     environ = {
         **{key: value for key, value in os.environ.items() if not key.startswith("PUMP_V")},

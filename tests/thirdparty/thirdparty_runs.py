@@ -25,7 +25,7 @@ WAYS = {
     "planned": (*SMALL, "--policy=planned"),
     "tensor": (*SMALL, "--granularity=tensor"),
 }
-"""Options of pump-run, by the names that the table of docs/frameworks.md uses."""
+"""Options of pump-run, by the names that the table of docs/reference/frameworks.md uses."""
 
 
 @dataclass

@@ -1,5 +1,5 @@
 """Programs without pump-run in front of them: those that a rule matches are served, others are as
-without pump (docs/howto-enable.md)."""
+without pump (docs/guides/enable.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ RULE = '[match]\nexecutable = "python*"\ncommand = "*job.py*"\n'
 
 
 TUTORIALS_RULE = (
-    (ROOT / "docs" / "howto-enable.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    (ROOT / "docs" / "guides" / "enable.md")
+    .read_text()
+    .partition("```toml\n")[2]
+    .partition("```")[0]
 )
 
 

@@ -1,4 +1,4 @@
-"""The tutorial docs/howto-notebooks.md: a kernel whose Python runs under pump-run, and pump.api in
+"""The tutorial docs/start/notebooks.md: a kernel whose Python runs under pump-run, and pump.api in
 it. ipykernel's place is taken by a module that runs one program."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_the_tutorials_kernel_is_served_and_its_regions_hold(kernels: Path, tmp_
         "PUMP_VIRTUAL_KERNELS": str(kernels),
         "PYTHONPATH": f"{tmp_path}:{PROGRAMS}",
     }
-    page = (ROOT / "docs" / "howto-notebooks.md").read_text()
+    page = (ROOT / "docs" / "start" / "notebooks.md").read_text()
     (install,) = re.findall(r"^pump kernel install.*$", page, re.M)
     virtual = ["--virtual", "a100-pcie4", "--virtual-set", f"device.memory_bytes={64 * MIB}"]
     virtual += ["--virtual-set", "mode=compute"]

@@ -274,7 +274,9 @@ def test_a_container_with_the_edits_uses_more_memory_than_the_card_has(
 
 def of_the_page(pattern: str) -> list[str]:
     """The words of the only line of that form."""
-    (line,) = re.findall(f"^    ({pattern})", (DOCS / "cluster.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(
+        f"^    ({pattern})", (DOCS / "guides" / "clusters.md").read_text(), re.MULTILINE
+    )
     return shlex.split(line)
 
 

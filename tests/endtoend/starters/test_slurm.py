@@ -1,6 +1,6 @@
 """Slurm on this machine alone: jobs with shards of one virtual GPU, and what pump leaves behind.
 
-Needs Debian's slurm-wlm and munge; daemons, keys and files are the test's own. docs/howto-slurm.md
+Needs Debian's slurm-wlm and munge; daemons, keys and files are the test's own. docs/guides/slurm.md
 is the same as a page.
 """
 
@@ -297,7 +297,7 @@ def test_a_job_goes_on_over_a_restart_of_slurms_daemons(
 
 
 def test_the_page_has_the_lines_that_the_tests_use() -> None:
-    text = (DOCS / "howto-slurm.md").read_text()
+    text = (DOCS / "guides" / "slurm.md").read_text()
     for line in ("packaging/slurm/share.sh", "GresTypes=gpu,shard", "--gres=shard:1"):
         assert line in text
     assert "TaskProlog=" in text and "scontrol requeue" in text

@@ -1,4 +1,4 @@
-"""docs/messages.md has an entry for each line that pump's library and pumpd print."""
+"""docs/guides/why.md has an entry for each line that pump's library and pumpd print."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def messages() -> set[str]:
 
 
 def entries() -> list[str]:
-    rows = re.findall(r"^\| `([^`]+)` \|", (DOCS / "messages.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \|", (DOCS / "guides" / "why.md").read_text(), re.MULTILINE)
     assert len(rows) == len(set(rows))
     return rows
 

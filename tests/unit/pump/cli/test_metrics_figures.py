@@ -96,7 +96,7 @@ def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
 
 
 def test_the_documented_query_asks_for_labels_and_metrics_that_there_are() -> None:
-    page = (ROOT / "docs" / "operator.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "administrators.md").read_text(encoding="utf-8")
     (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
     assert set(re.findall(r"\bpump_\w+", query)) <= {name for name, _, _ in METRICS}
     assert re.findall(r"(?:by|on) \((\w+)\)", query) == ["UUID", "UUID"]

@@ -239,9 +239,9 @@ def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
 
 
 def kept(width: int, height: int) -> str:
-    """The picture that people see: in docs/operator.md, or too wide for that, in a file."""
+    """Return the picture on the page of administrators; one that is too wide is in a file."""
     if width == 80:
-        page = (DOCS / "operator.md").read_text(encoding="utf-8")
+        page = (DOCS / "guides" / "administrators.md").read_text(encoding="utf-8")
         return page.partition("```text\npump top")[2].partition("\n```")[0]
     picture = (DOCS / "pictures" / f"top-{width}x{height}.txt").read_text(encoding="utf-8")
     return picture.removeprefix("pump top").rstrip("\n")
