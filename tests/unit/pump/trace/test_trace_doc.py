@@ -22,10 +22,8 @@ def example() -> bytes:
     return bytes.fromhex("".join(line[:48].strip() for line in block.splitlines()))
 
 
-EXTENT = rec.Extent(4, 9, 0, 4096, 0, 16)
 RECORDS = [
-    rec.RangeRow(form.ALLOC, 900, 4, 9, 0x7F0000000000, 2 << 20, 0, 0, 0),
-    rec.Operation(form.KERNEL, 1, 1000, 1, 0, 0x5000, 0xAB, (EXTENT,)),
+    rec.Operation(form.KERNEL, 1, 1000, 1, 0, 0x5000, 0xAB, ()),
     rec.Operation(form.KERNEL, 2, 1700, 1, 0, 0x5000, 0xCD, ()),
     rec.Progress(1, 2, 2500, 2440),
 ]
@@ -42,18 +40,17 @@ def test_the_example_is_what_the_code_writes_uncompressed() -> None:
     columns = next(Reader(io.BytesIO(example())).chunks())
     chunks = [
         form.pack_chunk(form.CHUNK_HEADER, 0, b'{"pump":"0.1.0"}', level=0),
-        form.pack_chunk(form.CHUNK_EVENTS, 4, form.pack_columns(columns), level=0),
+        form.pack_chunk(form.CHUNK_EVENTS, 3, form.pack_columns(columns), level=0),
         form.pack_chunk(form.CHUNK_END, 0, b"{}", level=0),
     ]
     assert form.file_start() + b"".join(chunks) == example()
 
 
 def test_the_table_of_columns_is_the_codes() -> None:
-    rows = re.findall(r"^\| 0x(\w\w) \| `(\w+)` \| u(\d+) \| (\w+) \|", DOC, re.MULTILINE)
+    rows = re.findall(r"^\| 0x(\w\w) `(\w+)` u(\d+)( delta)? \|", DOC, re.MULTILINE)
     types = {"8": np.uint8, "32": np.uint32, "64": np.uint64}
     assert {
-        name: (int(number, 16), types[bits], encoding == "delta")
-        for number, name, bits, encoding in rows
+        name: (int(number, 16), types[bits], bool(delta)) for number, name, bits, delta in rows
     } == {name: field[:3] for name, field in form.FIELDS.items()}
 
 
