@@ -27,6 +27,7 @@ VERBS = {
     "disable": "pump.cli.disable",
     "doctor": "pump.cli.doctor",
     "enable": "pump.cli.enable",
+    "explain": "pump.cli.explain",
     "fit": "pump.cli.fit",
     "install-service": "pump.cli.install_service",
     "jobs": "pump.cli.jobs",

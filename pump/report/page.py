@@ -77,7 +77,7 @@ def page(report: dict[str, Any]) -> str:
         *(
             f'<div class="advice"><p>{_escape(item.found)}</p>'
             f"<p><b>{_escape(item.advice)}</b> "
-            f"<span class=dim>({item.key}, docs/guides/why.md)</span></p></div>"
+            f"<span class=dim>(pump explain {item.key})</span></p></div>"
             for item in advise(report)
         ),
     ]
