@@ -186,6 +186,22 @@ def picture(found: dict[str, Any]) -> str:
     )
 
 
+def table() -> str:
+    """Returns the table of docs/guides/choose.md: for each X, least and greatest slow-down."""
+    curves = json.loads(DATA.read_text(encoding="utf-8"))["curves"]
+    lines = [
+        "| time of kernels / time of the link | pump | Unified Memory | floor |",
+        "|---|---|---|---|",
+    ]
+    for points in reversed(list(zip(*(curve["points"] for curve in curves), strict=True))):
+        cells = [f"{points[0]['x']:.3g}"]
+        for names in (("window", "planned"), ("naive",), ("floor",)):
+            found = [point[name] for point in points for name in names]
+            cells.append(" to ".join(dict.fromkeys(f"{end(found):.1f}" for end in (min, max))))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Simulate all, write data and pictures."""
     from pump import profiles

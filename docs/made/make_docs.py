@@ -18,6 +18,7 @@ import man_pages  # noqa: E402
 import python_page  # noqa: E402
 from acceptance.first_call import pages as first_call  # noqa: E402
 from study.papers import table  # noqa: E402
+from workloads import intensity  # noqa: E402
 
 from pump.config import reference  # noqa: E402
 
@@ -65,6 +66,7 @@ def pages() -> dict[Path, str]:
     python = {DOCS / "reference" / "python.md": python_page.page()}
     sources = {
         "reference/configuration.md": ("pump/config/schema.py", reference.markdown()),
+        "guides/choose.md": (str(intensity.DATA.relative_to(ROOT)), intensity.table()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
         "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
