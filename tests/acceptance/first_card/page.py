@@ -12,41 +12,38 @@ from acceptance import results
 from acceptance.contract import LATE, Json
 from acceptance.first_card.rows import ROWS, UNSUPPORTED, Row
 
-HEAD = """# The first minutes on a card
+HEAD = """# The first minutes on a GPU
 
-A card may be there for minutes only. `scripts/first_call` asks what decides most first, in steps
-that are bounded and depend on no other, and packs all results into a few files after each step.
-It needs a Python and its packages as `docs/gpu.md` names them, no network and no setting of the
-card.
+A GPU may be available only for minutes. `scripts/first_call` asks the most decisive questions
+first. Each step is bounded, depends on no other and leaves its results in a few files. The script
+needs the Python packages of `docs/gpu.md` and no network, and changes no setting of the GPU.
 
-On a machine that is lent for 15 minutes, call by call:
+On a machine that is lent for 15 minutes:
 
-1. Before, with a network: `scripts/gpu_acceptance --prepare`, and a build:
+1. Prepare with a network: `scripts/gpu_acceptance --prepare`, and build with
    `scripts/gpu_acceptance --virtual h200-pcie5 --quick --stage trace`. Rehearse both calls:
    `scripts/first_call A --virtual h200-pcie5 --quick`, then `B`.
-2. Carry the checkout with `.wheels` and `build/acceptance/pump`, which git ignores, and name the
-   commit: `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to `$OUT`, if that is
-   set, else to `build/card/out`: at most 8 files, `results.tar.gz` has everything.
-3. **Call A**, 225 s: `scripts/first_call A`. The machine, the libraries, the proof (one training
-   without pump twice, with memory for everything, and with half of its memory under each policy:
-   one hash), the speed of a decoder under emulated budgets, and the questions that decide. Then
-   give the machine back. Reading the answers, and mending what they show, costs none of its time.
-4. **Call B**, 440 s: `scripts/first_call B --from results.tar.gz`, on the same machine or another
-   one. Speed, bits, shim, the rest of the probe, trace, failures. A call that was cut off goes on
-   with `--from`.
-5. `scripts/first_call --adopt results.tar.gz` makes the folder of results, the device profile,
-   the rows of this page and of `docs/uvm.md`, and a list of settings that the answers contradict.
-6. Commit these (`docs/gpu.md`, "What to commit"), then change what the list and this page say.
+2. Copy the checkout with `.wheels` and `build/acceptance/pump`, which git ignores. Name the commit:
+   `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to `$OUT` or `build/card/out`:
+   at most 8 files, of which `results.tar.gz` contains all.
+3. **Call A**, 225 s: `scripts/first_call A`. It checks machine and libraries and measures a decoder
+   under emulated budgets. Its proof repeats one training without pump, with enough memory and with
+   half of it, and compares the hashes. Give the machine back before you read the answers.
+4. **Call B**, 440 s: `scripts/first_call B --from results.tar.gz`, on the same machine or another.
+   It runs speed, bits, shim, the rest of the probe, trace and failures. `--from` also continues a
+   call that was cut off.
+5. `scripts/first_call --adopt results.tar.gz` writes the folder of results, the device profile, the
+   rows of this page and of `docs/uvm.md`, and a list of settings that the answers contradict.
+6. Commit these (`docs/gpu.md`, "What to commit"). Then make the changes that the list and this page
+   name.
 
-Neither asks for more managed memory than 4 GiB, and PyTorch's expandable segments stay off: each
-reserves more than the card has. On a card of your own `scripts/first_call --here` runs both calls
-in the memory that others leave (`docs/gpu.md`).
+Each call uses at most 4 GiB of managed memory, and PyTorch's expandable segments stay off. On your
+own GPU, `scripts/first_call --here` runs both calls in the memory that other programs leave.
 
-Under gVisor some answers hold for that runtime alone; the page names the reason beside them.
+Under gVisor some answers hold only for that runtime; the page names the reason next to them.
 """
-FOOT = """Each answer goes into the table of `docs/uvm.md` with card, driver and date, and the
-constants of `probe/<card>.toml` into `pump/profiles/`. Of all that is not named here `docs/uvm.md`
-says what follows.
+FOOT = """Enter each answer into the table of `docs/uvm.md` with GPU, driver and date, and the
+constants of `probe/<card>.toml` into `pump/profiles/`. `docs/uvm.md` covers the other questions.
 """
 MARK = "**this**"
 
