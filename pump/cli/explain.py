@@ -98,7 +98,7 @@ def _settings(width: int) -> Iterator[tuple[set[str], list[str]]]:
             "variable": f"PUMP_{key.upper()}" if of_job else "",
             "file": f"{key} = {setting.example}"
             + (f" in [{setting.table}]" if setting.key else ""),
-            "default": setting.default.strip("`"),
+            "default": setting.default.replace("`", ""),
         }
         told = [f"  {name:<9} {text}" for name, text in facts.items() if text]
         about = _indented(guide.plain(setting.description, (), width - 2))

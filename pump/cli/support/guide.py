@@ -106,16 +106,21 @@ def plain(markdown: str, keys: Sequence[str], width: int) -> Iterator[str]:
         elif block.startswith("|"):
             for line in block.splitlines()[2:]:
                 key, meaning = _cells(line)
-                item = f"{key.strip('`')}: {meaning}"
-                yield from textwrap.wrap(item, width, subsequent_indent="    ")
+                yield from _wrapped(f"{key.strip('`')}: {meaning}", width, "    ")
         else:
             for item in re.split(r"\n(?=- |\d+\. )", block):
                 hanging = re.match(r"- |\d+\. |", item)
-                indent = " " * len(hanging[0]) if hanging else ""
-                yield from textwrap.wrap(
-                    " ".join(item.split()),
-                    width,
-                    subsequent_indent=indent,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
+                yield from _wrapped(item, width, " " * len(hanging[0]) if hanging else "")
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    """Wraps a paragraph, but never within `code`, so that commands can be copied."""
+    whole = re.sub(r"`[^`]+`", lambda code: code[0].replace(" ", "\0"), " ".join(text.split()))
+    lines = textwrap.wrap(
+        whole,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\0", " ") for line in lines]

@@ -20,8 +20,8 @@ PAGE = """\
 
 The link was *slow*: see *host*.
 
-- One
-  thing.
+- One of
+  `two three`.
 
       command --now
 
@@ -81,10 +81,11 @@ def test_markdown_becomes_wrapped_text_in_which_references_are_commands() -> Non
         "The link was slow: see",
         "`pump explain host`.",
         "",
-        "- One thing.",
+        "- One of `two three`.",
         "",
         "      command --now",
     ]
+    assert list(guide.plain("By `one two`.", (), 10)) == ["By", "`one two`."]
     assert list(guide.plain(ENTRIES[2].text, keys, 12)) == ["busy: Wait", "    for", "    `it`."]
 
 
