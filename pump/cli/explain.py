@@ -12,7 +12,7 @@ from pump.cli.support import options as pump_run
 from pump.cli.support.lines import BadInputError
 from pump.config.values import nearest, shown
 
-HELP = "explain a line that pump printed, a word of its output, a setting or an option"
+HELP = "explain a line or a word that pump printed, a setting or an option"
 EXAMPLES = (
     'pump explain "no free memory to prefetch into"',
     "pump explain late",
@@ -30,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="WORD",
-        help="a printed line (in quotes) or a part of it, a word, a setting or an option "
+        help="a printed line or a fragment (in quotes), a word, a setting or an option "
         "(default: list everything that can be explained)",
     )
     named = [name for action in pump_run.parser()._actions for name in action.option_strings]

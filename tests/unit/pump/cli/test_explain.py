@@ -104,8 +104,8 @@ def test_an_option_that_is_no_setting_is_explained_by_its_help() -> None:
 
 
 def test_a_printed_line_need_not_be_quoted() -> None:
-    done = explain("pump:", "ran", "at", "2.00x", "the budget, time lost to memory", "not known")
-    assert done.returncode == 0 and "pumpd's log" in done.stdout
+    done = explain("pump:", "no", "process of this job used CUDA,", "so pump did nothing:", "x")
+    assert done.returncode == 0 and "pump doctor" in done.stdout
 
 
 @pytest.mark.parametrize("columns", [40, 300])
