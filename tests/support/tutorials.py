@@ -1,7 +1,8 @@
-"""Takes the code blocks out of a tutorial of docs and runs them as they stand.
+"""Runs the code blocks of a page of docs as they stand.
 
-A block of `sh` is run by bash, which ends at the first command that fails; a block of `python` is a
-file, whose name stands in backticks in the line above it. Blocks of `text` are for readers.
+Blocks of `sh` run one after another in one shell, as in a user's terminal; the first command that
+fails ends it. A block of `python` is a file, whose name stands in backticks in the line above it.
+Blocks of `text` are for readers.
 """
 
 from __future__ import annotations
@@ -17,40 +18,45 @@ BLOCK = re.compile(
     r"(?:^[^\n]*`(?P<name>[\w.-]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-SECONDS_MOST = 240
+REPORT_FAILURE = "trap 'echo \"this failed: $BASH_COMMAND\"' ERR\n"
+SECONDS_MOST = 480
+
+
+def pages_with_commands() -> set[str]:
+    """Returns the pages for users that have blocks of `sh`, relative to docs."""
+    pages = (page for folder in ("start", "guides") for page in (DOCS / folder).glob("*.md"))
+    return {str(page.relative_to(DOCS)) for page in pages if "```sh\n" in page.read_text()}
 
 
 def run(name: str, folder: Path, path: list[Path]) -> str:
-    """Run the tutorial in `folder`, with these folders in front of PATH; what it printed on both
-    streams. AssertionError where a command fails, or where there is none."""
+    """Runs the page `name` of docs in `folder`, with the folders `path` first in PATH.
+
+    Returns what it printed on both streams. Raises AssertionError if a command fails.
+    """
     (folder / "examples").symlink_to(DOCS.parent / "examples")
     blocks = list(BLOCK.finditer((DOCS / name).read_text(encoding="utf-8")))
     assert {block["kind"] for block in blocks} <= {"sh", "python", "text"}
-    environ = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("PUMP_V")},
-        "PATH": ":".join([*map(str, path), os.environ["PATH"]]),
-        "PUMP_SERVICE": "none",  # whatever else runs on this machine
-        "PUMP_VIRTUAL_CARDS": str(folder),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "JUPYTER_DATA_DIR": str(folder / "jupyter"),
-    }
-    said = []
     for block in blocks:
-        if block["kind"] == "python":
+        if block["kind"] == "python" and block["name"]:
             (folder / block["name"]).write_text(block["text"], encoding="utf-8")
-        elif block["kind"] == "sh":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block["text"]],
-                cwd=folder,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=SECONDS_MOST,
-                check=False,
-            )
-            assert done.returncode == 0, f"{block['text']}\n{done.stdout[-4000:]}"
-            said.append(done.stdout)
-    assert said, f"{name} has no command"
-    return "".join(said)
+    commands = "".join(block["text"] for block in blocks if block["kind"] == "sh")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", REPORT_FAILURE + commands],
+        cwd=folder,
+        env={
+            **{key: value for key, value in os.environ.items() if not key.startswith("PUMP_V")},
+            "PATH": ":".join([*map(str, path), os.environ["PATH"]]),
+            "PUMP_SERVICE": "none",  # whatever else runs on this machine
+            "PUMP_VIRTUAL_CARDS": str(folder),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "JUPYTER_DATA_DIR": str(folder / "jupyter"),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MOST,
+        check=False,
+    )
+    assert commands and done.returncode == 0, f"{name}\n{done.stdout[-4000:]}"
+    return done.stdout
