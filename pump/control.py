@@ -1,8 +1,7 @@
-"""Controls a running job through its own pumpd: sets policy and budget, reads figures.
+"""Controls a running job through its pumpd: sets the policy and the budget, reads its counters.
 
-For another process of the same user, and for the job's own program, for example between
-iterations. It uses a socket only, neither CUDA nor numpy: a program that imports it holds one
-more descriptor while a connection is open.
+The job's own program can use it, for example between iterations, and so can other processes of the
+same user. It imports neither CUDA nor numpy, and holds one socket while a connection is open.
 
     with Control.of_job() as control:
         control.set(policy="demand", budget_bytes=8 << 30)
@@ -24,11 +23,11 @@ from pump.wire.control import ClientState, DeviceState
 __all__ = ["ClientState", "Control", "ControlError", "DeviceState"]
 
 TIMEOUT_S = 6.0
-"""Longest wait for one answer; pumpd itself gives up on a client sooner."""
+"""Longest wait for one answer. pumpd itself gives up on a client earlier."""
 
 
 class ControlError(Exception):
-    """One line: what could not be done, and why. clients: the states that were answered."""
+    """One line with what failed and why. clients: the states that were received."""
 
     def __init__(self, reason: str, clients: list[ClientState] | None = None) -> None:
         super().__init__(reason)
@@ -36,13 +35,13 @@ class ControlError(Exception):
 
 
 class Control(request_reply.Client):
-    """A connection to one job's pumpd; connects when needed, also after close(). One thread at a
-    time."""
+    """A connection to one job's pumpd. It connects when needed, also after close(). Only one
+    thread at a time may use it."""
 
     @classmethod
     def of_job(cls, socket_path: str | None = None) -> Control:
-        """Control of the job with the socket `socket_path`; None: of the job that this process
-        is part of. Raises ControlError outside of a job."""
+        """Returns the control of the job with the socket `socket_path`, or of the job that this
+        process is part of. Raises ControlError outside of a job."""
         path = socket_path or os.environ.get("PUMP_SOCKET") or paths.job_socket(os.getpid())
         if not path:
             raise ControlError(
@@ -64,17 +63,16 @@ class Control(request_reply.Client):
         *,
         client_pid: int | None = None,
     ) -> list[ClientState]:
-        """Switch policy and budget of all clients of the job, or of one.
+        """Switches the policy and the budget of all clients of the job, or of one.
 
-        policy: a name as in `pump-run --policy`; None: unchanged. budget_bytes: of `device` or,
-        without it, of each device, also those that a client begins to use later; the card's
-        memory stands for what pump takes without a budget; None: unchanged. client_pid: of
-        one client; None: of all.
+        policy: a name as in `pump-run --policy`. budget_bytes: the budget of `device`, or of
+        every device, including those that a client begins to use later. The GPU's memory means
+        no budget. None leaves the policy or the budget unchanged. client_pid: of one client;
+        None: of all.
 
-        Returns the clients' states once their workers use the policy and their shims the
-        budgets; evictions that a smaller budget needs follow. Raises ControlError with the
-        first client's reason when one could not. A client that did not answer in time may
-        switch later.
+        Returns the states of the clients when their policies and budgets apply. A smaller budget
+        then evicts. Raises ControlError with the reason of the first client that failed. A client
+        that did not answer in time may still switch later.
         """
         clients = self._ask(wire.Request(wire.SET, client_pid, policy, budget_bytes, device))
         if not clients:
@@ -85,8 +83,8 @@ class Control(request_reply.Client):
         return clients
 
     def state(self, *, client_pid: int | None = None) -> list[ClientState]:
-        """Return the figures of all clients of the job, or of one; a client that did not
-        answer has an `error`. Raises ControlError when pumpd does not answer."""
+        """Returns the states of all clients of the job, or of one. A client that did not answer
+        has an `error`. Raises ControlError if pumpd does not answer."""
         return self._ask(wire.Request(wire.STATE, client_pid))
 
     # ---- inside ----
@@ -125,7 +123,8 @@ class Control(request_reply.Client):
 
 
 def _connect(path: str, deadline: float) -> socket.socket:
-    """A connection after the welcome. Raises ControlError, FrameError, ClosedError, OSError."""
+    """Returns a connection after the welcome. Raises ControlError, FrameError, ClosedError,
+    OSError."""
     connection = request_reply.connect(path, deadline)
     try:
         user = server.peer_of(connection).uid

@@ -1,6 +1,6 @@
-"""Asks the system service (`pumpd serve`) for its jobs and for its own figures.
+"""Asks the system service (`pumpd serve`) for its jobs and for its own counters.
 
-A user sees its own jobs, root those of all users. It uses a socket only.
+Users see their own jobs, root sees all. It needs only a socket.
 
     with ServiceClient.find() as service:
         for job in service.jobs():
@@ -33,15 +33,15 @@ TIMEOUT_S = 5.0
 
 
 class ServiceError(Exception):
-    """One line: what could not be done, and why."""
+    """One line with what failed and why."""
 
 
 class SilentServiceError(ServiceError):
-    """A process serves the socket, and does not answer within TIMEOUT_S."""
+    """A process serves the socket, but does not answer within TIMEOUT_S."""
 
 
 class UntrustedServiceError(ServiceError):
-    """A user serves the socket that this process does not trust (pump/wire/server.py)."""
+    """An untrusted user serves the socket (pump/wire/server.py)."""
 
 
 _TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
@@ -49,11 +49,11 @@ _TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
 
 
 class ServiceClient(request_reply.Client):
-    """A connection to one service. One thread at a time."""
+    """A connection to one service. Only one thread at a time may use it."""
 
     def __init__(self, path: str) -> None:
-        """Connect to the socket at `path`. Raises ServiceError; SilentServiceError where it
-        does not answer in time, UntrustedServiceError where its server is not trusted."""
+        """Connects to the socket at `path`. Raises ServiceError; SilentServiceError if it does
+        not answer in time, UntrustedServiceError if its server is not trusted."""
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
@@ -76,9 +76,9 @@ class ServiceClient(request_reply.Client):
 
     @classmethod
     def find(cls) -> ServiceClient:
-        """Return a connection to the service that jobs of this user would take. Raises
-        ServiceError of the last socket that was tried; before others UntrustedServiceError, then
-        SilentServiceError."""
+        """Returns a connection to the service that this user's jobs use. If no socket works, it
+        raises the most important error: UntrustedServiceError, then SilentServiceError, then
+        ServiceError."""
         last = ServiceError("the service is switched off: PUMP_SERVICE is none")
         for path in paths.service_sockets():
             try:
@@ -91,8 +91,8 @@ class ServiceClient(request_reply.Client):
         return f"<ServiceClient of {self.path}>"
 
     def jobs(self) -> list[JobState]:
-        """Return the user's jobs (all jobs for root), in the order in which they joined.
-        Raises ServiceError."""
+        """Returns the user's jobs (for root, all jobs) in the order in which they joined. Raises
+        ServiceError."""
         found: list[JobState] = []
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -103,7 +103,7 @@ class ServiceClient(request_reply.Client):
                 return found
 
     def state(self) -> ServiceState:
-        """Return figures of the service itself. Raises ServiceError."""
+        """Returns counters of the service itself. Raises ServiceError."""
         deadline = time.monotonic() + TIMEOUT_S
         state: ServiceState = self._ask(wire.AskService(), ServiceState, deadline)
         return state

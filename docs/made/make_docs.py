@@ -1,4 +1,4 @@
-"""Writes what is made from the code: pages of docs/, completions. Tests hold it current.
+"""Writes the files that are made from the code: pages of docs/, completions. Tests compare them.
 
 python docs/made/make_docs.py     (in an environment where pump is installed)
 """
@@ -29,8 +29,7 @@ END = "<!-- end of what is made -->\n"
 
 
 def with_tables(page: str, source: str, tables: str) -> str:
-    """A page of docs/ with its tables, which are made from `source`, made anew; the rest is written
-    by hand."""
+    """Returns a page of docs/ with the tables that are made from `source`; the rest is unchanged."""
     text = (DOCS / page).read_text(encoding="utf-8")
     mark = f"<!-- made by docs/made/make_docs.py from {source} -->\n"
     before, begin, rest = text.partition(mark)
@@ -40,16 +39,16 @@ def with_tables(page: str, source: str, tables: str) -> str:
 
 
 def papers() -> str:
-    """The table of docs/papers.md, from the results that are kept."""
+    """Returns the table of docs/papers.md, made from the stored results."""
     rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
     return "\n".join(table.lines(rows)) + "\n"
 
 
 def suites() -> str:
-    """The table of docs/reference/frameworks.md: other projects' test suites, from the results."""
+    """Returns the table of docs/reference/frameworks.md, made from the stored results."""
     rows = [json.loads(line) for line in SUITES.read_text(encoding="utf-8").splitlines()]
     ways = list(max((row["passed"] for row in rows), key=len))
-    head = ["suite", *ways, "fail plain", "what these want"]
+    head = ["suite", *ways, "fail plain", "reason of these failures"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         passed = [str(row["passed"].get(way, "not run")) for way in ways]
@@ -59,7 +58,7 @@ def suites() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that is made, as it should be."""
+    """Returns the path and text of each page that is made."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
     answers = first_call.newest(RESULTS.parent)
     first = {DOCS / "first-card.md": first_call.first_card_page(answers)}

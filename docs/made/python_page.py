@@ -13,18 +13,17 @@ import pump.control
 import pump.service
 
 MODULES = (pump.control, pump.service)
-"""What releases keep (docs/releases.md)."""
+"""The modules that releases keep stable (docs/releases.md)."""
 HEAD = """<!-- made by docs/made/make_docs.py from docstrings -->
 # Python
 
-Two modules are an interface for other programs: releases keep them (`docs/releases.md`).
-Everything else inside pump may change. `docs/guides/steering.md` describes
-programs that control their own job.
+Two modules are the Python interface that releases keep stable (`docs/releases.md`). All other
+modules may change. `docs/guides/steering.md` explains how a program controls its own job.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join([HEAD, *(_module(module) for module in MODULES)]).rstrip("\n") + "\n"
 
 
@@ -54,14 +53,14 @@ def _fields(kind: type) -> list[str]:
 
 
 def _call(function: Any) -> str:
-    """Its parameters, without self and cls; some versions of Python quote annotations."""
+    """Returns its parameters without self and cls. Some versions of Python quote annotations."""
     signature = inspect.signature(function)
     own = [one for name, one in signature.parameters.items() if name not in {"self", "cls"}]
     return str(signature.replace(parameters=own)).replace("'", "")
 
 
 def _prose(text: str | None) -> str:
-    """A docstring as Markdown: its indented parts become blocks of Python."""
+    """Converts a docstring to Markdown: its indented parts become blocks of Python."""
     parts = re.split(r"\n\n(?=    )", text or "")
     found = [parts[0]]
     for part in parts[1:]:

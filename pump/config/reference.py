@@ -13,19 +13,19 @@ from pump.config.files import to_toml
 from pump.config.schema import ADMINISTRATORS, ConfigFile
 
 KINDS = {
-    "str": "text",
-    "int": "whole number",
+    "str": "string",
+    "int": "integer",
     "float": "number",
     "bool": "true or false",
     "str | int": "amount",
-    "list[str]": "list of texts",
-    "list[str | int]": "list of numbers or texts",
-    "dict[str, int]": "whole numbers by name",
+    "list[str]": "list of strings",
+    "list[str | int]": "list of numbers or strings",
+    "dict[str, int]": "integers by name",
 }
 
 
 class Setting(NamedTuple):
-    """One key of a table, for users. default, example: TOML, or words."""
+    """One key of a table, for users. default, example: TOML, or a description."""
 
     table: str
     key: str
@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
 
 def settings() -> Iterator[Setting]:
-    """Every setting of every table, in the schema's order."""
+    """Yields every setting of every table, in the schema's order."""
     for name, hint in get_type_hints(ConfigFile, include_extras=True).items():
         if hasattr(hint, "__metadata__"):
             yield _setting(name, "", hint, {})
@@ -63,7 +63,7 @@ def _setting(table: str, key: str, hint: Any, default: object) -> Setting:
 
 
 def tables() -> dict[str, str]:
-    """The description of each table, by its name."""
+    """Returns the description of each table, by its name."""
     hints = get_type_hints(ConfigFile, include_extras=True)
     return {
         name: hint.__metadata__[0].description
@@ -74,7 +74,7 @@ def tables() -> dict[str, str]:
 
 
 def example(*, administrators: bool) -> str:
-    """A file with every setting, commented out, its description above it."""
+    """Returns a file with every setting commented out, below its description."""
     lines = []
     about = tables()
     for table, description in about.items():
@@ -85,7 +85,7 @@ def example(*, administrators: bool) -> str:
             if setting.table != table or not setting.key:
                 continue
             default = setting.default.strip("`")
-            lines += _comment(f"{setting.description} Without it: {default}.")
+            lines += _comment(f"{setting.description} Default: {default}.")
             lines += [f"# {setting.key} = {setting.example}", ""]
         if table == "shares":
             lines += ["# alice = 4", '# "@students" = 1', ""]
@@ -97,7 +97,7 @@ def _comment(text: str) -> list[str]:
 
 
 def markdown() -> str:
-    """The tables of docs/reference/configuration.md."""
+    """Returns the tables of docs/reference/configuration.md."""
     parts = []
     for table, description in tables().items():
         where = " Only in /etc/pump/config.toml." if table in ADMINISTRATORS else ""

@@ -5,7 +5,7 @@ meaning and an example (docs/reference/configuration.md and `pump config example
 from them), and as `check` the function that converts its value to pump's form, the same as for
 options and environment variables.
 
-Imports msgspec: pump-run imports it only where there is a file to read.
+Imports msgspec: pump-run imports this module only if there is a file to read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _about(
     without: str = "",
     **bounds: Any,
 ) -> Meta:
-    """What is known of a field. `without`: what holds where it is not set, in words."""
+    """Returns the metadata of a field. without: describes the value if the field is not set."""
     extra = {"check": check, "without": without}
     return Meta(description=description, examples=[example], extra=extra, **bounds)
 
@@ -34,27 +34,28 @@ def _about(
 def _choice(
     description: str, words: Iterable[str], example: str, check: Callable[[str], object]
 ) -> Meta:
-    """What is known of a field that takes one of some words."""
+    """Returns the metadata of a field whose value is one of `words`."""
     return _about(f"{description}: one of {', '.join(words)}.", example, check)
 
 
 class JobTable(Struct):
-    """What one job asks for; every setting is an option of pump-run and a variable as well."""
+    """The settings of one job. Each is also an environment variable, and most are options of
+    pump-run."""
 
     name: Annotated[
         str,
         _about(
-            "What the job is called in `pump jobs`, `pump top` and metrics.",
+            "The job's name in `pump jobs`, `pump top` and metrics.",
             "llama-finetune",
             checks.name,
-            "the script's or command's name",
+            "the name of the script or command",
         ),
     ] = ""
     priority: Annotated[
         int,
         _about(
-            "What the system service shares GPUs by, -10 to 10: the greater, the sooner served. "
-            "A job above 0 never waits for its turn.",
+            "The job's priority for the system service, -10 to 10; higher is served first. A job "
+            "above 0 never waits for its turn.",
             5,
             checks.priority,
             ge=-checks.PRIORITY_MAX,
@@ -64,43 +65,48 @@ class JobTable(Struct):
     budget: Annotated[
         str | int,
         _about(
-            "GPU memory that each process may keep resident on each GPU: a size, or a share of "
-            "the GPU's memory.",
+            "The GPU memory that each process may keep resident on each GPU: a size, or a share "
+            "of the GPU's memory.",
             "20GiB",
             checks.amount,
-            "what is free",
+            "the memory that is free",
         ),
     ] = ""
     limit: Annotated[
         str | int,
         _about(
-            "Memory that all processes of the job together may convert: a size, a percentage of "
-            "what the host can give, or a multiple of the memory of the job's GPUs.",
+            "The memory that all processes of the job together may convert: a size, a percentage "
+            "of the memory that the host can spare, or a multiple of the memory of the job's GPUs.",
             "1.5x",
             checks.amount,
-            "what the host can give",
+            "the memory that the host can spare",
         ),
     ] = ""
     report: Annotated[
         str,
         _about(
-            "The free memory that CUDA reports to the program: what is left of its `budget`, or of "
-            "its `limit`. Frameworks that take a share of free memory oversubscribe with the "
-            "latter.",
+            "The free memory that CUDA reports to the program: the rest of its `budget`, or of its "
+            "`limit`. With `limit`, frameworks that take a share of free memory oversubscribe.",
             "limit",
             checks.report,
         ),
     ] = defaults.DEFAULT_REPORT
     policy: Annotated[
-        str, _choice("How pump decides what moves", defaults.POLICIES, "window", checks.policy)
+        str,
+        _choice(
+            "The policy that decides what to prefetch and evict",
+            defaults.POLICIES,
+            "window",
+            checks.policy,
+        ),
     ] = defaults.DEFAULT_POLICY
     duplicates: Annotated[
         str,
         _about(
-            "Whether memory that was only read leaves the GPU without a copy: the host's copy "
-            "stays valid (`READ_MOSTLY`). `auto` does it where the profile of the virtual GPU says "
-            "that it pays, and on no real GPU; `pump profiles from-probe` tells whether it pays "
-            "on a card.",
+            "Whether unmodified memory leaves the GPU without a copy, because the host's copy "
+            "stays valid (`READ_MOSTLY`): `auto`, `on` or `off`. `auto` does this only on the "
+            "virtual GPU, if its profile shows a gain. For a real GPU, `pump simulate "
+            "--profile-from REPORT.json` reports whether it would gain.",
             "on",
             checks.duplicates,
         ),
@@ -108,9 +114,9 @@ class JobTable(Struct):
     granularity: Annotated[
         str,
         _about(
-            "`native` leaves frameworks' allocators alone (but for JAX's, which cannot exceed the "
-            "GPU), `tensor` makes them allocate each tensor in stream order, `auto` decides for "
-            "each framework, and does so where no known conflict prevents it.",
+            "`native` keeps the frameworks' allocators, except JAX's, which cannot exceed the GPU. "
+            "`tensor` makes frameworks allocate each tensor in stream order. `auto` does so for "
+            "each framework without a known conflict.",
             "auto",
             checks.granularity,
         ),
@@ -118,28 +124,29 @@ class JobTable(Struct):
     keep_device: Annotated[
         list[str],
         _about(
-            "Rules for what stays device memory, beside NCCL's, NVSHMEM's and UCX's: "
-            "`below=SIZE`, `library=NAME`, `ipc`, `stream-ordered`, `vmm`; `none` drops all "
-            "rules before it.",
+            "Additional rules for memory that stays device memory: `below=SIZE`, `library=NAME`, "
+            "`ipc`, `stream-ordered` or `vmm`. `none` drops all rules before it, the default ones "
+            "included.",
             ["below=8MiB", "library=libmine"],
             checks.keep_device,
-            "those of NCCL, NVSHMEM, UCX and `ipc`",
+            "memory of NCCL, NVSHMEM and UCX, and `ipc`",
         ),
     ] = field(default_factory=list)
     devices: Annotated[
         list[str | int],
         _about(
-            "The GPUs that the program sees, by index (as nvidia-smi counts) or UUID.",
+            "The GPUs that the program sees, by nvidia-smi's index or by UUID.",
             [0, 1],
             checks.devices,
-            "all that the environment lets it see",
+            "all GPUs that the environment allows",
         ),
     ] = field(default_factory=list)
     record: Annotated[
         str,
         _about(
-            "File to record to what the program asks of the GPU (`pump trace`, `pump report`); "
-            "relative to where pump-run starts. An older recording there is replaced at the end.",
+            "The file that the program's GPU operations are recorded to, for `pump report` and "
+            "`pump simulate`; relative to the folder where pump-run starts. At the end it replaces "
+            "an older recording of that name.",
             "run.pump",
             checks.file_name,
             "no recording",
@@ -148,7 +155,7 @@ class JobTable(Struct):
     record_command: Annotated[
         bool,
         _about(
-            "Whether recordings hold command lines, which may contain secrets.",
+            "Whether recordings contain command lines, which may hold secrets.",
             False,
             checks.truth,
         ),
@@ -156,20 +163,22 @@ class JobTable(Struct):
     keep_learned: Annotated[
         bool,
         _about(
-            "Whether what policy `planned` learns of a program is kept for its next run, in "
-            "`~/.cache/pump/learned` (`$XDG_CACHE_HOME`): kinds of operations, and which parts of "
-            "its memory they use; no names and no contents.",
+            "Whether policy `planned` stores what it learned about a program for the next run, in "
+            "`~/.cache/pump/learned` (`$XDG_CACHE_HOME`): the kinds of operations and the parts of "
+            "memory that they use, without names or contents.",
             False,
             checks.truth,
         ),
     ] = True
     log_level: Annotated[
-        str, _choice("How much pump logs", defaults.LOG_LEVELS, "info", checks.log_level)
+        str,
+        _choice("The lowest level that pump logs", defaults.LOG_LEVELS, "info", checks.log_level),
     ] = defaults.DEFAULT_LOG_LEVEL
     log_file: Annotated[
         str,
         _about(
-            "File that log lines are appended to; relative to where pump-run starts.",
+            "The file that log lines are appended to, relative to the folder where pump-run "
+            "starts.",
             "pump.log",
             checks.file_name,
             "standard error",
@@ -178,8 +187,7 @@ class JobTable(Struct):
     quiet: Annotated[
         bool,
         _about(
-            "Whether only pump's errors reach standard error, without notes, warnings or the "
-            "job's last line.",
+            "Whether pump prints only errors: no notes, no warnings and no last line.",
             True,
             checks.truth,
         ),
@@ -187,23 +195,26 @@ class JobTable(Struct):
 
 
 class LimitsTable(Struct):
-    """The administrator's bounds for every job. A job that asks for more gets the bound, and a
-    line says so."""
+    """The administrator's limits for every job. A job that asks for more gets the limit and a
+    warning."""
 
     budget: Annotated[
         str | int,
-        _about("The most that a job's budget may be.", "90%", checks.amount, "the card's memory"),
+        _about("The largest budget of a job.", "90%", checks.amount, "the GPU's memory"),
     ] = ""
     limit: Annotated[
         str | int,
         _about(
-            "The most that a job's limit may be.", "64GiB", checks.amount, "what the host can give"
+            "The largest limit of a job.",
+            "64GiB",
+            checks.amount,
+            "the memory that the host can spare",
         ),
     ] = ""
     priority: Annotated[
         int,
         _about(
-            "The greatest priority that a job may ask for.",
+            "The highest priority of a job.",
             7,
             checks.priority,
             ge=-checks.PRIORITY_MAX,
@@ -213,31 +224,31 @@ class LimitsTable(Struct):
 
 
 class ServiceTable(Struct):
-    """The system service, `pumpd serve`."""
+    """The settings of the system service, `pumpd serve`."""
 
     lease_s: Annotated[
         float,
-        _about("Seconds that a lease holds without a heartbeat.", 10.0, ge=0.5, le=180.0),
+        _about("Seconds after which a lease without a heartbeat expires.", 10.0, ge=0.5, le=180.0),
     ] = 10.0
     reserve: Annotated[
         str | int,
-        _about("GPU memory that is never given out, on each GPU.", "3%", checks.amount),
+        _about("The memory of each GPU that the service keeps free.", "3%", checks.amount),
     ] = "3%"
     turns: Annotated[
         bool,
         _about(
-            "Whether jobs that want much more than a GPU has take turns on it, of 8 to 30 s.",
+            "Whether jobs that need much more memory than a GPU has take turns of 8 to 30 s on it.",
             False,
             checks.truth,
         ),
     ] = True
     jobs_per_user: Annotated[
-        int, _about("Jobs that one user may have registered at a time.", 64, ge=1, le=10_000)
+        int, _about("How many jobs one user may register at the same time.", 64, ge=1, le=10_000)
     ] = 256
     observers: Annotated[
         list[str],
         _about(
-            'Users, and groups as "@name", that see the jobs of all users, as root does.',
+            'Users, and groups as "@name", who see the jobs of all users, like root.',
             ["prometheus", "@operators"],
             service_checks.people,
         ),
@@ -245,15 +256,15 @@ class ServiceTable(Struct):
     root_sees_all: Annotated[
         bool,
         _about(
-            "Whether root and the service's own user see the jobs of all users, and have "
-            "connections reserved. Say no in clusters, where any pod may have these numbers.",
+            "Whether root and the service's own user see the jobs of all users and have reserved "
+            "connections. Set it to false in clusters, where any pod may run under these user ids.",
             False,
             checks.truth,
         ),
     ] = True
     log_level: Annotated[
         str,
-        _about("How much the service logs.", "info", checks.log_level),
+        _about("The lowest level that the service logs.", "info", checks.log_level),
     ] = defaults.DEFAULT_LOG_LEVEL
 
 
@@ -265,8 +276,8 @@ class ConfigFile(Struct):
     shares: Annotated[
         dict[str, int],
         _about(
-            "What a user's jobs count when GPUs are shared: weights by user name, or by group "
-            'as "@name"; users that are not named have 1.',
+            "The weights of users when GPUs are shared, by user name, or by group as "
+            '"@name". Other users have the weight 1.',
             {"alice": 4, "@students": 1},
             service_checks.shares,
         ),
@@ -275,13 +286,13 @@ class ConfigFile(Struct):
 
 
 class MatchTable(Struct):
-    """Which processes a rule serves; all patterns that are given must match."""
+    """The processes that a rule serves. All patterns that are set must match."""
 
     executable: Annotated[
         str,
         _about(
-            "The program's file, links resolved; a pattern without `/` means the last part of its "
-            "path.",
+            "The program's file with links resolved. A pattern without `/` is compared with the "
+            "last part of the path.",
             "python3*",
             rule_checks.pattern,
             "any",
@@ -290,7 +301,7 @@ class MatchTable(Struct):
     command: Annotated[
         str,
         _about(
-            "The command line, blanks between the words.",
+            "The command line, with blanks between the arguments.",
             "*train.py*",
             rule_checks.pattern,
             "any",
@@ -299,7 +310,7 @@ class MatchTable(Struct):
     cgroup: Annotated[
         str,
         _about(
-            "The process's cgroup, as /proc/self/cgroup has it.",
+            "The process's cgroup, as in /proc/self/cgroup.",
             "/user.slice/*",
             rule_checks.pattern,
             "any",
@@ -308,7 +319,7 @@ class MatchTable(Struct):
     without_pumpd: Annotated[
         bool,
         _about(
-            "Whether a process is served where no pumpd can be started for it: then it runs on "
+            "Whether a process is served even if no pumpd can be started for it. It then uses "
             "demand paging.",
             True,
             checks.truth,
@@ -317,7 +328,7 @@ class MatchTable(Struct):
 
 
 class RuleFile(Struct):
-    """A rule of `pump enable`: a file of jobs.d. Its [job] is that of a configuration file."""
+    """A rule of `pump enable`: a file of jobs.d. Its [job] is the table of a configuration file."""
 
     match: MatchTable = field(default_factory=MatchTable)
     job: JobTable = field(default_factory=JobTable)

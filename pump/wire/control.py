@@ -67,7 +67,8 @@ class Request:
 
 @dataclass(frozen=True)
 class DeviceState:
-    """One device of one client. Bytes by place come from the worker's model."""
+    """One device of one client. Resident, arriving, leaving and host bytes are the worker's
+    estimates."""
 
     index: int
     uuid: str
@@ -111,10 +112,10 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """One client as its worker knows it; with an `error` all else but pid is empty.
+    """One client as its worker knows it. If `error` is set, only `pid` is filled.
 
-    shim, worker: struct pump_shim_counters, since the client began, and struct
-    pump_worker_counters, since its worker began, by field name.
+    shim: the fields of struct pump_shim_counters, since the client began. worker: the fields of
+    struct pump_worker_counters, since its worker began.
     """
 
     pid: int

@@ -193,7 +193,8 @@ class GpuLease(Words, frozen=True):
 
 
 class JobState(Words, frozen=True):
-    """One job, as it last reported. age_ms: since it joined. heard_ms: since its last frame."""
+    """One job, as it last reported. age_ms: the time since it joined. heard_ms: the time since its
+    last frame."""
 
     number: Count
     user: Annotated[int, Meta(ge=0, le=2**32 - 1)]
@@ -221,10 +222,10 @@ class AskService(Frame, frozen=True, tag="service?"):
 
 
 class ServiceState(Frame, frozen=True, tag="service"):
-    """Figures of the service since its start; of other users' jobs they tell the number alone.
+    """Counters of the service since its start, over the jobs of all users.
 
-    memory_bytes: what jobs may share, on all GPUs. held_bytes: of it, what jobs hold and no
-    other job can be granted. slowed_down: how often a peer was too fast and had to wait.
+    memory_bytes: memory of all GPUs that jobs may share. held_bytes: the part of it that jobs hold
+    and that the service cannot grant again. slowed_down: how often a peer sent too fast and had to wait.
     """
 
     release: Annotated[str, Meta(max_length=32)]

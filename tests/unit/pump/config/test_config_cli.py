@@ -35,7 +35,7 @@ def test_show_tells_each_setting_and_where_it_comes_from(tmp_path: Path) -> None
     assert ["keep_device = []", "pump.toml:3"] in lines
     assert ['policy = "demand"', "PUMP_POLICY"] in lines
     assert ["priority = 0", "default"] in lines
-    assert ["# limit: what the host can give", "default"] in lines
+    assert ["# limit: the memory that the host can spare", "default"] in lines
     assert '""' not in done.stdout
     assert " # " not in pump("show", folder=tmp_path).stdout
 
