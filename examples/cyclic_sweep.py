@@ -1,16 +1,16 @@
 """Sweeps through buffers in the same order, again and again, in plain cuda-python.
 
-What it shows: with more buffers than memory the driver's own order of eviction (the
-block that arrived first leaves first) evicts exactly what is needed next, so every
-buffer misses in every round. Knowing the next launches helps most here: a policy can
-keep one part of the buffers on the GPU and bring in the rest while kernels run.
+If the buffers need more memory than the GPU has, the driver's eviction order (oldest block
+first) evicts exactly the block that is needed next, so every buffer misses in every round. This
+is the best case for a policy that knows the next launches: it keeps some buffers on the GPU and
+prefetches the others while kernels run.
 
     python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
     pump-run --budget 600MiB python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
 
-It contains nothing of pump, and the same options give the same bits. On the virtual GPU in
-timing mode --compute-per-byte has no effect: a kernel takes as long as its profile says
-(kernel.sweep.gbps, by pump-run's --virtual-set).
+The program does not use pump. The same options give bit-identical results. On the virtual GPU in
+timing mode --compute-per-byte has no effect: the profile sets the time of a kernel
+(pump-run --virtual-set kernel.sweep.gbps=N).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from workload import FLOAT_BYTES, MIB
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Options; exits with status 2 on a bad one."""
+    """Parses the options; exits with status 2 on a bad one."""
     parser = workload.parser("Sweep through buffers in order, again and again.")
-    parser.add_argument("--buffers", type=int, default=16, help="how many")
-    parser.add_argument("--buffer-mib", type=int, default=64, help="size of each")
-    parser.add_argument("--passes", type=int, default=1, help="kernels on each in a row")
+    parser.add_argument("--buffers", type=int, default=16, help="number of buffers")
+    parser.add_argument("--buffer-mib", type=int, default=64, help="size of a buffer")
+    parser.add_argument("--passes", type=int, default=1, help="successive kernels on a buffer")
     options = parser.parse_args(arguments)
     workload.check(parser, options)
     if options.buffers < 1:
@@ -36,7 +36,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     if options.passes < 1:
         parser.error(f"--passes is {options.passes}; it must be at least 1")
     if not 1 <= options.buffer_mib <= 4096:
-        parser.error(f"--buffer-mib is {options.buffer_mib}; it must lie in 1 to 4096")
+        parser.error(f"--buffer-mib is {options.buffer_mib}; it must be from 1 to 4096")
     return options
 
 
@@ -45,7 +45,7 @@ def footprint_bytes(options: argparse.Namespace) -> int:
 
 
 def make(gpu: Any, options: argparse.Namespace) -> workload.Made:
-    """Buffers, filled; the launches on each."""
+    """Fills the buffers; returns the launches on each."""
     size = options.buffer_mib * MIB
     count = size // FLOAT_BYTES
     work = workload.rounds(options.compute_per_byte)

@@ -1,6 +1,6 @@
-"""The floor for the programs of examples/: their operations as blocks; pump/sim/floor.py counts.
+"""Converts the operations of the examples to blocks, for the lower bound of pump/sim/floor.py.
 
-BLOCK_BYTES, Touch, Traffic, least_traffic, may_appear and floor_seconds are that module's.
+It exports that module's BLOCK_BYTES, Touch, Traffic, least_traffic, may_appear and floor_seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def block_numbers(tensors: Mapping[str, int]) -> dict[str, range]:
-    """Blocks of each tensor, given its bytes. A tensor below one block has none."""
+    """Returns the blocks of each tensor, given its bytes. A tensor below one block has none."""
     numbers: dict[str, range] = {}
     first = 0
     for name, length_bytes in tensors.items():
@@ -40,12 +40,12 @@ def block_numbers(tensors: Mapping[str, int]) -> dict[str, range]:
 
 
 def touches(operations: Iterable[object], blocks: Mapping[str, range]) -> list[Touch]:
-    """The operations of examples/mlp.py as blocks; those that touch none are left out."""
+    """Converts operations of examples/mlp.py to blocks; leaves out those that touch none."""
 
     def of(names: Iterable[str]) -> tuple[int, ...]:
         return tuple(block for name in names for block in blocks[name])
 
-    # By name: an Operation lives beside the example, not here.
+    # By attribute name: Operation is defined in mlp.py, which this module does not import.
     found = [
         Touch(*(of(getattr(operation, kind)) for kind in ("reads", "updates", "overwrites")))
         for operation in operations

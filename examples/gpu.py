@@ -1,7 +1,7 @@
 """A thin layer over cuda.bindings for the training example: driver API and NVRTC.
 
-One context, the default stream, every allocation on its own, errors as
-exceptions. It contains nothing of pump: the program is meant to be an ordinary one.
+It has one context, the default stream and separate allocations, and raises errors as exceptions.
+It does not use pump: the examples are ordinary programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GpuError(RuntimeError):
 
 
 def check(call: str, answer: Any) -> Any:
-    """The values of a cuda.bindings answer: None, one value or a tuple. Raises GpuError."""
+    """Returns the values of a cuda.bindings answer: None, one value or a tuple. Raises GpuError."""
     status, *values = answer
     if int(status) != 0:
         raise GpuError(f"{call} failed: {status.name}")
@@ -32,7 +32,8 @@ def check(call: str, answer: Any) -> Any:
 
 
 def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, bytes]:
-    """(cubin, PTX) of `source` for a compute capability. Raises GpuError with NVRTC's log."""
+    """Compiles `source` for a compute capability; returns (cubin, PTX). Raises GpuError with
+    NVRTC's log."""
     program = check(
         "nvrtcCreateProgram",
         nvrtc.nvrtcCreateProgram(source.read_bytes(), source.name.encode(), 0, [], []),
@@ -43,7 +44,7 @@ def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, b
         size = check("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize(program))
         log = b" " * size
         check("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog(program, log))
-        raise GpuError(f"NVRTC refuses {source}: {answer[0].name}\n{log.decode()}")
+        raise GpuError(f"NVRTC cannot compile {source}: {answer[0].name}\n{log.decode()}")
     cubin: bytes = b" " * check("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program))
     check("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, cubin))
     ptx: bytes = b" " * check("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize(program))
@@ -53,10 +54,8 @@ def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, b
 
 
 def load_module(cubin: bytes, ptx: bytes) -> Any:
-    """The module. The cubin first: a driver older than the compiler refuses its PTX.
-
-    Raises GpuError.
-    """
+    """Loads the module. Tries the cubin first, because a driver older than the compiler refuses
+    its PTX. Raises GpuError."""
     status, module = driver.cuModuleLoadData(cubin)
     if int(status) == 0:
         return module
@@ -84,7 +83,7 @@ class Launch:
 
 
 class Gpu:
-    """The first GPU that the driver shows, with one module of kernels.
+    """The driver's first GPU, with one module of kernels.
 
     With `managed`, allocations are Unified Memory.
     """
@@ -113,7 +112,7 @@ class Gpu:
         return major, minor
 
     def allocate(self, length_bytes: int) -> int:
-        """Address of new memory."""
+        """Allocates memory; returns its address."""
         if self._managed:
             flag = driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
             answer = driver.cuMemAllocManaged(length_bytes, flag)
@@ -125,22 +124,22 @@ class Gpu:
         return int(address)
 
     def launch(self, kernel: str, values: Sequence[Any], items: int) -> Launch:
-        """A launch of `kernel` with one thread per item, ready to be called."""
+        """Returns a launch of `kernel` with one thread for each item, ready to be called."""
         if kernel not in self._functions:
             answer = driver.cuModuleGetFunction(self._module, kernel.encode())
             self._functions[kernel] = check(f"cuModuleGetFunction of {kernel}", answer)
         return Launch(self._functions[kernel], values, items)
 
     def upload(self, address: int, host_address: int, length_bytes: int) -> None:
-        """Copies to the GPU; returns when the source may be reused."""
+        """Copies to the GPU. The source may be reused afterwards."""
         check("cuMemcpyHtoD", driver.cuMemcpyHtoD(address, host_address, length_bytes))
 
     def download(self, host_address: int, address: int, length_bytes: int) -> None:
-        """Copies from the GPU, after everything issued before."""
+        """Copies from the GPU, after all operations issued earlier."""
         check("cuMemcpyDtoH", driver.cuMemcpyDtoH(host_address, address, length_bytes))
 
     def synchronise(self) -> None:
-        """Waits until everything issued has executed."""
+        """Waits until all issued operations have run."""
         check("cuCtxSynchronize", driver.cuCtxSynchronize())
 
     def close(self) -> None:

@@ -2,9 +2,8 @@
 
     python examples/host_build.py [FOLDER]      prints the path of the library
 
-Only a C compiler is needed ($CC, else cc). The library is built once for each
-state of the sources, compiler and processor, and found again after that. It has
-nothing to do with a real GPU, where NVRTC compiles the same kernels.
+It needs only a C compiler ($CC, or cc). A library is reused while the sources, the compiler and
+the processor stay the same. On a real GPU, NVRTC compiles the same kernels.
 """
 
 from __future__ import annotations
@@ -21,17 +20,16 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DEFAULT_FOLDER = HERE.parent / "build" / "examples"
 
-# Not -ffast-math: the order of every sum is the kernel's, so results are the
-# same bits in every run and every optimisation stays honest.
+# No -ffast-math: it would reorder sums, and results would not be bit-identical.
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
 
 class BuildError(RuntimeError):
-    """The C compiler is missing or refused the kernels; the message says which."""
+    """The C compiler is missing or refused the kernels; the message names the reason."""
 
 
 def entry_points(source: str) -> str:
-    """C text of `pump_host_<kernel>` for each `KERNEL void name(...)` in `source`."""
+    """Returns the C source of `pump_host_<kernel>` for each `KERNEL void name(...)`."""
     out = []
     for name, parameters in re.findall(r"^KERNEL void (\w+)\(([^)]*)\)", source, re.MULTILINE):
         values = []
@@ -49,7 +47,7 @@ def entry_points(source: str) -> str:
 
 
 def _processor() -> str:
-    """What decides which code -march=native makes."""
+    """Returns the processor features that -march=native depends on."""
     text = Path("/proc/cpuinfo").read_text(errors="replace")
     return "".join(line for line in text.splitlines() if line.startswith(("flags", "Features")))
 
@@ -68,10 +66,8 @@ def _run(command: list[str]) -> str:
 
 
 def build(folder: Path = DEFAULT_FOLDER) -> Path:
-    """Path of the library with the host kernels, built into `folder` if need be.
-
-    Raises BuildError.
-    """
+    """Builds the library of host kernels in `folder` if needed; returns its path. Raises
+    BuildError."""
     kernels = (HERE / "kernels.cu").read_text()
     header = (HERE / "host_kernels.h").read_text()
     touches = (HERE / "host_touches.c").read_text()
@@ -89,7 +85,7 @@ def build(folder: Path = DEFAULT_FOLDER) -> Path:
         made = Path(work) / name
         include = ["-include", str(HERE / "host_kernels.h"), "-x", "c", str(source)]
         _run([*compiler, *FLAGS, *include, "-o", str(made), "-lm"])
-        made.rename(library)  # another build at the same time sees all of it or nothing
+        made.rename(library)  # atomic: a concurrent build never sees a part of it
     return library
 
 

@@ -1,4 +1,4 @@
-/* host_kernels.h - what kernels.cu needs to compile as C.
+/* host_kernels.h - definitions with which kernels.cu compiles as C.
  *
  * A kernel becomes a static function that runs as a grid of one thread, so its
  * grid-stride loops pass through all of its work items. host_build.py appends
@@ -7,10 +7,9 @@
  *   void pump_host_<kernel>(void **params, const unsigned grid[3],
  *                           const unsigned block[3]);
  *
- * params[i] points to the value of the kernel's i-th argument, as in
- * cuLaunchKernel. Grid and block are not looked at: see DESIGN in kernels.cu.
- * host_touches.c tells the virtual GPU which memory a kernel touches, where that is
- * not all that its pointers reach.
+ * params[i] points to the value of the kernel's i-th argument, as in cuLaunchKernel. Grid
+ * and block are ignored: see DESIGN in kernels.cu. host_touches.c lists the memory that a
+ * kernel touches if that is not all memory that its pointers reach.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H

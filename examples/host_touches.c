@@ -1,8 +1,8 @@
-/* host_touches.c - which memory a kernel touches, for the virtual GPU.
+/* host_touches.c - the memory that a kernel touches, for the virtual GPU.
  *
- * Without a word from here a kernel touches all that its pointers reach. A function
- * here lists the parts instead (virtual/driver/code/touch.c has the rules). It is called
- * when the kernel is launched and may read what is in device memory by then.
+ * By default a kernel touches all memory that its pointers reach. A function in this file
+ * lists the parts instead (virtual/driver/code/touch.c has the rules). It runs when the
+ * kernel is launched and may read device memory.
  */
 #include <stdint.h>
 
@@ -12,7 +12,7 @@ struct pump_touch {
 unsigned pump_touch_gather(void **params, const unsigned grid[3], const unsigned block[3],
                            struct pump_touch *out, unsigned most);
 
-/* The rows that the index names; the index and the sums in whole. */
+/* Lists the rows that the index names, the whole index and the sums. */
 unsigned pump_touch_gather(void **params, const unsigned grid[3], const unsigned block[3],
                            struct pump_touch *out, unsigned most) {
   const float *sums = *(float **)params[0], *table = *(float **)params[1];

@@ -1,17 +1,16 @@
 """Gathers random rows of a large table, in plain cuda-python.
 
-What it shows: where prefetching cannot help. A launch is given the whole table but
-touches a few of its pages, which an index in GPU memory chooses anew each time. The
-launch alone does not tell which, so the best that a policy can do is not to be
-in the way: bringing in all of the table would move far more than the rows.
+Prefetching cannot help here. A launch gets the whole table but touches only a few of its
+pages, chosen by an index in GPU memory that changes each time. The launch does not show which
+pages, so the best policy prefetches nothing: the whole table would be far more than the rows.
 
     python examples/irregular_gather.py --table-mib 1024
     pump-run --budget 600MiB python examples/irregular_gather.py --table-mib 1024
 
-It contains nothing of pump, and the same options give the same bits. On the virtual GPU the
-pages come from host_touches.c (PUMP_VIRTUAL_KERNELS, in both modes); without it each
-launch would touch the whole table. In timing mode --compute-per-byte has no effect: a
-kernel takes as long as its profile says (kernel.gather.gbps and .min_us).
+The program does not use pump. The same options give bit-identical results. On the virtual GPU,
+host_touches.c lists the pages (PUMP_VIRTUAL_KERNELS, in both modes); without it each launch
+would touch the whole table. In timing mode --compute-per-byte has no effect: the profile sets
+the time of a kernel (kernel.gather.gbps and kernel.gather.min_us).
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ from typing import Any
 import workload
 from workload import FLOAT_BYTES, MIB
 
-TABLE_MIB_MAX = 8191  # the kernels count its elements with 31 bits
+TABLE_MIB_MAX = 8191  # the kernels index its elements with 31 bits
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Options; exits with status 2 on a bad one."""
+    """Parses the options; exits with status 2 on a bad one."""
     parser = workload.parser("Gather random rows of a large table.")
     parser.add_argument("--table-mib", type=int, default=1024, help="size of the table")
-    parser.add_argument("--rows", type=int, default=256, help="gathered by a launch")
+    parser.add_argument("--rows", type=int, default=256, help="rows that a launch gathers")
     parser.add_argument("--row-bytes", type=int, default=4096, help="size of a row")
-    parser.add_argument("--launches", type=int, default=32, help="of an iteration")
+    parser.add_argument("--launches", type=int, default=32, help="launches of an iteration")
     options = parser.parse_args(arguments)
     workload.check(parser, options)
     if not 1 <= options.table_mib <= TABLE_MIB_MAX:
-        parser.error(f"--table-mib is {options.table_mib}; it must lie in 1 to {TABLE_MIB_MAX}")
+        parser.error(f"--table-mib is {options.table_mib}; it must be from 1 to {TABLE_MIB_MAX}")
     if options.row_bytes < FLOAT_BYTES or MIB % options.row_bytes:
         parser.error(f"--row-bytes is {options.row_bytes}; it must be a power of two, 4 to 1 MiB")
     if not 1 <= options.rows <= 60_000:
-        parser.error(f"--rows is {options.rows}; it must lie in 1 to 60000")
+        parser.error(f"--rows is {options.rows}; it must be from 1 to 60000")
     if options.launches < 1:
         parser.error(f"--launches is {options.launches}; it must be at least 1")
     return options
@@ -58,7 +57,7 @@ def footprint_bytes(options: argparse.Namespace) -> int:
 
 
 def indices(options: argparse.Namespace) -> array.array[int]:
-    """Rows of every launch of every iteration, one after another; the same each time."""
+    """Returns the rows of all launches of all iterations in order; the same in every run."""
     rows_in_table = options.table_mib * MIB // options.row_bytes
     launches = options.launches * options.iterations
     source = random.Random(1)
@@ -66,7 +65,7 @@ def indices(options: argparse.Namespace) -> array.array[int]:
 
 
 class Gather:
-    """Table, sums and index in GPU memory, and the launch over them."""
+    """The table, sums and index in GPU memory, and the launch on them."""
 
     def __init__(self, gpu: Any, options: argparse.Namespace) -> None:
         self._options = options
@@ -90,7 +89,7 @@ class Gather:
         self._launch = gpu.launch("gather", values, items)
 
     def launches_of(self, iteration: int) -> Any:
-        """The launches of one iteration; each must be called before the next is taken."""
+        """Yields the launches of one iteration. Call each before taking the next."""
         for number in range(self._options.launches):
             launch = iteration * self._options.launches + number
             offset_bytes = launch * self._options.rows * FLOAT_BYTES

@@ -1,14 +1,14 @@
 /* kernels.cu - the kernels of the examples: a deep perceptron and Adam; a sweep, a gather.
  *
- * Two compilers read this file. NVRTC compiles it for the GPU. A C compiler
- * compiles it, after host_kernels.h, into host functions for the virtual GPU's
- * compute mode. So it keeps to what CUDA C++ and C11 share.
+ * NVRTC compiles this file for the GPU. A C compiler compiles it, after host_kernels.h, into
+ * host functions for the virtual GPU's compute mode. So it uses only the common subset of
+ * CUDA C++ and C11.
  *
  * DESIGN
- * Same bits, run after run: each output element is summed by one thread in a
- * fixed order; no atomics, no order that depends on the grid. Every kernel is
- * a grid-stride loop over its work items, so any grid gives the same result. On
- * the host the grid is one thread, which passes through all items.
+ * Results are bit-identical in every run: one thread sums each output element in a fixed
+ * order, without atomics. Every kernel is a grid-stride loop over its work items, so that the
+ * grid does not affect the result. On the host the grid is one thread, which processes all
+ * items.
  *
  * Matrices are row major. A layer maps x [batch, inputs] to y [batch, outputs]
  * with weights [inputs, outputs]. An item of the products is ROWS rows times
@@ -122,7 +122,7 @@ KERNEL void dense_backward_input(float *__restrict__ x_grad,
   }
 }
 
-/* Per row: loss = -log softmax(logits)[label]; logits_grad is that of the mean loss. */
+/* Per row: loss = -log softmax(logits)[label]; logits_grad is the mean loss's gradient. */
 KERNEL void softmax_loss(float *__restrict__ loss, float *__restrict__ logits_grad,
                          const float *__restrict__ logits, const int *__restrict__ labels,
                          int batch, int classes) {
@@ -169,7 +169,7 @@ KERNEL void fill(float *__restrict__ value, int count, float constant) {
   FOR_EACH_ITEM(i, count) value[i] = constant;
 }
 
-/* One pass over a buffer, `rounds` times multiplied and added: 2 * rounds / 4 flops a byte. */
+/* One pass over a buffer with `rounds` multiply-adds: 2 * rounds / 4 flops a byte. */
 KERNEL void sweep(float *__restrict__ buffer, int count, int rounds) {
   FOR_EACH_ITEM(i, count) {
     float value = buffer[i];
@@ -178,7 +178,7 @@ KERNEL void sweep(float *__restrict__ buffer, int count, int rounds) {
   }
 }
 
-/* sums[r] += table[index[r]], rows of `width` values, each first worked on like sweep's. */
+/* sums[r] += table[index[r]], rows of `width` values, with the same arithmetic as sweep. */
 KERNEL void gather(float *__restrict__ sums, const float *__restrict__ table,
                    const int *__restrict__ index, int rows, int width, int rounds) {
   FOR_EACH_ITEM(i, rows * width) {

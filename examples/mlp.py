@@ -1,12 +1,12 @@
 """The training example as plain data: its tensors and the operations of one iteration.
 
-No GPU here. train_mlp.py gives the tensors memory and launches the operations;
-scripts/quickstart works out from the same list which bytes an iteration must
-move at least; the tests run it on the host kernels.
+train_mlp.py allocates the tensors and launches the operations. scripts/quickstart computes from
+the same list the least number of bytes that an iteration must move. Tests run it on the host
+kernels. This module needs no GPU.
 
-The model: digits of 8 x 8 pixels -> width, `layers` times width -> width, width
--> 10 classes, with bias and relu, mean cross entropy, Adam at the end of the
-iteration as ordinary optimisers do. All values are float32, labels int32.
+The model: digits of 8 x 8 pixels -> width, `layers` times width -> width, width -> 10 classes,
+with bias and relu, mean cross entropy, and Adam at the end of the iteration. All values are
+float32, labels int32.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SQUARE_DECAY = 0.999
 
 
 class Late(Enum):
-    """Arguments that are known only when the iteration is issued."""
+    """Arguments whose values are known only when the iteration is issued."""
 
     IMAGES = "address of this iteration's images"
     LABELS = "address of this iteration's labels"
@@ -41,8 +41,8 @@ Argument = str | int | float | Late
 class Operation:
     """One kernel launch and the tensors it touches.
 
-    `reads` are only read, `updates` read and written, `overwrites` written
-    without a look at what was there.
+    `reads` are only read, `updates` are read and written, `overwrites` are written without being
+    read.
     """
 
     kernel: str
@@ -77,21 +77,21 @@ class Model:
 
     @property
     def dense(self) -> list[tuple[int, int, bool]]:
-        """(inputs, outputs, relu) of every layer, first to last."""
+        """Returns (inputs, outputs, relu) of every layer, first to last."""
         hidden = [(self.width, self.width, True)] * self.layers
         return [(PIXELS, self.width, True), *hidden, (self.width, CLASSES, False)]
 
     @property
     def batches(self) -> int:
-        """Whole batches in the data set."""
+        """Returns the number of whole batches in the data set."""
         return SAMPLES // self.batch
 
     def values(self) -> list[str]:
-        """Names of what is trained, in the order of the optimiser."""
+        """Returns the names of the trained tensors, in the optimizer's order."""
         return [f"{kind}{n}" for n in range(len(self.dense)) for kind in ("weights", "bias")]
 
     def tensors(self) -> dict[str, int]:
-        """Bytes of each tensor, in order of allocation; each is an allocation of its own."""
+        """Returns the bytes of each tensor, in order of allocation; each has its own allocation."""
         elements = {"images": SAMPLES * PIXELS, "labels": SAMPLES, "loss": self.batch}
         for n, (inputs, outputs, _) in enumerate(self.dense):
             for role in ("", "_grad", "_mean", "_square"):
@@ -105,7 +105,7 @@ class Model:
         return {name: 4 * count for name, count in elements.items()}
 
     def initialisation(self) -> Iterator[Operation]:
-        """Weights as He proposed them for relu, everything else zero."""
+        """Yields the operations that set weights (He initialization) and zero everything else."""
         sizes = self.tensors()
         for n, (inputs, _, _) in enumerate(self.dense):
             count = sizes[f"weights{n}"] // 4
@@ -125,7 +125,7 @@ class Model:
                 yield Operation("fill", (name, count, 0.0), count, overwrites=(name,))
 
     def iteration(self) -> list[Operation]:
-        """The launches of one iteration, in order."""
+        """Returns the operations of one iteration, in order."""
         return [*self._forward(), *self._backward(), *self._adam()]
 
     def _forward(self) -> Iterator[Operation]:
@@ -194,12 +194,12 @@ class Model:
 
 
 def _tensor(argument: str | Late) -> str:
-    """Name of the tensor behind an argument."""
+    """Returns the name of an argument's tensor."""
     if isinstance(argument, Late):
         return argument.name.lower()
     return argument
 
 
 def adam_scales(step: int) -> tuple[float, float]:
-    """(mean_scale, square_scale) of Adam's step, counted from 1."""
+    """Returns (mean_scale, square_scale) of Adam's step, counted from 1."""
     return 1.0 / (1.0 - MEAN_DECAY**step), 1.0 / (1.0 - SQUARE_DECAY**step)

@@ -1,9 +1,8 @@
 """Trains a deep perceptron on scikit-learn's digits, in plain cuda-python.
 
-An ordinary CUDA program: driver API, NVRTC, one allocation per tensor, Adam at
-the end of each iteration. It contains nothing of pump. Its memory is about
-4 * layers * width * width * 4 bytes. Deterministic: the same options give the
-same bits, whatever moves its memory.
+An ordinary CUDA program: driver API, NVRTC, one allocation for each tensor, Adam at the end of
+each iteration. It does not use pump. It needs about 4 * layers * width * width * 4 bytes. The
+same options give bit-identical results.
 
     python examples/train_mlp.py --width 1024 --layers 8
     pump-run python examples/train_mlp.py --width 16384 --layers 100
@@ -29,10 +28,10 @@ KERNELS = Path(__file__).resolve().parent / "kernels.cu"
 
 
 class Trainer:
-    """A model in GPU memory, its launches packed once, and the loop over them."""
+    """A model in GPU memory and its launches."""
 
     def __init__(self, model: Model, gpu: Any, batches: Iterable[int] = ()) -> None:
-        """`batches`: of how many images an iteration may be beside the model's; none larger."""
+        """batches: other batch sizes that iterations may have, none larger than the model's."""
         self._model = model
         self._batch = model.batch
         self._gpu = gpu
@@ -84,8 +83,8 @@ class Trainer:
         return len(self._launches[self._model.batch])
 
     def issue(self, iteration: int, batch: int | None = None, *, wait_each: bool = False) -> None:
-        """Issues all launches of one iteration, counted from 0, on so many images (those of
-        the model). With `wait_each` it waits for the GPU after each launch, else for nothing."""
+        """Issues all launches of one iteration, counted from 0, on `batch` images (default: the
+        model's batch). With `wait_each`, waits for the GPU after each launch."""
         batch = self._batch = batch or self._model.batch
         first = iteration % (SAMPLES // batch) * batch
         bytes_per_image = self._bytes["images"] // SAMPLES
@@ -99,13 +98,13 @@ class Trainer:
                 self._gpu.synchronise()
 
     def loss(self) -> float:
-        """Mean loss of the newest iteration; waits for it."""
+        """Waits for the newest iteration and returns its mean loss."""
         size = self._bytes["loss"]
         self._gpu.download(ctypes.addressof(self._loss), self._address["loss"], size)
         return sum(self._loss[: self._batch]) / self._batch
 
     def weights_sha256(self) -> str:
-        """Hash of all weights and biases, in the optimiser's order."""
+        """Returns the hash of all weights and biases, in the optimizer's order."""
         digest = hashlib.sha256()
         largest = max(self._bytes[name] for name in self._model.values())
         host = (ctypes.c_char * largest)()
@@ -117,7 +116,7 @@ class Trainer:
 
 
 def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Runs all iterations; returns what --json writes about the loop."""
+    """Runs all iterations; returns the loop's part of the --json result."""
     losses: dict[str, float] = {}
     ends: list[float] = []
     batch: int | None = None
@@ -150,56 +149,56 @@ def train(trainer: Trainer, gpu: Any, options: argparse.Namespace) -> dict[str, 
 
 
 def change(text: str) -> tuple[int, int]:
-    """Iteration and batch of `--batch-from`."""
+    """Returns the iteration and batch of `--batch-from`."""
     iteration, _, batch = text.partition(":")
     return int(iteration), int(batch)
 
 
 def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model]:
-    """Options and the model they describe; exits with status 2 on a bad one."""
+    """Returns the options and their model; exits with status 2 on a bad option."""
     parser = argparse.ArgumentParser(description="Train a deep perceptron on digits.")
-    parser.add_argument("--width", type=int, default=1024, help="of the hidden layers")
-    parser.add_argument("--layers", type=int, default=8, help="hidden width x width layers")
-    parser.add_argument("--batch", type=int, default=64, help="images in an iteration")
+    parser.add_argument("--width", type=int, default=1024, help="width of the hidden layers")
+    parser.add_argument("--layers", type=int, default=8, help="number of hidden layers")
+    parser.add_argument("--batch", type=int, default=64, help="images of an iteration")
     parser.add_argument(
         "--batch-from",
         type=change,
         action="append",
         default=[],
         metavar="ITERATION:BATCH",
-        help="from that iteration on so many images instead, at most --batch; may be repeated",
+        help="use another batch, at most --batch, from ITERATION on; may be repeated",
     )
-    parser.add_argument("--iterations", type=int, default=50, help="in all")
-    parser.add_argument("--warm-up", type=int, default=2, help="first iterations, not timed")
-    parser.add_argument("--rate", type=float, help="Adam's learning rate (default 0.2 / width)")
+    parser.add_argument("--iterations", type=int, default=50, help="number of iterations")
+    parser.add_argument("--warm-up", type=int, default=2, help="iterations before the timed ones")
+    parser.add_argument("--rate", type=float, help="Adam's learning rate (default: 0.2 / width)")
     parser.add_argument(
         "--report-every",
         type=int,
         default=10,
         metavar="N",
-        help="read and print the loss every N iterations; 0: only at the end",
+        help="print the loss every N iterations; 0: only at the end",
     )
     parser.add_argument(
         "--sync-every",
         type=int,
         default=0,
         metavar="N",
-        help="wait for the GPU every N iterations; 0: only to read the loss",
+        help="wait for the GPU every N iterations; 0: only for the loss",
     )
     workload.add_sync_every_step(parser)
     parser.add_argument(
         "--managed", action="store_true", help="allocate Unified Memory (cuMemAllocManaged)"
     )
     parser.add_argument("--no-hash", action="store_true", help="do not hash the weights")
-    parser.add_argument("--json", metavar="FILE", help="write the result there; -: stdout")
+    parser.add_argument("--json", metavar="FILE", help="write the result to FILE; -: stdout")
     parser.add_argument("--footprint", action="store_true",
-                        help="print the bytes it would allocate, and stop")  # fmt: skip
+                        help="print the bytes that it allocates, and exit")  # fmt: skip
     options = parser.parse_args(arguments)
     options.batch_from = dict(options.batch_from)
     if not all(0 < batch <= options.batch for batch in options.batch_from.values()):
-        parser.error(f"--batch-from needs batches of 1 to --batch, which is {options.batch}")
+        parser.error(f"--batch-from must have batches from 1 to --batch, which is {options.batch}")
     if not 0 <= options.warm_up < options.iterations:
-        parser.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
+        parser.error(f"--warm-up {options.warm_up} must be from 0 to below --iterations")
     if options.report_every < 0 or options.sync_every < 0:
         parser.error("--report-every and --sync-every must not be negative")
     try:

@@ -1,6 +1,6 @@
-"""What cyclic_sweep.py and irregular_gather.py share: options, the timed loop, the end.
+"""Code shared by cyclic_sweep.py and irregular_gather.py: options, the timed loop, the result.
 
-No GPU at import. A workload is a list of launches for each iteration.
+A workload is a list of launches for each iteration. Importing this module needs no GPU.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SYNC_CHOICES = ("iteration", "launch")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """A parser with the options that every workload has."""
+    """Returns a parser with the options that every workload has."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("--iterations", type=int, default=12, help="in all")
-    made.add_argument("--warm-up", type=int, default=2, help="first iterations, not timed")
+    made.add_argument("--iterations", type=int, default=12, help="number of iterations")
+    made.add_argument("--warm-up", type=int, default=2, help="iterations before the timed ones")
     made.add_argument(
         "--compute-per-byte",
         type=float,
         default=1.0,
         metavar="FLOPS",
-        help="arithmetic on each byte that is read (default 1)",
+        help="floating-point operations for each byte that is read (default: 1)",
     )
     add_sync_every_step(made)
     made.add_argument(
@@ -45,48 +45,48 @@ def parser(description: str) -> argparse.ArgumentParser:
         "--pause-ms",
         type=float,
         default=0,
-        help="after each iteration wait for the GPU, then so long: for data, or for a request",
+        help="milliseconds to wait after each iteration, as for data or a request",
     )
     made.add_argument("--no-hash", action="store_true", help="do not hash the result")
-    made.add_argument("--json", metavar="FILE", help="write the result there; -: stdout")
+    made.add_argument("--json", metavar="FILE", help="write the result to FILE; -: stdout")
     made.add_argument(
-        "--footprint", action="store_true", help="print the bytes it would allocate, and stop"
+        "--footprint", action="store_true", help="print the bytes that it allocates, and exit"
     )
     return made
 
 
 def add_sync_every_step(made: argparse.ArgumentParser) -> None:
-    """The option that makes a program wait for the GPU all the time."""
+    """Adds the option that makes a program wait for the GPU in each step."""
     made.add_argument(
         "--sync-every-step",
         nargs="?",
         choices=SYNC_CHOICES,
         const="iteration",
         metavar="STEP",
-        help="wait for the GPU after each iteration, or each 'launch'",
+        help="wait for the GPU after each iteration, or after each 'launch'",
     )
 
 
 def check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exits with status 2 when an option of parser() makes no sense."""
+    """Exits with status 2 if an option of parser() is out of range."""
     if not 0 <= options.warm_up < options.iterations:
-        made.error(f"--warm-up {options.warm_up} must be below --iterations and not negative")
+        made.error(f"--warm-up {options.warm_up} must be from 0 to below --iterations")
     if not 0 <= options.pause_ms <= 60_000:
-        made.error(f"--pause-ms is {options.pause_ms}; it must lie in 0 to 60000")
+        made.error(f"--pause-ms is {options.pause_ms}; it must be from 0 to 60000")
     if not 0 <= options.compute_per_byte <= 1e6:
-        made.error(f"--compute-per-byte is {options.compute_per_byte}; it must lie in 0 to 1e6")
+        made.error(f"--compute-per-byte is {options.compute_per_byte}; it must be from 0 to 1e6")
 
 
 def rounds(compute_per_byte: float) -> int:
-    """Rounds of one multiplication and one addition on a float that make so much."""
+    """Returns how many multiply-add rounds on a float make `compute_per_byte` operations."""
     return max(0, round(compute_per_byte * FLOAT_BYTES / 2))
 
 
 def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[str, Any]:
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
-    Returns what --json writes about the loop; "started_s" is of the machine's monotonic clock,
-    and so is "ends_s": when the program had waited for an iteration.
+    Returns the loop's part of the --json result. "started_s" and "ends_s" are times of the
+    monotonic clock; "ends_s" are the times at which the program had waited for an iteration.
     """
     started = time.perf_counter()
     count = 0
@@ -117,7 +117,7 @@ def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[st
 
 
 def sha256(gpu: Any, buffers: Iterable[tuple[int, int]]) -> str:
-    """Hash of device memory, given as (address, bytes), in that order."""
+    """Returns the hash of device memory, given as (address, bytes), in that order."""
     digest = hashlib.sha256()
     for address, length_bytes in buffers:
         host = (ctypes.c_char * length_bytes)()
@@ -132,8 +132,8 @@ def main(
     footprint_bytes: int,
     make: Callable[[Any, argparse.Namespace], Made],
 ) -> int:
-    """A workload from its options to its result; returns the exit status. make: allocates and
-    fills the workload's buffers on a GPU."""
+    """Runs a workload; returns the exit status. make: allocates and fills the workload's
+    buffers on a GPU."""
     if options.footprint:
         print(footprint_bytes)
         return 0
@@ -158,7 +158,7 @@ def main(
 
 
 def finish(result: dict[str, Any], file: str | None) -> None:
-    """Writes the result where --json says, or a line for people."""
+    """Writes the result to the file of --json, or prints it for people."""
     text = json.dumps(result, indent=1)
     if file and file != "-":
         Path(file).write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""A decoder in plain PyTorch, and words that it makes one by one; the programs here share it."""
+"""A decoder in plain PyTorch that generates tokens one by one; shared by the programs here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ POSITIONS = 1024
 
 
 class Cache:
-    """Keys and values of a layer so far. Where they outgrow their memory they move to memory for
-    `growth` tokens more."""
+    """The keys and values of a layer. When they outgrow their memory, they move to memory with
+    space for up to `growth` more tokens."""
 
     def __init__(self, growth: int) -> None:
         self.growth = growth
@@ -23,7 +23,7 @@ class Cache:
         self.both = torch.empty(0)
 
     def add(self, both: Tensor) -> Tensor:
-        """[2, batch, heads, all tokens, size] from those of the new tokens."""
+        """Adds the keys and values of new tokens; returns [2, batch, heads, all tokens, size]."""
         end = self.length + both.shape[3]
         if self.length == 0 or end > self.both.shape[3]:
             room = -(-end // self.growth) * self.growth
@@ -52,7 +52,7 @@ class Attention(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Gated, as in Llama."""
+    """A gated perceptron, as in Llama."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """perceptron: makes that of a layer."""
+    """A decoder-only model. perceptron: makes the perceptron of a layer."""
 
     def __init__(
         self, options: argparse.Namespace, perceptron: Callable[[], nn.Module] | None = None
@@ -93,11 +93,11 @@ class Decoder(nn.Module):
         self.head = nn.Linear(options.width, options.vocabulary, bias=False)
 
     def begin(self, words: Tensor, place: int = 0) -> Tensor:
-        """Of [batch, length] words, the first of which stands at `place`."""
+        """Embeds [batch, length] tokens, the first of which has the position `place`."""
         return self.words(words) + self.positions[place : place + words.shape[1]]
 
     def forward(self, words: Tensor, caches: list[Cache]) -> Tensor:
-        """What comes next, with all that the caches hold before: [batch, vocabulary]."""
+        """Returns the logits of the next token, [batch, vocabulary], given the caches."""
         x = self.begin(words, caches[0].length)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, cache)
@@ -106,14 +106,14 @@ class Decoder(nn.Module):
 
 @dataclass
 class Generation:
-    """Words that a decoder makes one by one: a prompt, then a word a step."""
+    """Generates tokens one by one: first the prompt, then one token a step."""
 
     model: Decoder
     caches: list[Cache]
     words: Tensor
 
     def step(self, _number: int = 0) -> list[int]:
-        """The next word of each line; waits for it, as a server does to see whether a line ends."""
+        """Returns the next token of each sequence, after waiting for it, as a server would."""
         self.words = self.model(self.words, self.caches).argmax(-1, keepdim=True)
         return self.words.flatten().tolist()
 
@@ -123,6 +123,6 @@ class Generation:
 
 
 def generation(model: Decoder, options: argparse.Namespace) -> Generation:
-    """At its beginning, with random words as the prompt."""
+    """Starts a generation with random tokens as the prompt."""
     prompt = torch.randint(options.vocabulary, (options.batch, options.prompt))
     return Generation(model, [Cache(options.growth) for _ in model.layers], prompt)

@@ -1,8 +1,8 @@
-"""A decoder with a mixture of experts generates words: each one uses two of sixteen experts.
+"""Generates tokens with a mixture of experts: each token uses two of sixteen experts.
 
-A router's product says which experts a word wants, and the program waits for that in each
-layer, as it must know which of them to launch. Weights are random here, so the choice itself is
-drawn at random, the same in each run; --router learned takes the router's.
+A router selects the experts of a token, and the program waits for the router in each layer,
+because it must know which experts to launch. Weights are random, so experts are drawn at
+random, the same in each run. --router learned uses the router's selection.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 
 class Mixture(nn.Module):
-    """In place of a perceptron. Each word goes through `top` of the experts, which `chance` draws
-    if it is given."""
+    """Replaces a perceptron. Each token passes through `top` experts, drawn by `chance` if that
+    is given and else selected by the router."""
 
     def __init__(
         self, width: int, inner: int, experts: int, top: int, chance: random.Random | None
@@ -48,11 +48,11 @@ class Mixture(nn.Module):
 
 def main() -> int:
     parser = loop.parser(__doc__.splitlines()[0], layers=6, width=2048, inner=3072, heads=16)
-    parser.add_argument("--experts", type=int, default=16, help="of a layer")
-    parser.add_argument("--top", type=int, default=2, help="experts that a word uses")
+    parser.add_argument("--experts", type=int, default=16, help="experts of a layer")
+    parser.add_argument("--top", type=int, default=2, help="experts that a token uses")
     parser.add_argument("--router", choices=("drawn", "learned"), default="drawn")
-    parser.add_argument("--prompt", type=int, default=60, help="words of it")
-    parser.add_argument("--growth", type=int, default=8, help="words that the cache grows by")
+    parser.add_argument("--prompt", type=int, default=60, help="tokens of the prompt")
+    parser.add_argument("--growth", type=int, default=8, help="tokens that the cache grows by")
     parser.set_defaults(batch=1)
     options = parser.parse_args()
     chance = random.Random(loop.SEED) if options.router == "drawn" else None

@@ -1,6 +1,6 @@
-"""A decoder generates words one by one: a prompt in one go, then a word a step.
+"""Generates tokens with a decoder: the prompt in one step, then one token a step.
 
-Weights as of a model of 16 layers; a cache of keys and values grows as it goes.
+The model has 16 layers, and its cache of keys and values grows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 
 def main() -> int:
     parser = loop.parser(__doc__.splitlines()[0], layers=16, width=3072, inner=8192)
-    parser.add_argument("--prompt", type=int, default=250, help="words of it")
-    parser.add_argument("--growth", type=int, default=8, help="words that the cache grows by")
+    parser.add_argument("--prompt", type=int, default=250, help="tokens of the prompt")
+    parser.add_argument("--growth", type=int, default=8, help="tokens that the cache grows by")
     options = parser.parse_args()
     with torch.inference_mode(), loop.prepare(options):
         model = decoder.Decoder(options)

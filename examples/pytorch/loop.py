@@ -1,7 +1,7 @@
-"""What the programs of this folder share: options, steps that are timed, and their figures.
+"""Code shared by the programs of this folder: options, timed steps and their metrics.
 
-Nothing of pump is in here. The timed steps lie between the profiler's start and stop, which
-tools of CUDA know, and pump's virtual GPU.
+It does not use pump. The timed steps are between the profiler's start and stop, which CUDA tools
+and pump's virtual GPU recognise.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ SEED = 1
 
 
 def parser(description: str, **shape: int) -> argparse.ArgumentParser:
-    """The options of all programs. shape: defaults of layers, width, heads, inner, vocabulary."""
+    """Returns a parser with the options of all programs. shape: defaults of layers, width, heads,
+    inner and vocabulary."""
     made = argparse.ArgumentParser(description=description)
     for name, value in {"heads": 24, "vocabulary": 8192, **shape}.items():
         made.add_argument(f"--{name}", type=int, default=value)
     made.add_argument("--batch", type=int, default=4)
-    made.add_argument("--warm-up", type=int, default=3, help="first steps, not timed")
-    made.add_argument("--steps", type=int, default=9, help="that are timed")
-    made.add_argument("--dtype", default="bfloat16", help="of what is not trained")
+    made.add_argument("--warm-up", type=int, default=3, help="steps before the timed ones")
+    made.add_argument("--steps", type=int, default=9, help="timed steps")
+    made.add_argument("--dtype", default="bfloat16", help="data type of untrained weights")
     made.add_argument("--device", default="cuda")
-    made.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+    made.add_argument("--json", metavar="FILE", help="write metrics to FILE; -: stdout")
     return made
 
 
 def prepare(options: argparse.Namespace) -> torch.device:
-    """The device; as a context it takes what is made in it. Numbers are the same each time."""
+    """Sets the seed and the data type; returns the device, a context for new tensors."""
     torch.set_num_threads(1)
     torch.set_default_dtype(getattr(torch, options.dtype))
     torch.manual_seed(SEED)
@@ -47,7 +48,7 @@ def weights_bytes(module: nn.Module) -> int:
 
 
 class Reads:
-    """Addresses and bytes of the weights that products read, in order, forward passes alone."""
+    """Records the addresses and bytes of weights that forward passes read, in order."""
 
     def __init__(self, model: nn.Module) -> None:
         self.spans: list[tuple[int, int]] = []
@@ -62,7 +63,7 @@ class Reads:
 def timed(
     step: Callable[[int], object], options: argparse.Namespace, model: nn.Module
 ) -> dict[str, Any]:
-    """Runs all steps, each of which waits for the device; figures of those after the warm-up."""
+    """Runs all steps, each of which waits for the device; returns metrics of the timed ones."""
     cuda = options.device == "cuda"
     for number in range(options.warm_up):
         step(number)
@@ -91,7 +92,7 @@ def timed(
 
 
 def finish(found: dict[str, Any], options: argparse.Namespace) -> int:
-    """Writes the result where --json says, and a line for people on stderr."""
+    """Writes the result to the file of --json, and a line for people on stderr."""
     if options.json == "-":
         print(json.dumps(found))
     elif options.json:

@@ -1,7 +1,7 @@
-"""LoRA: adapters of a frozen decoder are trained with AdamW and gradient checkpointing.
+"""LoRA: trains adapters of a frozen decoder with AdamW and gradient checkpointing.
 
-Each product of a layer has a pair of small matrices beside it (Hu et al., "LoRA", 2021), in
-float32 as PEFT has them. Of a layer its input alone is kept for the way back.
+Each linear layer gets a pair of small float32 matrices (Hu et al., "LoRA", 2021), as in PEFT. For
+the backward pass, only the input of each layer is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Adapted(nn.Module):
-    """A frozen product with an adapter beside it, which adds nothing before it is trained."""
+    """A frozen linear layer with an adapter, which adds zero until it is trained."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Adapted(nn.Module):
 
 
 def adapt(model: decoder.Decoder, rank: int) -> list[nn.Parameter]:
-    """Freezes the model and puts adapters beside all products of its layers; returns them."""
+    """Freezes the model and adds adapters to the linear layers; returns the adapters."""
     model.requires_grad_(False)
     for layer in model.layers:
         for module in (layer.attention, layer.perceptron):
@@ -39,7 +39,7 @@ def adapt(model: decoder.Decoder, rank: int) -> list[nn.Parameter]:
 
 
 def loss_of(model: decoder.Decoder, words: Tensor) -> Tensor:
-    """Of [batch, length + 1] words, each but the first predicted from those before it."""
+    """Returns the loss of [batch, length + 1] tokens, each predicted from those before it."""
     x = model.begin(words[:, :-1])
     for layer in model.layers:
         x = checkpoint(layer, x, use_reentrant=False)
@@ -49,8 +49,8 @@ def loss_of(model: decoder.Decoder, words: Tensor) -> Tensor:
 
 def main() -> int:
     parser = loop.parser(__doc__.splitlines()[0], layers=16, width=3072, inner=8192)
-    parser.add_argument("--length", type=int, default=512, help="words of a line")
-    parser.add_argument("--rank", type=int, default=16, help="of the adapters")
+    parser.add_argument("--length", type=int, default=512, help="tokens of a sequence")
+    parser.add_argument("--rank", type=int, default=16, help="rank of the adapters")
     parser.set_defaults(batch=2)
     options = parser.parse_args()
     with loop.prepare(options):

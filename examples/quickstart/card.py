@@ -1,8 +1,8 @@
-"""Asks for the real GPU, if there is one: one JSON line on stdout. Run as a program.
+"""Prints facts about the real GPU as one JSON line. Run it as a program.
 
-{"name", "free_bytes", "link_bytes_per_second"}; exit status 1, and the reason on
-stderr, when there is no usable GPU. The link's speed is that of copies from pinned
-memory, the best it can do. Takes 256 MiB of the GPU for a moment.
+{"name", "free_bytes", "link_bytes_per_second"}. Without a usable GPU, it exits with status 1 and
+prints the reason on stderr. The link's speed is measured with copies from pinned memory. It
+uses 256 MiB of the GPU for a moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check(answer: Any) -> Any:
 
 
 def describe(driver: Any) -> dict[str, Any]:
-    """Raises RuntimeError with the driver's reason."""
+    """Returns the facts. Raises RuntimeError with the driver's reason."""
     check(driver.cuInit(0))
     device = check(driver.cuDeviceGet(0))
     name = check(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode()

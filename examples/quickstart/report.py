@@ -1,10 +1,10 @@
-"""What scripts/quickstart says at the end: rows, table, JSON. Pure.
+"""Formats the result of scripts/quickstart as a table and as JSON. Pure.
 
-Words of the table
-  slow-down   time against the same iterations with memory for everything
-  of floor    the least time that any policy needs (floor.py) over the time
+Columns of the table
+  slow-down   time / time of the same iterations with enough memory
+  of floor    the least possible time of any policy (floor.py) / time
   in, out     GiB moved to the GPU and to the host by the whole run
-  same        the weights have the bits of the run with memory for everything
+  same        whether the weights are bit-identical to those of the run with enough memory
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DEMAND = "demand"
 WINDOW = "window"
 
 MEANING = {
-    UNLIMITED: "memory for everything, without pump",
-    NAIVE: "Unified Memory alone, without pump: the driver pages on demand",
-    DEMAND: "pump that prefetches nothing",
-    WINDOW: "pump that brings in what the issued operations need",
+    UNLIMITED: "enough memory, without pump",
+    NAIVE: "Unified Memory without pump: the driver pages on demand",
+    DEMAND: "pump, without prefetching",
+    WINDOW: "pump, prefetching for the operations that the program has issued",
 }
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. A figure is None where this machine cannot tell it.
+    """One training run. A metric that this machine cannot measure is None.
 
     `oversubscription`: footprint / memory, 1.0 for unlimited. `seconds`: of the timed
     iterations. Bytes and faults: of the whole run.
@@ -45,9 +45,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the runs took place. `baseline` is the policy that speed-ups refer to.
+    """The GPU of the runs. `baseline` is the policy that speed-ups refer to.
 
-    `floors`: seconds of the floor by oversubscription; `remark`: what the baseline is.
+    `floors`: seconds of the floor by oversubscription; `remark`: explains the baseline.
     """
 
     gpu: str
@@ -60,7 +60,7 @@ class Setting:
 
 
 def unlimited(runs: Sequence[Run]) -> Run:
-    """The run with memory for everything. Raises ValueError unless there is exactly one."""
+    """Returns the run with enough memory. Raises ValueError unless there is exactly one."""
     found = [run for run in runs if run.policy == UNLIMITED]
     if len(found) != 1:
         raise ValueError(f"{len(found)} unlimited runs instead of one")
@@ -68,7 +68,8 @@ def unlimited(runs: Sequence[Run]) -> Run:
 
 
 def identical(runs: Sequence[Run]) -> bool:
-    """True if every run gave the weights of the unlimited one; a missing hash is a no."""
+    """Returns whether all runs produced the weights of the unlimited one. A missing hash counts
+    as different."""
     return all(_same(run, unlimited(runs)) for run in runs)
 
 
@@ -77,7 +78,7 @@ def _same(run: Run, reference: Run) -> bool:
 
 
 def speedups(setting: Setting, runs: Sequence[Run]) -> dict[str, float]:
-    """baseline seconds / window seconds, by oversubscription written as "1.5"."""
+    """Returns baseline seconds / window seconds, by oversubscription as text, such as "1.5"."""
     seconds = {(run.policy, run.oversubscription): run.seconds for run in runs}
     return {
         f"{ratio:.1f}": round(seconds[setting.baseline, ratio] / seconds[WINDOW, ratio], 3)
@@ -86,7 +87,7 @@ def speedups(setting: Setting, runs: Sequence[Run]) -> dict[str, float]:
 
 
 def as_json(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
-    """The result in the form that --json writes."""
+    """Returns the result as --json writes it."""
     return {
         "gpu": setting.gpu,
         "virtual": setting.virtual,
@@ -115,7 +116,7 @@ COLUMNS = ("policy", "memory", "time", "slow-down", "of floor", "in", "out", "fa
 
 
 def table(setting: Setting, runs: Sequence[Run]) -> str:
-    """The result for people; every line of a virtual GPU's figures is below a label."""
+    """Returns the result as a table, labelled if the GPU is virtual."""
     reference = unlimited(runs)
     rows = [COLUMNS]
     for run in runs:
@@ -144,17 +145,17 @@ def table(setting: Setting, runs: Sequence[Run]) -> str:
     for ratio, factor in speedups(setting, runs).items():
         lines.append(f"Speed-up at {ratio}x{_virtual(setting)}: {factor:.2f}")
     same = identical(runs)
-    lines.append(f"Results {'identical, bit for bit' if same else 'DIFFER: this is a bug'}.")
+    lines.append(f"Results {'are bit-identical' if same else 'DIFFER: this is a bug'}.")
     return "\n".join(lines)
 
 
 def curve(data: Mapping[str, Any]) -> str:
-    """The training over other kernel times, of docs/pictures/intensity.json, as a table."""
+    """Returns a table of the training with other kernel times (docs/pictures/intensity.json)."""
     (found,) = (one for one in data["curves"] if one["program"] == "quickstart")
     names = ("naive", "window", "planned", "floor")
     lines = [
         f"The same training with other kernel times, slow-down at {data['oversubscription']:.1f}x "
-        "(SIMULATED, docs/guides/choose.md):",
+        "(SIMULATED; docs/guides/choose.md explains it):",
         "",
         "  " + "kernels / link".ljust(16) + "".join(name.rjust(9) for name in names),
     ]
@@ -163,7 +164,7 @@ def curve(data: Mapping[str, Any]) -> str:
         lines.append("  " + f"{point['x']:g}".ljust(16) + cells)
     lines += [
         "",
-        f"  kernels / link: the kernel times of {data['profile']} give {found['given_x']:.1f}",
+        f"  kernels / link: {found['given_x']:.1f} with the kernel times of {data['profile']}",
     ]
     return "\n".join(lines)
 
@@ -172,7 +173,7 @@ def _label(setting: Setting) -> str:
     if not setting.virtual:
         return f"{setting.gpu}, {setting.mode}"
     return (
-        f"VIRTUAL GPU {setting.gpu}: times are those of a model, not of hardware "
+        f"VIRTUAL GPU {setting.gpu}: times come from a model, not from hardware "
         f"(mode {setting.mode}, time scale {setting.time_scale:g})"
     )
 

@@ -1,12 +1,11 @@
-"""The main job of scripts/quickstart: train out of memory, with and without pump, compare.
+"""The main job of scripts/quickstart: trains out of memory with and without pump, and compares.
 
-scripts/quickstart has installed pump into the Python that runs this. First the
-results: a small model computes under every policy and must give the same bits.
-Then the speed. On a real GPU one run shows both, and the GPU's memory is made
-small by a budget: nothing here oversubscribes a real card. On the virtual GPU the
-two are runs of their own (compute mode, timing mode).
+scripts/quickstart has installed pump into the Python that runs this. First it checks results: a
+small model must give bit-identical weights under every policy. Then it compares speed. On a real
+GPU each run shows both, and a budget limits the memory, so that the GPU is never
+oversubscribed. The virtual GPU needs separate runs (compute mode, timing mode).
 
-Exit status: 0; 1 when results differ or a run fails; 2 for a bad option.
+Exit status: 0; 1 if results differ or a run fails; 2 for a bad option.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
-sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
+sys.path.append(str(ROOT))  # last: options are checked before pump is installed
 
 from host_build import BuildError, build  # noqa: E402
 from quickstart import report  # noqa: E402
@@ -48,11 +47,11 @@ DEFAULT_PROFILE = "a100-pcie4"
 
 
 class RunError(Exception):
-    """A training run ended badly; the text says which and shows the end of its log."""
+    """A training run failed. The text names it and shows the end of its log."""
 
 
 class Runner:
-    """Starts training runs one after another and prints its progress."""
+    """Runs trainings one after another and prints the progress."""
 
     def __init__(self, total: int, stop: Stop) -> None:
         self._progress = Progress(total, sys.stdout)
@@ -60,7 +59,7 @@ class Runner:
         self._stop = stop
 
     def __call__(self, title: str, command: Sequence[str], environ: dict[str, str]) -> Any:
-        """Result of one training run: what train_mlp.py writes. Raises RunError."""
+        """Runs one training; returns the result of train_mlp.py. Raises RunError."""
         self._done += 1
         name = f"{self._done:02}-" + "".join(c if c.isalnum() else "-" for c in title)
         log, result = LOGS / f"{name}.log", LOGS / f"{name}.json"
@@ -70,12 +69,12 @@ class Runner:
             ran = runs.run(line, {**os.environ, **environ}, log, self._stop, RUN_SECONDS_MAX)
             if ran.failure() or not result.exists():
                 failure = ran.failure() or "no result"
-                raise RunError(f"{title}: {failure}\n{runs.tail(log)}\n(all of it: {log})")
+                raise RunError(f"{title}: {failure}\n{runs.tail(log)}\n(whole log: {log})")
         return json.loads(result.read_text())
 
 
 def tool(name: str) -> str:
-    """Path of a command that was installed beside this Python."""
+    """Returns the path of a command that is installed next to this Python."""
     return str(Path(sys.executable).parent / name)
 
 
@@ -84,7 +83,7 @@ def training(workload: Workload, *more: str) -> list[str]:
 
 
 def cases(policies: Sequence[str]) -> list[tuple[str, float]]:
-    """(policy, oversubscription) of every run, the unlimited one first."""
+    """Returns (policy, oversubscription) of every run, the unlimited one first."""
     return [(UNLIMITED, 1.0), *((policy, ratio) for ratio in RATIOS for policy in policies)]
 
 
@@ -98,7 +97,7 @@ def title(policy: str, ratio: float) -> str:
 def virtual_run(
     run: Runner, case: tuple[str, float], workload: Workload, mode: str, profile: str
 ) -> tuple[Any, tuple[int, int, int]]:
-    """One run on the virtual GPU: its result, with the figures of moved()."""
+    """Runs once on the virtual GPU; returns its result and the numbers of moved()."""
     policy, ratio = case
     spare = 512 << 20
     memory = (
@@ -125,9 +124,9 @@ def virtual_run(
 
 
 def moved(driver_report: dict[str, Any]) -> tuple[int, int, int]:
-    """Bytes to the GPU, to the host, and faults, of the virtual driver's report.
+    """Returns bytes to the GPU, bytes to the host and faults from the virtual driver's report.
 
-    Raises RunError when the driver saw a rule broken, such as a command on freed memory.
+    Raises RunError if the program broke a rule of the driver, such as using freed memory.
     """
     if driver_report["violations"]:
         raise RunError(f"the virtual driver saw {driver_report['violations_by_check']}")
@@ -135,10 +134,10 @@ def moved(driver_report: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
-    """All runs on the virtual GPU. Raises RunError, BuildError."""
+    """Makes all runs on the virtual GPU. Raises RunError, BuildError."""
     every = cases((NAIVE, DEMAND, WINDOW))
     run = Runner(2 * len(every), stop)
-    print("\nResults first: a small model computes on the virtual GPU.", flush=True)
+    print("\nResults: a small model computes on the virtual GPU.", flush=True)
     hashes = {}
     for case in every:
         result, _ = virtual_run(run, case, RESULTS, "compute", profile)
@@ -146,7 +145,7 @@ def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
         if case[0] == UNLIMITED:
             losses = list(result["losses"].values())
             print(f"        loss {losses[0]:.3f} -> {losses[-1]:.3f}", flush=True)
-    print("\nThen the speed: a model of 4 GiB, kernels take modelled time.", flush=True)
+    print("\nSpeed: a model of 4 GiB; kernels take modelled time.", flush=True)
     done, name = [], ""
     for case in every:
         result, figures = virtual_run(run, case, SPEED, "timing", profile)
@@ -162,9 +161,8 @@ def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
             baseline=NAIVE,
             floors=floors(done, link),
             remark="Baseline of the speed-up: naive. Weights were compared in compute mode.\n"
-            "Kernel rates of the profile decide the times. Those of pump's profiles were CHOSEN so "
-            "that\ndemand paging costs 3 to 5 times. Other programs stand elsewhere on the curve "
-            "below.",
+            "Where these times come from: we CHOSE kernel speeds for which demand paging is 3 to\n"
+            "5 times slower. The table below shows other kernel speeds.",
         ),
         done,
     )
@@ -182,7 +180,7 @@ def floors(done: Sequence[Run], link: float) -> dict[float, float]:
 
 
 def find_gpu() -> dict[str, Any] | None:
-    """The facts of card.py about the real GPU, or None."""
+    """Returns the facts of card.py about the real GPU, or None."""
     asked = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "quickstart" / "card.py")],
         capture_output=True,
@@ -194,15 +192,15 @@ def find_gpu() -> dict[str, Any] | None:
 
 
 def on_gpu(gpu: dict[str, Any], stop: Stop) -> tuple[Setting, list[Run]]:
-    """All runs on the real GPU, its memory made small by budgets. Raises RunError."""
+    """Makes all runs on the real GPU, with budgets as limits. Raises RunError."""
     if gpu["free_bytes"] < 1.25 * SPEED.footprint_bytes:
         raise RunError(
-            f"{gpu['name']} has {gpu['free_bytes'] >> 20} MiB free, this needs "
-            f"{int(1.25 * SPEED.footprint_bytes) >> 20}: end other programs or add --virtual"
+            f"{gpu['name']} has {gpu['free_bytes'] >> 20} MiB free, but this needs "
+            f"{int(1.25 * SPEED.footprint_bytes) >> 20}: end other programs, or add --virtual"
         )
     every = cases((DEMAND, WINDOW))
     run = Runner(len(every), stop)
-    print(f"\nTraining on {gpu['name']}; budgets stand in for a smaller card.", flush=True)
+    print(f"\nTraining on {gpu['name']}; budgets limit its memory.", flush=True)
     done = []
     for policy, ratio in every:
         command = []
@@ -220,8 +218,8 @@ def on_gpu(gpu: dict[str, Any], stop: Stop) -> tuple[Setting, list[Run]]:
             time_scale=1.0,
             baseline=DEMAND,
             floors=floors(done, gpu["link_bytes_per_second"]),
-            remark="Baseline of the speed-up: demand, naive Unified Memory EMULATED under the "
-            "same budget.",
+            remark="Baseline of the speed-up: demand, which EMULATES Unified Memory under "
+            "the same budget.",
         ),
         done,
     )
@@ -233,15 +231,15 @@ def on_gpu(gpu: dict[str, Any], stop: Stop) -> tuple[Setting, list[Run]]:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/quickstart",
-        description="Set pump up in .venv, train out of GPU memory with and without it, compare.",
+        description="Install pump in .venv, train out of GPU memory with and without it, compare.",
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the result there as well")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the result to FILE")
     parser.add_argument(
         "--virtual",
         nargs="?",
         const=DEFAULT_PROFILE,
         metavar="PROFILE",
-        help=f"use the virtual GPU even if there is a real one (default {DEFAULT_PROFILE})",
+        help=f"use the virtual GPU even if there is a real one (default: {DEFAULT_PROFILE})",
     )
     parser.add_argument("--check-options", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -265,7 +263,7 @@ def main() -> int:
     try:
         gpu = None if options.virtual else find_gpu()
         if gpu is None and options.virtual is None:
-            print("There is no NVIDIA GPU here, so this runs on the virtual one.", flush=True)
+            print("No NVIDIA GPU found: running on the virtual GPU.", flush=True)
         with stop:
             profile = options.virtual or DEFAULT_PROFILE
             setting, done = on_gpu(gpu, stop) if gpu else on_virtual(profile, stop)

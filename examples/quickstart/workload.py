@@ -1,6 +1,6 @@
-"""The trainings of scripts/quickstart, their memory and their floor; scripts/bench has them too.
+"""The trainings of scripts/quickstart, their memory and lower bound; scripts/bench uses them, too.
 
-Needs the folder examples on the path, as both have it.
+It needs the folder examples on the path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RATIOS = (1.5, 2.0)
 
 @dataclass(frozen=True)
 class Workload:
-    """Options of examples/train_mlp.py. `warm_up` of the iterations are not timed."""
+    """Options of examples/train_mlp.py. The first `warm_up` iterations are not timed."""
 
     model: Model
     iterations: int
@@ -32,17 +32,17 @@ class Workload:
 
     @property
     def footprint_bytes(self) -> int:
-        """GPU memory of the whole model, in whole blocks where a tensor fills one."""
+        """Returns the GPU memory of the model; tensors of a block or more fill whole blocks."""
         block = floor.BLOCK_BYTES
         sizes = self.model.tensors().values()
         return sum(-(-size // block) * block if size >= block else size for size in sizes)
 
     def memory_bytes(self, ratio: float) -> int:
-        """Memory of which the footprint is `ratio` times as much, in whole blocks."""
+        """Returns the footprint / `ratio`, in whole blocks."""
         return int(self.footprint_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
 
     def floor_seconds(self, ratio: float, compute_seconds: float, link: float) -> float:
-        """Floor of the timed iterations; `link` in bytes per second."""
+        """Returns the lower bound of the timed iterations in seconds. link: bytes per second."""
         blocks = floor.block_numbers(self.model.tensors())
         touches = floor.touches(self.model.iteration(), blocks)
         repeats = self.iterations - self.warm_up
@@ -50,14 +50,14 @@ class Workload:
         return floor.floor_seconds(compute_seconds, least, link)
 
 
-# Small enough for two cores to compute, large enough that every layer is some blocks.
+# Small enough for two CPU cores to compute, large enough that every layer has several blocks.
 RESULTS = Workload(Model(width=1024, layers=16, batch=16, rate=2e-4), iterations=15, warm_up=2)
 # About 4 GiB. A batch of 512 takes an A100 about 0.2 s with kernels as plain as these.
 SPEED = Workload(Model(width=4096, layers=16, batch=512, rate=5e-5), iterations=12, warm_up=2)
 
 
 def link_bytes_per_second(profile: str) -> float:
-    """Fastest that the profile's link brings bytes to the GPU."""
+    """Returns the highest rate of the profile's link to the GPU, in bytes per second."""
     from pump import profiles
 
     return float(profiles.load(profile).values["link.copy_h2d_gbps"]) * 1e9

@@ -170,7 +170,7 @@ def test_the_table_labels_virtual_figures_and_their_speed_up():
     text = report.table(SETTING, runs())
     assert text.startswith("VIRTUAL GPU A100")
     assert "Speed-up at 1.5x (virtual): 2.50" in text
-    assert "identical, bit for bit" in text
+    assert "are bit-identical" in text
     row = next(line for line in text.splitlines() if line.strip().startswith("window  "))
     assert " ".join(row.split()) == "window 1/1.5 1.60 s 1.60x 62% 2.0 GiB 2.0 GiB 10 yes"
 
