@@ -1,6 +1,6 @@
 #!/bin/sh
 # debian_steps.sh - what an administrator does with pump's package, in an empty Debian: first_steps runs
-# it there, after the steps of docs/start/install.md. old.deb and new.deb lie in the present folder.
+# it there, after the steps of its pages. old.deb and new.deb lie in the present folder.
 set -eu
 cd /here
 
@@ -38,7 +38,7 @@ until [ -S /run/pump/socket ]; do
   kill -0 "$service" || die "no service: $(cat /here/service.log)"
   sleep 0.1
 done
-. first-steps/bin/activate # for the program's own packages
+. pump-env/bin/activate # for the program's own packages
 gpu="--virtual a100-pcie4 --virtual-set memory=1GiB --virtual-set kernel.add_one.gbps=40"
 # shellcheck disable=SC2086
 /usr/bin/pump-run --name upgraded $gpu sh -euc 'until [ -e /here/done ]; do python layers.py; done' \
