@@ -29,7 +29,7 @@ END = "<!-- end of what is made -->\n"
 
 
 def with_tables(page: str, source: str, tables: str) -> str:
-    """Returns a page of docs/ with the tables that are made from `source`; the rest is unchanged."""
+    """Returns a page of docs/ with the tables that are made from `source`."""
     text = (DOCS / page).read_text(encoding="utf-8")
     mark = f"<!-- made by docs/made/make_docs.py from {source} -->\n"
     before, begin, rest = text.partition(mark)

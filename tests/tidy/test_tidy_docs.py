@@ -18,7 +18,7 @@ FILE = re.compile(r"`((?:\.\./)?[\w./-]+\.(?:c|h|py|md|toml|map|sh))(?::\d+)?`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 ELSEWHERE = {
     *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md"),  # of users
-    *("train.py", "finetune.py", "layers.py", "generate_text.py"),  # of users, too
+    *("train.py", "finetune.py", "layers.py"),
     "pump-cuda-VERSION.md",  # of a release
     *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm.h", "cuda.h"),
     *("kern_mem_sys_ctrl.c", "phys_mem_allocator.c", "src/ucm/cuda/cudamem.c"),
