@@ -50,7 +50,7 @@ def test_a_notebook_runs_in_the_kernel_and_sees_what_pump_did(tmp_path: Path) ->
     cells = json.loads((tmp_path / "notebook.ipynb").read_text())["cells"]
     printed = ["".join(map(str, cell["outputs"])) for cell in cells if cell["cell_type"] == "code"]
     assert "192 MiB allocated and written" in printed[0]
-    assert "pump: policy window; GPU 0: " in printed[1]
+    assert "pump: policy planned; GPU 0: " in printed[1]
     assert "operations: 120" in printed[2]
 
 
