@@ -198,7 +198,7 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model
     if not all(0 < batch <= options.batch for batch in options.batch_from.values()):
         parser.error(f"--batch-from must have batches from 1 to --batch, which is {options.batch}")
     if not 0 <= options.warm_up < options.iterations:
-        parser.error(f"--warm-up {options.warm_up} must be from 0 to below --iterations")
+        parser.error(f"--warm-up {options.warm_up} must be below --iterations and at least 0")
     if options.report_every < 0 or options.sync_every < 0:
         parser.error("--report-every and --sync-every must not be negative")
     try:

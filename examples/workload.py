@@ -70,7 +70,7 @@ def add_sync_every_step(made: argparse.ArgumentParser) -> None:
 def check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 if an option of parser() is out of range."""
     if not 0 <= options.warm_up < options.iterations:
-        made.error(f"--warm-up {options.warm_up} must be from 0 to below --iterations")
+        made.error(f"--warm-up {options.warm_up} must be below --iterations and at least 0")
     if not 0 <= options.pause_ms <= 60_000:
         made.error(f"--pause-ms is {options.pause_ms}; it must be from 0 to 60000")
     if not 0 <= options.compute_per_byte <= 1e6:
