@@ -99,8 +99,8 @@ class JobTable(Struct):
         _about(
             "Whether memory that was only read leaves the GPU without a copy: the host's copy "
             "stays valid (`READ_MOSTLY`). `auto` does it where the profile of the virtual GPU says "
-            "that it pays, and on no real GPU; `pump profiles from-probe` tells whether it pays "
-            "on a card.",
+            "that it pays, and on no real GPU; `pump simulate --profile-from` reports whether it "
+            "pays on a GPU.",
             "on",
             checks.duplicates,
         ),
