@@ -70,8 +70,7 @@ class Torch:
         result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
         for file in (result, report, log):
             file.unlink(missing_ok=True)
-        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE]
-        command += ["--virtual-runtime", *pump]
+        command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE, *pump]
         for setting in (f"memory={memory_bytes}", *self._settings):
             command += ["--virtual-set", setting]
         command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python)]

@@ -49,21 +49,22 @@ class Kind(NamedTuple):
 TRACE_MAGIC = b"\x93PUMPTR\n"
 RECORDING = Kind("a recording of pump", re.escape(TRACE_MAGIC))
 TRUST = Kind("pump's list of trusted files", rb"\{")
-METRICS = Kind("a textfile of pump metrics", rb"# HELP pump_")
-UNIT = Kind("a file that pump install-service wrote", rb"")
+METRICS = Kind("a textfile of pump service metrics", rb"# HELP pump_")
+UNIT = Kind("a file that pump service install wrote", rb"")
 """service_files.is_ours decides which of them may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
-REPORT = Kind("a report of pump", rb'\{\n "(state|file)": |[^\n]*\ncommand      ')
-SIMULATED = Kind("figures of pump simulate", rb'\{\n "trace": ')
+REPORT = Kind("a report of pump", rb'\{\n "schema": "pump\.report/|[^\n]*\ncommand      ')
+SIMULATED = Kind("figures of pump simulate", rb'\{\n "schema": "pump\.simulate/')
 CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
 BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')
 COMPARED = Kind("a result of scripts/quickstart", rb'\{\n "gpu": ')
-COMPARISON = Kind("a result of pump compare", rb'\{\n "compared": ')
+COMPARISON = Kind("a result of pump compare", rb'\{\n "schema": "pump\.compare/')
 COMPARISON_PAGE = Kind("a page of pump compare", rb"# pump compare\n")
-FITTED = Kind("a result of pump fit", rb'\{\n "fitted": ')
-KERNEL = Kind("a kernel of pump kernel install", rb'\{\n "argv": .*pump-run')
-PROFILE = Kind("a profile of pump profiles", rb"# Written from a report of scripts/gpu_probe")
+FITTED = Kind("a result of pump fit", rb'\{\n "schema": "pump\.fit/')
+KERNEL = Kind("a kernel of pump install kernel", rb'\{\n "argv": .*pump-run')
+COMPLETION = Kind("completions of pump", rb"(#compdef pump|# Completion of pump)")
+PROFILE = Kind("a profile of pump simulate", rb"# Written from a report of scripts/gpu_probe")
 
 
 def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:

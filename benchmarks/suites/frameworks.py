@@ -356,7 +356,7 @@ class Counting:
             return instructions.of_callgrind(lines).without("libcuda.so.1")
 
     def _run(self, around: list[str], shape: Shape, pump: bool, *more: str) -> None:
-        command = [self._options.tools.pump_run, "--virtual", PROFILE, "--virtual-runtime"]
+        command = [self._options.tools.pump_run, "--virtual", PROFILE]
         command += ["--virtual-set", f"memory={COUNTED_BYTES}", "--", *around]
         command += [str(self._python), *training(shape)]
         words = ["--json", str(self._work / "counted.json"), *more]

@@ -117,11 +117,14 @@ class Bench:
                     f"--iterations={count}",
                     "--sync-every-step",
                 ]
-                options = ["--policy=planned", "--keep-learned=no"]
+                options = ["--policy=planned"]
                 options += [f"--priority={sweep.priority}"] if priorities else []
                 options += [f"--budget={budget}"] if budget else []
                 bench = self._benches[kind]
-                job = bench.launch(words, card, sweeps.CARD_BYTES, options, kernel=sweeps.SETTINGS)
+                more = {"PUMP_KEEP_LEARNED": "no"}
+                job = bench.launch(
+                    words, card, sweeps.CARD_BYTES, options, more=more, kernel=sweeps.SETTINGS
+                )
                 jobs.append(job)
             return [bench.result(*job) for job in jobs]
         finally:

@@ -38,9 +38,10 @@ PROGRAMS = "inference", "lora", "experts"
 RATIOS = (1.5, 2.0)
 ROUNDS_MOST = 3
 UNLIMITED, NAIVE = "unlimited", "naive"
+NO_DUPLICATES = "window.no_duplicates"
 POLICIES = {
     "window": ("--policy=window",),
-    "window.no_duplicates": ("--policy=window", "--no-duplicates"),
+    NO_DUPLICATES: ("--policy=window",),
     "planned": ("--policy=planned",),
 }
 """Options of pump-run."""
@@ -111,7 +112,10 @@ class Bench:
         """One run. Raises MeasurementError."""
         pump = [*POLICIES.get(mode, ())]
         pump += ["--record", record] if record else []
-        found, report = self._torch.run(memory_bytes, pump, *words, managed=mode == NAIVE)
+        environ = {"PUMP_DUPLICATES": "off"} if mode == NO_DUPLICATES else {}
+        found, report = self._torch.run(
+            memory_bytes, pump, *words, managed=mode == NAIVE, environ=environ
+        )
         return Figures(found, report["profiled"])
 
     def record(self, folder: Path) -> Iterator[Row]:

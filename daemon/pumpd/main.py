@@ -14,10 +14,11 @@ import os
 import socket
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pump
-from pump.cli.support.lines import BadInputError, OneLineParser, checked, say
+from pump.cli.support.lines import BadInputError, OneLineParser, add_value, checked, say
 from pump.config import checks
 from pump.config.job import (
     DEFAULT_LOG_LEVEL,
@@ -68,7 +69,7 @@ def _parser() -> OneLineParser:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     job = verbs.add_parser("job", help="serve one job until it ends", allow_abbrev=False)
     job.set_defaults(run=_job)
-    value, add = job.value, job.add_argument
+    value, add = partial(add_value, job), job.add_argument
     add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
     add("--fd", metavar="N", type=int, help="descriptor that listens on that socket already")
     add("--job-pid", metavar="PID", type=int, required=True, help="the job's first process")
@@ -149,7 +150,7 @@ def _parser() -> OneLineParser:
 
 
 def _serve_options(parser: OneLineParser) -> None:
-    value, add = parser.value, parser.add_argument
+    value, add = partial(add_value, parser), parser.add_argument
     add(
         "--socket",
         metavar="PATH",

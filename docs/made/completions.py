@@ -1,13 +1,16 @@
 """Makes the shells' completions from the commands' own parsers, so that they offer what exists.
 
-bash: three functions tell the verbs, the options, and what a value is; one walks the words typed
-so far. zsh: `_arguments` of zsh's own library walks; each verb has a function with its options.
+bash: three functions return the verbs, the options, and the values of an option; one parses the
+words typed so far. zsh: `_arguments` of zsh's own library parses; each verb has a function with its
+options.
+
+Not made by shtab 1.13: its completions do not hand over to those of the command that pump-run
+starts (pump-run python tr<TAB>), and in bash do not complete --option=value.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,20 +18,19 @@ from typing import NamedTuple
 import pump
 from pump.cli import main as verbs
 from pump.cli.support import options
-from pump.cli.support.lines import OneLineParser
-from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
+from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES
 
 MADE = "made by docs/made/make_docs.py from the command's own options"
 FILE, FOLDER, COMMAND = "@file", "@directory", "@command"
+FILES = ("FILE", "FILE.toml", "REPORT.json", "PATH", "OUT", "TRACE", "OTHER", "FILE|JOB")
 BY_METAVAR = {
-    **{name: [FILE] for name in ("FILE", "PATH", "OUT", "TRACE", "OTHER", "FILE|JOB")},
+    **{name: [FILE] for name in FILES},
     "DIR": [FOLDER],
     "LEVEL": LOG_LEVELS,
     "yes|no": ["yes", "no"],
 }
 BY_OPTION = {
     "--policy": POLICIES,
-    "--report": REPORTS,
     "--granularity": GRANULARITIES,
     "--keep-device": ["below=", "library=", "ipc", "stream-ordered", "vmm", "none"],
 }
@@ -47,11 +49,9 @@ def commands() -> dict[str, Verb]:
     """Every command, by its name."""
     from pumpd import main as daemon
 
-    pump_run = options.parser()
-    pump_run.add_argument("command", nargs=argparse.REMAINDER, help="what is run")
     return {
-        "pump": _pump(),
-        "pump-run": _verb((), pump_run),
+        "pump": _pump(""),
+        "pump-run": _verb((), _pump_run()),
         "pumpd": _verb((), daemon._parser()),
     }
 
@@ -65,17 +65,24 @@ def pages() -> dict[str, str]:
     return made
 
 
-def _pump() -> Verb:
-    """The command pump makes the parser of a verb when the verb is asked for."""
+def _pump_run() -> argparse.ArgumentParser:
+    parser = options.parser()
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command to run")
+    return parser
+
+
+def _pump(above: str) -> Verb:
+    """pump, or those of its verbs that have verbs below them."""
     below = {}
-    for name, module in verbs.VERBS.items():
-        verb = importlib.import_module(module)
-        parser = OneLineParser(prog=f"pump {name}")
-        verb.options(parser)
-        below[name] = _verb((name,), parser, verb.HELP)
-    parser = OneLineParser(prog="pump")
-    parser.add_argument("--version", action="version", version=pump.__version__, help="the version")
-    return Verb((), parser, below, "")
+    for name in verbs.verbs_below(above):
+        whole = f"{above} {name}".strip()
+        if whole in verbs.VERBS:
+            parser = _pump_run() if whole == "run" else verbs.verb_parser(whole)
+            below[name] = _verb(tuple(whole.split()), parser, verbs.verb_help(whole))
+        else:
+            below[name] = _pump(whole)
+    parser = verbs.list_parser(above, listed=False)
+    return Verb(tuple(above.split()), parser, below, verbs.verb_help(above))
 
 
 def _verb(path: tuple[str, ...], parser: argparse.ArgumentParser, text: str = "") -> Verb:
@@ -89,25 +96,29 @@ def _verb(path: tuple[str, ...], parser: argparse.ArgumentParser, text: str = ""
 
 
 def option_actions(verb: Verb) -> list[argparse.Action]:
-    """The options of a verb. In the place of those that it passes on to pump-run, and that its
-    help leaves out, those of pump-run."""
-    of_pump_run = {o: action for action in options.parser()._actions for o in action.option_strings}
+    """The options of a verb, with pump-run's own for those that it passes on to pump-run."""
+    of_pump_run = {
+        option: action
+        for action in options.parser()._actions
+        for option in action.option_strings
+        if action.help != argparse.SUPPRESS
+    }
     shown = []
     for action in verb.parser._actions:
         if action.option_strings and action.help != argparse.SUPPRESS:
             shown.append(action)
-        elif action.dest.startswith("passed_"):
+        elif action.dest.startswith("passed_") and action.option_strings[0] in of_pump_run:
             shown.append(of_pump_run[action.option_strings[0]])
     return shown
 
 
 def values(action: argparse.Action) -> list[str]:
-    """What the value of an option or the word of a verb is: words, FILE, FOLDER or COMMAND; none
-    for what cannot be guessed."""
+    """The values of an option or of a verb's argument: words, FILE, FOLDER or COMMAND; none if they
+    cannot be guessed."""
     name = next((o for o in action.option_strings if o.startswith("--")), "")
     if action.nargs == argparse.REMAINDER:
         return [COMMAND]
-    if name in ("--virtual", "--profile"):
+    if name in ("--virtual", "--profile", "--base"):
         profiles = (Path(folder) / "profiles" for folder in pump.__path__)
         return [*sorted(path.stem for place in profiles for path in place.glob("*.toml")), FILE]
     if name in BY_OPTION and action.metavar != "FILE":
@@ -132,7 +143,7 @@ def _all(verb: Verb) -> Iterator[Verb]:
 BASH = """\
 # Completion of @NAME@ in bash; @MADE@.
 
-# The verbs behind the verb $1.
+# The verbs below the verb $1.
 @F@_verbs() {
     case $1 in
 @VERBS@
@@ -146,8 +157,8 @@ BASH = """\
     esac
 }
 
-# What the value of option $2 of the verb $1 may be, or without $2 the verb's own word: words,
-# @file, @directory, @command; @any: it cannot be guessed. Silent for an option without a value.
+# The values of option $2 of the verb $1, or without $2 of the verb's own argument: words, @file,
+# @directory, @command; @any: it cannot be guessed. Prints nothing for an option without a value.
 @F@_value() {
     case $1/$2 in
 @VALUES@

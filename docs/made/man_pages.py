@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterable, Iterator
 
 import man_texts
@@ -42,13 +41,13 @@ def pages() -> dict[str, str]:
             "pump-run",
             "run a CUDA program that needs more memory than its GPU has",
             ".B pump-run\n[\\fIoptions\\fR] [\\-\\-] \\fIcommand\\fR [\\fIargument\\fR ...]\n",
-            [".SH OPTIONS", *_options(run), ".SH NOTES", *_paragraphs(run.epilog), FILES],
+            [".SH OPTIONS", *_grouped(run), ".SH NOTES", *_paragraphs(run.epilog), FILES],
         ),
         "pump.1": _page(
             "pump",
-            "look at jobs, recordings, settings and the machine of pump-run",
+            "run, watch, measure and configure CUDA programs under pump",
             ".B pump\n\\fIverb\\fR [\\fIargument\\fR ...]\n",
-            [".SH VERBS", *_verbs(), FILES],
+            [*_verbs(), FILES],
         ),
         "pumpd.1": _page(
             "pumpd",
@@ -96,9 +95,11 @@ def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 def _variables(name: str) -> Iterator[str]:
     """A job's settings have variables of their names."""
     if name == "pump-run":
+        shown = {action.dest: action for action in options.parser()._actions if _shown(action)}
         for key in checks.JOB:
-            option = "device" if key == "devices" else key.replace("_", "-")
-            yield from (".TP", _bold(f"PUMP_{key.upper()}"), _plain(f"As --{option}."))
+            option = shown[key].option_strings[-1] if key in shown else ""
+            text = f"As {option}." if option else f"The setting {key} of pump.toml."
+            yield from (".TP", _bold(f"PUMP_{key.upper()}"), _plain(text))
     yield from _rows(man_texts.VARIABLES[name])
 
 
@@ -108,11 +109,13 @@ def _examples(name: str) -> Iterator[str]:
 
 
 def _verbs() -> Iterator[str]:
-    for name, module in verbs.VERBS.items():
-        verb = importlib.import_module(module)
-        parser = OneLineParser(prog=f"pump {name}", description=verb.HELP)
-        verb.options(parser)
-        yield from _verb(parser)
+    for group, names in verbs.GROUPS.items():
+        yield f".SH {group.upper()}"
+        for name in names:
+            if name == "run":
+                yield from (".SS \\fBpump run\\fR", _plain("The same as pump-run(1)."))
+            else:
+                yield from _verb(verbs.verb_parser(name))
 
 
 def _subverbs(prefix: str, parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -132,18 +135,29 @@ def _verb(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f".SS {' '.join(words)}"
     yield _plain(parser.description or "")
     yield from ([".PP", _plain(parser.epilog)] if parser.epilog else [])
-    yield from _options(parser)
+    yield from _options(parser._actions)
     yield from _subverbs(parser.prog, parser)
+    for example in parser.examples if isinstance(parser, OneLineParser) else ():
+        yield from (".PP", ".EX", _plain(example), ".EE")
 
 
 def _sub(action: argparse.Action) -> bool:
     return isinstance(action, argparse._SubParsersAction)
 
 
-def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:
-        if action.help == argparse.SUPPRESS or _sub(action) or action.dest == "help":
-            continue
+def _shown(action: argparse.Action) -> bool:
+    return action.help != argparse.SUPPRESS and not _sub(action) and action.dest != "help"
+
+
+def _grouped(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for group in parser._action_groups:
+        if any(map(_shown, group._group_actions)):
+            yield f".SS {_plain(group.title or '')}"
+            yield from _options(group._group_actions)
+
+
+def _options(actions: Iterable[argparse.Action]) -> Iterator[str]:
+    for action in filter(_shown, actions):
         if action.option_strings:
             name = ", ".join(_bold(option) for option in action.option_strings)
             if action.nargs != 0:

@@ -110,7 +110,7 @@ anna systemctl --user unset-environment LD_PRELOAD PUMP_JOBS
 ! alone >pages.log 2>&1 || die "served after disable"
 say "disabled: the program is as it was"
 
-anna pump install-service --user >install.log || die "$(cat install.log)"
+anna pump service install --user >install.log || die "$(cat install.log)"
 anna systemctl --user daemon-reload
 anna systemctl --user enable --now pumpd.socket
 # shellcheck disable=SC2086

@@ -23,7 +23,7 @@ apt install ./old.deb
 echo '# an administrator wrote this' >> /etc/pump/config.toml
 pump-run --version
 pump doctor --virtual a100-pcie4 | tail -n 1
-! pump install-service 2>/here/refused || die "the units of the package would be hidden"
+! pump service install 2>/here/refused || die "the units of the package would be hidden"
 grep -q 'a package has installed the service' /here/refused || die "$(cat /here/refused)"
 for page in pump pump-run pumpd; do
   [ -s "/usr/share/man/man1/$page.1.gz" ] || die "no man page of $page"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from pump import outputs
+from pump import outputs, schemas
 from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import whole_number
@@ -18,7 +17,8 @@ from pump.measure.runs import Stop
 from pump.names import quoted
 from pump.report.words import many
 
-HELP = "run a command several times, without pump and under each policy, and compare the times"
+HELP = "time a command without pump and under each policy"
+EXAMPLES = ("pump compare --budget 20GiB -- python train.py",)
 
 ROUNDS = 6
 """The fewest whose range holds the median with 95 %."""
@@ -33,11 +33,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=checked(lambda text: whole_number(text, 1, ROUNDS_MOST)),
         default=ROUNDS,
-        help=f"runs of each way; ways take turns (default: {ROUNDS}, the fewest that make the "
-        "ranges of ratios 95 %% sure)",
+        help=f"runs without pump, and under each policy (default: {ROUNDS}, the fewest for 95 %% "
+        "confidence)",
     )
-    parser.add_argument("--markdown", metavar="FILE", help="write a page there; -: stdout")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+    parser.add_argument("--markdown", metavar="FILE", help="write a Markdown page; -: stdout")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers as JSON; -: stdout")
     repeated.add_options(parser, ("--policy",))
 
 
@@ -130,14 +130,14 @@ def _one(session: repeated.Repeated, way: Way, turn: int, stop: Stop) -> None:
 
 def _write(asked: argparse.Namespace, found: Comparison) -> None:
     texts = {
-        "--json": json.dumps(comparison.as_json(found), indent=1) + "\n",
+        "--json": schemas.dump("compare", comparison.as_json(found)) + "\n",
         "--markdown": comparison.as_markdown(found),
     }
     to_stdout = [option for option, name, _ in _outputs(asked) if name == "-"]
     sys.stdout.write(texts[to_stdout[0]] if to_stdout else comparison.as_text(found) + "\n")
     for option, name, kind in _outputs(asked):
         if name != "-":
-            save(name, texts[option], kind, option, 1, mode=outputs.PRIVATE)
+            save(name, texts[option], kind, option, mode=outputs.PRIVATE)
 
 
 def _status(found: Comparison) -> int:

@@ -11,38 +11,48 @@ from pump.config import layers
 from pump.config.job import JobConfig
 from pump.names import quoted
 
-HELP = "show which settings hold here, check a file, write an example, trust a folder's file"
+HELP = "show the settings that apply here, check a file, print an example"
+EXAMPLES = (
+    "pump config show --origin",
+    "pump config check ~/.config/pump/config.toml",
+    "pump config example > pump.toml",
+    "pump config trust",
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add verbs of its own: show, check, example, trust."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=OneLineParser)
     show = verbs.add_parser(
-        "show", help="the settings that pump-run would take here", allow_abbrev=False
+        "show", help="print the settings that pump-run uses here", allow_abbrev=False
     )
-    show.add_argument("--origin", action="store_true", help="say where each comes from")
-    show.add_argument("--config", metavar="FILE", help="as pump-run's --config")
+    show.add_argument("--origin", action="store_true", help="add the source of each setting")
+    show.add_argument("--config", metavar="FILE", help="read FILE, too, as pump-run --config does")
     show.set_defaults(show=_show)
-    check = verbs.add_parser("check", help="say all that is wrong with a file", allow_abbrev=False)
+    check = verbs.add_parser("check", help="list all faults of a file", allow_abbrev=False)
     check.add_argument("file", metavar="FILE")
     check.add_argument(
-        "--system", action="store_true", help="as /etc/pump/config.toml, which may hold more"
+        "--system", action="store_true", help="allow what only /etc/pump/config.toml may hold"
     )
     check.set_defaults(show=_check)
     example = verbs.add_parser(
-        "example", help="a file with every setting, commented out", allow_abbrev=False
+        "example", help="print a file with every setting, commented out", allow_abbrev=False
     )
-    example.add_argument("--system", action="store_true", help="of /etc/pump/config.toml")
+    example.add_argument("--system", action="store_true", help="one for /etc/pump/config.toml")
     example.set_defaults(show=_example)
     trust = verbs.add_parser(
         "trust",
-        help="let this folder's pump.toml, as it is, set what needs trust (record)",
+        help="let this folder's pump.toml, in its present form, set what needs trust (record)",
         allow_abbrev=False,
     )
     trust.add_argument(
-        "file", metavar="FILE", nargs="?", default=layers.FOLDER_FILE, help="default: ./pump.toml"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default=layers.FOLDER_FILE,
+        help="default: ./pump.toml",
     )
-    trust.add_argument("--revoke", action="store_true", help="end its trust")
+    trust.add_argument("--revoke", action="store_true", help="withdraw the trust")
     trust.set_defaults(show=_trust)
 
 

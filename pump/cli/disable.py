@@ -7,14 +7,15 @@ import os
 
 from pump.cli.support import enabling, service_files
 
-HELP = "remove what pump enable wrote; rules stay"
+HELP = "undo pump enable; rules are kept"
+EXAMPLES = ("pump disable", "sudo pump disable --machine")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add = parser.add_argument
-    add("--machine", action="store_true", help="what was written for all users (root)")
-    add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
+    add("--machine", action="store_true", help="for all users of the machine (as root)")
+    add("--root", metavar="DIR", default="", help="remove below DIR instead of / (for packagers)")
 
 
 def run(asked: argparse.Namespace) -> int:

@@ -11,15 +11,21 @@ from pump.cli.support.lines import BadInputError
 from pump.config import job_rules
 from pump.report.words import many
 
-HELP = "serve programs that match rules, without pump-run in front of them"
+HELP = "serve programs that match rules, without pump-run"
+EXAMPLES = ("pump enable", "sudo pump enable --machine")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add = parser.add_argument
-    add("--machine", action="store_true", help="for all users of the machine (root)")
-    add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
-    add("--pumpd", metavar="PATH", default="", help="the pumpd to start (default: this one)")
+    add("--machine", action="store_true", help="for all users of the machine (as root)")
+    add("--root", metavar="DIR", default="", help="write below DIR instead of / (for packagers)")
+    add(
+        "--pumpd",
+        metavar="PATH",
+        default="",
+        help="the pumpd to start (default: this one)",
+    )
 
 
 def run(asked: argparse.Namespace) -> int:

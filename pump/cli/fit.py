@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from pump import outputs
+from pump import outputs, schemas
 from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import BadValueError, shown, whole_number
@@ -18,7 +17,8 @@ from pump.measure.search import Search
 from pump.names import one_line, quoted
 from pump.report.words import many
 
-HELP = "search the largest batch, or other number in a command, that runs at an asked speed"
+HELP = "find the largest batch size, or other number in a command, at a given speed"
+EXAMPLES = ("pump fit --number 64 -- python train.py --batch 64",)
 
 MARK = "{}"
 NUMBER_MOST = 1 << 40
@@ -61,8 +61,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         option, metavar = name.split()
         parser.add_argument(option, metavar=metavar, type=checked(check), default=usual, help=text)
 
-    value("--number N", number, f"the word N of the command is the number, and the smallest to "
-          f"try; instead of {MARK}")  # fmt: skip
+    value("--number N", number, f"vary the number N of the command, from N upwards; instead of "
+          f"{MARK}")  # fmt: skip
     value("--from N", number, "the smallest number to try (default: 1)")
     value("--to N", number, f"the largest number to try (default: {TIMES_LEAST} times the "
           "smallest)")  # fmt: skip
@@ -74,12 +74,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--same-work",
         action="store_true",
-        help="a run does the same work whatever the number is, such as an epoch: compare times "
-        "of runs, not of units",
+        help="each run does the same work, such as an epoch, for any number: compare times of runs "
+        "instead of units",
     )
     value("--runs N", lambda text: whole_number(text, 2, RUNS_MOST), "most runs of the command "
           f"(default: {RUNS})", RUNS)  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers as JSON; -: stdout")
     repeated.add_options(parser, ())
 
 
@@ -234,10 +234,10 @@ def _speed(text: str) -> Speed:
 
 
 def _write(file: str | None, found: dict[str, Any]) -> None:
-    as_json = json.dumps(found, indent=1) + "\n"
+    as_json = schemas.dump("fit", found) + "\n"
     sys.stdout.write(as_json if file == "-" else _as_text(found))
     if file and file != "-":
-        save(file, as_json, outputs.FITTED, "--json", 1, mode=outputs.PRIVATE)
+        save(file, as_json, outputs.FITTED, "--json", mode=outputs.PRIVATE)
 
 
 def _as_text(found: dict[str, Any]) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pump import paths
+from pump import nvml, paths, schemas
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
 from pump.names import of_command, printable
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from pump.cli.support import registered
     from pump.service import JobState
 
-HELP = "list the running jobs of this user, and others that it may see"
+HELP = "list your running jobs, and others that you may see"
+EXAMPLES = ("pump jobs", "pump jobs --json")
 
 ASKED_AT_ONCE = 32
 DEVICE_NAME = "device.name="
@@ -49,13 +49,11 @@ class Job(NamedTuple):
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    parser.add_argument("--json", action="store_true", help="all figures, as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
 def run(asked: argparse.Namespace) -> int:
     """Print the jobs, as tables or as one JSON object."""
-    from msgspec import to_builtins
-
     from pump.cli.support import registered
 
     there = list(found())
@@ -68,7 +66,7 @@ def run(asked: argparse.Namespace) -> int:
         say("pump", service.warning)
     if asked.json:
         mine = [as_json(*one) for one in told]
-        print(json.dumps({"jobs": mine, "others": to_builtins(others)}, indent=1))
+        print(schemas.dump("jobs", {"jobs": mine, "others": registered.as_json(others)}))
         return 0
     if told:
         _print_own(told)
@@ -148,9 +146,17 @@ def answer_of(job: Job, control: Control) -> tuple[list[ClientState], str]:
 
 def as_json(job: Job, clients: list[ClientState], error: str) -> dict[str, Any]:
     """A job and the states of its clients for JSON."""
+    return {**job._asdict(), "error": error or None, "clients": [client_json(c) for c in clients]}
+
+
+def client_json(client: ClientState) -> dict[str, Any]:
+    """A client's state for JSON, with UUIDs as NVML writes them."""
     from dataclasses import asdict
 
-    return {**job._asdict(), "error": error or None, "clients": [asdict(c) for c in clients]}
+    told = asdict(client)
+    for device in told["devices"]:
+        device["uuid"] = nvml.gpu_uuid(device["uuid"])
+    return told
 
 
 def recording_of(job: str) -> str:

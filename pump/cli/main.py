@@ -1,7 +1,16 @@
-"""The command pump: one verb, one file of this folder.
+"""The command pump: one module for each verb.
 
-A verb's module has HELP (one line), `options(parser)` and `run(asked) -> exit status`.
-Only the module of the verb that was asked for is imported, unless help is wanted.
+A verb's module has HELP (one line), EXAMPLES (commands), `options(parser)` and
+`run(asked) -> exit status`. Only the module of the requested verb is imported, unless the list of
+verbs is printed.
+
+EXIT STATUS
+  One rule for all verbs; `run` otherwise ends with the exit status of its command.
+    0         Done; the answer is yes.
+    1         The answer is no, or the output could not be written.
+    2         Refused: bad input, or a broken installation. One line names cause and remedy.
+    126, 127  run: the command cannot be executed, was not found, as shells report it.
+    128 + N   Ended by signal N before it was done; 130 is Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,7 +21,8 @@ import importlib
 import os
 import signal
 import sys
-from typing import Protocol, cast
+from collections.abc import Sequence
+from typing import NoReturn, Protocol, cast
 
 import pump
 from pump.cli.support.lines import BadInputError, OneLineParser, say
@@ -20,32 +30,59 @@ from pump.config.values import nearest
 from pump.paths import MissingFileError
 
 PROGRAM = "pump"
-VERBS = {
-    "cdi": "pump.cli.cdi",
-    "compare": "pump.cli.compare",
-    "config": "pump.cli.config",
-    "disable": "pump.cli.disable",
-    "doctor": "pump.cli.doctor",
-    "enable": "pump.cli.enable",
-    "explain": "pump.cli.explain",
-    "fit": "pump.cli.fit",
-    "install-service": "pump.cli.install_service",
-    "jobs": "pump.cli.jobs",
-    "kernel": "pump.cli.kernel",
-    "metrics": "pump.cli.metrics",
-    "profiles": "pump.cli.profiles",
-    "report": "pump.cli.report",
-    "simulate": "pump.cli.simulate",
-    "top": "pump.cli.top",
-    "trace": "pump.cli.trace",
-    "uninstall-service": "pump.cli.uninstall_service",
+GROUPS = {
+    "everyday": {
+        "run": "pump.cli.run",
+        "compare": "pump.cli.compare",
+        "fit": "pump.cli.fit",
+        "top": "pump.cli.top",
+        "jobs": "pump.cli.jobs",
+        "report": "pump.cli.report",
+        "doctor": "pump.cli.doctor",
+        "config": "pump.cli.config",
+        "explain": "pump.cli.explain",
+    },
+    "administrators": {
+        "enable": "pump.cli.enable",
+        "disable": "pump.cli.disable",
+        "service install": "pump.cli.service.install",
+        "service uninstall": "pump.cli.service.uninstall",
+        "service metrics": "pump.cli.metrics",
+        "install kernel": "pump.cli.install.kernel",
+        "install cdi": "pump.cli.install.cdi",
+        "install completion": "pump.cli.install.completion",
+    },
+    "development": {
+        "trace": "pump.cli.trace",
+        "simulate": "pump.cli.simulate",
+    },
 }
+"""The verbs and their modules, in the groups and the order of pump --help."""
+VERBS = {name: module for group in GROUPS.values() for name, module in group.items()}
+HELP = {
+    "": "Run CUDA programs that need more memory than the GPU has, and see how they fare.",
+    "service": "the service that shares GPUs between jobs: install, uninstall, metrics",
+    "install": "a Jupyter kernel, a container specification, shell completions",
+}
+"""Of what has verbs below it."""
+RENAMED = {
+    "cdi generate": "install cdi",
+    "install-service": "service install",
+    "kernel install": "install kernel",
+    "kernel remove": "install kernel --remove",
+    "metrics": "service metrics",
+    "profiles from-probe": "simulate --profile-from",
+    "profiles": "simulate --profiles",
+    "uninstall-service": "service uninstall",
+}
+"""Old names, which work in version 0.1 for the last time, with the new ones."""
 
 
 class Verb(Protocol):
-    """A module of this folder that holds a verb."""
+    """A module that holds a verb."""
 
     HELP: str
+    EXAMPLES: Sequence[str]
 
     def options(self, parser: argparse.ArgumentParser) -> None:
         """Add the verb's options to its parser."""
@@ -55,8 +92,7 @@ class Verb(Protocol):
 
 
 def main() -> int:
-    """Entry point. Exit status 2 for bad input or a broken installation, 1 for output that
-    no reader takes, 130 after Ctrl-C, else the verb's."""
+    """Entry point; returns the exit status."""
     try:
         status = _run(sys.argv[1:])
         if sys.stdout is not None:  # None where it was closed
@@ -89,28 +125,101 @@ def _abandon_output() -> None:
 
 
 def _run(words: list[str]) -> int:
-    wants_help = bool({"-h", "--help"} & set(words[:1]))
-    lines = [f"  {name:<18}{_module(name).HELP}" for name in VERBS if wants_help]
+    name, words = _find("", _renamed(words))
+    if name == "run":
+        from pump.cli import run
+
+        return run.main(words)
+    return _module(name).run(verb_parser(name).parse_args(words))
+
+
+def _renamed(words: list[str]) -> list[str]:
+    """Replaces an old name by the new one, and says so."""
+    for count in (2, 1):
+        old = " ".join(words[:count])
+        if old in RENAMED:
+            say(PROGRAM, f"'pump {old}' is now 'pump {RENAMED[old]}'; use the new name")
+            return [*RENAMED[old].split(), *words[count:]]
+    return words
+
+
+def _find(above: str, words: list[str]) -> tuple[str, list[str]]:
+    """The verb that the first words name, and the rest. Prints help or the version if asked."""
+    if above in VERBS:
+        return above, words
+    if not words or words[0].startswith("-"):
+        list_parser(above, listed=words[:1] in (["-h"], ["--help"])).parse_args(words)
+        _unknown("no verb given", above)
+    below = verbs_below(above)
+    if words[0] not in below:
+        _unknown(f"unknown verb '{words[0]}'{nearest(words[0], below)}", above)
+    return _find(f"{above} {words[0]}".strip(), words[1:])
+
+
+def _unknown(problem: str, above: str) -> NoReturn:
+    program = f"{PROGRAM} {above}".strip()
+    raise BadInputError(f"{problem}; {program} knows: {', '.join(verbs_below(above))}")
+
+
+def verbs_below(above: str) -> list[str]:
+    """The verbs of "service" or "install", or of pump for ""."""
+    prefix = f"{above} " if above else ""
+    names = (name.removeprefix(prefix) for name in VERBS if name.startswith(prefix))
+    return list(dict.fromkeys(name.split()[0] for name in names))
+
+
+def verb_help(name: str) -> str:
+    """One line about a verb, or about what has verbs below it."""
+    return HELP[name] if name in HELP else _module(name).HELP
+
+
+def verb_parser(name: str) -> OneLineParser:
+    """The parser of a verb."""
+    if name == "run":
+        from pump.cli.support import options
+
+        return options.parser()
+    verb = _module(name)
     parser = OneLineParser(
-        prog=PROGRAM,
-        usage="pump [-h] [--version] verb [argument ...]",
-        description="Watch, record, simulate and configure the jobs of pump-run.",
-        epilog="\n".join(["verbs:", *lines]),
+        prog=f"{PROGRAM} {name}", description=verb.HELP, examples=verb.EXAMPLES, allow_abbrev=False
+    )
+    verb.options(parser)
+    return parser
+
+
+def list_parser(above: str, *, listed: bool) -> OneLineParser:
+    """The parser of pump without a verb. listed: whether its help, with all verbs, is printed."""
+    program = f"{PROGRAM} {above}".strip()
+    parser = OneLineParser(
+        prog=program,
+        usage=f"{program} [-h] {'' if above else '[--version] '}verb [argument ...]",
+        description=HELP[above],
+        epilog="\n".join(_listed(above)) if listed else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"pump {pump.__version__}")
-    if not words or words[0].startswith("-"):
-        parser.parse_args(words)
-        raise BadInputError(f"no verb given; known: {', '.join(VERBS)}")
-    name = words[0]
-    if name not in VERBS:
-        hint = nearest(name, list(VERBS))
-        raise BadInputError(f"unknown verb '{name}'{hint}; known: {', '.join(VERBS)}")
-    verb = _module(name)
-    verb_parser = OneLineParser(prog=f"{PROGRAM} {name}", description=verb.HELP, allow_abbrev=False)
-    verb.options(verb_parser)
-    return verb.run(verb_parser.parse_args(words[1:]))
+    if not above:
+        version = f"pump {pump.__version__}"
+        parser.add_argument(
+            "--version", action="version", version=version, help="print the version"
+        )
+    return parser
+
+
+def _listed(above: str) -> list[str]:
+    lines: list[str] = []
+    groups = {"verbs": verbs_below(above)} if above else {g: first_words(g) for g in GROUPS}
+    for group, names in groups.items():
+        lines += [f"{group}:"]
+        lines += [f"  {name:<11} {verb_help(f'{above} {name}'.strip())}" for name in names]
+        lines += [""]
+    program = f"{PROGRAM} {above}".strip()
+    return [*lines, f"{program} VERB --help explains a verb, with an example."]
+
+
+def first_words(group: str) -> list[str]:
+    """The verbs of a group, without those below them."""
+    return list(dict.fromkeys(name.split()[0] for name in GROUPS[group]))
 
 
 def _module(name: str) -> Verb:

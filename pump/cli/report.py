@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from pump.cli.support.lines import BadInputError, save
 from pump.names import quoted
 
-HELP = "show from a recording why a job is slow: a page, text or JSON"
+HELP = "explain from a recording why a job is slow: page, text or JSON"
+EXAMPLES = ("pump report run.pump", "pump report run.pump --text")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,30 +19,29 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE|JOB",
-        help="a recording (pump-run --record), or the process id or name of a job that is "
-        "being recorded",
+        help="a recording (pump-run --record), or the process id or name of a job that is being "
+        "recorded",
     )
     parser.add_argument(
         "--with",
         dest="other",
         metavar="OTHER",
-        help="a recording of the same program with memory for everything: tells the time lost",
+        help="a recording of the same program with enough memory, to compute the time lost",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--text", action="store_true", help="as text")
-    form.add_argument("--json", action="store_true", help="all figures, as one JSON object")
+    form.add_argument("--text", action="store_true", help="write text")
+    form.add_argument("--json", action="store_true", help="write all numbers as JSON")
     parser.add_argument(
         "--output",
         "-o",
         metavar="FILE",
-        help="where to write (default: the page to FILE.html, text and JSON to standard output)",
+        help="the file to write (default: FILE.html for the page, else standard output)",
     )
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the report. Raises BadInputError: status 2 when there is no such file, 1 when it is
-    no sound recording."""
-    from pump import outputs
+    """Write the report. Raises BadInputError."""
+    from pump import outputs, schemas
     from pump.cli.jobs import recording_of
     from pump.report.advice import advise
     from pump.report.compare import OtherProgramError, compared
@@ -60,7 +59,7 @@ def run(asked: argparse.Namespace) -> int:
             ) from None
     found["advice"] = [item._asdict() for item in advise(found)]
     if asked.json:
-        made = json.dumps(found, indent=1) + "\n"
+        made = schemas.dump("report", found) + "\n"
     elif asked.text:
         made = text(found) + "\n"
     else:

@@ -1,7 +1,8 @@
-"""pump-run: checks options and settings, starts pumpd, sets the environment, executes the command.
+"""pump-run and pump run: check options and settings, start pumpd, set the environment, execute the
+command.
 
-Imports few modules, and of the standard library alone: where a user puts pump-run in front of a
-shell, it runs before each command.
+Imports few modules, all of them from the standard library: in front of a shell, pump-run runs
+before each command.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from pump.config import layers
 from pump.config.job import LOG_LEVELS, JobConfig, Recording
 from pump.config.values import BadValueError
 
-PROGRAM = "pump-run"
+HELP = "run a CUDA program under pump; the same as pump-run"
 PROCESS_1 = 1
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 """What Python sets LC_CTYPE to in the C locale (PEP 538)."""
 TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
-def main() -> int:
-    """Entry point. Returns the exit status of an error; otherwise this process becomes the job
-    (an AssertionError would say that it has not)."""
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of pump-run. Returns the exit status of an error; otherwise this process becomes
+    the job, so the AssertionError is never reached. argv: without the program's name (default: of
+    this process)."""
     command.restore_signals()
     if os.getpid() == PROCESS_1 and not environment.disabled(os.environ):
         from pump.cli.support import init
@@ -35,9 +37,9 @@ def main() -> int:
         init.stay()
     try:
         environ = _inherited()
-        _run(_resolve(options.parse(sys.argv[1:]), environ), environ)
+        _run(_resolve(options.parse(sys.argv[1:] if argv is None else argv), environ), environ)
     except BadInputError as error:
-        say(PROGRAM, str(error))
+        say(options.PROGRAM, str(error))
         return error.status
     raise AssertionError("unreachable: the command replaces this process")
 
@@ -72,7 +74,7 @@ def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
 
 def _note(config: JobConfig, text: str) -> None:
     if not config.quiet:
-        say(PROGRAM, text)
+        say(options.PROGRAM, text)
 
 
 def _check_files(resolved: layers.Resolved) -> None:
@@ -93,7 +95,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
     if parts.shim:
         if command.privileged(program):
             say(
-                PROGRAM,
+                options.PROGRAM,
                 f"{program} has privileges of its own: it and the programs that it starts run "
                 "without pump; put pump-run in front of those programs",
             )
@@ -110,7 +112,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             job_pid=os.getpid(),
         )
     elif config.record:
-        say(PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
+        say(options.PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
 
 
@@ -122,7 +124,7 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
         driver = paths.library(f"virtual/{devices.DRIVER}") if config.virtual else None
         stand_ins = [
             paths.library(f"virtual/runtime/{name}")
-            for name in (environment.STAND_INS if config.virtual_runtime else ())
+            for name in (environment.STAND_INS if config.virtual else ())
         ]
     except paths.MissingFileError as error:
         raise BadInputError(str(error)) from None
@@ -131,14 +133,14 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
             shim,
             virtual_folder=os.path.dirname(driver),
             virtual_profile=_profile(config.virtual, config.virtual_settings),
-            stand_in_folder=os.path.dirname(stand_ins[0]) if stand_ins else None,
+            stand_in_folder=os.path.dirname(stand_ins[0]),
             visible_devices=_virtual_devices(config.devices),
             hooks_driver=exports.hooks_driver,
         )
     if not disabled and not devices.driver_found(environ):
         raise BadInputError(
             f"no NVIDIA driver here ({devices.DRIVER} cannot be loaded); "
-            "to use the virtual GPU add --virtual PROFILE (pump profiles lists them)"
+            "to use a virtual GPU, add --virtual a100-pcie4"
         )
     visible = devices.resolve(config.devices) if config.devices else None
     return environment.Parts(shim, visible_devices=visible, hooks_driver=exports.hooks_driver)
@@ -192,7 +194,7 @@ def _ledger() -> str | None:
     try:
         return paths.ledger_folder()
     except (paths.UnsafeDirectoryError, OSError) as error:
-        say(PROGRAM, f"host memory that other jobs convert is not counted: {error}")
+        say(options.PROGRAM, f"host memory that other jobs convert is not counted: {error}")
         return None
 
 
@@ -203,7 +205,7 @@ def _pumpd(config: JobConfig, environ: dict[str, str], recording: Recording | No
         return launch.start_pumpd(config, environ, recording)
     except launch.NoPumpdError as error:
         without = "prefetching and recording" if config.record else "prefetching"
-        say(PROGRAM, f"runs without {without}, pumpd cannot start: {error}")
+        say(options.PROGRAM, f"runs without {without}, pumpd cannot start: {error}")
         return None
     finally:
         if recording is not None:

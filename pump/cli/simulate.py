@@ -1,14 +1,15 @@
-"""pump simulate: a trace on a GPU of another size, under any policy, without a GPU."""
+"""pump simulate: replays a trace on a GPU of another size, under any policy, without a GPU. Lists
+and writes device profiles."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pump import outputs
+from pump import outputs, schemas
+from pump.cli.support import device_profiles
 from pump.cli.support.lines import BadInputError, Once, save
 from pump.config.values import BadValueError, parse_size
 from pump.measure.progress import Progress
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from pump.sim.named_policies import NamedPolicy
     from pump.sim.report import Case
 
-HELP = "simulate a trace on another GPU memory, under any policy"
+HELP = "simulate a recording with another GPU memory or policy, without a GPU"
+EXAMPLES = (
+    "pump simulate run.pump --sweep",
+    "pump simulate run.pump --gpu-memory 24GiB --compare",
+    "pump simulate --profiles",
+    "pump simulate --profile-from probe.json --base a100-pcie4 --out mine.toml",
+)
 
 COMPARED = (*("naive", "naive+discard", "window", "window+discard", "planned", "planned+discard"),)
 SWEEP_POLICIES = ("naive", "window")
@@ -37,79 +44,86 @@ ITERATIONS_MOST = 100
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    parser.add_argument("trace", metavar="TRACE", help="a recording of pump-run, or a JSON trace")
+    parser.add_argument(
+        "trace", metavar="TRACE", nargs="?", help="a recording of pump-run, or a JSON trace"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--gpu-memory", metavar="SIZE",
-        help="of the simulated GPU, such as 24GiB (default: what gives the recording's budget; of "
-        "a JSON trace the profile's)",
+        help="memory of the simulated GPU, such as 24GiB (default: enough for the recording's "
+        "budget; for a JSON trace that of the profile)",
     )  # fmt: skip
     size.add_argument(
         "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
     )
-    parser.add_argument("--profile", default="a100-pcie4", help="of the GPU (see pump profiles)")
+    parser.add_argument(
+        "--profile", default="a100-pcie4", help="of the GPU (default: a100-pcie4; see --profiles)"
+    )
     parser.add_argument(
         "--policy", metavar="P", action=Once,
-        help="such as naive, window or planned+discard; an unknown one lists all "
-        "(default: window, of --sweep naive and window)",
+        help="such as naive, window or planned+discard; an unknown name lists all "
+        "(default: window; for --sweep naive and window)",
     )  # fmt: skip
-    parser.add_argument("--compare", action="store_true", help="several policies side by side")
-    parser.add_argument(
-        "--mapping", metavar="M", help="JSON traces: caching (default) or unique addresses"
-    )
-    parser.add_argument(
-        "--iterations", metavar="N", type=int, help="JSON traces: replay so often (default 3)"
-    )
-    parser.add_argument(
-        "--queue-launches", type=int, default=1024, metavar="N",
-        help="launches that may wait for the GPU (1 to 1024)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--host-memory",
-        metavar="SIZE",
-        help="host memory for what leaves the GPU (default: enough)",
-    )
-    parser.add_argument(
-        "--flash", metavar="GBPS",
-        help="flash behind --host-memory: rates of reading and writing, such as 3.2,3.2",
-    )  # fmt: skip
-    parser.add_argument(
-        "--flash-latency", metavar="US",
-        help="and latencies of both, in microseconds, such as 12,16 (default: none)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--flash-writes", type=float, metavar="TB",
-        help="10^12 bytes that may be written to it in a day, such as 20 (default: any)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--duplicates", action="store_true",
-        help="as if pump kept the host's copy of blocks on trial: what was not written leaves "
-        "without a copy",
-    )  # fmt: skip
-    parser.add_argument(
-        "--jitter", type=float, default=0.0, metavar="SHARE",
-        help="kernels and transfers take up to that much more or less, such as 0.25",
-    )  # fmt: skip
-    parser.add_argument(
-        "--wake-ups", metavar="NAME",
-        help="how late pump's threads wake, drawn as recorded: idle, busy (beside computing "
-        "processes) or FILE.toml (default: always 25 and 20 us)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the random --jitter and --wake-ups"
-    )
-    parser.add_argument(
-        "--most-uses", type=int, metavar="N",
-        help="simulate up to N uses of blocks, which takes about 2 us and 110 bytes for each "
-        "(default: what a trace of its length may have)",
-    )  # fmt: skip
-    parser.add_argument("--sweep", action="store_true", help="a curve over memory sizes")
+    parser.add_argument("--compare", action="store_true", help="compare several policies")
+    parser.add_argument("--sweep", action="store_true", help="compute a curve over memory sizes")
     parser.add_argument("--svg", metavar="FILE", help="also draw the curve of --sweep to FILE")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; -: stdout")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers as JSON; -: stdout")
+    _add_models(parser.add_argument_group("models of the machine"))
+    device_profiles.add_options(parser)
+
+
+def _add_models(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--mapping", metavar="M", help="JSON traces: caching (default) or unique addresses")
+    add("--iterations", metavar="N", type=int, help="JSON traces: replay N times (default: 3)")
+    add(
+        "--queue-launches", type=int, default=1024, metavar="N",
+        help="launches that may wait for the GPU, 1 to 1024 (default: 1024)",
+    )  # fmt: skip
+    add("--host-memory", metavar="SIZE", help="host memory for evicted blocks (default: enough)")
+    add(
+        "--flash", metavar="GBPS",
+        help="add flash below --host-memory: rates of reads and writes, such as 3.2,3.2",
+    )  # fmt: skip
+    add(
+        "--flash-latency", metavar="US",
+        help="latencies of reads and writes in microseconds, such as 12,16 (default: none)",
+    )  # fmt: skip
+    add(
+        "--flash-writes", type=float, metavar="TB",
+        help="most TB (10^12 bytes) written to flash in a day, such as 20 (default: any)",
+    )  # fmt: skip
+    add(
+        "--duplicates", action="store_true",
+        help="simulate read duplication: clean blocks are evicted without a copy",
+    )  # fmt: skip
+    add(
+        "--jitter", type=float, default=0.0, metavar="SHARE",
+        help="vary the times of kernels and transfers at random by up to SHARE, such as 0.25",
+    )  # fmt: skip
+    add(
+        "--wake-ups", metavar="NAME",
+        help="how late pump's threads wake up, as recorded: idle, busy or FILE.toml (default: "
+        "always 25 and 20 us)",
+    )  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="seed of --jitter and --wake-ups")
+    add(
+        "--most-uses", type=int, metavar="N",
+        help="simulate at most N uses of blocks, about 2 us and 110 bytes each (default: by the "
+        "length of the trace)",
+    )  # fmt: skip
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Simulate and print the figures. Raises BadInputError."""
+    """Simulate and print the numbers, or list or write profiles. Raises BadInputError."""
+    if asked.profiles:
+        device_profiles.show()
+        return 0
+    if asked.profile_from is not None:
+        device_profiles.write(asked)
+        return 0
+    if asked.trace is None:
+        raise BadInputError("no TRACE given; name a recording (pump-run --record run.pump ...)")
     from pump.profiles import ProfileError
     from pump.sim.program import ProgramError
     from pump.sim.wakeups import WakeUpsError
@@ -131,7 +145,7 @@ def _run(asked: argparse.Namespace) -> int:
         found = sweep.over_memory(case, chosen, progress.step)
         text = sweep.as_text(found)
         if asked.svg:
-            save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", 1, sources=[asked.trace])
+            save(asked.svg, sweep.as_svg(found), outputs.CURVE, "--svg", sources=[asked.trace])
     else:
         found = report.compared(case, chosen)
         text = report.as_text(found)
@@ -305,7 +319,7 @@ def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:
 
 
 def _write(asked: argparse.Namespace, found: dict[str, Any], text: str) -> None:
-    as_json = json.dumps(found, indent=1)
+    as_json = schemas.dump("simulate", found)
     print(as_json if asked.json == "-" else text)
     if asked.json and asked.json != "-":
-        save(asked.json, f"{as_json}\n", outputs.SIMULATED, "--json", 1, sources=[asked.trace])
+        save(asked.json, f"{as_json}\n", outputs.SIMULATED, "--json", sources=[asked.trace])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pump import outputs
+from pump import outputs, schemas
 from pump.cli.support.lines import BadInputError
 from pump.names import quoted
 from pump.report.words import many, plain, seconds, size
@@ -16,7 +15,11 @@ from pump.trace import place
 if TYPE_CHECKING:  # it imports numpy, which help does not need
     from pump.trace.format import TraceError
 
-HELP = "look at a recording made by pump-run --record"
+HELP = "summarize a recording of pump-run, or export it for a trace viewer"
+EXAMPLES = (
+    "pump trace info run.pump",
+    "pump trace export run.pump --perfetto run.json",
+)
 
 KERNELS_SHOWN = 12
 NAME_CHARACTERS_SHOWN = 60
@@ -25,10 +28,10 @@ NAME_CHARACTERS_SHOWN = 60
 def options(parser: argparse.ArgumentParser) -> None:
     """Verbs of its own: info, export."""
     verbs = parser.add_subparsers(metavar="info|export", required=True, dest="verb")
-    info = verbs.add_parser("info", help="summarise a recording", allow_abbrev=False)
+    info = verbs.add_parser("info", help="summarize a recording", allow_abbrev=False)
     info.add_argument("file", metavar="FILE", help="the recording")
-    info.add_argument("--json", action="store_true", help="all of it, as one JSON object")
-    export = verbs.add_parser("export", help="write it for a trace viewer", allow_abbrev=False)
+    info.add_argument("--json", action="store_true", help="print the whole summary as JSON")
+    export = verbs.add_parser("export", help="export it for a trace viewer", allow_abbrev=False)
     export.add_argument("file", metavar="FILE", help="the recording")
     export.add_argument(
         "--perfetto",
@@ -39,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Status 2 when there is no such file, 1 when it is no sound recording."""
+    """Carry out the verb; return its exit status. Raises BadInputError."""
     return _export(asked) if asked.verb == "export" else _info(asked)
 
 
@@ -56,7 +59,9 @@ def _export(asked: argparse.Namespace) -> int:
     except OSError as error:
         reads = error.filename == asked.file
         what = f"read {quoted(asked.file)}" if reads else f"write to {quoted(asked.perfetto)}"
-        raise BadInputError(f"cannot {what}: {error.strerror}{reads * left(asked.file)}") from None
+        raise BadInputError(
+            f"cannot {what}: {error.strerror}{reads * left(asked.file)}", 2 if reads else 1
+        ) from None
     except TraceError as error:
         raise bad(asked.file, error) from None
     print(f"wrote {count:,} events to {quoted(asked.perfetto)}")
@@ -64,7 +69,7 @@ def _export(asked: argparse.Namespace) -> int:
 
 
 def _info(asked: argparse.Namespace) -> int:
-    """Prints the summary. Status 2 when there is no such file, 1 when it is no sound recording."""
+    """Prints the summary. Raises BadInputError."""
     from pump.trace.format import TraceError
     from pump.trace.info import summary
 
@@ -76,13 +81,13 @@ def _info(asked: argparse.Namespace) -> int:
         ) from None
     except TraceError as error:
         raise bad(asked.file, error) from None
-    print(json.dumps(found, indent=1) if asked.json else as_text(asked.file, found))
+    print(schemas.dump("trace", found) if asked.json else as_text(asked.file, found))
     return 0
 
 
 def bad(file: str, error: TraceError) -> BadInputError:
     """The error of a command that was given what is no sound recording."""
-    return BadInputError(f"{quoted(file)}: {error}{left(file)}", status=1)
+    return BadInputError(f"{quoted(file)}: {error}{left(file)}")
 
 
 def left(file: str) -> str:

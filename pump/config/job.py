@@ -36,7 +36,6 @@ class JobConfig(NamedTuple):
     devices: as typed: indices or UUIDs; empty for all that the program sees.
     virtual: name of a device profile or path of one, None on a real GPU.
     virtual_settings: changes to that profile, by key.
-    virtual_runtime: stand-ins for CUDA's runtime libraries, on the virtual GPU alone.
     log_file: absolute path or "".
     quiet: whether nothing but errors of pump's reaches standard error.
     record: absolute path of the recording or "".
@@ -58,7 +57,6 @@ class JobConfig(NamedTuple):
     devices: list[str] = []  # noqa: RUF012  (never changed)
     virtual: str | None = None
     virtual_settings: dict[str, str] = {}  # noqa: RUF012  (never changed)
-    virtual_runtime: bool = False
     log_level: str = DEFAULT_LOG_LEVEL
     log_file: str = ""
     quiet: bool = False

@@ -17,6 +17,8 @@ UNIT_BYTES: dict[str, int] = {
     **{f"{unit}b": 1000**power for power, unit in enumerate("kmgt", 1)},
 }
 
+NEAR = 0.65
+"""The least similarity of a typing error to a name: the ratio of difflib, 0 to 1."""
 SHOWN_CHARACTERS = 60
 """Of a value or a name in a message."""
 
@@ -150,10 +152,14 @@ def nearest(text: str, names: list[str]) -> str:
 
 
 def closest(text: str, names: list[str]) -> str:
-    """The name, in lower case, that `text` is nearest to; "" when none is near."""
+    """Returns the name, in lower case, that `text` is probably a typing error of, or "". Both begin
+    with the same letter: 'stop' does not mean 'top'."""
     import difflib  # only on the way to an error: it is slow to import
 
-    return next(iter(difflib.get_close_matches(text.lower(), names, n=1)), "")
+    word = text.lower()
+    first = word.lstrip("-")[:1]
+    alike = [name for name in names if name.lstrip("-").startswith(first)]
+    return next(iter(difflib.get_close_matches(word, alike, n=1, cutoff=NEAR)), "")
 
 
 def _digits(text: str) -> bool:

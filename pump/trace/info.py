@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from pump import inputs, outputs
+from pump.nvml import gpu_uuid
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
@@ -309,7 +310,7 @@ class Gaps:
 def _device(device: rec.Device) -> dict[str, Any]:
     return {
         "device": device.device,
-        "uuid": device.uuid.hex(),
+        "uuid": gpu_uuid(device.uuid.hex()),
         "total_bytes": device.total_bytes,
         "free_at_start_bytes": device.free_at_start_bytes,
         "budget_bytes": device.budget_bytes,

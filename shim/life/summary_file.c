@@ -97,7 +97,7 @@ static void put_devices(FILE *file) {
   }
 }
 
-#define HEAD "{\"schema\": 1, \"pid\": "
+#define HEAD "{\"schema\": \"pump.summary/1\", \"pid\": "
 
 /* No text of last_line.c has a character that JSON escapes. */
 static void write_object(FILE *file, const char *line) {

@@ -293,12 +293,10 @@ def start(
     record: Path | None = None,
     environ: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
-    stand_ins: bool = False,
     stdin: int = subprocess.DEVNULL,
 ) -> Program:
     """Starts `words`, with pump or without. `settings`: of the virtual GPU (--virtual-set).
 
-    `stand_ins`: on the virtual GPU also pump's own of CUDA's runtime libraries, for PyTorch.
     `stdin`: as of subprocess.
 
     Without pump on the virtual GPU it still goes through pump-run, which is the only way in,
@@ -311,13 +309,12 @@ def start(
         command = pump_command(context.root, "pump-run")
     if virtual:
         command += ["--virtual", context.machine.profile]
-        command += ["--virtual-runtime"] if stand_ins else []
         for key, value in (settings or {}).items():
             command += ["--virtual-set", f"{key}={value}"]
     if not pump:
         found["PUMP_DISABLE"] = "1"
     else:
-        command += ["--policy", policy, "--log-level", "info", "--log-file", LOG_FILE]
+        command += ["--policy", policy, "-v", "--log-file", LOG_FILE]
         if budget_bytes is not None:
             command += ["--budget", str(budget_bytes)]
         if limit_bytes is not None:
@@ -340,13 +337,10 @@ def plain(
     *,
     environ: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
-    stand_ins: bool = False,
     limit_s: float,
 ) -> Run:
     """Runs a program without pump, to its end or to the earlier of both limits."""
-    program = start(
-        context, words, pump=False, environ=environ, settings=settings, stand_ins=stand_ins
-    )
+    program = start(context, words, pump=False, environ=environ, settings=settings)
     return program.finish(limit_s)
 
 
@@ -360,7 +354,6 @@ def pumped(
     record: Path | None = None,
     environ: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
-    stand_ins: bool = False,
     limit_s: float,
 ) -> Run:
     """Runs a program under pump-run, to its end or to the earlier of both limits."""
@@ -373,7 +366,6 @@ def pumped(
         record=record,
         environ=environ,
         settings=settings,
-        stand_ins=stand_ins,
     )
     return program.finish(limit_s)
 

@@ -194,7 +194,7 @@ def _profile(context: Context, report: Path) -> Iterator[Item]:
     there = context.machine
     base = there.profile if there.virtual else base_for(there.name)
     profile = context.out / f"{slug(context)}.toml"
-    words = ["profiles", "from-probe", str(report), "--base", base, "--out", str(profile)]
+    words = ["simulate", "--profile-from", str(report), "--base", base, "--out", str(profile)]
     command = running.pump_command(context.root, "pump", *words)
     written = running.tool(context, command, limit_s=30)
     if not written.ok:

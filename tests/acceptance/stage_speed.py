@@ -102,7 +102,7 @@ def virtual_parts(context: Context, model: str) -> dict[str, Any]:
     if not context.machine.virtual:
         return {}
     if models.MODELS[model].family == models.TORCH:
-        return {"stand_ins": True, "environ": {"PUMP_ACCEPTANCE_CUDNN": "0"}}
+        return {"environ": {"PUMP_ACCEPTANCE_CUDNN": "0"}}
     return {"settings": programs.VIRTUAL_SETTINGS.get(model, {})}
 
 

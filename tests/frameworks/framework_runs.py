@@ -93,7 +93,7 @@ class Bench:
         options = [word for setting in settings for word in ("--virtual-set", setting)]
         if pump:  # a recorded job is told of every operation, dormant or not
             options += ["--record", str(folder / "job.trace"), "--granularity", granularity]
-        start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", "--virtual-runtime", *options]
+        start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *options]
         done = subprocess.run(
             [*start, "--", *map(str, command)],
             env=self._environment(folder, pump, kernels) | (env or {}),

@@ -67,10 +67,10 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("simulate --mapping unique --iterations 1 FILE", TRACE),
     ("simulate --profile FILE JSON", "profile"),
     ("simulate --wake-ups FILE JSON", "wake-ups"),
-    ("profiles from-probe --base a100-pcie4 --out OUT.toml FILE", "probe"),
+    ("simulate --profile-from FILE --base a100-pcie4 --out OUT.toml", "probe"),
     ("config check --system FILE", "settings"),
     ("config show --config FILE", "users settings"),
-    ("kernel remove --prefix FOLDER", "kernel"),
+    ("install kernel --remove --prefix FOLDER", "kernel"),
 )
 
 

@@ -88,7 +88,7 @@ class Job:
     ) -> list[str]:
         settings = [f"device.memory_bytes={memory_mib * MIB}", f"mode={mode}"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
-        log = ["--log-level", "info", "--log-file", str(self.log)]
+        log = ["-v", "--log-file", str(self.log)]
         script = str(PROGRAMS / self.program)
         options = ["--virtual", "a100-pcie4", *virtual, *log, *run]
         return [str(BIN / "pump-run"), *options, "--", sys.executable, script, *job]

@@ -27,8 +27,12 @@ def at_work(
     started: list[subprocess.Popen[str]] = []
     try:
         for job, own in zip(jobs, options, strict=True):
-            run = ("--virtual-set", "shared=card", *SLOW, "--keep-learned", "no", *own)
-            env = {"PUMP_VIRTUAL_CARDS": str(folder), "PUMP_SERVICE": str(service.socket)}
+            run = ("--virtual-set", "shared=card", *SLOW, *own)
+            env = {
+                "PUMP_VIRTUAL_CARDS": str(folder),
+                "PUMP_SERVICE": str(service.socket),
+                "PUMP_KEEP_LEARNED": "no",
+            }
             started.append(job.start(*words, memory_mib=memory_mib, run=run, env=env))
         yield service, started
     finally:

@@ -40,7 +40,6 @@ class Suite:
     memory: str
     budget: str
     folder: str = ""
-    runtime: bool = False
     env: dict[str, str] = field(default_factory=dict)
 
 
@@ -67,7 +66,6 @@ def run(suite: Suite, way: str, environment: Path, folder: Path) -> Outcome:
     words = [word.format(programs=programs) for word in suite.command]
     pytest = [*words, "-q", "-p", "no:cacheprovider", f"--junitxml={folder / 'junit.xml'}"]
     options = ["--virtual=a100-pcie4", f"--virtual-set=memory={suite.memory}"]
-    options += ["--virtual-runtime"] * suite.runtime
     options += [option.format(budget=suite.budget) for option in WAYS[way]]
     with (folder / "output").open("w", encoding="utf-8") as output:
         done = subprocess.run(

@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "sim": {
         *("policy", "model", "wire", "profiles", "tables", "config", "trace", "paths", "report"),
     },
-    "trace": {"wire", "model", "inputs", "outputs"},
+    "trace": {"wire", "model", "inputs", "outputs", "nvml"},
     "report": {"trace", "model", "config", "names"},
     "frameworks": {"config"},
     "api": {"control"},
@@ -41,6 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "control": {"paths", "wire"},
     "service": {"wire", "paths"},
     "start": set(),
+    "schemas": set(),
 }
 
 IO_MODULES = {

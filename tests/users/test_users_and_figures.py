@@ -1,5 +1,5 @@
-"""`pump metrics` among users who wish it ill: TCP knows no users, so it is their connections that
-are bounded; and each makes as many jobs, with as many GPUs, as the service lets it."""
+"""`pump service metrics` among users who wish it ill: TCP knows no users, so their connections are
+bounded; and each makes as many jobs, with as many GPUs, as the service lets it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,23 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def port(service: Service, tmp_path: Path) -> Iterator[int]:
-    """Where root's `pump metrics` answers for that service, with series for each job."""
+    """Where root's `pump service metrics` answers for that service, with series for each job."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         number = int(probe.getsockname()[1])
-    words = [sys.executable, "-c", METRICS, "metrics", "--tcp", f"127.0.0.1:{number}", "--per-job"]
+    words = [
+        sys.executable,
+        "-c",
+        METRICS,
+        "service",
+        "metrics",
+        "--tcp",
+        f"127.0.0.1:{number}",
+        "--per-job",
+    ]
     environ = {**os.environ, "PUMP_SERVICE": str(service.socket), "XDG_RUNTIME_DIR": str(tmp_path)}
     process = subprocess.Popen(words, env=environ, cwd=tmp_path)
     try:
-        eventually(lambda: answers(number), "pump metrics to listen")
+        eventually(lambda: answers(number), "pump service metrics to listen")
         yield number
         assert process.poll() is None, "it goes on"
     finally:

@@ -87,7 +87,7 @@ static void explain_private_tables(void) {
   bool has_stand_ins = preloaded != NULL && strstr(preloaded, "/libcudart.so") != NULL;
   vd_error("NVIDIA's CUDA runtime works only with NVIDIA's driver; %s",
            has_stand_ins ? "one that is linked statically needs a real GPU"
-                         : "add --virtual-runtime, with which PyTorch runs here");
+                         : "start the program with pump-run --virtual PROFILE");
 }
 
 /* Private tables authenticate the driver: none, ever (see README.md). */

@@ -8,10 +8,10 @@ is named and does not run it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from typing import Any
 
+from pump import schemas
 from pump.cli.doctor import host, probe, rules, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
@@ -19,15 +19,18 @@ from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.report.words import many
 
-HELP = "check what pump-run needs here: driver, memory, permissions, switches; --json"
+HELP = "check that pump works on this machine: driver, memory, permissions"
+EXAMPLES = ("pump doctor", "pump doctor -- python train.py")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    parser.add_argument("--virtual", metavar="PROFILE", help="check for the virtual GPU")
-    parser.add_argument("--json", action="store_true", help="the findings as a JSON list")
+    parser.add_argument("--virtual", metavar="PROFILE", help="check for a virtual GPU instead")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, help="[--] command: would it be intercepted?"
+        "command",
+        nargs=argparse.REMAINDER,
+        help="[--] command: can pump serve it?",
     )
 
 
@@ -36,7 +39,7 @@ def run(asked: argparse.Namespace) -> int:
     words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
     found = examine(asked.virtual, words, dict(os.environ))
     if asked.json:
-        print(json.dumps([finding._asdict() for finding in found], indent=1))
+        print(schemas.dump("doctor", {"findings": [finding._asdict() for finding in found]}))
     else:
         print("\n".join([*_lines(found), "", _last(found)]))
     return int(any(finding.status == PROBLEM for finding in found))

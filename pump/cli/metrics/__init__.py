@@ -1,5 +1,5 @@
-"""pump metrics: figures for Prometheus, of this user's jobs and of those that the system service
-shows it.
+"""pump service metrics: figures for Prometheus, of this user's jobs and of those that the system
+service shows it.
 
 Printed once, written to a textfile for the node exporter at an interval, or answered over HTTP
 at a unix socket; at a TCP port only where one is named, because any process that can connect
@@ -24,7 +24,11 @@ from pump.cli.support.lines import BadInputError, checked, say
 from pump.config import service_checks
 from pump.names import quoted
 
-HELP = "figures of the running jobs for Prometheus: textfile, unix socket, TCP"
+HELP = "report running jobs to Prometheus: textfile, unix socket or TCP"
+EXAMPLES = (
+    "pump service metrics",
+    "pump service metrics --textfile /var/lib/node_exporter/textfile/pump.prom",
+)
 
 INTERVAL_S = 15.0
 
@@ -32,23 +36,23 @@ INTERVAL_S = 15.0
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--textfile", metavar="FILE", help="rewrite FILE again and again")
+    way.add_argument("--textfile", metavar="FILE", help="rewrite FILE at each interval")
     way.add_argument(
         "--socket",
         metavar="PATH",
         type=checked(lambda text: service_checks.socket(os.path.abspath(text))),
-        help="answer HTTP at a unix socket, for this user only",
+        help="serve HTTP on a unix socket, for this user only",
     )
     way.add_argument(
         "--tcp",
         metavar="HOST:PORT",
         type=checked(service_checks.address),
-        help="answer HTTP at an address: all that reach it can read the figures",
+        help="serve HTTP on an address; any process that can connect can read it",
     )
     parser.add_argument(
-        "--per-job", action="store_true", help="series for each job, not sums for each user"
+        "--per-job", action="store_true", help="one series per job instead of one per user"
     )
-    live.add_interval(parser, 1, INTERVAL_S, "two writings of the textfile")
+    live.add_interval(parser, 1, INTERVAL_S, "updates of the textfile")
 
 
 def run(asked: argparse.Namespace) -> int:

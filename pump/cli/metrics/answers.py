@@ -1,4 +1,4 @@
-"""Answers GET /metrics over HTTP, for `pump metrics`: at a unix socket or a TCP address.
+"""Answers GET /metrics over HTTP, for `pump service metrics`: at a unix socket or a TCP address.
 
 DESIGN
   One thread, one selector, no call that waits for a peer. Each peer has REQUEST_S for its

@@ -1,4 +1,4 @@
-"""The text of `pump metrics`, in Prometheus's format.
+"""The text of `pump service metrics`, in Prometheus's format.
 
 DESIGN
   Sums for each user, or, on request, series for each job. Other users choose the number and

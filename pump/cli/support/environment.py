@@ -53,8 +53,7 @@ class Parts(NamedTuple):
 
     shim: path of libpump.so, None with PUMP_DISABLE=1.
     virtual_folder, virtual_profile: of the virtual driver, None on a real GPU.
-    stand_in_folder: of the stand-ins for CUDA's runtime libraries, None without them;
-        they come with a virtual driver alone.
+    stand_in_folder: of the stand-ins for CUDA's runtime libraries, None on a real GPU.
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
     ledger: folder of the ledger of host memory, None when there is none.

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class BadInputError(Exception):
-    """A request cannot be carried out. One line: the cause, then the remedy. status: of exit."""
+    """A request is refused. One line: the cause, then the remedy. status: of exit."""
 
     def __init__(self, text: str, status: int = 2) -> None:
         super().__init__(text)
@@ -26,8 +26,7 @@ class BadInputError(Exception):
 
 
 class Once(argparse.Action):
-    """Stores the value of an option. Given twice, where the last would silently win, it is an
-    error."""
+    """Stores the value of an option, and refuses a second one, which would silently win."""
 
     def __call__(
         self,
@@ -37,12 +36,25 @@ class Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         if getattr(namespace, self.dest) is not self.default:
-            parser.error(f"{option_string} is given twice; which one is meant?")
+            parser.error(f"{option_string} is given twice; leave one out")
         setattr(namespace, self.dest, values)
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """argparse without its usage block: an error is a BadInputError, one line."""
+    """argparse without its usage block: an error is a BadInputError, one line. examples: commands
+    that the help text ends with."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_help(self) -> str:
+        """The help text, with the examples."""
+        if not self.examples:
+            return super().format_help()
+        title = "example" if len(self.examples) == 1 else "examples"
+        lines = "".join(f"  {example}\n" for example in self.examples)
+        return f"{super().format_help()}\n{title}:\n{lines}"
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInputError, where argparse would print its usage and exit."""
@@ -57,17 +69,25 @@ class OneLineParser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             if not word.startswith("-"):
-                raise BadInputError(f"'{unknown[0]}' is one word too many; see {self.prog} --help")
+                raise BadInputError(f"unexpected argument '{unknown[0]}'; see {self.prog} --help")
             shown = [a for a in self._actions if a.help != argparse.SUPPRESS]
             known = sorted(o for a in shown for o in a.option_strings if o.startswith("--"))
             hint = nearest(word, known)
             raise BadInputError(f"unknown option '{word}'{hint}; see {self.prog} --help")
         return asked, unknown
 
-    def value(self, usage: str, check: Callable[[str], object], text: str, **more: Any) -> None:
-        """Add an option, "--name METAVAR"; `check` converts its value or raises BadValueError."""
-        option, metavar = usage.split()
-        self.add_argument(option, metavar=metavar, type=checked(check), help=text, **more)
+
+def add_value(
+    to: argparse._ActionsContainer,
+    usage: str,
+    check: Callable[[str], object],
+    text: str,
+    **more: Any,
+) -> None:
+    """Add an option, "--name METAVAR", to a parser or a group of it; `check` converts its value or
+    raises BadValueError."""
+    option, metavar = usage.split()
+    to.add_argument(option, metavar=metavar, type=checked(check), help=text, **more)
 
 
 def checked(convert: Callable[[str], T]) -> Callable[[str], T]:
@@ -88,22 +108,19 @@ def save(
     text: str,
     kind: Kind,
     option: str = "",
-    status: int = 2,
     *,
     sources: Sequence[str] = (),
     mode: int | None = None,
 ) -> None:
-    """Write `text` to the file at `path` (outputs.write: sources, mode). Raises BadInputError with
-    this exit status. option: that names the file, for the message."""
+    """Write a result to the file at `path` (outputs.write: sources, mode). option: that names the
+    file, for the message. Raises BadInputError with status 1."""
     from pump import outputs  # pump-run writes no such file
 
     try:
         outputs.write(path, text, kind, mode, sources)
     except OSError as error:
         what = f"{option}: " if option else ""
-        raise BadInputError(
-            f"{what}cannot write to {quoted(path)}: {error.strerror}", status
-        ) from None
+        raise BadInputError(f"{what}cannot write to {quoted(path)}: {error.strerror}", 1) from None
 
 
 def say(program: str, text: str) -> None:

@@ -336,17 +336,13 @@ def age_s(pid: int) -> float:
 
 def as_json(look: Look, before: Look | None) -> dict[str, Any]:
     """A look for JSON: gpus, cards, jobs with their clients' figures and rates, others."""
-    from dataclasses import asdict
-
-    from msgspec import to_builtins
-
     by_job: dict[str, list[dict[str, Any]]] = {}
     for row in rows(look, before):
-        told = {**asdict(row.client), "rates": row.rates._asdict()}
+        told = {**jobs.client_json(row.client), "rates": row.rates._asdict()}
         by_job.setdefault(row.seen.job.socket, []).append(told)
     return {
-        "gpus": [gpu._asdict() for gpu in gpus(look)],
-        "cards": [card._asdict() for card in look.cards],
+        "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus(look)],
+        "cards": [_with_uuid(card._asdict()) for card in look.cards],
         "jobs": [
             {
                 **seen.job._asdict(),
@@ -360,5 +356,9 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
             }
             for seen in look.seen
         ],
-        "others": to_builtins(others(look)),
+        "others": registered.as_json(others(look)),
     }
+
+
+def _with_uuid(gpu: dict[str, Any]) -> dict[str, Any]:
+    return {**gpu, "uuid": nvml.gpu_uuid(gpu["uuid"])}

@@ -2,9 +2,9 @@
 
 Settings without an option come from the environment and from files (pump/config/layers.py).
 
-Options stand before the command. From the first word that is no option, all words belong to
-the command. argparse alone cannot guarantee that, so the line is split before argparse parses
-the first part.
+Options come before the command. All arguments from the first that is not an option belong to the
+command. argparse cannot guarantee that, so the line is split before argparse parses its first
+part.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
 import pump
 from pump import paths
-from pump.cli.support.lines import BadInputError, Once, OneLineParser
+from pump.cli.support.lines import BadInputError, Once, OneLineParser, add_value, checked
 from pump.config import checks, keep
 from pump.config.job import (
-    DEFAULT_DUPLICATES,
     DEFAULT_GRANULARITY,
-    DEFAULT_LOG_LEVEL,
     DEFAULT_POLICY,
     DEFAULT_PRIORITY,
-    DEFAULT_REPORT,
-    DUPLICATES,
-    LOG_LEVELS,
     POLICIES,
-    REPORTS,
     JobConfig,
 )
 from pump.config.values import BadValueError
 from pump.names import escaped
 
+PROGRAM = "pump-run"
 USAGE = "pump-run [options] [--] command [argument ...]"
+EXAMPLES = (
+    "pump-run python train.py",
+    "pump-run --budget 20GiB --record run.pump python train.py",
+    "pump-run --virtual a100-pcie4 python train.py",
+)
 
 EPILOG = """\
 Sizes: 4294967296, 4GiB, 1.5G, 800MB; a percentage such as 80%; or a multiple of the
-GPU's memory such as 1.5x. What no option says is looked for in the environment
-(PUMP_BUDGET and so on), --config, ./pump.toml, ~/.config/pump/config.toml and
-/etc/pump/config.toml, in this order (pump config show --origin).
-PUMP_DISABLE=1 in the environment runs the command without pump.
-The command's exit status and signals are passed on; 2: bad options,
-126: command cannot be executed, 127: command not found."""
+GPU's memory such as 1.5x. If an option is not given, pump-run takes the setting from the
+environment (PUMP_BUDGET and so on), --config, ./pump.toml, ~/.config/pump/config.toml or
+/etc/pump/config.toml, in this order. These also hold settings that have no option: run
+pump config show --origin. PUMP_DISABLE=1 runs the command without pump.
+Exit status: the command's own; 2: bad options, nothing was run; 126: the command cannot
+be executed; 127: the command was not found; 128 + N: the command ended by signal N."""
 
 
 class Asked(NamedTuple):
@@ -59,7 +60,6 @@ class Asked(NamedTuple):
     config: str | None
     virtual: str | None
     virtual_settings: dict[str, str]
-    virtual_runtime: bool
 
     def job(self) -> JobConfig:
         """The job, with pump's defaults for all settings."""
@@ -67,7 +67,6 @@ class Asked(NamedTuple):
             command=self.command,
             virtual=self.virtual,
             virtual_settings=self.virtual_settings,
-            virtual_runtime=self.virtual_runtime,
         )
 
 
@@ -76,32 +75,23 @@ def parse(argv: list[str]) -> Asked:
 
     Raises BadInputError; raises SystemExit(0) after --help or --version.
     """
-    parser = _parser()
-    front, command = _split(argv, _options_with_value(parser))
-    asked = parser.parse_args(front)
+    made = parser()
+    front, command = _split(argv, _options_with_value(made))
+    asked = made.parse_args(front)
     if not command:
         raise BadInputError(f"no command given; usage: {USAGE}")
     if not command[0]:
         raise BadInputError(f"the command is an empty word; usage: {USAGE}")
     if asked.virtual is None and asked.virtual_set:
         raise BadInputError("--virtual-set needs a virtual GPU; add --virtual PROFILE")
-    if asked.virtual is None and asked.virtual_runtime:
-        raise BadInputError("--virtual-runtime needs a virtual GPU; add --virtual PROFILE")
-    return Asked(
-        command,
-        _settings(asked),
-        asked.config,
-        asked.virtual,
-        dict(asked.virtual_set),
-        asked.virtual_runtime,
-    )
+    return Asked(command, _settings(asked), asked.config, asked.virtual, dict(asked.virtual_set))
 
 
 def _settings(asked: argparse.Namespace) -> dict[str, Any]:
-    if asked.quiet and asked.v:
+    if asked.quiet and asked.verbose:
         raise BadInputError("-q and -v contradict each other; give one of them")
-    if asked.log_level is None and asked.v:
-        asked.log_level = "debug" if asked.v > 1 else "info"
+    if asked.log_level is None and asked.verbose:
+        asked.log_level = "debug" if asked.verbose > 1 else "info"
     if asked.keep_device is not None:
         try:
             asked.keep_device = keep.combine(asked.keep_device)
@@ -111,37 +101,28 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
     return {key: said[key] for key in checks.JOB if said[key] is not None}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the options alone, from which the manual page is made."""
-    return _parser()
-
-
-def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="pump-run",
+def parser() -> OneLineParser:
+    """The parser of the options, without the command."""
+    made = OneLineParser(
+        prog=PROGRAM,
         usage=USAGE,
         description="Run a CUDA program that needs more memory than its GPU has.",
         epilog=EPILOG,
+        examples=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         add_help=False,
     )
-    value, add = parser.value, parser.add_argument
-    value(
-        "--config FILE",
-        checks.file_name,
-        "read settings from FILE, before ./pump.toml and the user's and system's files",
-    )
-    value(
-        "--name NAME",
-        checks.name,
-        "what the job is called in pump jobs and pump top (default: its script's name)",
-    )
-    value(
-        "--priority N",
-        checks.priority,
-        f"-10 to 10: what the system service shares GPUs by (default: {DEFAULT_PRIORITY})",
-    )
+    _everyday(made.add_argument_group("everyday"))
+    _sharing(made.add_argument_group("sharing GPUs"))
+    _output(made.add_argument_group("recording and output"))
+    _virtual(made.add_argument_group("without a GPU"))
+    _only_settings(made)
+    return made
+
+
+def _everyday(group: argparse._ArgumentGroup) -> None:
+    value = partial(add_value, group)
     value(
         "--budget SIZE",
         checks.amount,
@@ -150,46 +131,27 @@ def _parser() -> OneLineParser:
     value(
         "--limit SIZE",
         checks.amount,
-        "memory that all processes of the job together may convert (default: the host's headroom)",
-    )
-    value(
-        "--report NAME",
-        checks.report,
-        f"the free memory that CUDA reports to the program: what is left of "
-        f"{' or '.join(REPORTS)} (default: {DEFAULT_REPORT})",
+        "managed memory that all processes of the job may allocate in total (default: what the "
+        "host can spare)",
     )
     value(
         "--policy NAME",
         checks.policy,
-        f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
+        f"how pump decides what to move: {', '.join(POLICIES)} (default: {DEFAULT_POLICY})",
         action=Once,
-    )
-    value(
-        "--duplicates WHEN",
-        checks.duplicates,
-        f"{', '.join(DUPLICATES)}: whether memory that was only read leaves the GPU without a "
-        f"copy, where policy window serves the job (default: {DEFAULT_DUPLICATES}, where the "
-        "virtual GPU's profile says that it pays)",
-    )
-    add(
-        "--no-duplicates",
-        action="store_const",
-        const="off",
-        dest="duplicates",
-        help="same as --duplicates off",
     )
     value(
         "--granularity NAME",
         checks.granularity,
-        "native: leave allocators alone; tensor: make frameworks allocate each tensor in "
-        "stream order; auto: for each framework where no known conflict prevents it "
+        "native: keep the allocators of frameworks; tensor: make them allocate each tensor in "
+        "stream order; auto: tensor for each framework without a known conflict "
         f"(default: {DEFAULT_GRANULARITY})",
     )
     value(
         "--keep-device RULE",
         keep.parse,
-        "what stays device memory, beside NCCL's, NVSHMEM's and UCX's: below=SIZE, "
-        "library=NAME, ipc, stream-ordered or vmm; none: not even those; may be repeated",
+        "memory to keep as plain device memory, as that of NCCL, NVSHMEM and UCX: below=SIZE, "
+        "library=NAME, ipc, stream-ordered or vmm; none drops all earlier rules; may be repeated",
         action="append",
     )
     value(
@@ -199,9 +161,63 @@ def _parser() -> OneLineParser:
         dest="devices",
     )
     value(
+        "--config FILE",
+        checks.file_name,
+        "read settings from FILE before the folder's, the user's and the system's files",
+    )
+    group.add_argument(
+        "--version", action="version", version=f"pump {pump.__version__}", help="print the version"
+    )
+    group.add_argument("-h", "--help", action="help", help="print this help")
+
+
+def _sharing(group: argparse._ArgumentGroup) -> None:
+    value = partial(add_value, group)
+    value(
+        "--name NAME",
+        checks.name,
+        "the job's name in pump jobs and pump top (default: the name of its script)",
+    )
+    value(
+        "--priority N",
+        checks.priority,
+        f"-10 to 10: jobs with a higher priority get GPU memory first (default: "
+        f"{DEFAULT_PRIORITY})",
+    )
+
+
+def _output(group: argparse._ArgumentGroup) -> None:
+    value, add = partial(add_value, group), group.add_argument
+    value(
+        "--record FILE",
+        _record_file,
+        "record the program's GPU operations, for pump report; replaces an older recording in FILE "
+        "once the new one is complete",
+    )
+    value("--log-file FILE", _log_file, "append log lines to FILE (default: standard error)")
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="log what pump decides and why; -vv: log details for developers",
+    )
+    add(
+        "-q",
+        "--quiet",
+        action="store_const",
+        const=True,
+        help="print only pump's errors: no notes, no warnings, no last line",
+    )
+
+
+def _virtual(group: argparse._ArgumentGroup) -> None:
+    value = partial(add_value, group)
+    value(
         "--virtual PROFILE",
         _not_empty,
-        "run on the virtual GPU: a profile's name (see pump profiles) or a .toml file",
+        "run on a virtual GPU: the name of a profile (pump simulate --profiles lists them) or a "
+        ".toml file",
     )
     value(
         "--virtual-set KEY=VALUE",
@@ -210,45 +226,28 @@ def _parser() -> OneLineParser:
         action="append",
         default=[],
     )
+
+
+def _only_settings(made: OneLineParser) -> None:
+    """Options of version 0.1 that later versions have only as settings of files and variables
+    (docs/reference/configuration.md). Help leaves them out."""
+    add = made.add_argument
+    for option, metavar, check in (
+        ("--report", "NAME", checks.report),
+        ("--duplicates", "WHEN", checks.duplicates),
+        ("--log-level", "LEVEL", checks.log_level),
+        ("--record-command", "yes|no", checks.truth),
+        ("--keep-learned", "yes|no", checks.truth),
+    ):
+        add(option, metavar=metavar, type=checked(check), help=argparse.SUPPRESS)
     add(
-        "--virtual-runtime",
-        action="store_true",
-        help="put pump's stand-ins in the place of CUDA's runtime and cuBLAS, as PyTorch needs it",
-    )
-    value(
-        "--log-level LEVEL",
-        checks.log_level,
-        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
-    )
-    value("--log-file FILE", _log_file, "append log lines to FILE")
-    value(
-        "--record FILE",
-        _record_file,
-        "record what the program asks of the GPU; an older recording in FILE is replaced "
-        "when the new one is whole (pump trace info)",
-    )
-    value(
-        "--record-command yes|no",
-        checks.truth,
-        "whether the recording holds command lines (default: yes)",
-    )
-    value(
-        "--keep-learned yes|no",
-        checks.truth,
-        "whether what policy planned learns of the program is kept for its next run, in "
-        "~/.cache/pump/learned (default: yes)",
-    )
-    add("-v", action="count", default=0, help="same as --log-level info; -vv: debug")
-    add(
-        "-q",
-        "--quiet",
+        "--no-duplicates",
         action="store_const",
-        const=True,
-        help="print pump's errors alone: no notes, no warnings, no last line",
+        const="off",
+        dest="duplicates",
+        help=argparse.SUPPRESS,
     )
-    add("--version", action="version", version=f"pump {pump.__version__}", help="show the version")
-    add("-h", "--help", action="help", help="show this text")
-    return parser
+    add("--virtual-runtime", action="store_true", help=argparse.SUPPRESS)  # has no effect
 
 
 def _options_with_value(parser: argparse.ArgumentParser) -> set[str]:
@@ -274,14 +273,14 @@ def _split(argv: list[str], with_value: set[str]) -> tuple[list[str], list[str]]
 
 def _not_empty(text: str) -> str:
     if not text.strip():
-        raise BadValueError("the name is empty; see pump profiles")
+        raise BadValueError("the name is empty; pump simulate --profiles lists the profiles")
     return text
 
 
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip() or not value.strip():
-        raise BadValueError(f"'{text}' is not KEY=VALUE; write for instance memory=8GiB")
+        raise BadValueError(f"must be KEY=VALUE, such as memory=8GiB, not '{text}'")
     return key.strip(), value.strip()
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from pump.cli.support.columns import fitted
+from pump.nvml import gpu_uuid
 from pump.report.words import size
 from pump.service import (
     JobState,
@@ -72,6 +74,17 @@ def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobStat
     """Return the jobs that this user cannot ask at their own sockets."""
     own = set(own_sockets)
     return [job for job in jobs if job.socket not in own]
+
+
+def as_json(jobs: Iterable[JobState]) -> list[dict[str, Any]]:
+    """Return jobs for JSON, with UUIDs as NVML writes them."""
+    from msgspec import to_builtins
+
+    found: list[dict[str, Any]] = to_builtins(list(jobs))
+    for job in found:
+        for lease in job["gpus"]:
+            lease["gpu"] = gpu_uuid(lease["gpu"])
+    return found
 
 
 def lines(jobs: Iterable[JobState]) -> list[str]:

@@ -33,10 +33,10 @@ from pump.report.words import many, size
 
 IN_FOLDER = 'cd -- "$0" && exec "$@"'
 PASSED_ON = (
-    "All options of pump-run but %s may be given, too (--budget, --virtual and so on). Each run "
-    "starts in a copy of the present folder, so it cannot change the files here, not even if it "
-    "is killed. Not protected: files that the program itself names by an absolute path, "
-    "environments of Python, and what --share names."
+    "Also accepts the options of pump-run (--budget, --virtual and so on) except %s. Each run "
+    "starts in a copy of the current folder, so it cannot change the files here, not even if it "
+    "is killed. Not protected: files that the program opens by an absolute path, Python "
+    "environments, and the paths of --share."
 )
 PREFIX = "pump-runs-"
 OWNER = ".owner"
@@ -74,8 +74,8 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
         metavar="SIZE",
         type=checked(parse_size),
         default=COPY_MOST,
-        help="the most to copy of the present folder for each run, where the file system cannot "
-        f"share blocks (default: {COPY_MOST})",
+        help="the most to copy of the current folder for each run, if the file system cannot share "
+        f"blocks (default: {COPY_MOST})",
     )
     parser.add_argument(
         "--share",
@@ -87,8 +87,8 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
     parser.add_argument(
         "--time-from",
         metavar="PATTERN",
-        help="regular expression: its first group is the time of a run in seconds, at its last "
-        "match in the run's output, such as 'took ([0-9.]+) s' (default: the whole run's time)",
+        help="regular expression for the time of a run in the run's output, such as 'took "
+        "([0-9.]+) s': its first group, in seconds, of the last match (default: the whole run)",
     )
     for action in options.parser()._actions:
         if action.dest not in ("help", "version") and not set(parser.get_default("own")) & set(
@@ -102,7 +102,9 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
                 default=argparse.SUPPRESS,
                 help=argparse.SUPPRESS,
             )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="[--] command: what is run")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="[--] command: the command to run"
+    )
 
 
 class Repeated:
@@ -111,7 +113,7 @@ class Repeated:
     def __init__(self, asked: argparse.Namespace) -> None:
         words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
         if not words:
-            raise BadInputError("no command given; put it at the end, behind --")
+            raise BadInputError("no command given; add it at the end, after --")
         environ = dict(os.environ)
         if environment.disabled(environ):
             raise BadInputError("PUMP_DISABLE is set, so pump would do nothing; unset it")

@@ -23,7 +23,7 @@ PACKAGED = {
     "/etc/tmpfiles.d": "/usr/lib/tmpfiles.d",
 }
 """Where packages of a distribution have the same files; configuration stays below /etc."""
-MARK = "written by pump install-service"
+MARK = "written by pump "
 """In the first lines of each file that an upgrade may replace."""
 
 
@@ -96,10 +96,10 @@ def pumpd_command(asked: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that install-service and uninstall-service share."""
+    """Add the options that the verbs of pump service share."""
     add = parser.add_argument
-    add("--user", action="store_true", help="the user's own service, not the machine's")
-    add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
+    add("--user", action="store_true", help="your own service instead of the machine's")
+    add("--root", metavar="DIR", default="", help="work below DIR instead of / (for packagers)")
 
 
 def place(file: ServiceFile, root: str) -> str:

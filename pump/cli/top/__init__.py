@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import sys
 import threading
 import time
 
+from pump import schemas
 from pump.cli.support import live
 from pump.cli.top.overview import Page, host, page
 from pump.cli.top.screen import NEWS, RESIZED, EndedError, Screen
@@ -22,7 +22,8 @@ from pump.cli.top.table import Context, History
 from pump.cli.top.text import ASCII_SPARKS, SPARKS, plain
 from pump.cli.top.view import View
 
-HELP = "watch GPUs and jobs live: residency, hit rate, transfers, stalls, window"
+HELP = "watch GPUs and jobs live"
+EXAMPLES = ("pump top", "pump top --once")
 
 INTERVAL_S = 0.5
 FIRST_S = 0.5
@@ -36,9 +37,9 @@ DUMB = "dumb"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    parser.add_argument("--once", action="store_true", help="show it once and end")
-    parser.add_argument("--json", action="store_true", help="as JSON, one object a look")
-    live.add_interval(parser, 0.1, INTERVAL_S, "two looks")
+    parser.add_argument("--once", action="store_true", help="print once and exit")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per interval")
+    live.add_interval(parser, 0.1, INTERVAL_S, "updates")
     parser.epilog = (
         "On a terminal: up and down choose a job, enter shows all of it, s and r sort, q ends. "
         "NO_COLOR in the environment leaves colours out."
@@ -75,7 +76,7 @@ def _stream(watch: live.Watch, asked: argparse.Namespace) -> None:
 
 def _print(as_json: bool, look: live.Look, before: live.Look | None) -> None:
     if as_json:
-        print(json.dumps(live.as_json(look, before)), flush=True)
+        print(schemas.dump("top", live.as_json(look, before), indent=None), flush=True)
     else:
         print("\n".join(lines(look, before)), flush=True)
 

@@ -213,7 +213,7 @@ def _notes(look: live.Look) -> list[Line]:
     if SWITCHED_OFF in look.no_service:
         words = "PUMP_SERVICE=none: no service is asked, and only your own jobs are shown"
     else:
-        words = "no system service: only your own jobs are shown; pump install-service makes one"
+        words = "no system service: only your own jobs are shown; pump service install makes one"
     return [line(), line((words, "dim"))]
 
 

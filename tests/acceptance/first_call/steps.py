@@ -68,7 +68,7 @@ def libraries(call: Call) -> Told:
 
 
 COMPUTED = ("--virtual-set", "mode=compute")
-TORCH = ("--virtual-set", "mode=timing", "--virtual-runtime")
+TORCH = ("--virtual-set", "mode=timing")
 """PyTorch's kernels compute nothing on the virtual GPU, so this only rehearses the commands."""
 MODELLED = ("--virtual-set", "copies=modelled")
 

@@ -57,7 +57,7 @@ class Program:
     def command(self, program: str, case: str, *run: str) -> list[str]:
         settings = [f"device.memory_bytes={MEMORY_MIB * MIB}", "mode=compute"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
-        log = ["--log-level", "info", "--log-file", str(self.log)]
+        log = ["-v", "--log-file", str(self.log)]
         options = ["--virtual", "a100-pcie4", *virtual, *log, *run]
         return [str(BIN / "pump-run"), *options, "--", str(self.programs / program), case]
 

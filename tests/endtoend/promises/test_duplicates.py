@@ -65,15 +65,17 @@ def test_what_is_only_read_leaves_without_a_copy(layers: Job, tmp_path: Path) ->
     ("run", "given"),
     [
         ((), True),
-        (("--no-duplicates",), False),
+        (("--config", "no_duplicates.toml"), False),
         (("--policy", "planned"), True),
         (("--virtual-set", "link.duplex_factor=0.95"), False),
         (("--virtual-set", "uvm.advise_block_us=30"), False),
     ],
 )
 def test_advice_is_given_where_it_pays_alone(
-    layers: Job, run: tuple[str, ...], given: bool
+    layers: Job, run: tuple[str, ...], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "no_duplicates.toml").write_text('[job]\nduplicates = "off"\n')
     assert ("cuMemAdvise_v2" in served(layers, *run)["calls"]) == given
 
 
@@ -98,7 +100,8 @@ def guessed(layers: Job, seed: int) -> None:
     failing = sorted(dice.sample(range(2, 200), dice.choice((0, 0, 3, 40))))
     failures = ",".join(f"cuMemAdvise_v2:{n}:999" for n in failing)
     env = {"PUMP_VIRTUAL_FAIL": failures} if failures else {}
-    run = ("--duplicates", "on", "--policy", "window")
+    env["PUMP_DUPLICATES"] = "on"
+    run = ("--policy", "window")
     process = layers.start(*words, memory_mib=dice.choice((24, 48)), run=run, env=env)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"

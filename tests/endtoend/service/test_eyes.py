@@ -185,8 +185,8 @@ def parsed(text: str) -> dict[tuple[str, str], float]:
 def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
     jobs.start('la"r\\ge', 12)
     told = settled(jobs)["jobs"][0]["clients"][0]
-    sums = parsed(jobs.pump("metrics"))
-    found = parsed(jobs.pump("metrics", "--per-job"))
+    sums = parsed(jobs.pump("service", "metrics"))
+    found = parsed(jobs.pump("service", "metrics", "--per-job"))
     of_jobs = {name for name, _, _ in METRICS if not name.startswith("pump_registered_")}
     for one in (sums, found):
         assert {name for name, _ in one} == of_jobs - {"pump_series_omitted"}, "no service"
@@ -213,7 +213,7 @@ def test_metrics_are_tops_figures_in_prometheus_format(jobs: Jobs) -> None:
 
 def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
     path = jobs.folder / "metrics"
-    command = [BIN / "pump", "metrics", "--socket", path]
+    command = [BIN / "pump", "service", "metrics", "--socket", path]
     server = subprocess.Popen(command, env=jobs.environ, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr
@@ -236,7 +236,7 @@ def test_a_unix_socket_answers_http_for_its_user_alone(jobs: Jobs) -> None:
 
 def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) -> None:
     path = jobs.folder / "pump.prom"
-    command = [BIN / "pump", "metrics", "--textfile", path]
+    command = [BIN / "pump", "service", "metrics", "--textfile", path]
     writer = subprocess.Popen(command, env=jobs.environ, stderr=subprocess.PIPE, text=True)
     try:
         assert writer.stderr
@@ -248,7 +248,7 @@ def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) 
     pipe = jobs.folder / "pipe"  # or /dev/null, which root could replace
     os.mkfifo(pipe)
     for refused, why in ((jobs.folder / "no" / "x", "No such file"), (pipe, "not a regular file")):
-        done = jobs.run("metrics", "--textfile", str(refused))
+        done = jobs.run("service", "metrics", "--textfile", str(refused))
         assert done.returncode == 2
         assert f"--textfile: cannot write to {refused}: {why}" in done.stderr
     assert pipe.is_fifo()

@@ -16,6 +16,7 @@ def test_the_file_holds_the_counters_of_a_job_that_oversubscribed(job: Job, tmp_
     done = job.run("--steps=100", "--seed=2", env={"PUMP_SUMMARY": str(file)})
     assert done.returncode == 0, done.stderr
     found = json.loads(file.read_text())
+    assert next(iter(found.items())) == ("schema", "pump.summary/1")
     assert found["shim"]["operations"] >= 100
     assert found["shim"]["converted_bytes_peak"] == 24 * 4 * MIB
     assert found["devices"][0]["active"] is True

@@ -170,7 +170,7 @@ def slurm(tmp_path: Path, place: Path, service: Service, kernels: Path) -> Itera
         PATH=f"{BIN}:{os.environ['PATH']}",
         XDG_RUNTIME_DIR=str(place),
         PUMP_SERVICE=str(service.socket),
-        PUMP_RUN_OPTIONS=" ".join(["--virtual=a100-pcie4", *options, "--log-level=info"]),
+        PUMP_RUN_OPTIONS=" ".join(["--virtual=a100-pcie4", *options, "-v"]),
         PUMP_VIRTUAL_KERNELS=str(kernels),
         PUMP_VIRTUAL_CARDS=str(tmp_path),
     )

@@ -16,7 +16,7 @@ import completions
 import pytest
 from places import ROOT
 
-from pump.cli.main import VERBS
+from pump.cli.main import verbs_below
 
 FOLDER = ROOT / "packaging" / "completions"
 COMMANDS = completions.commands()
@@ -57,11 +57,13 @@ def test_bash_offers_all_verbs_and_options(name: str, verb: completions.Verb) ->
 
 
 def test_the_verbs_are_those_of_pump_and_options_are_in_the_help() -> None:
-    assert set(COMMANDS["pump"].verbs) == set(VERBS)
+    assert set(COMMANDS["pump"].verbs) == set(verbs_below(""))
     assert {"--budget", "--virtual-set", "-v"} <= bash("pump-run", "-")
     assert {"--rounds", "--virtual"} <= bash("pump", "compare", "-")
     assert "--policy" not in bash("pump", "compare", "-"), "compare decides it"
     assert bash("pump", "config", "") == {"show", "check", "example", "trust"}
+    assert bash("pump", "service", "") == {"install", "uninstall", "metrics"}
+    assert bash("pump", "run", "--policy", "d") == {"demand"}
 
 
 def test_bash_offers_the_values_of_an_option(tmp_path: Path) -> None:
@@ -143,10 +145,11 @@ def zsh() -> Iterator[Zsh]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("pump ", ("compare", "uninstall-service", "run a command several times")),
-        ("pump config ", ("show", "trust", "a file with every setting")),
-        ("pump config show --", ("--origin", "say where each comes from")),
-        ("pump compare --", ("--rounds", "--virtual-runtime", "--record-command")),
+        ("pump ", ("compare", "service", "time a command without pump")),
+        ("pump service ", ("install", "uninstall", "metrics")),
+        ("pump config ", ("show", "trust", "print a file with every setting")),
+        ("pump config show --", ("--origin", "add the source of each setting")),
+        ("pump compare --", ("--rounds", "--virtual-set", "--keep-device")),
         ("pump-run --", ("--budget", "GPU memory that each process may keep resident", "--config")),
         ("pump-run --policy ", ("demand", "planned", "window")),
         ("pumpd ", ("job", "serve")),

@@ -45,7 +45,7 @@ def test_every_kind_of_advice_has_its_heading_in_the_page_that_it_names() -> Non
 
 def test_the_man_page_of_pump_run_has_every_option_and_its_meaning() -> None:
     page = man_pages.pages()["pump-run.1"].replace("\\-", "-")
-    for option in ("--budget", "--config", "--record", "--keep-device", "--report", "-v"):
+    for option in ("--budget", "--config", "--record", "--keep-device", "-v"):
         assert f"\\fB{option}\\fR" in page
     assert "GPU memory that each process may keep resident" in page
 

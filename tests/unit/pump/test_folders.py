@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert list(target.iterdir()) == [], "root has written where another user's links lead"
 
 
-@pytest.mark.parametrize("words", ["enable", "kernel install", "install-service --user"])
+@pytest.mark.parametrize("words", ["enable", "install kernel", "service install --user"])
 def test_root_with_anothers_home_writes_nothing_there(
     words: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,12 +58,15 @@ def test_root_with_anothers_home_keeps_neither_trust_nor_what_it_learned_there(h
         Folder(str(home / ".cache/pump/learned"))
 
 
-@pytest.mark.parametrize("words", ["disable", "kernel remove", "uninstall-service --user"])
+REMOVING = ("disable", "install kernel --remove", "service uninstall --user")
+
+
+@pytest.mark.parametrize("words", REMOVING)
 def test_root_with_anothers_home_removes_nothing_there(
     words: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = home.parent / "target"
-    marks = "# written by pump enable\n# written by pump install-service\n"
+    marks = "# written by pump enable\n# written by pump service install\n"
     files = [target / "profile.sh", target / "pumpd.service", target / "pump/kernel.json"]
     files[2].parent.mkdir()
     for file in files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import logging
 import os
 import select
@@ -11,12 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from pump import outputs
+from pump import outputs, schemas
 from pump.cli.support.options import writable_log
 from pump.names import one_line, quoted
 from pumpd.common.loglines import FileHandler, Formatter
 
-TEXT = '{\n "trace": 1}\n'
+TEXT = schemas.dump("simulate", {"trace": 1}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ("compare", outputs.COMPARISON),
+        ("fit", outputs.FITTED),
+        ("report", outputs.REPORT),
+        ("simulate", outputs.SIMULATED),
+    ],
+)
+def test_json_is_known_again_by_its_schema_which_comes_first(
+    schema: str, kind: outputs.Kind
+) -> None:
+    written = schemas.dump(schema, {"a": 1})
+    assert kind.fits(written.encode())
+    assert list(json.loads(written).items()) == [("schema", f"pump.{schema}/1"), ("a", 1)]
+    assert not kind.fits(b'{\n "a": 1}\n')
 
 
 def test_only_its_own_kind_is_replaced_and_a_refusal_changes_nothing(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_job_passes_over_an_untrusted_service_and_says_so_once(
     assert len(told) == 1 and f"user {ATTACKER} serves it" in told[0]
 
 
-@pytest.mark.parametrize("verb", [("jobs",), ("top", "--once"), ("metrics",)])
+@pytest.mark.parametrize("verb", [("jobs",), ("top", "--once"), ("service", "metrics")])
 def test_pump_says_why_a_service_is_not_believed(folder: Path, verb: tuple[str, ...]) -> None:
     folder.chmod(0o1777)
     path = folder / "service"

@@ -151,7 +151,7 @@ def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) 
     virtual.compile_c(tmp_path / "libcuda.so.1", "-shared", "-fPIC", source)
     done = run("start", PUMP_VIRTUAL_PROFILE="", LD_LIBRARY_PATH=str(tmp_path))
     assert found(done) == {"cudaFree": 35, "cublasCreate_v2": 1}
-    assert done.stderr.count("work on the virtual GPU alone") == 2, "each library, once"
+    assert done.stderr.count("work only on the virtual GPU") == 2, "each library, once"
     assert "DRIVER LOADED" not in done.stderr
 
 
@@ -346,7 +346,7 @@ print([driver.cuGetExportTable(ctypes.byref(table), bytes(16)) for _ in range(3)
 
 
 @pytest.mark.parametrize(
-    ("preloaded", "remedy"), [(False, "add --virtual-runtime"), (True, "needs a real GPU")]
+    ("preloaded", "remedy"), [(False, "pump-run --virtual"), (True, "needs a real GPU")]
 )
 def test_one_line_tells_a_program_on_nvidias_runtime_what_to_do(
     preloaded: bool, remedy: str

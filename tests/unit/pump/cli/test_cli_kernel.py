@@ -1,4 +1,4 @@
-"""pump kernel: the specification that it writes and removes, without any package of Jupyter."""
+"""pump install kernel: the specification that it writes and removes, without Jupyter's packages."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["pump", "kernel", *words])
+    monkeypatch.setattr(sys, "argv", ["pump", "install", "kernel", *words])
     return pump.main()
 
 
 def test_a_kernel_runs_its_python_under_pump_run(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call(monkeypatch, "install", "--", "--budget", "8GiB") == 0
+    assert call(monkeypatch, "--", "--budget", "8GiB") == 0
     found = json.loads((data / "pump" / "kernel.json").read_text())
     assert found["display_name"] == "Python (pump)" and found["language"] == "python"
     run, *rest = found["argv"]
     assert Path(run).name == "pump-run" and Path(run).is_absolute()
     python = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     assert rest == ["--budget", "8GiB", "--", *python]
-    assert call(monkeypatch, "install") == 0, "its own is replaced"
-    assert call(monkeypatch, "remove") == 0
+    assert call(monkeypatch) == 0, "its own is replaced"
+    assert call(monkeypatch, "--remove") == 0
     assert list(data.iterdir()) == []
 
 
@@ -43,18 +43,18 @@ def test_a_prefix_and_the_users_own_folder_are_jupyters(
     monkeypatch.delenv("JUPYTER_DATA_DIR", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert call(monkeypatch, "install") == 0
+    assert call(monkeypatch) == 0
     assert (tmp_path / ".local/share/jupyter/kernels/pump/kernel.json").is_file()
-    assert call(monkeypatch, "install", "--prefix", str(tmp_path / "venv")) == 0
+    assert call(monkeypatch, "--prefix", str(tmp_path / "venv")) == 0
     assert (tmp_path / "venv/share/jupyter/kernels/pump/kernel.json").is_file()
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["remove"], "there is no kernel"),
-        (["install", "--python", "python3"], "no absolute path"),
-        (["install", "--", "--policy", "none"], "none"),
+        (["--remove"], "there is no kernel"),
+        (["--python", "python3"], "absolute path"),
+        (["--", "--policy", "none"], "none"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -74,6 +74,6 @@ def test_a_kernel_of_another_is_neither_replaced_nor_removed(
 ) -> None:
     (data / "pump").mkdir(parents=True)
     (data / "pump" / "kernel.json").write_text("{}")
-    assert call(monkeypatch, "install") == 2
-    assert call(monkeypatch, "remove") == 2
+    assert call(monkeypatch) == 2
+    assert call(monkeypatch, "--remove") == 2
     assert (data / "pump" / "kernel.json").read_text() == "{}"

@@ -1,5 +1,6 @@
 """pump-run's command line, parsed in this process."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from pump.cli.support import options
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.config.schema import JobTable
 from pump.outputs import TRACE_MAGIC
 
 
@@ -35,10 +37,8 @@ def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
 def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
     log, trace = tmp_path / "log", tmp_path / "job.trace"
     gpu = "--virtual a100-pcie4 --virtual-set memory=8GiB --virtual-set mode=compute"
-    gpu += " --virtual-runtime"
-    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --log-level debug"
-    rest += f" --record {trace} --name mine --priority -7 --report limit"
-    rest += " --record-command=no --keep-learned=no --no-duplicates job"
+    rest = f"--policy demand --device 0,GPU-1a --log-file {log} --verbose -v"
+    rest += f" --record {trace} --name mine --priority -7 --granularity tensor job"
     config = parse(f"--budget=1G --limit 50% {gpu} {rest}".split())
     assert config == JobConfig(
         command=["job"],
@@ -48,17 +48,43 @@ def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
         devices=["0", "GPU-1a"],
         virtual="a100-pcie4",
         virtual_settings={"memory": "8GiB", "mode": "compute"},
-        virtual_runtime=True,
         log_level="debug",
         log_file=str(log),
         record=str(trace),
-        record_command=False,
-        keep_learned=False,
-        duplicates="off",
+        granularity="tensor",
         name="mine",
         priority=-7,
-        report="limit",
     )
+
+
+def test_options_that_help_leaves_out_work_and_are_settings_of_files() -> None:
+    words = "--report limit --no-duplicates --log-level debug --record-command=no"
+    asked = options.parse(f"{words} --keep-learned=no --virtual-runtime job".split())
+    left_out = {
+        "report": "limit",
+        "duplicates": "off",
+        "log_level": "debug",
+        "record_command": False,
+        "keep_learned": False,
+    }
+    assert asked.settings == left_out
+    assert set(left_out) <= set(JobTable.__struct_fields__)
+    helped = options.parser().format_help()
+    assert not [key for key in left_out if f"--{key.replace('_', '-')}" in helped]
+
+
+DOCUMENTED = (
+    "budget config device granularity help keep-device limit log-file name policy priority quiet "
+    "record verbose version virtual virtual-set"
+)
+
+
+def test_help_has_the_documented_options_in_groups_and_ends_in_an_example() -> None:
+    helped = options.parser().format_help()
+    assert set(re.findall(r"^  (?:-\w, )?--([\w-]+)", helped, re.M)) == set(DOCUMENTED.split())
+    groups = re.findall(r"^([a-zA-Z ]+):$", helped, re.M)
+    assert groups[:4] == ["everyday", "sharing GPUs", "recording and output", "without a GPU"]
+    assert helped.splitlines()[-1].startswith("  pump-run --")
 
 
 def test_what_no_option_says_is_left_to_other_sources() -> None:
@@ -108,9 +134,11 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--record", "/", "job"], "--record: cannot write to '/': Is a directory"),
         (["--record", "/dev/null", "job"], "--record: cannot write to '/dev/null': not a regular"),
         (["--virtual", "", "job"], "--virtual: the name is empty"),
-        (["--virtual", "p", "--virtual-set", "memory", "job"], "'memory' is not KEY=VALUE"),
+        (
+            ["--virtual", "p", "--virtual-set", "memory", "job"],
+            "must be KEY=VALUE, such as memory=8GiB, not 'memory'",
+        ),
         (["--virtual-set", "memory=1G", "job"], "--virtual-set needs a virtual GPU"),
-        (["--virtual-runtime", "job"], "--virtual-runtime needs a virtual GPU"),
         (["--version=3", "job"], "--version"),
     ],
 )

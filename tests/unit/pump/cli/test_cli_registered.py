@@ -1,9 +1,10 @@
-"""Jobs that only the service tells of: in pump jobs, pump top and pump metrics."""
+"""Jobs that only the service tells of: in pump jobs, pump top and pump service metrics."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,9 +58,11 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         ]
         (other,) = json.loads(pump(tmp_path, service.socket, "jobs", "--json"))["others"]
         assert (other["name"], other["gpus"][0]["granted_bytes"]) == ("theirs", job.granted)
+        uuid = other["gpus"][0]["gpu"]
+        assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
         assert row in shown and shown[shown.index(row) - 2] == overview.OTHERS
-        told = pump(tmp_path, service.socket, "metrics")
+        told = pump(tmp_path, service.socket, "service", "metrics")
         assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1\n' in told
         assert f'kind="granted"}} {job.granted}\n' in told
 
@@ -77,7 +80,7 @@ def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> N
 def test_without_a_service_nothing_is_said_of_others(tmp_path: Path) -> None:
     assert "others" not in pump(tmp_path, "none", "jobs")
     assert json.loads(pump(tmp_path, tmp_path / "nobody", "jobs", "--json"))["others"] == []
-    assert "pump_registered" not in pump(tmp_path, "none", "metrics")
+    assert "pump_registered" not in pump(tmp_path, "none", "service", "metrics")
 
 
 def test_a_service_that_goes_and_comes_back_is_found_again(

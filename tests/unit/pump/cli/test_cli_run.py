@@ -18,6 +18,8 @@ import pytest
 from run_bench import PUMP_RUN, SHOW, TIMEOUT_S, Bench
 from supervisor_client import eventually
 
+from pump.cli.support import environment
+
 # ---- bad input ----
 
 
@@ -171,7 +173,11 @@ def test_virtual_puts_the_virtual_driver_and_its_profile_before_the_job(
         profile = environ["PUMP_VIRTUAL_PROFILE"].split(";")
         assert {"name=a100-pcie4", f"device.memory_bytes={8 << 30}", "mode=compute"} <= set(profile)
         assert environ["CUDA_VISIBLE_DEVICES"] == "0"
-        assert ("LD_PRELOAD" in environ, "PUMP_SOCKET" in environ) == (not disable, not disable)
+        preloaded = environ["LD_PRELOAD"].split(":")
+        runtime = [f"{libraries}/virtual/runtime/{one}" for one in environment.STAND_INS]
+        assert preloaded[-4:] == runtime
+        assert preloaded[:-4] == ([] if disable else [f"{libraries}/libpump.so"])
+        assert ("PUMP_SOCKET" in environ) == (not disable)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_setting_is_explained_by_each_of_its_names(words: list[str]) -> None:
 
 
 def test_an_option_that_is_no_setting_is_explained_by_its_help() -> None:
-    assert explain("--virtual").stdout.startswith("--virtual PROFILE (pump-run)\n  run on the")
+    assert explain("--virtual").stdout.startswith("--virtual PROFILE (pump-run)\n  run on a")
 
 
 def test_a_printed_line_need_not_be_quoted() -> None:

@@ -1,4 +1,4 @@
-"""pump metrics over HTTP: slow peers, many peers, and peers that say anything."""
+"""pump service metrics over HTTP: slow peers, many peers, and peers that say anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of pump metrics: sums, series for each job, and what users cannot make of them."""
+"""The text of pump service metrics: sums, series for each job, and what users cannot make."""
 
 from __future__ import annotations
 

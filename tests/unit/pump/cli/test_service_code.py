@@ -1,4 +1,4 @@
-"""install-service starts no code that others can replace, or that the service cannot read."""
+"""service install starts no code that others can replace, or that the service cannot read."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_pumpd_of_another_kind_names_its_interpreter_itself(made: Path) -> Non
 
 def install_own(home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(BIN / "pump"), "install-service", "--user"],
+        [str(BIN / "pump"), "service", "install", "--user"],
         env={**os.environ, "XDG_CONFIG_HOME": str(home)},
         capture_output=True,
         text=True,
@@ -120,7 +120,9 @@ def test_a_users_own_units_are_known_again_and_written_anew(tmp_path: Path) -> N
     text = unit.read_text()
 
     # As an earlier release wrote it.
-    broken = text.replace("# written by pump install", "# written by\n# pump install")
+    broken = text.replace(
+        "# written by pump service install", "# written by\n# pump install-service"
+    )
     assert broken != text
     unit.write_text(broken)
     assert install_own(tmp_path).returncode == 0

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from supervisor_client import eventually
 
-from pump.cli import install_service
+from pump.cli.service import install as service_install
 from pump.cli.support import service_files
 from pump.cli.support.lines import BadInputError
 from pump.config import files
@@ -49,7 +49,7 @@ def pump(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 def install(root: Path, *words: str, **environ: str) -> list[Path]:
     """Install below `root`; returns what was written, as names in it."""
-    done = pump("install-service", "--root", str(root), *words, **environ)
+    done = pump("service", "install", "--root", str(root), *words, **environ)
     assert done.returncode == 0, done.stderr
     return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
 
@@ -77,7 +77,7 @@ def test_all_files_are_written_and_removed_again(tmp_path: Path) -> None:
         text = (tmp_path / SYSTEM_UNITS / name).read_text()
         assert "@" not in text.replace("@privileged", "").replace("@system-service", ""), name
     assert install(tmp_path) == written, "once more changes nothing"
-    done = pump("uninstall-service", "--root", str(tmp_path))
+    done = pump("service", "uninstall", "--root", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -108,10 +108,10 @@ def test_units_of_a_package_are_not_hidden_by_a_second_copy(
         service_files, "PACKAGED", {service_files.UNITS: str(tmp_path), "/etc/sysusers.d": "/no"}
     )
     parser = argparse.ArgumentParser()
-    install_service.options(parser)
+    service_install.options(parser)
     unit.touch()
     with pytest.raises(BadInputError, match=f"a package has installed the service .{unit}"):
-        install_service.run(parser.parse_args([]))
+        service_install.run(parser.parse_args([]))
 
 
 def test_what_an_administrator_changed_stays(root: Path) -> None:
@@ -122,17 +122,17 @@ def test_what_an_administrator_changed_stays(root: Path) -> None:
     drop_in.write_text("[Service]\n")
     install(root)
     assert "jobs_per_user = 3" in config.read_text()
-    assert pump("uninstall-service", "--root", str(root)).returncode == 0
+    assert pump("service", "uninstall", "--root", str(root)).returncode == 0
     assert config.exists() and drop_in.exists()
 
 
 def test_a_unit_that_pump_did_not_write_is_not_overwritten(root: Path) -> None:
     unit = root / SYSTEM_UNITS / "pumpd.service"
     unit.write_text("[Service]\nExecStart=/bin/true\n")
-    done = pump("install-service", "--root", str(root))
+    done = pump("service", "install", "--root", str(root))
     assert done.returncode == 2 and "not pump's; move it away" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert pump("uninstall-service", "--root", str(root)).returncode == 0
+    assert pump("service", "uninstall", "--root", str(root)).returncode == 0
     assert unit.exists()
 
 
@@ -155,7 +155,7 @@ def test_the_users_own_units_go_into_their_folder(tmp_path: Path) -> None:
 def test_bad_input_to_the_installer_is_one_line(
     tmp_path: Path, words: list[str], reason: str
 ) -> None:
-    done = pump("install-service", "--root", str(tmp_path), *words)
+    done = pump("service", "install", "--root", str(tmp_path), *words)
     assert done.returncode == 2 and reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -165,7 +165,7 @@ def test_a_pumpd_that_the_services_user_cannot_reach_is_refused(tmp_path: Path) 
     pumpd = tmp_path / "pumpd"
     pumpd.write_text("")
     pumpd.chmod(0o755)
-    done = pump("install-service", "--pumpd", str(pumpd))
+    done = pump("service", "install", "--pumpd", str(pumpd))
     assert done.returncode == 2 and "install pump for all users" in done.stderr
 
 

@@ -31,7 +31,7 @@ QUESTIONS = 2
 BUSY_S = 2.0
 """More, on a machine with other work as well."""
 HOWS = ("killed", "stopped", "slow")
-VERBS = (["jobs"], ["jobs", "--json"], ["top", "--once"], ["metrics"])
+VERBS = (["jobs"], ["jobs", "--json"], ["top", "--once"], ["service", "metrics"])
 WELCOMES = {"service": wire.pack_welcome(wire.OK, wire.VERSION), "pumpd": control.pack_welcome(0)}
 
 
@@ -93,7 +93,7 @@ def test_no_verb_waits_for_ever_and_one_line_says_who_does_not_answer(
             assert main() == 0
             assert time.monotonic() - begin < QUESTIONS * TIMEOUT_S + BUSY_S, words
             out, err = capsys.readouterr()
-            if victim == "pumpd" and words == ["metrics"]:
+            if victim == "pumpd" and words == ["service", "metrics"]:
                 assert re.search(r"^pump_job_up{.*} 0$", out, re.M), out
                 continue
             said = (out + err).count(f"{victim} did not answer within")

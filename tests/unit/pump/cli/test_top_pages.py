@@ -263,7 +263,7 @@ def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
     assert "No job of yours runs under pump." in shown
     assert "NVML knows no GPU here: no library" in shown
     assert "pump-run --virtual a100-pcie4 python train.py" in shown and "pump doctor" in shown
-    assert "no system service: only your own jobs are shown; pump install-service" in shown
+    assert "no system service: only your own jobs are shown; pump service install" in shown
     shown = text(view_of(look()).lines(80, 24))
     assert "pump-run python train.py" in shown and "service" not in shown
     off = look(no_service="the service is switched off: PUMP_SERVICE is none")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
 
-from pump import outputs
+from pump import outputs, schemas
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, Comparison
 
@@ -110,6 +109,6 @@ def test_a_command_cannot_break_the_page_or_the_terminal() -> None:
 
 def test_what_is_written_is_known_again_so_that_it_can_be_replaced() -> None:
     found = compared(plain=FAST, window=FAST)
-    written = json.dumps(comparison.as_json(found), indent=1).encode()
+    written = schemas.dump("compare", comparison.as_json(found)).encode()
     assert outputs.COMPARISON.fits(written)
     assert outputs.COMPARISON_PAGE.fits(comparison.as_markdown(found).encode())

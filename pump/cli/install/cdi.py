@@ -1,4 +1,4 @@
-"""pump cdi: a specification for container runtimes, of what makes pump serve a container.
+"""pump install cdi: prints a specification by which container runtimes run containers under pump.
 
 By the Container Device Interface 0.5 (github.com/cncf-tags/container-device-interface). podman,
 containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here pump's
@@ -23,7 +23,8 @@ from pump.cli.support.lines import BadInputError
 from pump.config import layers
 from pump.config.job import JobConfig
 
-HELP = "print what container runtimes need to run containers under pump: generate"
+HELP = "print a CDI specification that runs containers under pump"
+EXAMPLES = ("pump install cdi -- --budget 20GiB | sudo tee /etc/cdi/pump.json",)
 VERSION = "0.5.0"
 """The least with names that begin with a digit; podman 4.3 knows no later one."""
 KIND = "pump/settings"
@@ -37,26 +38,22 @@ OF_PUMPD = {"record": "--record", "log_file": "--log-file", "devices": "--device
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """One verb of its own: generate."""
-    verbs = parser.add_subparsers(metavar="generate", dest="verb", required=True)
-    generate = verbs.add_parser(
-        "generate", help="print a specification for /etc/cdi, as JSON", allow_abbrev=False
-    )
-    generate.add_argument(
+    """Add the verb's options."""
+    parser.add_argument(
         "--as",
         dest="device",
         metavar="NAME",
         default="default",
-        help=f"the device's name, behind {KIND}= (default: default)",
+        help=f"the device's name, after {KIND}= (default: default)",
     )
-    generate.add_argument(
+    parser.add_argument(
         "--pumpd",
         metavar="SOCKET",
         default="",
-        help="of a `pumpd job` of this machine that serves the containers (default: none, they "
-        "page on demand)",
+        help="the socket of a `pumpd job` of this machine that serves the containers (default: "
+        "none; they use demand paging)",
     )
-    generate.add_argument(
+    parser.add_argument(
         "settings",
         nargs=argparse.REMAINDER,
         metavar="[-- option ...]",

@@ -1,4 +1,4 @@
-"""pump kernel: a Jupyter kernel "Python (pump)", whose Python runs under pump-run.
+"""pump install kernel: a Jupyter kernel "Python (pump)", whose Python runs under pump-run.
 
 It writes a kernel specification, a folder with kernel.json, where Jupyter looks for them
 (jupyter_client, "Making kernels for Jupyter"), and needs no package of Jupyter itself.
@@ -15,7 +15,11 @@ from typing import Any
 from pump import folders, inputs, outputs
 from pump.cli.support.lines import BadInputError
 
-HELP = "install or remove the Jupyter kernel Python (pump)"
+HELP = 'install or remove the Jupyter kernel "Python (pump)"'
+EXAMPLES = (
+    "pump install kernel -- --budget 20GiB",
+    "pump install kernel --remove",
+)
 NAME = "pump"
 DISPLAY_NAME = "Python (pump)"
 SPECIFICATION = "kernel.json"
@@ -23,67 +27,62 @@ SPECIFICATION = "kernel.json"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    verbs = parser.add_subparsers(metavar="install|remove", required=True)
-    install = verbs.add_parser("install", help="write the kernel", allow_abbrev=False)
-    install.set_defaults(act=_install)
-    remove = verbs.add_parser("remove", help="remove what install wrote", allow_abbrev=False)
-    remove.set_defaults(act=_remove)
-    for one in (install, remove):
-        one.add_argument(
-            "--prefix", metavar="DIR", default="", help="below DIR/share/jupyter, not the user's"
-        )
-    install.add_argument(
+    parser.add_argument("--remove", action="store_true", help="remove the kernel")
+    parser.add_argument(
+        "--prefix", metavar="DIR", default="", help="use DIR/share/jupyter instead of the user's"
+    )
+    parser.add_argument(
         "--python",
         metavar="PATH",
         default=sys.executable,
-        help="the kernel's Python, with ipykernel",
+        help="the kernel's Python, which has ipykernel (default: that of pump)",
     )
-    install.add_argument(
+    parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="-- OPTION", help="options of pump-run"
     )
 
 
 def run(asked: argparse.Namespace) -> int:
     """Install or remove. Raises BadInputError."""
-    status: int = asked.act(asked)
-    return status
+    words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
+    folder = _folder(asked.prefix)
+    if asked.remove:
+        _remove(folder, asked.prefix)
+    else:
+        _install(folder, asked.prefix, asked.python, words)
+    return 0
 
 
-def _install(asked: argparse.Namespace) -> int:
+def _install(folder: str, prefix: str, python: str, words: list[str]) -> None:
     from pump.cli.support import options as run_options
 
-    words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
-    run_options.parse([*words, "--", "true"])  # what is wrong is said now, not in a notebook
-    folder = _folder(asked.prefix)
+    run_options.parse([*words, "--", "true"])  # refuse bad options now, not in a notebook
     path = os.path.join(folder, SPECIFICATION)
     if os.path.lexists(folder) and not _is_ours(path):
         raise BadInputError(f"{folder} is there already and not pump's; move it away")
-    if not os.path.isabs(asked.python) or not os.access(asked.python, os.X_OK):
-        raise BadInputError(f"--python: {asked.python} is no absolute path of a program")
-    text = json.dumps(_specification(asked.python, words), indent=1) + "\n"
+    if not os.path.isabs(python) or not os.access(python, os.X_OK):
+        raise BadInputError(f"--python: must be the absolute path of a program, not {python}")
+    text = json.dumps(_specification(python, words), indent=1) + "\n"
     try:
-        folders.make(folder, below=asked.prefix)
+        folders.make(folder, below=prefix)
         outputs.write(path, text, outputs.KERNEL, mode=0o644)
     except OSError as error:
         raise BadInputError(f"cannot write {path}: {error.strerror}") from None
     print(f"written  {path}")
-    return 0
 
 
-def _remove(asked: argparse.Namespace) -> int:
-    folder = _folder(asked.prefix)
+def _remove(folder: str, prefix: str) -> None:
     path = os.path.join(folder, SPECIFICATION)
     if not os.path.lexists(folder):
-        raise BadInputError(f"there is no kernel in {folder}; name the --prefix of its install")
+        raise BadInputError(f"there is no kernel in {folder}; add the --prefix of its install")
     if not _is_ours(path):
-        raise BadInputError(f"{folder} is not pump's; it stays")
+        raise BadInputError(f"{folder} was not written by pump; remove it yourself")
     try:
-        folders.remove(path, asked.prefix)
+        folders.remove(path, prefix)
         print(f"removed  {path}")
         os.rmdir(folder)
     except OSError as error:
         raise BadInputError(f"{folder}: {error.strerror}") from None
-    return 0
 
 
 def _specification(python: str, words: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""pump uninstall-service: removes the files of pump install-service. Stops nothing."""
+"""pump service uninstall: removes the files of pump service install. Stops nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 from pump import inputs
 from pump.cli.support import service_files
 
-HELP = "remove the systemd units of the service that shares GPUs"
+HELP = "remove these units"
+EXAMPLES = ("sudo pump service uninstall", "pump service uninstall --user")
 
 
 def options(parser: argparse.ArgumentParser) -> None:

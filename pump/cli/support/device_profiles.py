@@ -1,4 +1,4 @@
-"""pump profiles: the GPUs that the virtual driver can play, and new ones from measurements."""
+"""Device profiles for pump simulate: lists them, and writes new ones from measurements."""
 
 from __future__ import annotations
 
@@ -12,38 +12,33 @@ from pump.cli.support.lines import BadInputError, save
 from pump.names import quoted
 
 REPORT_BYTES_MOST = 16 << 20
-HELP = "list the device profiles for pump-run --virtual, or write one: from-probe"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Nothing: a list. One verb of its own: from-probe."""
-    verbs = parser.add_subparsers(metavar="[from-probe]", dest="verb")
-    write = verbs.add_parser(
-        "from-probe",
-        help="write a profile from a report of scripts/gpu_probe",
-        allow_abbrev=False,
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about device profiles to the parser of pump simulate."""
+    group = parser.add_argument_group("device profiles, without a TRACE")
+    group.add_argument(
+        "--profiles", action="store_true", help="list the profiles of pump-run --virtual"
     )
-    write.add_argument("report", metavar="REPORT.json", help="what gpu_probe --out wrote")
-    write.add_argument(
-        "--base",
-        required=True,
-        metavar="PROFILE",
-        help="the profile of a similar card: stands in for what was not measured",
+    group.add_argument(
+        "--profile-from",
+        metavar="REPORT.json",
+        help="write a profile from a report of scripts/gpu_probe; needs --base and --out",
     )
-    write.add_argument("--out", required=True, metavar="FILE.toml", help="the profile to write")
-    write.add_argument("--name", help="its name (default: that of the file)")
-    write.add_argument(
-        "--keep-kernels", action="store_true", help="take over the base's times of single kernels"
+    group.add_argument(
+        "--base", metavar="PROFILE", help="the profile of a similar GPU, for what was not measured"
+    )
+    group.add_argument("--out", metavar="FILE.toml", help="the profile to write")
+    group.add_argument("--name", help="its name (default: the name of the file)")
+    group.add_argument(
+        "--keep-kernels", action="store_true", help="keep the base's times of single kernels"
     )
 
 
-def run(asked: argparse.Namespace) -> int:
-    """Prints one line a profile: name, memory in GiB, the device's name, the profile's hash."""
-    if asked.verb == "from-probe":
-        return _from_probe(asked)
+def show() -> None:
+    """Print one line per profile: name, memory in GiB, the device's name, the profile's hash."""
     for name in profiles.names():
         print(_line(profiles.load(name)))
-    return 0
 
 
 def _line(profile: profiles.Profile) -> str:
@@ -52,14 +47,17 @@ def _line(profile: profiles.Profile) -> str:
     return f"{profile.name:<16} {memory_gib:7.1f} GiB  {device}  {profile.hash()}"
 
 
-def _from_probe(asked: argparse.Namespace) -> int:
-    """Writes the profile and prints its line. Status 2 for bad input, 1 for a bad report."""
+def write(asked: argparse.Namespace) -> None:
+    """Write the profile of --profile-from, and print its line. Raises BadInputError."""
     from pump.profiles import from_probe
 
+    for option in ("base", "out"):
+        if getattr(asked, option) is None:
+            raise BadInputError(f"--profile-from needs --{option}; see pump simulate --help")
     out = Path(asked.out)
     if out.suffix != ".toml":
         raise BadInputError(f"--out {asked.out}: a profile's file ends in .toml")
-    report = _read(asked.report)
+    report = _read(asked.profile_from)
     try:
         base = profiles.load(asked.base)
         text = from_probe.text_of(
@@ -68,12 +66,11 @@ def _from_probe(asked: argparse.Namespace) -> int:
     except profiles.ProfileError as error:
         raise BadInputError(str(error)) from None
     except from_probe.ReportError as error:
-        raise BadInputError(f"{asked.report}: {error}", status=1) from None
-    save(asked.out, text, outputs.PROFILE, sources=[asked.report])
+        raise BadInputError(f"{asked.profile_from}: {error}") from None
+    save(asked.out, text, outputs.PROFILE, sources=[asked.profile_from])
     made = profiles.load(str(out))
     print(_line(made))
     print(_duplicates(made, report["profile"]))
-    return 0
 
 
 def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
@@ -99,7 +96,7 @@ def _read(path: str) -> dict[str, Any]:
     except OSError as error:
         raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{quoted(path)}: no JSON ({error})", status=1) from None
+        raise BadInputError(f"{quoted(path)}: not JSON ({error})") from None
     if not isinstance(report, dict):
-        raise BadInputError(f"{path}: no report of scripts/gpu_probe", status=1)
+        raise BadInputError(f"{path}: not a report of scripts/gpu_probe")
     return report

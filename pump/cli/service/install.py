@@ -1,4 +1,4 @@
-"""pump install-service: writes systemd's files for `pumpd serve`. Starts nothing."""
+"""pump service install: writes systemd's files for `pumpd serve`. Starts nothing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from pump.cli.support import service_code, service_files
 from pump.cli.support.lines import BadInputError
 
 HELP = "write the systemd units of the service that shares GPUs"
+EXAMPLES = ("sudo pump service install", "pump service install --user")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     service_files.add_options(parser)
     parser.add_argument(
-        "--pumpd", metavar="PATH", default="", help="the pumpd to start (default: this one)"
+        "--pumpd",
+        metavar="PATH",
+        default="",
+        help="the pumpd to start (default: this one)",
     )
     parser.add_argument(
         "--packaged",
         action="store_true",
-        help="with --root: into the folders that packages of a distribution use",
+        help="with --root: write to the folders that distribution packages use",
     )
 
 

@@ -1,0 +1,85 @@
+"""pump install completion: copies the completions of this installation to where the user's shell
+looks for them. A package of a distribution has them there already; an environment of its own
+(pipx, uv, venv) does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import site
+import sys
+
+from pump import folders, inputs, outputs
+from pump.cli.support.lines import BadInputError
+from pump.names import quoted
+
+HELP = "install or remove completions for bash or zsh"
+EXAMPLES = ("pump install completion", "pump install completion zsh")
+COMMANDS = ("pump", "pump-run", "pumpd")
+PLACES = {"bash": ("bash-completion/completions", ""), "zsh": ("zsh/site-functions", "_")}
+"""By shell: the folder below share, in the installation and in the user's, and what a file's name
+begins with."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.add_argument(
+        "shell", nargs="?", choices=list(PLACES), help="the shell (default: that of $SHELL)"
+    )
+    parser.add_argument("--remove", action="store_true", help="remove the completions")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Copy or remove the files. Raises BadInputError."""
+    shell = asked.shell or os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in PLACES:
+        raise BadInputError(f"no completions for shell '{shell}'; name one: {', '.join(PLACES)}")
+    below, prefix = PLACES[shell]
+    target = os.path.join(_data_folder(), below)
+    try:
+        for name in (prefix + command for command in COMMANDS):
+            path = os.path.join(target, name)
+            if asked.remove:
+                _remove(path)
+            else:
+                text = inputs.text(os.path.join(_installed(below, prefix), name))
+                folders.make(target)
+                outputs.write(path, text, outputs.COMPLETION, mode=0o644)
+                print(f"written  {path}")
+    except OSError as error:
+        raise BadInputError(f"{quoted(error.filename or target)}: {error.strerror}") from None
+    if not asked.remove:
+        print("next:")
+        if shell == "zsh":
+            print(f"    fpath=({quoted(target)} $fpath)    # in ~/.zshrc, before compinit")
+        print(f"    exec {shell}")
+    return 0
+
+
+def _remove(path: str) -> None:
+    if outputs.look(path, outputs.COMPLETION):
+        folders.remove(path)
+        print(f"removed  {path}")
+
+
+def _installed(below: str, prefix: str) -> str:
+    """The folder of this installation's completions. Raises BadInputError."""
+    bases = dict.fromkeys((sys.prefix, site.getuserbase(), "/usr"))
+    for base in bases:
+        folder = os.path.join(base, "share", below)
+        if os.path.exists(os.path.join(folder, prefix + COMMANDS[0])):
+            return folder
+    raise BadInputError(
+        f"this installation has no completions in {sys.prefix}/share/{below}; install pump again"
+    )
+
+
+def _data_folder() -> str:
+    base = os.environ.get("XDG_DATA_HOME", "")
+    if base.startswith("/"):
+        return base
+    home = os.environ.get("HOME", "")
+    if not home.startswith("/"):
+        raise BadInputError("HOME is not set; set it to your home folder")
+    return os.path.join(home, ".local", "share")

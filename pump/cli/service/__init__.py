@@ -1,0 +1,1 @@
+"""The verbs of pump service that write and remove systemd units."""
