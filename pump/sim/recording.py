@@ -116,6 +116,8 @@ class _Taker:
             touches=self._touches,
             touches_most=self._touches_most,
         )
+        if not self._builder.operations:  # a wait without effect, for a mark after all imports
+            self._builder.sync(host_ns=self._host_ns(record.time_ns))
         name = self._names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(
@@ -165,9 +167,9 @@ class _Taker:
             )
         steps, uses = self._builder.tables()
         steps["mark"][_end(steps)] = 1
-        begin = _warm(steps)
-        if begin is not None:
-            steps["mark"][begin] = 1
+        warm = _warm(steps)
+        begin = int(np.argmax(steps["seq"] > 0)) - 1 if warm is None else warm
+        steps["mark"][begin] = 1
         ranges, blocks = _places(self._rows)
         times_ns = steps["duration_ns"].astype(np.float64) + steps["host_ns"]
         form.check_bounds(self._source, blocks=blocks, seconds=float(times_ns.sum()) / 1e9)
@@ -179,9 +181,9 @@ class _Taker:
             "short_of_bytes": max(0, self._peak - self._budget_bytes()),
             "recorded_mode": virtual_mode(self._header),
             "truncated": self.truncated,
+            "simulated_part": "starting at its first launch" if warm is None else WITHOUT_START,
+            "steady_steps": len(steps) - begin - 1,
         }
-        if begin is not None:
-            facts["steady_steps"] = len(steps) - begin - 1
         return Program(
             self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
             self._peak, facts,
@@ -208,6 +210,7 @@ def _end(steps: form.Table) -> int:
 
 WARM_SHARE: Final = 0.1
 """Of the operations: the start of the program, with its first allocations."""
+WITHOUT_START: Final = f"without its first {100 * WARM_SHARE:.0f} %"
 
 
 def _warm(steps: form.Table) -> int | None:

@@ -1,4 +1,4 @@
-"""The figures of simulations, for JSON and as text."""
+"""The numbers of simulations, for JSON and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, without_reserve
-from pump.report.words import size
+from pump.report.words import percent, size
 from pump.sim import lp_floor
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
 from pump.sim.host import Host
@@ -261,8 +261,8 @@ def about(case: Case) -> Figures:
 # ---- text ------------------------------------------------------------------------
 
 HEAD: Final = (
-    *("policy", "time s", "slow-down", "floor", "parts", "to GPU", "to host", "faults"),
-    "stalled by faults, late, copies (s)",
+    *("policy", "time s", "slowdown", "floor", "parts", "to GPU", "to host", "faults"),
+    "stalls: faults, late, copies (s)",
 )
 
 
@@ -290,31 +290,40 @@ def _cells(row: Figures) -> list[str]:
 
 
 def as_text(found: Figures) -> str:
-    """The figures of `compared` as text."""
+    """Returns the numbers of `compared` as text: the result first."""
     least = found["floor"]
     lines = [
-        *heading(found),
-        f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])} "
-        f"({found['oversubscription']:.2f}x oversubscribed), profile {found['profile']} "
-        f"{found['profile_hash']}",
-        f"{'unlimited':<12} {_seconds(found['unlimited_seconds'])} s; floor "
+        *heading(found, _result(found)),
+        *table([HEAD, *(_cells(row) for row in found["policies"])]),
+        "",
+        *settings(found),
+        f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])}; the peak is "
+        f"{found['oversubscription']:.2f}x of it",
+        f"{'no paging':<12} {_seconds(found['unlimited_seconds'])} s; floor "
         f"{_seconds(least['seconds'])} s (compute {_seconds(least['compute_seconds'])}, link "
         f"{_seconds(least['link_seconds'])}, CPU {_seconds(least['cpu_seconds'])})",
         *_parts_line(found),
-        "",
-        *table([HEAD, *(_cells(row) for row in found["policies"])]),
+        *_notes(found),
     ]
-    lines += _notes(found)
     if found["flash_gbps"]:
         lines.append(
-            f"host memory {gib(found['host_memory_bytes'])}, flash{_budget(found)} read and "
-            "written: "
+            f"{'flash':<12} below {gib(found['host_memory_bytes'])} of host memory"
+            f"{_budget(found)}, read and written: "
             + ", ".join(
                 f"{row['policy']} {gib(row['flash_read_bytes'])} {gib(row['flash_write_bytes'])}"
                 for row in found["policies"]
             )
         )
     return "\n".join([*lines, *caveats(found)])
+
+
+def _result(found: Figures) -> str:
+    best = min(found["policies"], key=lambda row: float(row["seconds"]))
+    fastest = "" if len(found["policies"]) == 1 else " is the fastest"
+    return (
+        f"{best['policy']}{fastest}: {best['slowdown']:.2f}x the time with enough memory "
+        f"({_seconds(best['seconds'])} s instead of {_seconds(found['unlimited_seconds'])} s)"
+    )
 
 
 def _budget(found: Figures) -> str:
@@ -325,78 +334,91 @@ def _budget(found: Figures) -> str:
 def _parts_line(found: Figures) -> list[str]:
     seconds = found["floor_of_parts_seconds"]
     if seconds is None and found.get("iterations") and not lp_floor.available():
-        return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
+        return ["parts        not known without scipy: pip install 'pump-cuda[simulate]'"]
     if seconds is None:
         return []
-    text = f"{_seconds(seconds)} s: the floor if bytes cross in the operations' order"
-    return [f"{'parts':<12} {text}"]
+    return [
+        f"{'parts':<12} {_seconds(seconds)} s: the floor with transfers in the operations' order"
+    ]
 
 
 def _notes(found: Figures) -> list[str]:
-    """Lines that explain the figures."""
+    """Returns lines that explain the numbers."""
     lines = []
     for row in found["policies"]:
         predicted = row["whole_run"]["predicted"]
         if predicted is not None:
             share = predicted["operations"] / found["operations"]
             lines.append(
-                f"{row['policy']}: {share:.0%} of all operations predicted, predictions dropped "
-                f"{predicted['lost']} times, confidence at the end "
-                f"{predicted['confidence']:.2f}"
+                f"{row['policy']:<12} {percent(share)} of the operations predicted, predictions "
+                f"dropped {predicted['lost']} times, final confidence {predicted['confidence']:.2f}"
             )
     seconds, least = found["unlimited_seconds"], found["floor"]["compute_seconds"]
     if seconds > HOST_BOUND * least:
         lines.append(
-            f"with memory for everything the GPU works {least / seconds:.0%} of the time: else it "
-            "waits for the program's own thread, and no policy changes that"
+            f"Even with enough memory, the GPU works only {percent(least / seconds)} of the time. "
+            "The rest is the program's own CPU time, which no policy changes."
         )
     if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
         largest = gib(found["largest_operation_bytes"])
-        lines.append(f"one operation uses {largest}, more than the GPU has: it runs by faults")
+        lines.append(f"One operation uses {largest}, more than the GPU has: it runs by faults.")
     return lines
 
 
 def caveats(found: Figures) -> list[str]:
-    """Lines about what the figures leave out."""
+    """Returns lines about what the numbers leave out."""
     lines = []
     if found.get("events_lost"):
-        lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
+        lines.append(
+            f"The recording lost {found['events_lost']:,} events: the numbers are too low."
+        )
     if short_bytes := found.get("short_of_bytes"):
         lines.append(
-            f"recorded while memory was {gib(short_bytes)} short: stalls of that run count as its "
-            "kernels' time, so slow-downs are too low; record it where it fits"
+            f"Recorded with {gib(short_bytes)} too little GPU memory: its stalls count as kernel "
+            "time, so slowdowns are too low. Record a run that fits."
         )
     if found.get("recorded_mode") == "compute":
         lines.append(
-            "recorded on a virtual GPU in compute mode: its times are the CPU's, so no time "
-            "here means anything; record it in timing mode"
+            "Recorded on a virtual GPU in compute mode: the times are the CPU's and mean nothing. "
+            "Record in timing mode."
         )
     if found.get("truncated"):
-        lines.append("the recording has no end: figures are of the part before it was cut off")
+        lines.append("The recording is cut off: the numbers cover the part before that.")
     if found["left_out"]:
         names = ", ".join(found["left_out"])
-        lines.append(f"left out, because a recording does not hold what they need to know: {names}")
+        lines.append(f"Left out, because a recording lacks the data for them: {names}")
     return lines
 
 
-def heading(found: Figures) -> list[str]:
-    """Lines that name the trace, and say that its figures are simulated."""
+def heading(found: Figures, result: str) -> list[str]:
+    """Returns the result, and a line that says what was simulated."""
+    part = found.get("simulated_part")
+    what = (
+        f"the recording {found['trace']}, {part}"
+        if part
+        else f"a steady iteration of {found['trace']}"
+    )
+    if found.get("iterations") == 1:
+        what = (
+            f"the only iteration of {found['trace']}, with its first touches (the floors are those "
+            "of a steady one)"
+        )
+    return [result, f"Simulated from {what}. Not a measurement.", ""]
+
+
+def settings(found: Figures) -> list[str]:
+    """Returns lines about the trace and the machine."""
     mapping = found.get("mapping")
     how = f", mapping {mapping}, iterations {found['iterations']}" if mapping else ""
-    what = "steady iteration" if mapping else "recording"
-    if found.get("iterations") == 1:
-        what = "only iteration: first touches are in it, floors are a steady one's"
-    if found.get("steady_steps"):
-        what = "recording behind its first tenth"
     lines = [
         f"{'trace':<12} {found['trace']}: {found['operations']:,} operations, "
         f"peak {gib(found['peak_bytes'])}{how}",
-        f"{'figures':<12} simulated, of the {what}; nothing of it was measured",
+        f"{'profile':<12} {found['profile']} {found['profile_hash']}",
     ]
     if found["jitter"]:
-        lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
+        lines.append(f"{'jitter':<12} {percent(found['jitter'])}, seed {found['seed']}")
     if found["duplicates"]:
-        lines.append(f"{'duplicates':<12} of what was not written the times before")
+        lines.append(f"{'duplicates':<12} clean blocks are evicted without a copy")
     if found["wake_ups"]:
         lines.append(f"{'wake-ups':<12} {found['wake_ups']}, seed {found['wake_ups_seed']}")
     return lines

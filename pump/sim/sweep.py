@@ -1,4 +1,4 @@
-"""The slow-down over memory sizes of a GPU, as a table and as a drawing."""
+"""The slowdown over memory sizes of a GPU, as a table and as a drawing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
+from pump.report.words import percent
 from pump.sim import report
 from pump.sim.named_policies import NamedPolicy, simulate
 from pump.sim.report import GIB, Case, Figures
@@ -56,19 +57,24 @@ def sizes(case: Case) -> list[int]:
 
 
 def as_text(found: Figures) -> str:
-    """A line for each size."""
+    """Returns the result at about half of the peak, and a line for each size."""
     names = list(found["points"][0]["slowdown"])
-    lines = [
-        *report.heading(found),
-        f"{'profile':<12} {found['profile']} {found['profile_hash']}",
-        "",
-    ]
+    half = min(
+        found["points"], key=lambda p: abs(2 * int(p["gpu_memory_bytes"]) - found["peak_bytes"])
+    )
+    size = half["gpu_memory_bytes"]
+    slowdowns = ", ".join(f"{n} {half['slowdown'][n]:.2f}x" for n in names if n != "floor")
+    result = (
+        f"With {report.gib(size)} ({percent(size / found['peak_bytes'])} of the peak): "
+        f"{slowdowns} the time with enough memory"
+    )
     rows = [["GPU memory", "of peak", *names]]
     for point in found["points"]:
         size = point["gpu_memory_bytes"]
         cells = (f"{point['slowdown'][name]:.2f}x" for name in names)
         rows.append([report.gib(size), f"{size / found['peak_bytes']:.0%}", *cells])
-    return "\n".join([*lines, *report.table(rows), *report.caveats(found)])
+    lines = [*report.heading(found, result), *report.table(rows), ""]
+    return "\n".join([*lines, *report.settings(found), *report.caveats(found)])
 
 
 def as_svg(found: Figures) -> str:
@@ -76,9 +82,11 @@ def as_svg(found: Figures) -> str:
     points = found["points"]
     names = list(points[0]["slowdown"])
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
+    xs = [point["gpu_memory_bytes"] / unit_bytes for point in points]
+    most = max(max(point["slowdown"].values()) for point in points)
     return svg.curves(
-        f"{found['trace']}: slow-down by GPU memory (simulated)",
-        [point["gpu_memory_bytes"] / unit_bytes for point in points],
+        f"{found['trace']}: slowdown by GPU memory (simulated)",
+        xs,
         [
             svg.Series(
                 name,
@@ -87,6 +95,7 @@ def as_svg(found: Figures) -> str:
             )
             for number, name in enumerate(names)
         ],
-        words=lambda slowdown: f"{slowdown:.1f}x",
-        x_unit=f"{unit} of GPU memory",
+        x=svg.axis(min(xs), max(xs), lambda value: f"{value:.4g} {unit}"),
+        y=svg.axis(1.0, max(1.01, most), lambda value: f"{value:.3g}x", whole=True),
+        x_unit="GPU memory",
     )
