@@ -44,7 +44,7 @@ def run(asked: argparse.Namespace) -> int:
     no sound recording."""
     from pump import outputs
     from pump.cli.jobs import recording_of
-    from pump.report.advice import advise
+    from pump.report.advice import advise, time_lost
     from pump.report.compare import OtherProgramError, compared
     from pump.report.page import page
     from pump.report.text import text
@@ -73,7 +73,7 @@ def run(asked: argparse.Namespace) -> int:
     kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE
     save(target, made, kind, sources=sources)
     if not (asked.json or asked.text):
-        print(f"wrote {quoted(target)}")
+        print(f"{time_lost(found)}\nwrote {quoted(target)}")
     return 0
 
 
