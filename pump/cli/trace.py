@@ -91,24 +91,25 @@ def left(file: str) -> str:
 
 
 def as_text(file: str, found: dict[str, Any]) -> str:
-    """The summary for people. What the file says of itself is shown without control characters."""
-    file_bytes, count = found["file_bytes"], found["operations"]
-    per = f", {found['bytes_per_operation']:.1f} bytes an operation" if count else ""
+    """Returns the summary as text, the result first. Control characters in texts of the file are
+    replaced."""
+    count = found["operations"]
+    per = f", {found['bytes_per_operation']:.1f} bytes per operation" if count else ""
     lines = [
-        _line("file", f"{file}: {size(file_bytes)}{per}; {found['state']}"),
+        _line("recording", f"{file}: {found['state']}, {size(found['file_bytes'])}{per}"),
         _line("recorded", f"{found['recorded']} by pump {found['pump']}, policy {found['policy']}"),
         _line("command", " ".join(_words(found["command"])) or "not known"),
         *_gpu_lines(found),
         _line(
             "operations",
-            f"{count:,} in {found['seconds']:.3f} s on {many(found['streams'], 'stream')}: "
+            f"{count:,} on {many(found['streams'], 'stream')} in {found['seconds']:.3f} s: "
             f"{found['kernels']:,} kernels, {found['copies']:,} copies, "
             f"{found['memsets']:,} memsets; {many(found['hints'], 'hint')}",
         ),
         *_graph_lines(found),
         _line(
-            "reach",
-            f"{many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in all; "
+            "memory use",
+            f"{many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in total; "
             f"{many(found['signatures'], 'signature')}",
         ),
         _line(
@@ -118,19 +119,19 @@ def as_text(file: str, found: dict[str, Any]) -> str:
         ),
         _line(
             "waits",
-            f"{many(found['synchronisations'], 'synchronisation')}, "
-            f"{found['waited_seconds']:.3f} s in all, "
+            f"{many(found['synchronisations'], 'synchronization')}, "
+            f"{found['waited_seconds']:.3f} s in total, "
             f"longest {seconds(found['longest_wait_seconds'], 3)}",
         ),
         _line(
             "host gaps",
-            f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in all, "
+            f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in total, "
             f"longest {seconds(found['longest_host_gap_seconds'], 3)}; longest pause between two "
-            f"issues {seconds(found['longest_pause_between_issues_seconds'], 3)}",
+            f"launches {seconds(found['longest_pause_between_issues_seconds'], 3)}",
         ),
         _line("lost", _losses(found)),
         *(
-            _line("unfinished", f"an earlier recording: {quoted(part)}")
+            _line("unfinished", f"an earlier recording, {quoted(part)}")
             for part in found["unfinished"]
         ),
     ]
@@ -149,11 +150,11 @@ def _gpu_lines(found: dict[str, Any]) -> list[str]:
     virtual = job.get("virtual")
     lines = []
     for device in found["devices"]:
-        emulated = " (by choice)" if device["emulated"] else ""
+        emulated = " (set by the user)" if device["emulated"] else ""
         text = f"{device['device']}: {size(device['total_bytes'])}, budget "
         lines.append(_line("GPU", f"{text}{size(device['budget_bytes'])}{emulated}"))
     if isinstance(virtual, dict):
-        words = " ".join(f"{key}={value}" for key, value in virtual.items())
+        words = ", ".join(f"{key} {value}" for key, value in virtual.items())
         lines.append(_line("virtual", words))
     return lines
 
