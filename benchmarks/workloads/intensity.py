@@ -182,7 +182,7 @@ def picture(found: dict[str, Any]) -> str:
         x=svg.axis(min(xs), max(xs), _power),
         y=svg.axis(0.0, 8.0, lambda power: f"{2**power:.3g}x"),
         x_unit="time of kernels / time of the link",
-        mark=("its own kernel times", math.log2(found["given_x"])),
+        mark=("this program", math.log2(found["given_x"])),
     )
 
 

@@ -209,7 +209,7 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
                 f"the budget was full. The program's peak was {peak / budget:.2f}x the budget.",
                 "Raise --budget if you set it. Otherwise reduce the batch size, or free memory "
                 "before the phase with the peak.",
-                _sweep(report),
+                _explain("no-room"),
             )
         )
     if misses["late"] >= MANY * whole:

@@ -22,15 +22,15 @@ from pump.trace.info import Summary, opened, state_of
 from pump.trace.reader import Reader
 
 POINTS: Final = 400
-"""Of the pace; of more operations so many are chosen."""
+"""Most points of the pace."""
 SERIES_POINTS: Final = 150
-"""Of a series over time, as many as a phone can show."""
+"""Most points of a series over time: a phone cannot show more."""
 OPERATIONS_MAX: Final = 4_000_000
-"""Operations with misses of their own; later ones are left out."""
+"""Most operations that get misses of their own; later ones are left out."""
 EXTENTS_MAX: Final = 200_000
 EXTENTS_SHOWN: Final = 20
 STEP_S: Final = 0.02
-"""Least time between two points of what had executed."""
+"""Least time between two points of the executed operations."""
 TIME: Final = "estimated_seconds"
 PLACES: Final = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 CAUSES: Final = ("late", "unseen", "no_room")
@@ -40,8 +40,8 @@ Array = NDArray[np.int64]
 
 
 def report(path: str) -> Report:
-    """The figures of the recording at `path`, for JSON: those of pump.trace.info.summary, and
-    series over time, misses by kernel and extents.
+    """Returns the numbers of the recording at `path`, for JSON: those of pump.trace.info.summary,
+    series over time, misses by kernel, and extents.
 
     Raises TraceError, OSError.
     """
@@ -59,7 +59,7 @@ def report(path: str) -> Report:
 
 
 def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """What pump estimated of the time lost to memory, in seconds; None where it is not told."""
+    """Returns pump's estimate of the time lost to memory, in seconds; None if there is none."""
     values = [(end or {}).get(name) for name in form.LOST_TIMES]
     if not all(isinstance(value, int) and 0 <= value < 1 << 63 for value in values):
         return None
@@ -70,7 +70,7 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:
-    """How long the job's threads waited for turns, in seconds; None where it is not told."""
+    """Returns how long the job's threads waited for turns, in seconds; None if not recorded."""
     held_ns = (end or {}).get(form.HELD_TIME)
     return held_ns / 1e9 if isinstance(held_ns, int) and 0 <= held_ns < 1 << 63 else None
 
@@ -181,7 +181,7 @@ class _Gathered:
         return begin_ns, max(begin_ns, self.summary.end_ns)
 
     def _missed(self, samples: Columns, device: int) -> NDArray[np.float64]:
-        """Misses of a device by kernel, in the order of `kernels`: an estimate."""
+        """Estimates the misses of a device by kernel, in the order of `kernels`."""
         answer: NDArray[np.float64] = np.zeros(len(self.kernels))
         times = signed(samples["sample_time_ns"])
         if not self.operations or len(times) < 2:
@@ -201,7 +201,7 @@ class _Gathered:
         return answer
 
     def _done_ns(self, seq: Array, stream: Column) -> Array:
-        """Times (ns) by which operations had executed, of the first marker behind each."""
+        """Returns the time (ns) of the first marker after each operation."""
         done = np.full(len(seq), np.iinfo(np.int64).max)
         if not self.progress:
             return done
@@ -216,7 +216,7 @@ class _Gathered:
         return done
 
     def _executed(self, begin_ns: int) -> dict[str, list[float]]:
-        """Operations that had executed (by markers) over time."""
+        """Returns the operations that had executed over time, according to markers."""
         if not self.progress:
             return {"seconds": [], "executed": []}
         marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
@@ -231,8 +231,8 @@ class _Gathered:
         return {"seconds": at.tolist(), "executed": so_far.astype(float).tolist()}
 
     def _pace(self) -> dict[str, list[float]]:
-        """How many operations had executed, all before them included, and when: seconds from the
-        first issue. The last point is the newest operation that is known to have executed."""
+        """Returns counts of executed operations, and when each was reached, in seconds from the
+        first launch. The last point is the newest operation that is known to have executed."""
         if not self.operations or not self.progress or self.first_issue_ns is None:
             return {"operations": [], "seconds": []}
         seq, stream = (
@@ -247,7 +247,7 @@ class _Gathered:
         return {"operations": (chosen + 1.0).tolist(), "seconds": seconds.tolist()}
 
     def _top(self) -> list[dict[str, int]]:
-        """The extents with most uses times length."""
+        """Returns the extents with the largest products of uses and length."""
         ranked = sorted(self.extents.items(), key=lambda item: -item[0][3] * item[1])
         return [
             {

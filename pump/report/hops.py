@@ -30,7 +30,7 @@ WORDS: Final = {
     "marker": "marker is polled (at most)",
     "ring": "worker reads the event",
 }
-"""Hops by their keys; the first five are each slice's own."""
+"""Names of hops. The first five belong to single slices."""
 SLICE: Final = ("waited", "called", "driver", "link", "seen")
 NOT_PUMPS: Final = ("driver", "link")
 THREADS: Final = {
@@ -59,7 +59,7 @@ class Hops:
         self._threads: dict[int, tuple[int, int]] = {}
 
     def add(self, columns: Columns) -> None:
-        """Take the rows of the next chunk."""
+        """Takes the rows of the next chunk."""
         for number, way in enumerate(DIRECTIONS):
             mine = columns["transfer_direction"] == number
             moved = mine & (columns["transfer_result"] == 0)
@@ -88,7 +88,7 @@ class Hops:
         return count > 0 and self._counts[what] <= MOST
 
     def result(self) -> Found:
-        """What a report has under `hops`; docs/guides/why.md says what it means."""
+        """Returns the part `hops` of a report; docs/guides/why.md explains it."""
         found: Found = {way: self._way(way) for way in DIRECTIONS}
         for hop, parts in self._others.items():
             found[hop] = _figures(np.concatenate(parts)) if parts else None
@@ -114,14 +114,14 @@ class Hops:
 
 
 def _copied(lengths: Values, kept: Values) -> Values:
-    """Of slices to the host: what had to be copied, in bytes, shape [n]."""
+    """Returns the bytes that slices to the host had to copy, shape [n]."""
     bits = np.unpackbits(kept[:, np.newaxis].view(np.uint8), axis=1)
     copied: Values = lengths - np.minimum(lengths, bits.sum(axis=1, dtype=np.uint64) * BLOCK_BYTES)
     return copied
 
 
 def _figures(us: Values) -> Found:
-    """Of times in us, shape [n], n > 0."""
+    """Returns the numbers of times in us, shape [n], n > 0."""
     median, most = np.percentile(us, (50, 99)).tolist()
     return {
         "count": len(us),
@@ -132,7 +132,7 @@ def _figures(us: Values) -> Found:
 
 
 class Row(NamedTuple):
-    """A hop as text: its times, and what it is."""
+    """A hop as text: its times and its name."""
 
     median: str
     p99: str
@@ -141,14 +141,14 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Slices of one direction, or what all of them wait for: a heading and its hops."""
+    """A heading and its hops: of the slices in one direction, or of what all slices wait for."""
 
     heading: str
     rows: list[Row]
 
 
 def parts(found: Found) -> list[Part]:
-    """The tables of `Hops.result` as text; none where the recording has no such rows."""
+    """Returns the tables of `Hops.result` as text; none if the recording has no such rows."""
     tables = []
     for way in DIRECTIONS:
         if found[way]:

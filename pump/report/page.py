@@ -24,7 +24,7 @@ PLACES: Final = {
     "maybe_evicted_bytes": ("possibly evicted", "#9cc3e6"),
     "arriving_bytes": ("moving to the GPU", "#2e9e6b"),
     "leaving_bytes": ("moving to the host", "#e0a030"),
-    "host_bytes": ("on the host", "#b9bec6"),
+    "host_bytes": ("on the host", "#9aa1ab"),
 }
 CAUSES: Final = {
     "no_room": ("budget full", "#c8413b"),
@@ -178,7 +178,7 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
 
 
 def _until(report: dict[str, Any]) -> float:
-    """Returns where all time axes end, in seconds."""
+    """Returns the end of all time axes, in seconds."""
     ends: list[list[float]] = [device["series"]["seconds"][-1:] for device in report["devices"]]
     ends.append(report["operations_series"]["seconds"][-1:])
     return max([0.0, *(end for found in ends for end in found)])

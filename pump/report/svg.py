@@ -23,14 +23,15 @@ TOP, UNDER = 16, 26
 BOX: Final = 1000
 BAR: Final = 28
 WIDTH, GUTTER, MARGIN, TITLE = 860, 78, 22, 30
-"""Of a picture in a file of its own, in pixels: its width, and what surrounds the plot."""
+"""Pixels of a picture in its own file: its width, and the margins around the plot."""
 TICKS: Final = 5
 LETTER: Final = 7
 """Pixels that a letter takes at most, on average."""
 STYLE: Final = """
 svg text{font:12px system-ui,sans-serif;fill:var(--dim,#555);paint-order:stroke;
 stroke:var(--page,#fff);stroke-width:3px;stroke-linejoin:round}
-.grid{stroke:var(--rule,#ddd)}.mark{stroke:var(--ink,#222);stroke-dasharray:5 4}
+.grid{stroke:var(--rule,#ddd)}.halo{stroke:var(--page,#fff);stroke-width:3px;opacity:.7}
+.mark{stroke:var(--ink,#222);stroke-dasharray:5 4}
 .at{opacity:0}.at:hover{opacity:1}.at rect{fill:transparent}.at line{stroke:var(--ink,#222)}
 .at text{fill:var(--ink,#222);stroke:none}.at .said{fill:var(--page,#fff);opacity:.92}
 """
@@ -66,7 +67,7 @@ class Axis(NamedTuple):
     words: Words
 
     def part(self, value: float) -> float:
-        """Returns where a value is, from 0 to 1."""
+        """Returns the position of a value, from 0 to 1."""
         return (value - self.low) / max(1e-12, self.high - self.low)
 
 
@@ -148,7 +149,8 @@ def stacked(
     parts = [*_axes(x, y), _box(shapes)]
     if mark:
         height = _height(y, mark[1])
-        parts += [_across("mark", height), _text("99.5%", height - 5, mark[0], "end")]
+        parts += [_across("halo", height), _across("mark", height)]
+        parts += [_text("99.5%", height - 5, mark[0], "end")]
     middles = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
     return _svg(label, [*parts, *_readouts(x, y, middles, xs, layers)])
 

@@ -153,7 +153,7 @@ class _Taker:
         self._builder.sync(host_ns=host_ns)
 
     def program(self) -> Program:
-        """Raises ProgramError where nothing can be simulated."""
+        """Returns the program. Raises ProgramError if nothing can be simulated."""
         if not self._rows or not self._builder.operations:
             what = "operation" if self._rows else "allocation"
             when = " before it was cut off" if self.truncated else ""
@@ -190,7 +190,7 @@ class _Taker:
         )  # fmt: skip
 
     def _budget_bytes(self) -> int:
-        """The budget of the recorded run; its peak where no budget was recorded."""
+        """Returns the budget of the recorded run, or its peak if no budget was recorded."""
         return min((self._budgets.get(device, self._peak) for device in self._devices), default=0)
 
 
@@ -202,20 +202,20 @@ def virtual_mode(header: Mapping[str, Any]) -> str | None:
 
 
 def _end(steps: form.Table) -> int:
-    """The first wait for everything behind the last operation; the rest is clean-up."""
+    """Returns the first wait for everything after the last operation; the rest is clean-up."""
     last = np.flatnonzero(steps["seq"])[-1:].sum()
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     return int(last + np.argmax(waits[last:]))
 
 
 WARM_SHARE: Final = 0.1
-"""Of the operations: the start of the program, with its first allocations."""
+"""Share of the operations that is the start of the program, with its first allocations."""
 WITHOUT_START: Final = f"without its first {100 * WARM_SHARE:.0f} %"
 
 
 def _warm(steps: form.Table) -> int | None:
-    """The wait behind which the program is warm: the first one with WARM_SHARE of the operations
-    before it, and at least half of them behind it."""
+    """Returns the wait after which the program is warm: the first one after WARM_SHARE of the
+    operations, if at least half of them follow it; else None."""
     done = np.cumsum(steps["seq"] != 0) / max(1, np.count_nonzero(steps["seq"]))
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     found = np.flatnonzero(waits & (done >= WARM_SHARE) & (done <= 0.5))

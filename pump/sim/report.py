@@ -25,37 +25,36 @@ MIGRATION_THREADS: Final = 6
 """Two to the GPU and four to the host at most: executors.h."""
 
 HOST_BOUND: Final = 1.1
-"""From this multiple of its kernels' time on the report says that the program's own thread is
-the bottleneck."""
+"""Multiple of the kernels' time from which the report names the program's own thread as the
+bottleneck."""
 
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program and a machine. `discarding`: the same with discards, where they are known."""
+    """A program and a machine. `discarding`: the program with discards, if they are known."""
 
     program: Program
     machine: Machine
     discarding: Program | None = None
 
     def of(self, candidate: NamedPolicy) -> Program | None:
-        """The program that the candidate runs; None where it needs discards that are unknown.
-        Where all fits pump is dormant, and nothing is discarded."""
+        """Returns the program that the candidate runs; None if it needs discards that are unknown.
+        If everything fits, pump is dormant and discards nothing."""
         if not candidate.discard or self.discarding is None:
             return self.discarding if candidate.discard else self.program
         room = without_reserve(self.machine.memory_bytes, self.machine.reserve_percent)
         return self.program if self.program.peak_bytes <= room else self.discarding
 
     def with_memory(self, memory_bytes: int) -> Case:
-        """The same on a GPU of so much memory."""
+        """Returns the case on a GPU with `memory_bytes`."""
         return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
 
 
 def unlimited(case: Case) -> Outcome:
-    """The program alone on a GPU that holds all of it: nothing is paged, as if no operation
-    used pageable memory. Not even first touches fault. Raises ProgramError where it takes no
-    time."""
+    """Simulates the program without pump on a GPU that holds all of its memory: no page moves, and
+    first touches do not fault either. Raises ProgramError if the operations take no time."""
     steps = case.program.steps.copy()
     steps["uses"] = 0
     memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES
@@ -70,17 +69,17 @@ def unlimited(case: Case) -> Outcome:
 
 
 def _measured(case: Case) -> tuple[Program, int]:
-    """The program with discards where there is one, and the first step of the measured part."""
+    """Returns the program, with discards if they are known, and the first measured step."""
     program = case.discarding or case.program
     return program, len(program.steps) - iteration_steps(program)
 
 
 def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
-    """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/lp_floor.py), its floor at least. None of a recording: it does not say where its
-    iterations begin; and without scipy.
+    """Returns the seconds of an iteration that any policy needs if the operations keep their order
+    (pump/sim/lp_floor.py): at least the floor. None for a recording, which does not show its
+    iterations, and without scipy.
 
-    least: the floor, where it is known already."""
+    least: the floor, if the caller has it."""
     program, first = _measured(case)
     if "iterations" not in program.facts or not lp_floor.available():
         return None
@@ -101,7 +100,7 @@ def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
 
 
 def flash_of(host: Host | None) -> lp_floor.Flash | None:
-    """What the floor knows of a host with flash; None where there is none."""
+    """Returns the flash of a host, for the floor; None if it has none."""
     if host is None or host.flash_gbps is None:
         return None
     read, write = host.flash_gbps
@@ -109,8 +108,8 @@ def flash_of(host: Host | None) -> lp_floor.Flash | None:
 
 
 def busy_seconds(steps: Table) -> float:
-    """Seconds of work that cannot run concurrently, the maximum of: all kernels, all copies and
-    memsets inside the GPU, all operations of one stream. These three may overlap."""
+    """Returns the seconds of work that cannot run concurrently, the maximum of: all kernels, all
+    copies and memsets inside the GPU, all operations of one stream. These three may overlap."""
     steps = steps[steps["seq"] > 0]
     durations_ns = steps["duration_ns"].astype(np.float64)
     kernels = steps["kind"] == KERNEL
@@ -121,14 +120,14 @@ def busy_seconds(steps: Table) -> float:
 
 
 def largest_bytes(case: Case) -> int:
-    """Most that one operation uses, in whole blocks."""
+    """Returns the most bytes that one operation uses, in whole blocks."""
     program, first = _measured(case)
     used = (len({*t.reads, *t.updates, *t.overwrites}) for t in touches(program, first))
     return max(used, default=0) * BLOCK_BYTES
 
 
 def floor(case: Case) -> Floor:
-    """The floor of the steady iteration of a replay, or of a recording behind its start."""
+    """Returns the floor of the steady iteration of a replay, or of a recording after its start."""
     program, first = _measured(case)
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
@@ -144,8 +143,8 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """One candidate's figures. Times in seconds, of the steady iteration or of the whole.
-    of_parts: seconds of `floor_of_parts`."""
+    """Returns one candidate's numbers, with times in seconds. of_parts: seconds of
+    `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
     return {
@@ -187,9 +186,9 @@ def figures(
 def able(
     case: Case, candidates: Sequence[NamedPolicy]
 ) -> tuple[list[tuple[NamedPolicy, Program]], list[str]]:
-    """The candidates that can run, each with its program, and the names of the others.
+    """Returns the candidates that can run, each with its program, and the names of the others.
 
-    Raises ProgramError where none can run.
+    Raises ProgramError if none can run.
     """
     runs, left_out = [], []
     for candidate in candidates:
@@ -201,13 +200,14 @@ def able(
     if not runs:
         names = ", ".join(left_out)
         raise ProgramError(
-            f"{case.program.name}: {names} needs to know what is dead, which only JSON traces tell"
+            f"{case.program.name}: {names} needs to know what is dead, which only JSON "
+            "traces contain"
         )
     return runs, left_out
 
 
 def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
-    """All candidates on one case; those that cannot run on the program are named."""
+    """Simulates all candidates on one case; `left_out` names those that cannot run."""
     base, least = unlimited(case), floor(case)
     of_parts = floor_of_parts(case, least)
     seconds = base.steady.seconds
@@ -233,7 +233,7 @@ def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
 
 
 def about(case: Case) -> Figures:
-    """The program's and the machine's facts, which are part of all figures."""
+    """Returns facts of the program and the machine, which are part of all results."""
     program, machine = case.program, case.machine
     return {
         "trace": program.name,
@@ -267,7 +267,7 @@ HEAD: Final = (
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the first column to the left and the others to the right."""
+    """Returns lines: the first column is left-aligned, the others are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -425,12 +425,12 @@ def settings(found: Figures) -> list[str]:
 
 
 def gib(length_bytes: float) -> str:
-    """Bytes with two decimals, for the tables of this report."""
+    """Returns bytes with two decimals, for the tables of this report."""
     return size(length_bytes, 2)
 
 
 def _seconds(value: float) -> str:
-    """To 0.1 ms; short times to 1 us."""
+    """Returns seconds rounded to 0.1 ms; short times to 1 us."""
     return f"{value:.4f}" if value >= 0.1 or value == 0 else f"{value:.6f}"
 
 

@@ -14,7 +14,7 @@ from pump.sim.named_policies import NamedPolicy, simulate
 from pump.sim.report import GIB, Case, Figures
 
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
-"""Of the trace's peak, largest first."""
+"""Shares of the trace's peak, largest first."""
 
 LEAST_BYTES: Final = 8 * BLOCK_BYTES
 
@@ -30,8 +30,8 @@ def over_memory(
     candidates: Sequence[NamedPolicy],
     step: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Figures:
-    """Slow-downs of every candidate, and of the floor, at each share of the peak. step: entered
-    for each size, with its name, as Progress.step."""
+    """Returns the slowdowns of every candidate and of the floor at each share of the peak. step:
+    entered for each size, with its name, like Progress.step."""
     seconds = report.unlimited(case).steady.seconds
     runs, left_out = report.able(case, candidates)
     points: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def over_memory(
 
 
 def sizes(case: Case) -> list[int]:
-    """Memory sizes of the curve: whole blocks, largest first, each once: a small peak has few."""
+    """Returns the memory sizes of the curve: whole blocks, without repetition, largest first."""
     peak_bytes = case.program.peak_bytes
     found = [int(peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES for share in SHARES]
     return list(dict.fromkeys(max(size, LEAST_BYTES) for size in found))
@@ -78,7 +78,7 @@ def as_text(found: Figures) -> str:
 
 
 def as_svg(found: Figures) -> str:
-    """The curve as an SVG picture."""
+    """Returns the curve as an SVG picture."""
     points = found["points"]
     names = list(points[0]["slowdown"])
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
