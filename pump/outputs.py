@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
+from pump.names import quoted
+
 MODE = 0o666
 """Of a file that no other is a source of, before the umask."""
 PRIVATE = 0o600
@@ -54,8 +56,8 @@ UNIT = Kind("a file that pump service install wrote", rb"")
 """service_files.is_ours decides which of them may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
 REPORT = Kind("a report of pump", rb'\{\n "schema": "pump\.report/|[^\n]*\ncommand      ')
-SIMULATED = Kind("figures of pump simulate", rb'\{\n "schema": "pump\.simulate/')
-CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-down by GPU memory")
+SIMULATED = Kind("numbers of pump simulate", rb'\{\n "schema": "pump\.simulate/')
+CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-?down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
 BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')
 COMPARED = Kind("a result of scripts/quickstart", rb'\{\n "gpu": ')
@@ -89,10 +91,14 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
 
 def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
     """The status of the file at `name`, None where there is none. Raises OSError where what is
-    there must not be replaced by a file of `kind`."""
+    there must not be replaced by a file of `kind`, or where the folder does not exist."""
     try:
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
+        folder = os.path.dirname(name)
+        if folder and dir_fd is None and not os.path.exists(folder):
+            text = f"the folder {quoted(folder)} does not exist; create it first"
+            raise FileNotFoundError(errno.ENOENT, text) from None
         return None
     if not stat.S_ISREG(status.st_mode):  # opening a device or a pipe may do something, or wait
         check(status, None, kind)
@@ -178,6 +184,8 @@ def may_replace(path: str, kind: Kind) -> None:
     """Raises OSError where `replacing` would, so that callers know it before they work."""
     if _stream(path) is None:
         look(path, kind)
+        if not os.access(os.path.dirname(path) or ".", os.W_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def mode_most(sources: Iterable[str]) -> int:

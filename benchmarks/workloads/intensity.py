@@ -171,18 +171,18 @@ def picture(found: dict[str, Any]) -> str:
     from pump.report import svg
 
     points = found["points"]
+    xs = [math.log2(point["x"]) for point in points]
     return svg.curves(
-        f"{found['program']}: slow-down at half of the memory (simulated, {PROFILE})",
-        [math.log2(point["x"]) for point in points],
+        f"{found['program']}: slowdown with half of the memory (simulated, {PROFILE})",
+        xs,
         [
             svg.Series(name, colour, [math.log2(point[name]) for point in points])
             for name, colour in COLOURS.items()
         ],
-        words=lambda power: f"{2**power:.3g}x",
-        x_words=lambda power: f"{2**power:.3g}",
+        x=svg.axis(min(xs), max(xs), _power),
+        y=svg.axis(0.0, 8.0, lambda power: f"{2**power:.3g}x"),
         x_unit="time of kernels / time of the link",
-        ends=(0.0, 8.0),
-        mark=("its own kernel times", math.log2(found["given_x"])),
+        mark=("this program", math.log2(found["given_x"])),
     )
 
 
@@ -200,6 +200,11 @@ def table() -> str:
             cells.append(" to ".join(dict.fromkeys(f"{end(found):.1f}" for end in (min, max))))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _power(power: float) -> str:
+    """Returns a power of 2 as text: "1/16", "4"."""
+    return f"1/{2**-power:.3g}" if power < 0 else f"{2**power:.3g}"
 
 
 def main() -> int:

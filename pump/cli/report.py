@@ -43,7 +43,7 @@ def run(asked: argparse.Namespace) -> int:
     """Write the report. Raises BadInputError."""
     from pump import outputs, schemas
     from pump.cli.jobs import recording_of
-    from pump.report.advice import advise
+    from pump.report.advice import advise, time_lost
     from pump.report.compare import OtherProgramError, compared
     from pump.report.page import page
     from pump.report.text import text
@@ -72,7 +72,7 @@ def run(asked: argparse.Namespace) -> int:
     kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE
     save(target, made, kind, sources=sources)
     if not (asked.json or asked.text):
-        print(f"wrote {quoted(target)}")
+        print(f"{time_lost(found)}\nwrote {quoted(target)}")
     return 0
 
 

@@ -4,7 +4,6 @@ and writes device profiles."""
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,11 +194,6 @@ def _check_files(asked: argparse.Namespace) -> None:
 
 
 def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
-    file = Path(name)
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise BadInputError(
-            f"{option}: cannot write to {quoted(name)}; name a file in a folder of yours"
-        )
     try:
         outputs.may_replace(name, kind)
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pump import outputs, schemas
 from pump.cli.support.lines import BadInputError
-from pump.names import quoted
+from pump.names import quoted, readable_kernel
 from pump.report.words import many, plain, seconds, size
 from pump.trace import place
 
@@ -22,7 +22,6 @@ EXAMPLES = (
 )
 
 KERNELS_SHOWN = 12
-NAME_CHARACTERS_SHOWN = 60
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -97,24 +96,25 @@ def left(file: str) -> str:
 
 
 def as_text(file: str, found: dict[str, Any]) -> str:
-    """The summary for people. What the file says of itself is shown without control characters."""
-    file_bytes, count = found["file_bytes"], found["operations"]
-    per = f", {found['bytes_per_operation']:.1f} bytes an operation" if count else ""
+    """Returns the summary as text, the result first. Control characters in texts of the file are
+    replaced."""
+    count = found["operations"]
+    per = f", {found['bytes_per_operation']:.1f} bytes per operation" if count else ""
     lines = [
-        _line("file", f"{file}: {size(file_bytes)}{per}; {found['state']}"),
+        _line("recording", f"{file}: {found['state']}, {size(found['file_bytes'])}{per}"),
         _line("recorded", f"{found['recorded']} by pump {found['pump']}, policy {found['policy']}"),
         _line("command", " ".join(_words(found["command"])) or "not known"),
         *_gpu_lines(found),
         _line(
             "operations",
-            f"{count:,} in {found['seconds']:.3f} s on {many(found['streams'], 'stream')}: "
+            f"{count:,} on {many(found['streams'], 'stream')} in {found['seconds']:.3f} s: "
             f"{found['kernels']:,} kernels, {found['copies']:,} copies, "
             f"{found['memsets']:,} memsets; {many(found['hints'], 'hint')}",
         ),
         *_graph_lines(found),
         _line(
-            "reach",
-            f"{many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in all; "
+            "memory use",
+            f"{many(found['extents'], 'extent')}, {size(found['extent_bytes'])} in total; "
             f"{many(found['signatures'], 'signature')}",
         ),
         _line(
@@ -124,19 +124,19 @@ def as_text(file: str, found: dict[str, Any]) -> str:
         ),
         _line(
             "waits",
-            f"{many(found['synchronisations'], 'synchronisation')}, "
-            f"{found['waited_seconds']:.3f} s in all, "
+            f"{many(found['synchronisations'], 'synchronization')}, "
+            f"{found['waited_seconds']:.3f} s in total, "
             f"longest {seconds(found['longest_wait_seconds'], 3)}",
         ),
         _line(
             "host gaps",
-            f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in all, "
+            f"{found['host_gaps']:,} after a wait, {found['host_gap_seconds']:.3f} s in total, "
             f"longest {seconds(found['longest_host_gap_seconds'], 3)}; longest pause between two "
-            f"issues {seconds(found['longest_pause_between_issues_seconds'], 3)}",
+            f"launches {seconds(found['longest_pause_between_issues_seconds'], 3)}",
         ),
         _line("lost", _losses(found)),
         *(
-            _line("unfinished", f"an earlier recording: {quoted(part)}")
+            _line("unfinished", f"an earlier recording, {quoted(part)}")
             for part in found["unfinished"]
         ),
     ]
@@ -155,11 +155,11 @@ def _gpu_lines(found: dict[str, Any]) -> list[str]:
     virtual = job.get("virtual")
     lines = []
     for device in found["devices"]:
-        emulated = " (by choice)" if device["emulated"] else ""
+        emulated = " (set by the user)" if device["emulated"] else ""
         text = f"{device['device']}: {size(device['total_bytes'])}, budget "
         lines.append(_line("GPU", f"{text}{size(device['budget_bytes'])}{emulated}"))
     if isinstance(virtual, dict):
-        words = " ".join(f"{key}={value}" for key, value in virtual.items())
+        words = ", ".join(f"{key} {value}" for key, value in virtual.items())
         lines.append(_line("virtual", words))
     return lines
 
@@ -179,7 +179,7 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
         if estimate is not None:
             little = estimate < RESOLVED * whole
             text = f"under {RESOLVED:.0%}" if little else f"about {estimate:.2g} s"
-        name = plain(kernel["name"], NAME_CHARACTERS_SHOWN)
+        name = readable_kernel(kernel["name"])
         lines.append(f"{kernel['count']:>11,}   {text:>21}   {name}")
     if len(kernels) > KERNELS_SHOWN:
         lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")

@@ -1,13 +1,15 @@
-"""Why a run was slow, in sentences, and what to try. Pure: figures in, sentences out.
+"""Why a run was slow, and what to try. Pure: numbers in, sentences out.
 
-docs/guides/why.md explains each of them at length, under the same key.
+docs/guides/why.md explains each cause at length, under the same key.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final, NamedTuple
 
-from pump.report.words import plain, seconds
+from pump.names import one_line, quoted
+from pump.report.words import percent, plain, seconds
 
 GOOD_HITS: Final = 0.99
 MANY: Final = 0.25
@@ -18,28 +20,31 @@ LONG_TURNS: Final = 0.01
 NOTHING: Final = 0.01
 """Share of a run's time below which two runs differ by chance."""
 VAGUE: Final = 0.2
-"""Share of a run's time from which the time lost is told as a range alone."""
+"""Share of a run's time from which the time lost is a range without a best value."""
 
 
 class Advice(NamedTuple):
-    """key: heading in docs/guides/why.md. found: what the figures say. advice: what to try."""
+    """key: heading in docs/guides/why.md. found: the cause. advice: what to try. command: the next
+    command, complete."""
 
     key: str
     found: str
     advice: str
+    command: str
 
 
 def advise(report: dict[str, Any]) -> list[Advice]:
-    """The findings on a report (pump.report.gather), the most important first."""
-    found = _of_comparison(report.get("compared")) + _of_estimate(report)
+    """Returns the findings on a report (pump.report.gather), the most important first."""
+    found = _of_comparison(report) + _of_estimate(report)
     if not report["sampled"]:
         return [
             *found,
             Advice(
                 "no-samples",
-                "The recording holds no samples of memory: it ended at once, or an older pump "
-                "made it.",
-                "Record again to see where memory was.",
+                "The recording has no memory samples: the run ended too early, or an old version "
+                "of pump made it.",
+                "Record the run again.",
+                _rerun(report, f"--record {quoted(report['file'])}"),
             ),
         ]
     for device in report["devices"]:
@@ -50,51 +55,50 @@ def advise(report: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "well",
-                "By pump's model nearly all blocks were on the GPU when operations needed them."
+                "According to pump's model, nearly all blocks were on the GPU when operations "
+                "needed them."
                 if used
-                else "pump saw no block that was used a second time, so none that was missed.",
-                "The model may be wrong, since the driver does not tell where blocks are. `pump "
-                "simulate FILE --sweep` estimates what moving memory costs all the same; `pump "
-                "report FILE --with OTHER` measures it against a recording with memory for all.",
+                else "No operation used a block a second time, so pump saw no miss.",
+                "The model can be wrong, because the driver does not report where blocks are. "
+                "Simulate the run to estimate what memory transfers cost.",
+                _sweep(report),
             )
         )
     return found
 
 
 def time_lost(report: dict[str, Any]) -> str:
-    """The headline of a report: measured, where it was compared with another one."""
+    """Returns the headline of a report; the time is measured if there is a run to compare with."""
     compared = report.get("compared")
+    return f"Time lost to memory: {_measured(compared) or estimated(report.get('time_lost'))}"
+
+
+def _measured(compared: dict[str, Any] | None) -> str:
     if compared is None:
-        return estimated(report.get("time_lost"))
+        return ""
     lost, error = compared["lost_seconds"], compared["error_seconds"]
-    sure = "" if compared["other_fits"] else "at least "
-    within = f", to within {seconds(error)}" if error else ""
+    than = f"measured against {plain(compared['file'])}"
+    than += f", \u00b1 {seconds(error)}" if error else ""
     if lost <= 0:
-        return f"none against {plain(compared['file'])}{within}"
-    return (
-        f"{sure}{seconds(lost)}, {compared['lost_share']:.1%} of "
-        f"{seconds(compared['seconds'])} for {compared['operations']:,} operations{within}; "
-        f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}"
-    )
+        return f"none, {than}"
+    least = "" if compared["other_fits"] else "at least "
+    share, whole = percent(compared["lost_share"]), seconds(compared["seconds"])
+    return f"{least}{share} of {whole} ({seconds(lost)}), {than}"
 
 
 def estimated(lost: dict[str, float] | None) -> str:
-    """The time lost as pump estimates it (pump.report.gather.estimate_of), in words."""
+    """Returns the time lost as pump estimates it (pump.report.gather.estimate_of), in words."""
     if lost is None:
-        return (
-            "not known from this recording; record the command with memory for everything "
-            "too, then pump report FILE --with OTHER"
-        )
+        return "not known from this recording"
     whole, least, most = lost["of_seconds"], lost["least_seconds"], lost["most_seconds"]
     if most <= NOTHING * whole:
-        return f"none that could be seen, of {seconds(whole)}"
-    between = f"{seconds(least)} to {seconds(most)}"
+        return f"under {percent(NOTHING)} of {seconds(whole)}"
+    between = f"({seconds(least)} to {seconds(most)})"
     if most - least > VAGUE * whole:
-        return f"{between}, {least / whole:.0%} to {most / whole:.0%} of {seconds(whole)}"
-    return (
-        f"about {seconds(lost['seconds'])}, {lost['seconds'] / whole:.0%} of {seconds(whole)} "
-        f"({between})"
-    )
+        share = f"{percent(least / whole)} to {percent(most / whole)}"
+    else:
+        share = f"about {percent(lost['seconds'] / whole)}"
+    return f"{share} of {seconds(whole)} {between}"
 
 
 def waited_for_turns(report: dict[str, Any]) -> str:
@@ -103,87 +107,97 @@ def waited_for_turns(report: dict[str, Any]) -> str:
     return seconds(waited_s) if waited_s else ""
 
 
-def _with_room(lost: dict[str, float]) -> str:
-    """How long the run would take; as a range where that is all that is known."""
-    whole, least, most = lost["of_seconds"], lost["least_seconds"], lost["most_seconds"]
-    if most - least > VAGUE * whole:
-        return f"{seconds(whole - most)} to {seconds(whole - least)}"
-    return f"about {seconds(whole - lost['seconds'])}"
+def _sweep(report: dict[str, Any]) -> str:
+    return f"pump simulate {quoted(report['file'])} --sweep"
+
+
+def _rerun(report: dict[str, Any], options: str, verb: str = "pump-run") -> str:
+    """Returns the command line that runs the recorded command again."""
+    job = report["job"] if isinstance(report["job"], dict) else {}
+    words = [verb, options] if options else [verb]
+    if isinstance(virtual := job.get("virtual"), dict) and report["devices"]:
+        size = f"{report['devices'][0]['total_bytes'] >> 20}MiB"
+        words.append(f"--virtual {quoted(str(virtual.get('profile')))} --virtual-set memory={size}")
+    if budget := job.get("budget"):
+        words.append(f"--budget {quoted(str(budget))}")
+    command = report["command"]
+    known = isinstance(command, list) and command
+    return one_line(f"{' '.join(words)} -- {shlex.join(map(str, command)) if known else 'COMMAND'}")
 
 
 def _of_estimate(report: dict[str, Any]) -> list[Advice]:
     lost = report.get("time_lost")
     if lost is None or report.get("compared") or lost["seconds"] <= NOTHING * lost["of_seconds"]:
         return []
+    whole, least, most = lost["of_seconds"], lost["least_seconds"], lost["most_seconds"]
+    between = f"{seconds(whole - most)} to {seconds(whole - least)}"
+    vague = most - least > VAGUE * whole
+    would = between if vague else f"about {seconds(whole - lost['seconds'])}"
     return [
         Advice(
             "time-lost",
-            f"Waits for memory cost {estimated(lost)}; with memory for everything it would take "
-            f"{_with_room(lost)}.",
-            "`pump simulate FILE --sweep` estimates the speed with more memory, and `pump compare "
-            "-- COMMAND` measures it.",
+            f"With enough memory, the run would take {would} instead of {seconds(whole)}.",
+            "Simulate the run to see how its speed depends on the GPU memory.",
+            _sweep(report),
         )
     ]
 
 
-def _of_comparison(compared: dict[str, Any] | None) -> list[Advice]:
-    """The time lost, where another run of the program tells it."""
+def _of_comparison(report: dict[str, Any]) -> list[Advice]:
+    """Returns the time lost if another run of the program shows it."""
+    compared = report.get("compared")
     if compared is None:
         return []
-    lost, share = compared["lost_seconds"], compared["lost_share"]
-    error, whole = compared["error_seconds"], compared["seconds"]
+    lost, error, whole = (compared[f"{name}seconds"] for name in ("lost_", "error_", ""))
     took = (
-        f"{compared['operations']:,} operations took {seconds(whole)} here and "
-        f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}"
+        f"{compared['operations']:,} operations took {seconds(whole)} in this run and "
+        f"{seconds(compared['other_seconds'])} in {plain(compared['file'])}."
     )
-    about = f", to within {seconds(error)}" if error else ""
     if lost <= max(error, NOTHING * whole):
-        return [
-            Advice(
-                "time-lost",
-                f"{took}: this run lost no time that can be measured{about}.",
-                "More memory would not make it faster; look at the program and its input.",
-            )
-        ]
+        more = "This run lost no measurable time to memory. Look at the program and its input."
+        return [Advice("time-lost", took, more, _explain("host"))]
     if not compared["other_fits"]:
         more = (
-            "The other run was short of memory itself, so the time lost is longer: record one with "
-            "memory for everything."
+            "The other run was short of memory, too, so the loss is larger. Record a run with "
+            "enough memory."
         )
-    else:
-        more = (
-            "`pump simulate FILE --sweep` estimates the speed with more memory, and `pump compare "
-            "-- COMMAND` measures it under each policy."
-        )
-    return [
-        Advice("time-lost", f"{took}: {seconds(lost)} ({share:.0%}) lost{about}.", more),
-    ]
+        return [Advice("time-lost", took, more, _explain("time-lost"))]
+    more = "Compare the policies, each in several runs."
+    return [Advice("time-lost", took, more, _rerun(report, "", "pump compare"))]
+
+
+def _explain(key: str) -> str:
+    return f"pump explain {key}"
 
 
 def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
     used, hit = device["blocks_used"], device["blocks_hit"]
-    name = f"GPU {device['device']}"
     if used == 0 or hit >= GOOD_HITS * used:
         return []
     misses = {cause: device[f"blocks_{cause}"] for cause in ("no_room", "late", "unseen")}
-    told = sum(misses.values())
-    whole = max(used - hit, told)
-    said = f"{name}: {1 - hit / used:.1%} of the blocks that operations used were not there"
+    known = sum(misses.values())
+    whole = max(used - hit, known)
+    name, window = f"GPU {device['device']}", _rerun(report, "--policy window")
     if report["policy"] == "demand":
+        missed = percent(1 - hit / used, 1)
         return [
             Advice(
                 "demand",
-                f"{said}; the policy demand prefetches nothing.",
-                "Run with --policy window.",
+                f"{missed} of the block uses on {name} missed. The policy demand does not "
+                "prefetch.",
+                "Use a policy that prefetches.",
+                window,
             )
         ]
     found = []
-    if whole - told >= MANY * whole:
+    if whole - known >= MANY * whole:
         found.append(
             Advice(
                 "demand",
-                f"{said}; {1 - told / whole:.0%} of these under a policy that prefetches nothing.",
-                "Run with --policy window from the beginning.",
+                f"{percent(1 - known / whole)} of the misses on {name} happened under a policy "
+                "that does not prefetch.",
+                "Use the policy window from the start.",
+                window,
             )
         )
     if misses["no_room"] >= MANY * whole:
@@ -191,30 +205,32 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "no-room",
-                f"{said}; for {misses['no_room'] / whole:.0%} of these the budget left no room "
-                f"(memory at its peak: {peak / budget:.2f} times the budget).",
-                "Raise --budget if it was set by choice, make batches smaller, or free what is "
-                "not needed during the largest phase.",
+                f"{percent(misses['no_room'] / whole)} of the misses on {name} happened because "
+                f"the budget was full. The program's peak was {peak / budget:.2f}x the budget.",
+                "Raise --budget if you set it. Otherwise reduce the batch size, or free memory "
+                "before the phase with the peak.",
+                _explain("no-room"),
             )
         )
     if misses["late"] >= MANY * whole:
         found.append(
             Advice(
                 "late",
-                f"{said}; {misses['late'] / whole:.0%} of these were on their way: the link to "
-                "the GPU was slower than the program.",
-                "More work per byte helps (larger batches over the same weights, lower "
-                "precision of what is moved), as does a larger budget.",
+                f"{percent(misses['late'] / whole)} of the misses on {name} were late prefetches: "
+                "the link is slower than the program.",
+                "Increase the work per byte (larger batches, lower precision) or the budget.",
+                _explain("late"),
             )
         )
     if misses["unseen"] >= MANY * whole:
         found.append(
             Advice(
                 "unseen",
-                f"{said}; {misses['unseen'] / whole:.0%} of these ran before pump could act, or "
-                "reached memory that their arguments do not show.",
-                "Synchronise less often, so that the program runs ahead of the GPU; CUDA "
-                "graphs and --granularity tensor show pump more.",
+                f"{percent(misses['unseen'] / whole)} of the misses on {name} were unexpected: "
+                "kernels started before pump could prefetch, or their arguments hide the memory.",
+                "Synchronize less often, so that the program runs ahead of the GPU. CUDA graphs "
+                "and --granularity tensor also show pump more.",
+                _explain("unseen"),
             )
         )
     return found
@@ -222,14 +238,15 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
 
 def _of_job(report: dict[str, Any]) -> list[Advice]:
     found = []
-    length_s = report["seconds"]
+    length_s = report["active_seconds"]
     lost = sum(report["lost"].values())
     if lost:
         found.append(
             Advice(
                 "lost",
-                f"{lost:,} events were lost: pumpd did not get enough of a processor.",
-                "Leave one core to pumpd, or give the job fewer threads.",
+                f"{lost:,} events were lost, because pumpd had too little CPU time.",
+                "Leave one CPU core to pumpd, or give the job fewer threads.",
+                _explain("lost"),
             )
         )
     turns_s = report["turns_waited_seconds"] or 0.0
@@ -237,9 +254,10 @@ def _of_job(report: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "turns",
-                f"The program waited {seconds(turns_s)} for its turns on the GPU, all its threads "
-                "together: other jobs had it.",
-                "Run fewer jobs on this GPU at once, or give this one a greater --priority.",
+                f"The program's threads waited {seconds(turns_s)} in total for their turns on "
+                "the GPU, while other jobs used it.",
+                "Run fewer jobs on this GPU, or increase this job's --priority.",
+                "pump jobs",
             )
         )
     idle = report["host_gap_seconds"] / length_s if length_s > 0 else 0.0
@@ -247,9 +265,10 @@ def _of_job(report: dict[str, Any]) -> list[Advice]:
         found.append(
             Advice(
                 "host",
-                f"The program was busy on the CPU between a wait and its next operation for "
-                f"{idle:.0%} of the time.",
-                "The GPU has nothing to do then: load data in other threads, wait less often.",
+                f"For {percent(idle)} of the time, the GPU was idle: the program worked on the "
+                "CPU between a wait and the next launch.",
+                "Load data in other threads, and synchronize less often.",
+                _explain("host"),
             )
         )
     return found

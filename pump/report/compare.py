@@ -1,10 +1,10 @@
-"""What a run took longer than another one of the same program. Pure.
+"""Compares the times of two runs of one program. Pure.
 
-The other one is a run with memory for everything, so the difference is the time lost to memory:
-measured, not estimated. Both are compared up to the last operation that both have executed, so a
-recording that was cut off compares too. The error is that of the two points between which that
-operation lies: a recording's pace has pump.report.gather.POINTS points. How much two runs differ
-by chance it does not hold: `pump compare` repeats runs for that.
+The other run has enough memory, so the difference is the time lost to memory, measured and not
+estimated. Both runs are compared up to the last operation that both executed. So a recording that
+was cut off can be compared, too. The error is half the time between two points of a recording's
+pace, which has pump.report.gather.POINTS points. The error does not cover chance: `pump compare`
+repeats runs for that.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 SAME: Final = 0.9
-"""Least share of the launches of each that are of kernels of both."""
+"""Least share of the launches of each run whose kernels both runs have."""
 
 
 class OtherProgramError(ValueError):
-    """The recordings are not of one program; the text says why."""
+    """The recordings are of different programs; the text is the reason."""
 
 
 def compared(report: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The comparison of two reports (pump.report.gather), for JSON. Seconds are those up to the
-    last operation that both executed. lost_share: of the first run's time; negative where
-    the first was faster.
+    """Returns the comparison of two reports (pump.report.gather), for JSON. Seconds count up to the
+    last operation that both runs executed. lost_share: share of the first run's time; negative if
+    the first run was faster.
 
     Raises OtherProgramError.
     """
@@ -48,7 +48,7 @@ def compared(report: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shared(report: dict[str, Any], other: dict[str, Any]) -> float:
-    """The share of the report's launches that are of kernels which the other has, too."""
+    """Returns the share of the report's launches whose kernels the other report has, too."""
     known = {kernel["name"] for kernel in other["kernel_list"]}
     counts: dict[str, int] = {
         kernel["name"]: kernel["count"]
@@ -65,8 +65,8 @@ def _executed(report: dict[str, Any]) -> float:
 
 
 def _until(report: dict[str, Any], count: float) -> tuple[float, float]:
-    """When so many operations had executed, in seconds from the first issue, and how far that may
-    be off: between the points around it the pace is taken as even."""
+    """Returns when `count` operations had executed, in seconds from the first launch, and the
+    error: the pace between two points is assumed to be even."""
     operations: list[float] = report["pace"]["operations"]
     seconds: list[float] = report["pace"]["seconds"]
     place = next(i for i, done in enumerate(operations) if done >= count)

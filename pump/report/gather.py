@@ -1,4 +1,4 @@
-"""Gathers the figures of a report from a recording. Reads the file once, in order.
+"""Gathers the numbers of a report from a recording. Reads the file once, in order.
 
 Recorded: bytes by place, misses by cause and bytes moved (SAMPLE rows), counts. Estimated, with
 "estimated" in the name: the time of a kernel (pump/trace/estimate.py), and the misses of a
@@ -22,13 +22,15 @@ from pump.trace.info import Summary, opened, state_of
 from pump.trace.reader import Reader
 
 POINTS: Final = 400
-"""Of a series; of more samples so many are chosen."""
+"""Most points of the pace."""
+SERIES_POINTS: Final = 150
+"""Most points of a series over time: a phone cannot show more."""
 OPERATIONS_MAX: Final = 4_000_000
-"""Operations with misses of their own; later ones are left out."""
+"""Most operations that get misses of their own; later ones are left out."""
 EXTENTS_MAX: Final = 200_000
 EXTENTS_SHOWN: Final = 20
 STEP_S: Final = 0.02
-"""Least time between two points of what had executed."""
+"""Least time between two points of the executed operations."""
 TIME: Final = "estimated_seconds"
 PLACES: Final = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 CAUSES: Final = ("late", "unseen", "no_room")
@@ -38,8 +40,8 @@ Array = NDArray[np.int64]
 
 
 def report(path: str) -> Report:
-    """The figures of the recording at `path`, for JSON: those of pump.trace.info.summary, and
-    series over time, misses by kernel and extents.
+    """Returns the numbers of the recording at `path`, for JSON: those of pump.trace.info.summary,
+    series over time, misses by kernel, and extents.
 
     Raises TraceError, OSError.
     """
@@ -57,7 +59,7 @@ def report(path: str) -> Report:
 
 
 def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """What pump estimated of the time lost to memory, in seconds; None where it is not told."""
+    """Returns pump's estimate of the time lost to memory, in seconds; None if there is none."""
     values = [(end or {}).get(name) for name in form.LOST_TIMES]
     if not all(isinstance(value, int) and 0 <= value < 1 << 63 for value in values):
         return None
@@ -68,7 +70,7 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:
-    """How long the job's threads waited for turns, in seconds; None where it is not told."""
+    """Returns how long the job's threads waited for turns, in seconds; None if not recorded."""
     held_ns = (end or {}).get(form.HELD_TIME)
     return held_ns / 1e9 if isinstance(held_ns, int) and 0 <= held_ns < 1 << 63 else None
 
@@ -138,12 +140,12 @@ class _Gathered:
     def result(self, path: str, state: str, file_bytes: int) -> Report:
         found = self.summary.result(state, file_bytes)
         samples = _join(self.samples)
-        begin_ns = self.summary.begin_ns or 0
+        begin_ns, end_ns = self._launched()
         devices = []
         shares: NDArray[np.float64] = np.zeros(len(self.kernels))
         for facts in found["devices"]:
             mine = _of_device(samples, facts["device"])
-            series = _series(mine, begin_ns)
+            series = _series(mine, begin_ns, end_ns)
             devices.append({**facts, **_totals(mine), "series": series})
             shares += self._missed(mine, facts["device"])
         missed = dict(zip(self.kernels, shares.tolist(), strict=True))
@@ -159,6 +161,7 @@ class _Gathered:
         return {
             "file": path,
             **{key: value for key, value in found.items() if key != "devices"},
+            "active_seconds": max(0, end_ns - begin_ns) / 1e9,
             "sampled": bool(len(samples["sample_device"])),
             "moved_to_gpu_bytes": _last(samples, "sample_moved_to_gpu_bytes"),
             "moved_to_host_bytes": _last(samples, "sample_moved_to_host_bytes"),
@@ -170,8 +173,15 @@ class _Gathered:
             "hops": self.hops.result(),
         }
 
+    def _launched(self) -> tuple[int, int]:
+        """Returns when the first operation was issued and when the last event was, in ns: imports
+        before it and the clean-up after it are no part of the series."""
+        begin_ns = self.first_issue_ns
+        begin_ns = self.summary.begin_ns or 0 if begin_ns is None else begin_ns
+        return begin_ns, max(begin_ns, self.summary.end_ns)
+
     def _missed(self, samples: Columns, device: int) -> NDArray[np.float64]:
-        """Misses of a device by kernel, in the order of `kernels`: an estimate."""
+        """Estimates the misses of a device by kernel, in the order of `kernels`."""
         answer: NDArray[np.float64] = np.zeros(len(self.kernels))
         times = signed(samples["sample_time_ns"])
         if not self.operations or len(times) < 2:
@@ -191,7 +201,7 @@ class _Gathered:
         return answer
 
     def _done_ns(self, seq: Array, stream: Column) -> Array:
-        """Times (ns) by which operations had executed, of the first marker behind each."""
+        """Returns the time (ns) of the first marker after each operation."""
         done = np.full(len(seq), np.iinfo(np.int64).max)
         if not self.progress:
             return done
@@ -206,7 +216,7 @@ class _Gathered:
         return done
 
     def _executed(self, begin_ns: int) -> dict[str, list[float]]:
-        """Operations that had executed (by markers) over time."""
+        """Returns the operations that had executed over time, according to markers."""
         if not self.progress:
             return {"seconds": [], "executed": []}
         marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
@@ -214,15 +224,15 @@ class _Gathered:
         seconds = (signed(times)[order] - begin_ns) / 1e9
         executed = np.maximum.accumulate(signed(marks)[order]) - int(signed(marks).min())
         # At even times: markers come in bursts, and a rate between two of them is noise.
-        at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), POINTS // 2 + 1)
+        at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), SERIES_POINTS + 1)
         at = at if at[1] >= STEP_S else np.arange(0.0, at[-1] + STEP_S, STEP_S)
         place = np.searchsorted(seconds, at, side="right")
         so_far = np.append(0, executed)[place]
         return {"seconds": at.tolist(), "executed": so_far.astype(float).tolist()}
 
     def _pace(self) -> dict[str, list[float]]:
-        """How many operations had executed, all before them included, and when: seconds from the
-        first issue. The last point is the newest operation that is known to have executed."""
+        """Returns counts of executed operations, and when each was reached, in seconds from the
+        first launch. The last point is the newest operation that is known to have executed."""
         if not self.operations or not self.progress or self.first_issue_ns is None:
             return {"operations": [], "seconds": []}
         seq, stream = (
@@ -232,12 +242,12 @@ class _Gathered:
         done_ns = self._done_ns(signed(seq)[order], stream[order])
         known = np.maximum.accumulate(done_ns)
         known = known[known < np.iinfo(np.int64).max]
-        chosen = _thin(len(known))
+        chosen = _thin(len(known), POINTS)
         seconds = (known[chosen] - self.first_issue_ns) / 1e9
         return {"operations": (chosen + 1.0).tolist(), "seconds": seconds.tolist()}
 
     def _top(self) -> list[dict[str, int]]:
-        """The extents with most uses times length."""
+        """Returns the extents with the largest products of uses and length."""
         ranked = sorted(self.extents.items(), key=lambda item: -item[0][3] * item[1])
         return [
             {
@@ -282,18 +292,22 @@ def _totals(samples: Columns) -> dict[str, int]:
     return totals
 
 
-def _thin(count: int) -> Array:
-    """Indices of at most POINTS of `count` samples, with the first and the last."""
-    if count <= POINTS:
+def _thin(count: int, most: int) -> Array:
+    """Returns indices of at most `most` of `count` samples, with the first and the last."""
+    if count <= most:
         return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, POINTS).astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
-def _series(samples: Columns, begin_ns: int) -> dict[str, list[float]]:
-    """Figures of a device over time, at most POINTS. Seconds from the first event."""
+def _series(samples: Columns, begin_ns: int, end_ns: int) -> dict[str, list[float]]:
+    """Returns values of a device over time, at most SERIES_POINTS. Seconds from the first
+    launch. The
+    last sample before it counts as one at 0, and the first after the end as one at the end."""
     times = signed(samples["sample_time_ns"])
-    chosen = _thin(len(times))
-    series = {"seconds": ((times[chosen] - begin_ns) / 1e9).tolist()}
+    first = max(0, int(np.searchsorted(times, begin_ns, "right")) - 1)
+    last = max(first, int(np.searchsorted(times, end_ns, "right")))
+    chosen = first + _thin(min(last + 1, len(times)) - first, SERIES_POINTS)
+    series = {"seconds": ((times[chosen].clip(begin_ns, end_ns) - begin_ns) / 1e9).tolist()}
     names = [*(f"{place}_bytes" for place in PLACES), "allocated_bytes"]
     names += ["moved_to_gpu_bytes", "moved_to_host_bytes", "window_depth"]
     names += [f"blocks_{cause}" for cause in CAUSES]

@@ -1,4 +1,4 @@
-"""Where moved slices waited: sums and percentiles of a recording's hops, and what they say.
+"""Where transfers waited: sums and percentiles of a recording's hops, and the slowest one.
 
 A slice of a schedule passes hops: the marker thread sees that an operation has executed, an
 executor wakes up, checks the slice and calls the driver, the link carries it, the worker reads
@@ -22,23 +22,23 @@ MOST: Final = 4_000_000
 
 DIRECTIONS: Final = ("to_gpu", "to_host")
 WORDS: Final = {
-    "waited": "wake-up of an executor",
-    "called": "executor, until it calls the driver",
-    "driver": "in the driver's call",
-    "link": "link, until its completion is seen",
-    "seen": "worker, until it has read the end",
-    "marker": "marker, until it is polled (at most)",
-    "ring": "event, until the worker reads it",
+    "waited": "executor wakes up",
+    "called": "executor prepares the call",
+    "driver": "driver call",
+    "link": "link, until the completion is seen",
+    "seen": "worker reads the completion",
+    "marker": "marker is polled (at most)",
+    "ring": "worker reads the event",
 }
-"""Hops by their keys; the first five are each slice's own."""
+"""Names of hops. The first five belong to single slices."""
 SLICE: Final = ("waited", "called", "driver", "link", "seen")
 NOT_PUMPS: Final = ("driver", "link")
 THREADS: Final = {
     form.THREADS_TO_GPU: "executors to the GPU",
     form.THREADS_TO_HOST: "executors to the host",
-    form.THREADS_MARKERS: "markers' thread",
-    form.THREADS_LINK: "connection's thread",
-    form.THREADS_PROGRAM: "the program's threads",
+    form.THREADS_MARKERS: "marker thread",
+    form.THREADS_LINK: "connection thread",
+    form.THREADS_PROGRAM: "threads of the program",
     form.THREADS_WORKER: "worker",
 }
 _TO: Final = {"to_gpu": "to the GPU", "to_host": "to the host"}
@@ -59,7 +59,7 @@ class Hops:
         self._threads: dict[int, tuple[int, int]] = {}
 
     def add(self, columns: Columns) -> None:
-        """Take the rows of the next chunk."""
+        """Takes the rows of the next chunk."""
         for number, way in enumerate(DIRECTIONS):
             mine = columns["transfer_direction"] == number
             moved = mine & (columns["transfer_result"] == 0)
@@ -88,7 +88,7 @@ class Hops:
         return count > 0 and self._counts[what] <= MOST
 
     def result(self) -> Found:
-        """What a report has under `hops`; docs/guides/why.md says what it means."""
+        """Returns the part `hops` of a report; docs/guides/why.md explains it."""
         found: Found = {way: self._way(way) for way in DIRECTIONS}
         for hop, parts in self._others.items():
             found[hop] = _figures(np.concatenate(parts)) if parts else None
@@ -114,14 +114,14 @@ class Hops:
 
 
 def _copied(lengths: Values, kept: Values) -> Values:
-    """Of slices to the host: what had to be copied, in bytes, shape [n]."""
+    """Returns the bytes that slices to the host had to copy, shape [n]."""
     bits = np.unpackbits(kept[:, np.newaxis].view(np.uint8), axis=1)
     copied: Values = lengths - np.minimum(lengths, bits.sum(axis=1, dtype=np.uint64) * BLOCK_BYTES)
     return copied
 
 
 def _figures(us: Values) -> Found:
-    """Of times in us, shape [n], n > 0."""
+    """Returns the numbers of times in us, shape [n], n > 0."""
     median, most = np.percentile(us, (50, 99)).tolist()
     return {
         "count": len(us),
@@ -132,7 +132,7 @@ def _figures(us: Values) -> Found:
 
 
 class Row(NamedTuple):
-    """A hop as text: its times, and what it is."""
+    """A hop as text: its times and its name."""
 
     median: str
     p99: str
@@ -141,14 +141,14 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Slices of one direction, or what all of them wait for: a heading and its hops."""
+    """A heading and its hops: of the slices in one direction, or of what all slices wait for."""
 
     heading: str
     rows: list[Row]
 
 
 def parts(found: Found) -> list[Part]:
-    """The tables of `Hops.result` as text; none where the recording has no such rows."""
+    """Returns the tables of `Hops.result` as text; none if the recording has no such rows."""
     tables = []
     for way in DIRECTIONS:
         if found[way]:
@@ -169,7 +169,7 @@ def _row(hop: str, figures: Found) -> Row:
 
 
 def delays(found: Found) -> list[tuple[str, str, str]]:
-    """Groups of threads: how long they ran, and were runnable without a processor."""
+    """Returns groups of threads: how long they ran, and were runnable without a CPU core."""
     return [
         (seconds(group["ran_seconds"]), seconds(group["delay_seconds"]), group["threads"])
         for group in found["threads"]
@@ -177,8 +177,8 @@ def delays(found: Found) -> list[tuple[str, str, str]]:
 
 
 def largest(found: Found) -> str:
-    """The hop beyond driver and link in which a slice loses most on the average, in a sentence;
-    "" without slices. A marker is polled half of its longest time too late on the average."""
+    """Returns a sentence that names the slowest hop, by its mean for one slice, apart from driver
+    and link; "" without slices. On average, a marker is polled half of its longest time late."""
     means: list[tuple[float, str]] = []
     for way in DIRECTIONS:
         for hop in SLICE if found[way] else ():
@@ -187,11 +187,13 @@ def largest(found: Found) -> str:
     if not means:
         return ""
     if found["marker"]:
-        means.append((_mean(found["marker"]) / 2, "marker, until it is polled"))
+        means.append((_mean(found["marker"]) / 2, "marker is polled"))
     if found["ring"]:
         means.append((_mean(found["ring"]), WORDS["ring"]))
     mean, words = max(means)
-    return f"Beyond driver and link the largest hop is: {words}, {seconds(mean, 3)} on the average."
+    return (
+        f"Apart from driver and link, the slowest hop is: {words} ({seconds(mean, 3)} on average)."
+    )
 
 
 def _mean(figures: Found) -> float:

@@ -1,33 +1,38 @@
-"""A report as one HTML page without scripts, fonts or links.
+"""A report as one HTML page that loads nothing: no fonts, no links, no scripts but its own.
 
-Text of the recording (names of kernels, the command) is escaped.
+Text of the recording (names of kernels, the command) is escaped, and the page's security policy
+admits only the one script that copies commands.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pump
+from pump.names import readable_kernel
 from pump.report import hops, svg
-from pump.report.advice import advise, time_lost, waited_for_turns
-from pump.report.svg import Series
-from pump.report.words import command, plain, seconds, share, size
+from pump.report.advice import Advice, advise, time_lost, waited_for_turns
+from pump.report.svg import Axis, Series
+from pump.report.words import command, percent, plain, seconds, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
-    "maybe_evicted_bytes": ("on the GPU, in doubt", "#9cc3e6"),
-    "arriving_bytes": ("on their way in", "#2e9e6b"),
-    "leaving_bytes": ("on their way out", "#e0a030"),
-    "host_bytes": ("on the host", "#c9ccd1"),
+    "maybe_evicted_bytes": ("possibly evicted", "#9cc3e6"),
+    "arriving_bytes": ("moving to the GPU", "#2e9e6b"),
+    "leaving_bytes": ("moving to the host", "#e0a030"),
+    "host_bytes": ("on the host", "#9aa1ab"),
 }
 CAUSES: Final = {
-    "no_room": ("no room in the budget", "#c8413b"),
-    "late": ("on its way, too late", "#e0a030"),
+    "no_room": ("budget full", "#c8413b"),
+    "late": ("prefetched too late", "#e0a030"),
     "unseen": ("not seen in time", "#9467bd"),
 }
 TO_GPU, TO_HOST, WORK = "#2e9e6b", "#e0a030", "#3b6fb6"
+LOST, MAYBE_LOST = "#c8413b", "#e59a96"
 KERNELS: Final = 12
 
 _STYLE: Final = """
@@ -35,59 +40,76 @@ _STYLE: Final = """
 --box:#f4f7fb;--edge:#3b6fb6}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e7eb;--dim:#a3abb6;--page:#16191d;
 --rule:#333a43;--box:#1e252e;--edge:#7aa7e0}}
-body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0 auto;
-max-width:900px;padding:24px}
-h1{font-size:24px;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:18px;margin:34px 0 6px}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0 auto;
+max-width:880px;padding:28px 24px}
+h1{font-size:24px;line-height:1.25;margin:0 0 6px;overflow-wrap:anywhere;text-wrap:balance}
+h2{font-size:18px;margin:38px 0 4px}h3{font-size:15px;margin:18px 0 4px}
 p{margin:4px 0;overflow-wrap:anywhere}.dim{color:var(--dim)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:10px 0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
-dl>dt:first-of-type,dl>dd:first-of-type{font-weight:600;color:var(--ink)}
+code{font:13px ui-monospace,monospace}
+.cmd{display:flex;align-items:start;gap:8px;margin:8px 0 2px}
+.cmd code{flex:1;min-width:0;background:var(--page);border:1px solid var(--rule);
+border-radius:4px;padding:5px 8px;overflow-wrap:anywhere;user-select:all}
+button{font:13px system-ui,sans-serif;padding:5px 10px;border:1px solid var(--rule);
+border-radius:4px;background:var(--page);color:var(--ink);cursor:pointer}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
-th,td{padding:4px 8px;border-bottom:1px solid var(--rule);text-align:right}
-th:last-child,td:last-child{text-align:left;overflow-wrap:anywhere;min-width:9em}
+th,td{vertical-align:top;padding:4px 8px;border-bottom:1px solid var(--rule);text-align:right}
+th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;min-width:9em;padding-left:0}
 th{color:var(--dim);font-weight:600}
-svg{width:100%;min-width:620px;height:auto;display:block;margin:4px 0}
-svg text{font:11.5px system-ui,sans-serif;fill:var(--dim);paint-order:stroke;
-stroke:var(--page);stroke-width:3px;stroke-linejoin:round}
-.grid{stroke:var(--rule)}.mark{stroke:var(--ink);stroke-dasharray:5 4}
-.halo{stroke:var(--page);stroke-width:3}
-.legend span{display:inline-block;margin-right:18px;font-size:13.5px}
+td i{display:block;height:4px;border-radius:2px;background:#c8413b;margin-top:2px}
+.plot{display:block;width:100%;overflow:visible;margin:8px 0 0}
+.gutter{padding-left:78px;box-sizing:border-box;display:block;width:100%}
+.legend{margin:6px 0}.legend span{display:inline-block;margin-right:18px;font-size:13.5px}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:6px;
 vertical-align:-1px}
-.advice{border-left:4px solid var(--edge);background:var(--box);padding:8px 14px;margin:8px 0}
-@media(max-width:600px){body{padding:12px}dl{grid-template-columns:1fr;gap:0}
-dd{margin-bottom:6px}}
+.advice{border-left:4px solid var(--edge);background:var(--box);padding:10px 14px;margin:10px 0}
+details{margin:34px 0 0;border-top:1px solid var(--rule);padding-top:12px}
+details+details{margin-top:12px}
+summary{font-size:18px;font-weight:600;cursor:pointer}
+@media(max-width:600px){body{padding:16px 12px}h1{font-size:21px}
+dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:6px}
+.gutter{padding-left:70px}}
 """
+_SCRIPT: Final = """
+for (const button of document.querySelectorAll("button")) {
+  button.hidden = false;
+  button.onclick = () => {
+    getSelection().selectAllChildren(button.previousElementSibling);
+    if (document.execCommand("copy")) button.textContent = "Copied";
+  };
+}
+"""
+_ADMITTED: Final = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 
 
 def page(report: dict[str, Any]) -> str:
-    """The report of pump.report.gather as an HTML document."""
+    """Returns the report of pump.report.gather as an HTML document."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        f"style-src 'unsafe-inline'; script-src 'sha256-{_ADMITTED}'\">",
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f"<title>pump report: {_escape(command(report['command']))}</title>",
-        f"<style>{_STYLE}</style></head><body>",
+        f"<style>{svg.STYLE}{_STYLE}</style></head><body>",
         *_head(report),
-        "<h2>Why it may be slow</h2>",
-        *(
-            f'<div class="advice"><p>{_escape(item.found)}</p>'
-            f"<p><b>{_escape(item.advice)}</b> "
-            f"<span class=dim>(pump explain {item.key})</span></p></div>"
-            for item in advise(report)
-        ),
+        *_lost(report),
+        "<h2>Why, and what to do</h2>",
+        *map(_card, advise(report)),
     ]
-    for device in report["devices"]:
-        parts += _device(report, device)
-    parts += [*_hops(report["hops"]), *_kernels(report), *_extents(report)]
-    parts += [_foot(), "</body></html>"]
-    # A plot keeps a readable width and scrolls by itself on a narrow screen.
-    whole = "\n".join(parts) + "\n"
-    return whole.replace("<svg ", '<div class="wide"><svg ').replace("</svg>", "</svg></div>")
+    devices, x = report["devices"], svg.time_axis(_until(report))
+    for device in devices:
+        parts += _misses(device, x, _of_device(report, device))
+    for device in devices:
+        parts += _places(device, x)
+    if devices:
+        parts += _traffic(report, devices[0]["series"], x)
+    parts += [*_kernels(report), *_run(report), *_internals(report)]
+    parts += [f'<p class="dim">Made by pump {_escape(pump.__version__)}.</p>']
+    return "\n".join([*parts, f"<script>{_SCRIPT}</script></body></html>"]) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -95,229 +117,233 @@ def _escape(text: str) -> str:
 
 
 def _head(report: dict[str, Any]) -> list[str]:
-    turns = waited_for_turns(report)
-    rows = {
-        "time lost to memory": time_lost(report),
-        "recording": f"{plain(report['file'], 200)} ({report['state']})",
-        "recorded": f"{plain(report['recorded'])} by pump {plain(report['pump'])}",
-        "policy": plain(report["policy"]),
-        "length": f"{seconds(report['seconds'])}, {report['operations']:,} operations: "
-        f"{report['kernels']:,} kernels, {report['copies']:,} copies, "
-        f"{report['memsets']:,} memsets",
-        "waited for the GPU": f"{seconds(report['waited_seconds'])} in "
-        f"{report['synchronisations']:,} synchronisations",
-        **({"waited for turns": turns} if turns else {}),
-        "brought in and out": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
-        f"{size(report['moved_to_host_bytes'])} to the host (asked of the driver by pump)",
-        "events lost": ", ".join(
-            f"{count:,} events ({reason})" for reason, count in report["lost"].items()
-        )
-        or "nothing",
-    }
-    job = report["job"] if isinstance(report["job"], dict) else {}
-    if isinstance(job.get("virtual"), dict):
-        words = " ".join(f"{key}={value}" for key, value in job["virtual"].items())
-        rows["virtual GPU"] = f"{plain(words, 200)}: times are a model's"
-    items = "".join(f"<dt>{_escape(k)}</dt><dd>{_escape(v)}</dd>" for k, v in rows.items())
-    return [f"<h1>{_escape(command(report['command']))}</h1>", f"<dl>{items}</dl>"]
+    virtual = isinstance(report["job"], dict) and report["job"].get("virtual")
+    facts = [f"Recorded {plain(report['recorded'])}", f"policy {plain(report['policy'])}"]
+    facts += ["on a virtual GPU: all times come from a model"] if virtual else []
+    return [
+        f"<h1>{_escape(time_lost(report))}</h1>",
+        f"<p><code>{_escape(command(report['command']))}</code></p>",
+        f'<p class="dim">{_escape(", ".join(facts))}</p>',
+    ]
 
 
-def _legend(names: Sequence[tuple[str, str]]) -> str:
+def _lost(report: dict[str, Any]) -> list[str]:
+    """Returns the bars of the time lost; none if it is not known."""
+    compared, lost = report.get("compared"), report.get("time_lost")
+    if compared:
+        whole, other = compared["seconds"], compared["other_seconds"]
+        spans = _spans(min(whole, other), 0.0, max(0.0, whole - other))
+        rows = [("this run", spans), (plain(compared["file"], 60), _spans(other, 0.0, 0.0))]
+        whole = max(whole, other)
+    elif lost:
+        whole, least, most = (lost[f"{name}_seconds"] for name in ("of", "least", "most"))
+        rows = [("this run, from its first launch", _spans(whole - most, most - least, least))]
+    else:
+        return []
+    names = [("with enough memory", WORK), ("range of the estimate", MAYBE_LOST)]
+    return [
+        svg.bars("time lost to memory", rows, svg.time_axis(whole)),
+        _legend([*names[: 1 if compared else 2], ("lost to memory", LOST)]),
+    ]
+
+
+def _spans(work: float, maybe: float, lost: float) -> list[tuple[float, str, str]]:
+    return [
+        (work, WORK, f"with enough memory: {seconds(work)}"),
+        (maybe, MAYBE_LOST, f"possibly lost to memory: {seconds(maybe)}"),
+        (lost, LOST, f"lost to memory: {seconds(lost)}"),
+    ]
+
+
+def _card(item: Advice) -> str:
+    return (
+        f'<div class="advice"><p>{_escape(item.found)}</p><p><b>{_escape(item.advice)}</b></p>'
+        f'<div class="cmd"><code>{_escape(item.command)}</code>'
+        "<button hidden>Copy</button></div></div>"
+    )
+
+
+def _legend(names: Iterable[tuple[str, str]]) -> str:
     spans = (f'<span><i style="background:{c}"></i>{_escape(n)}</span>' for n, c in names)
     return f'<p class="legend">{"".join(spans)}</p>'
 
 
-def _device(report: dict[str, Any], device: dict[str, Any]) -> list[str]:
-    series = device["series"]
-    xs, until = series["seconds"], _until(report)
-    by_choice = ", by choice" if device["emulated"] else ""
-    parts = [
-        f"<h2>GPU {device['device']}: where memory was</h2>",
-        f'<p class="dim">{size(device["total_bytes"])}, budget {size(device["budget_bytes"])}'
-        f"{by_choice}; allocated at most {size(device['allocated_bytes_peak'])}, resident at most "
-        f"{size(device['resident_bytes_peak'])} (as pump believed, every 50 ms)</p>",
-    ]
-    if len(xs) < 2:
-        return [*parts, "<p>Too short for a plot.</p>"]
-    layers = [Series(name, colour, series[key]) for key, (name, colour) in PLACES.items()]
-    parts.append(
-        svg.stacked(
-            "memory by place",
-            xs,
-            layers,
-            words=size,
-            until=until,
-            mark=("budget", device["budget_bytes"]),
-        )
-    )
-    parts.append(_legend(list(PLACES.values())))
-    if device is report["devices"][0]:  # what moved is told of all of them together
-        parts += _traffic(report, series, until)
-    return [*parts, *_stalls(device, series, until, _of_device(report, device))]
+def _plot(drawn: str) -> str:
+    return f'<div class="gutter">{drawn}</div>'
 
 
 def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
-    """The GPU of a heading, where there are several; else ""."""
-    return f"GPU {device['device']}: " if len(report["devices"]) > 1 else ""
+    """Returns the GPU for a heading if there are several, else ""."""
+    return f", GPU {device['device']}" if len(report["devices"]) > 1 else ""
 
 
 def _until(report: dict[str, Any]) -> float:
-    """Where all time axes end, in seconds."""
+    """Returns the end of all time axes, in seconds."""
     ends: list[list[float]] = [device["series"]["seconds"][-1:] for device in report["devices"]]
     ends.append(report["operations_series"]["seconds"][-1:])
     return max([0.0, *(end for found in ends for end in found)])
 
 
-def _traffic(report: dict[str, Any], series: dict[str, list[float]], until: float) -> list[str]:
-    xs = series["seconds"]
-    coming = svg.rates(xs, series["moved_to_gpu_bytes"])
-    going = svg.rates(xs, series["moved_to_host_bytes"])
-    both = [Series("to the GPU", TO_GPU, coming), Series("to the host", TO_HOST, going)]
-    done = report["operations_series"]
-    executed = svg.rates(done["seconds"], done["executed"])
-    parts = [
-        "<h2>Transfers against compute"
-        f"{', all GPUs together' if len(report['devices']) > 1 else ''}</h2>",
-        svg.lines(
-            "transfers",
-            xs,
-            both,
-            words=lambda value: f"{size(value)}/s",
-            until=until,
-            y_steps=svg.byte_steps(max(1.0, svg.crest([*coming, *going]))),
-        ),
-        _legend([("to the GPU", TO_GPU), ("to the host", TO_HOST)]),
-    ]
-    if len(executed) > 1:
-        work = [Series("operations executed", WORK, executed)]
-        parts += [
-            svg.lines(
-                "operations executed",
-                done["seconds"],
-                work,
-                words=lambda value: f"{value:,.0f}/s",
-                until=until,
-                y_steps=svg.count_steps(svg.crest(executed)),
-            ),
-            _legend([("operations executed, by the markers that pump saw", WORK)]),
-        ]
-    return parts
-
-
-def _stalls(
-    device: dict[str, Any], series: dict[str, list[float]], until: float, of_device: str
-) -> list[str]:
-    xs, used = series["seconds"], device["blocks_used"]
+def _misses(device: dict[str, Any], x: Axis, of_device: str) -> list[str]:
+    series, used = device["series"], device["blocks_used"]
     missed = used - device["blocks_hit"]
-    said = ", ".join(
-        f"{name} {share(device[f'blocks_{cause}'], missed)}" for cause, (name, _) in CAUSES.items()
+    rate = f"Estimated hit rate: {percent(1 - missed / used, 1)} of {used:,} block uses. "
+    causes = ", ".join(
+        f"{name} {percent(device[f'blocks_{cause}'] / missed)}"
+        for cause, (name, _) in CAUSES.items()
+        if missed
     )
-    others = f"the others waited: {_escape(said)}" if missed else "nothing waited"
     parts = [
-        f"<h2>{of_device}{'s' if of_device else 'S'}talls by cause</h2>",
-        f'<p class="dim">Hit rate (estimated) {share(device["blocks_hit"], used)} of {used:,} '
-        f"block uses; {others}.</p>",
+        f"<h2>Block misses by cause{of_device}</h2>",
+        f'<p class="dim">{rate if used else ""}'
+        f"{f'Causes of the misses: {causes}.' if missed else 'No operation missed a block.'}</p>",
     ]
-    if not missed:
-        return parts
     layers = [
-        Series(name, colour, svg.rates(xs, series[f"blocks_{cause}"]))
+        Series(name, colour, svg.rates(series["seconds"], series[f"blocks_{cause}"]))
         for cause, (name, colour) in CAUSES.items()
     ]
+    if not missed or len(series["seconds"]) < 2:
+        return parts
     most = svg.crest([value for layer in layers for value in layer.values])
-    return [
-        *parts,
-        svg.lines(
-            "misses",
-            xs,
-            layers,
-            words=lambda value: f"{value:,.0f}/s",
-            until=until,
-            y_steps=svg.count_steps(most),
-        ),
-        _legend(
-            [(f"{name} (blocks a second, estimated)", colour) for name, colour in CAUSES.values()]
-        ),
+    ticks = svg.count_steps(most)
+    drawn = svg.lines("misses", series["seconds"], layers, words=_a_second, x=x, y_steps=ticks)
+    return [*parts, _plot(drawn), _legend(CAUSES.values())]
+
+
+def _a_second(value: float) -> str:
+    return f"{value:,.0f}/s"
+
+
+def _places(device: dict[str, Any], x: Axis) -> list[str]:
+    series = device["series"]
+    budget = size(device["budget_bytes"])
+    parts = [
+        f"<h2>Memory of GPU {device['device']}</h2>",
+        f'<p class="dim">Peaks: {size(device["allocated_bytes_peak"])} allocated, '
+        f"{size(device['resident_bytes_peak'])} on the GPU. From pump's model, every 50 ms.</p>",
     ]
+    if len(series["seconds"]) < 2:
+        return [*parts, "<p>The recording is too short for a plot.</p>"]
+    layers = [Series(name, colour, series[key]) for key, (name, colour) in PLACES.items()]
+    mark = f"budget {budget}".replace(".0 ", " "), device["budget_bytes"]
+    drawn = svg.stacked("memory by place", series["seconds"], layers, words=size, x=x, mark=mark)
+    return [*parts, _plot(drawn), _legend(PLACES.values())]
 
 
-def _hops(found: dict[str, Any]) -> list[str]:
-    parts: list[str] = []
-    if tables := hops.parts(found):
-        parts += ["<h2>Where moved slices waited</h2>", f"<p>{_escape(hops.largest(found))}</p>"]
-    for part in tables:
-        parts += [
-            f'<p class="dim">{_escape(part.heading)}</p>',
-            _table(("median", "99th percentile", "sum", "hop"), part.rows),
-        ]
-    if delays := hops.delays(found):
-        heads = ("ran", "runnable without a processor", "threads")
-        parts += ["<h2>Which threads waited for a processor</h2>", _table(heads, delays)]
+def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) -> list[str]:
+    xs = series["seconds"]
+    both = [
+        Series("to the GPU", TO_GPU, svg.rates(xs, series["moved_to_gpu_bytes"])),
+        Series("to the host", TO_HOST, svg.rates(xs, series["moved_to_host_bytes"])),
+    ]
+    done = report["operations_series"]
+    executed = svg.rates(done["seconds"], done["executed"])
+    everywhere = ", all GPUs" if len(report["devices"]) > 1 else ""
+    parts = []
+    if len(xs) > 1:
+        most = svg.crest([value for one in both for value in one.values])
+        ticks = svg.byte_steps(max(1.0, most))
+        drawn = svg.lines("transfers", xs, both, words=_bytes_a_second, x=x, y_steps=ticks)
+        parts += [f"<h2>Transfers{everywhere}</h2>", _plot(drawn)]
+        parts.append(_legend((one.name, one.colour) for one in both))
+    if len(executed) > 1:
+        work = [Series("operations", WORK, executed)]
+        ticks = svg.count_steps(svg.crest(executed))
+        drawn = svg.lines(
+            "operations executed", done["seconds"], work, words=_a_second, x=x, y_steps=ticks
+        )
+        parts += [f"<h2>Operations executed{everywhere}</h2>", _plot(drawn)]
     return parts
+
+
+def _bytes_a_second(value: float) -> str:
+    return f"{size(value)}/s"
 
 
 def _kernels(report: dict[str, Any]) -> list[str]:
-    ranked = sorted(report["kernel_list"], key=lambda kernel: -kernel["estimated_missed_blocks"])
-    chosen = [kernel for kernel in ranked[:KERNELS] if kernel["estimated_missed_blocks"] >= 1]
+    kernels = report["kernel_list"]
+    ranked = sorted(
+        kernels, key=lambda k: (-k["estimated_missed_blocks"], -(k["estimated_seconds"] or 0.0))
+    )
+    most = max([1.0, *(kernel["estimated_missed_blocks"] for kernel in kernels)])
     rows = [
         (
-            plain(kernel["name"], 44),
-            kernel["estimated_missed_blocks"],
-            f"{kernel['estimated_missed_blocks']:,.0f} blocks",
-        )
-        for kernel in chosen
-    ]
-    parts = ["<h2>Stalls by kernel (estimate)</h2>"]
-    parts.append(
-        '<p class="dim">The misses of each moment, shared among the operations that executed '
-        "then by the bytes that they reach.</p>"
-    )
-    parts.append(svg.bars("missed blocks by kernel", rows, "#c8413b") if rows else "<p>None.</p>")
-    by_time = sorted(report["kernel_list"], key=lambda kernel: -(kernel["estimated_seconds"] or 0))
-    cells = [
-        (
+            f'<code title="{_escape(plain(kernel["name"], 400))}">'
+            f"{_escape(readable_kernel(kernel['name']))}</code>",
+            f"{kernel['estimated_missed_blocks']:,.0f}"
+            + f'<i style="width:{100 * kernel["estimated_missed_blocks"] / most:.1f}%"></i>',
+            seconds(kernel["estimated_seconds"]) if kernel["estimated_seconds"] else "-",
             f"{kernel['count']:,}",
-            seconds(kernel["estimated_seconds"])
-            if kernel["estimated_seconds"] is not None
-            else "-",
-            f"{kernel['estimated_missed_blocks']:,.0f}",
-            plain(kernel["name"], 120),
         )
-        for kernel in by_time[:KERNELS]
+        for kernel in ranked[:KERNELS]
     ]
     return [
-        *parts,
-        _table(("launches", "time (estimate)", "missed blocks (estimate)", "kernel"), cells),
+        "<h2>Kernels with the most misses</h2>",
+        '<p class="dim">Missed blocks and times are estimates.</p>',
+        _table(("kernel", "missed blocks", "time", "launches"), rows),
     ]
 
 
-def _extents(report: dict[str, Any]) -> list[str]:
+def _run(report: dict[str, Any]) -> list[str]:
+    turns = waited_for_turns(report)
+    lost = ", ".join(f"{count:,} events ({reason})" for reason, count in report["lost"].items())
+    rows = {
+        "recording": f"{plain(report['file'], 200)} ({report['state']})",
+        "recorded by": f"pump {plain(report['pump'])}",
+        "duration": f"{seconds(report['active_seconds'])} from the first launch, "
+        f"{seconds(report['seconds'])} in total",
+        "operations": f"{report['kernels']:,} kernels, {report['copies']:,} copies, "
+        f"{report['memsets']:,} memsets",
+        "waits for the GPU": f"{seconds(report['waited_seconds'])} in "
+        f"{report['synchronisations']:,} synchronizations",
+        **({"waits for turns": turns} if turns else {}),
+        "prefetched": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
+        f"{size(report['moved_to_host_bytes'])} to the host",
+        **({"lost events": lost} if lost else {}),
+    }
+    for device in report["devices"]:
+        by_choice = " (set by the user)" if device["emulated"] else ""
+        rows[f"GPU {device['device']}"] = (
+            f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{by_choice}"
+        )
+    job = report["job"] if isinstance(report["job"], dict) else {}
+    if isinstance(job.get("virtual"), dict):
+        words = ", ".join(f"{key} {value}" for key, value in job["virtual"].items())
+        rows["virtual GPU"] = plain(words, 200)
+    items = "".join(f"<dt>{_escape(k)}</dt><dd>{_escape(v)}</dd>" for k, v in rows.items())
+    return [f"<details><summary>This run</summary><dl>{items}</dl></details>"]
+
+
+def _internals(report: dict[str, Any]) -> list[str]:
+    found = report["hops"]
+    parts = ["<details><summary>Inside pump: transfers, threads, memory</summary>"]
+    if tables := hops.parts(found):
+        parts += ["<h3>Where transfers waited</h3>", f"<p>{_escape(hops.largest(found))}</p>"]
+    for part in tables:
+        hop_rows = [(row.hop, row.median, row.p99, row.sum) for row in part.rows]
+        parts.append(_table((part.heading, "median", "99th percentile", "sum"), hop_rows))
+    if delays := hops.delays(found):
+        thread_rows = [(name, ran, delay) for ran, delay, name in delays]
+        parts += ["<h3>Which threads waited for a CPU core</h3>"]
+        parts.append(_table(("threads", "ran", "waited for a core"), thread_rows))
     cells = [
         (
-            f"{extent['uses']:,}",
+            f"range {extent['slot']}.{extent['generation']} + {size(extent['offset_bytes'])}",
             size(extent["length_bytes"]),
             size(extent["range_bytes"]),
-            f"range {extent['slot']}.{extent['generation']}, from {size(extent['offset_bytes'])}",
+            f"{extent['uses']:,}",
         )
         for extent in report["top_extents"]
     ]
-    parts = ["<h2>Extents reached most</h2>"]
-    return [*parts, _table(("uses", "length", "of an allocation of", "where"), cells)]
+    heads = ("extent", "length", "of an allocation of", "uses")
+    return [*parts, "<h3>Extents used most</h3>", _table(heads, cells), "</details>"]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of cells that are HTML already."""
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{_escape(word)}</th>" for word in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
+    head = "".join(f"<th>{word}</th>" for word in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide">{table}</div>'
-
-
-def _foot() -> str:
-    return (
-        f'<p class="dim">Made by pump {_escape(pump.__version__)}. Bytes by place are what pump '
-        "believed; what is called an estimate is one.</p>"
-    )

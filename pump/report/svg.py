@@ -1,7 +1,12 @@
-"""Plots as inline SVG: stacked areas, lines, bars. Pure.
+"""Plots as SVG: stacked areas, lines, bars of time. Pure.
 
-Coordinates are in pixels of a box of WIDTH x HEIGHT; it scales with the page. The x axis
-begins at 0, so that plots of one recording stand above each other.
+DESIGN
+  Heights are in pixels, and positions along x are percentages. So a plot fills a page of any
+  width, its text keeps its size, and a phone shows the whole axis. Curves are drawn in a box of
+  BOX units that stretches with the plot.
+
+  The values at a point are text that CSS shows while the pointer is over that point, so a page
+  needs no script for them. STYLE has to be in the page.
 """
 
 from __future__ import annotations
@@ -9,20 +14,38 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-WIDTH: Final = 860
-HEIGHT: Final = 250
-LEFT, RIGHT, TOP, BOTTOM = 78, 14, 12, 34
-UNDER: Final = 4
-"""From the lowest line of text to the edge: letters reach below their line."""
+HEIGHT: Final = 190
+TOP, UNDER = 16, 26
+"""Pixels above the plot, and below it for the labels of the x axis."""
+BOX: Final = 1000
+BAR: Final = 28
+WIDTH, GUTTER, MARGIN, TITLE = 860, 78, 22, 30
+"""Pixels of a picture in its own file: its width, and the margins around the plot."""
 TICKS: Final = 5
-IN_THE_DARK: Final = "@media(prefers-color-scheme:dark){svg{filter:invert(.87) hue-rotate(180deg)}}"
-"""A picture of its own turns from black on white to the other way, and keeps its hues."""
+LETTER: Final = 7
+"""Pixels that a letter takes at most, on average."""
+STYLE: Final = """
+svg text{font:12px system-ui,sans-serif;fill:var(--dim,#555);paint-order:stroke;
+stroke:var(--page,#fff);stroke-width:3px;stroke-linejoin:round}
+.grid{stroke:var(--rule,#ddd)}.halo{stroke:var(--page,#fff);stroke-width:3px;opacity:.7}
+.mark{stroke:var(--ink,#222);stroke-dasharray:5 4}
+.at{opacity:0}.at:hover{opacity:1}.at rect{fill:transparent}.at line{stroke:var(--ink,#222)}
+.at text{fill:var(--ink,#222);stroke:none}.at .said{fill:var(--page,#fff);opacity:.92}
+"""
+IN_THE_DARK: Final = (
+    "@media(prefers-color-scheme:dark){:root{filter:invert(.87) hue-rotate(180deg)}}"
+)
+"""A picture in a file inverts its brightness and keeps its hues."""
 USUAL: Final = 0.97
 """Share of the values that are no spike."""
 SPIKE: Final = 1.5
 """Multiple of a usual value at which an axis is cut."""
+TIMES: Final = ((1.0, 1e-3, "ms"), (300.0, 1.0, "s"), (10800.0, 60.0, "min"))
+"""Below that many seconds, the unit of a time axis in seconds, and its name."""
+HOURS: Final = (math.inf, 3600.0, "h")
 
 Words = Callable[[float], str]
 
@@ -35,96 +58,73 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
+class Axis(NamedTuple):
+    """The values at the ends of an axis, round values between them, and the text of a value."""
+
+    low: float
+    high: float
+    ticks: list[float]
+    words: Words
+
+    def part(self, value: float) -> float:
+        """Returns the position of a value, from 0 to 1."""
+        return (value - self.low) / max(1e-12, self.high - self.low)
+
+
+def axis(low: float, high: float, words: Words, *, whole: bool = False) -> Axis:
+    """Returns an axis with these ends and round ticks between them. whole: ends at ticks, so that
+    it is longer."""
+    step = _step((high - low) / TICKS)
+    if whole:
+        low, high = (step * f(end / step) for f, end in ((math.floor, low), (math.ceil, high)))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return Axis(low, high, [step * number for number in range(first, last + 1)], words)
+
+
+def time_axis(until: float) -> Axis:
+    """Returns an axis from 0 to `until` seconds, in a unit that suits its length."""
+    until = max(1e-9, until)
+    _, unit, name = next((row for row in TIMES if until < row[0]), HOURS)
+    found = axis(0.0, until / unit, str)
+    ticks = [unit * tick for tick in found.ticks]
+    return Axis(0.0, until, ticks, lambda value: f"{value / unit:.4g} {name}" if value else "0")
+
+
 def steps(most: float) -> list[float]:
-    """Round values from 0 to about `most`, for an axis."""
+    """Returns round values from 0 to about `most`, for an axis: 1, 2 or 5 times a power of 10
+    apart."""
     if not most > 0 or not math.isfinite(most):
         return [0.0, 1.0]
-    raw = most / TICKS
-    scale = 10.0 ** math.floor(math.log10(raw))
-    step = next(scale * nice for nice in (1, 2, 2.5, 5, 10) if scale * nice >= raw)
+    step = _step(most / TICKS)
     return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
 
 
 def count_steps(most: float) -> list[float]:
-    """The same in whole numbers."""
+    """Returns round whole numbers from 0 to about `most`."""
     return steps(max(most, float(TICKS)))
 
 
 def byte_steps(most: float) -> list[float]:
-    """The same in powers of 1024, so that labels are round in MiB and GiB."""
+    """Returns `steps` in a power of 1024, so that labels are round in MiB and GiB."""
     unit = 1.0
     while most / unit >= 1024:
         unit *= 1024
     return [step * unit for step in steps(most / unit)]
 
 
+def _step(raw: float) -> float:
+    scale = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
+    return next(scale * nice for nice in (1, 2, 5, 10) if scale * nice >= raw * 0.999)
+
+
 def crest(values: Sequence[float]) -> float:
-    """Where an axis for these values ends: at the greatest, but where that is a rare spike, at a
-    multiple of the others, so that they stay readable; `lines` names what it cuts off."""
+    """Returns where an axis for these values ends: at the greatest, or at a multiple of the usual
+    values if the greatest is a rare spike; `lines` names what it cuts off."""
     ordered = sorted(values)
     if not ordered:
         return 1.0
     usual = ordered[int((len(ordered) - 1) * USUAL)]
     return SPIKE * usual if 0 < 2 * SPIKE * usual < ordered[-1] else ordered[-1]
-
-
-class _Frame:
-    """Axes of a plot with labels at given values, and where values lie in it. until: where the
-    x axis ends, if not at its last label."""
-
-    def __init__(self, x_steps: list[float], y_steps: list[float], until: float = 0) -> None:
-        self.x_steps, self.y_steps = x_steps, y_steps
-        self.x_span = max(1e-9, (until or x_steps[-1]) - x_steps[0])
-        self.y_span = max(1e-9, y_steps[-1] - y_steps[0])
-
-    @classmethod
-    def of_time(cls, until: float, y_steps: list[float]) -> _Frame:
-        """Over seconds from 0 to `until`."""
-        until = max(1e-9, until)
-        return cls([value for value in steps(until) if value <= until * 1.0001], y_steps, until)
-
-    def x(self, value: float) -> float:
-        return LEFT + (value - self.x_steps[0]) / self.x_span * (WIDTH - LEFT - RIGHT)
-
-    def y(self, value: float) -> float:
-        room = HEIGHT - TOP - BOTTOM
-        return HEIGHT - BOTTOM - (value - self.y_steps[0]) / self.y_span * room
-
-    def axes(
-        self, words: Words, x_unit: str = "seconds", x_words: Words = "{:.4g}".format
-    ) -> list[str]:
-        parts = []
-        for value in self.y_steps:
-            y = self.y(value)
-            parts.append(_across("grid", y))
-            parts.append(_text(LEFT - 8, y + 4, words(value), "end"))
-        for value in self.x_steps:
-            parts.append(_text(self.x(value), HEIGHT - BOTTOM + 18, x_words(value), "middle"))
-        parts.append(_text(WIDTH - RIGHT, HEIGHT - UNDER, x_unit, "end"))
-        return parts
-
-    def path(self, xs: Sequence[float], ys: Sequence[float]) -> str:
-        return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(xs, ys, strict=True))
-
-
-def _text(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
-
-
-def _across(kind: str, y: float) -> str:
-    return f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-
-
-def _svg(parts: list[str], label: str, height: float = HEIGHT, more: str = "") -> str:
-    box = f'viewBox="0 0 {WIDTH} {height:.0f}"'
-    return f'<svg {more}{box} role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
-
-
-def _line(one: Series, points: str) -> str:
-    return (
-        f'<polyline fill="none" stroke="{one.colour}" stroke-width="1.6" points="{points}">'
-        f"<title>{html.escape(one.name)}</title></polyline>"
-    )
 
 
 def stacked(
@@ -133,30 +133,26 @@ def stacked(
     layers: Sequence[Series],
     *,
     words: Words,
-    until: float,
+    x: Axis,
     mark: tuple[str, float] | None = None,
 ) -> str:
-    """Layers on top of each other. until: where the x axis ends. mark: a dashed line across,
-    with its name."""
-    sums = [0.0] * len(xs)
-    for layer in layers:
-        sums = [a + b for a, b in zip(sums, layer.values, strict=True)]
-    frame = _Frame.of_time(until, byte_steps(max([*sums, mark[1] if mark else 0.0, 1.0])))
-    parts = frame.axes(words)
-    below = [0.0] * len(xs)
+    """Draws layers on top of each other. mark: the name and value of a dashed line across."""
+    sums = [math.fsum(values) for values in zip(*(layer.values for layer in layers), strict=True)]
+    ticks = byte_steps(max([*sums, mark[1] if mark else 0.0, 1.0]))
+    y = Axis(0.0, ticks[-1], ticks, words)
+    shapes, below = [], [0.0] * len(xs)
     for layer in layers:
         above = [a + b for a, b in zip(below, layer.values, strict=True)]
-        points = f"{frame.path(xs, above)} {frame.path(xs[::-1], below[::-1])}"
-        parts.append(
-            f'<polygon fill="{layer.colour}" points="{points}"><title>{html.escape(layer.name)}'
-            "</title></polygon>"
-        )
+        points = f"{_path(x, y, xs, above)} {_path(x, y, xs[::-1], below[::-1])}"
+        shapes.append(f'<polygon fill="{layer.colour}" points="{points}"/>')
         below = above
+    parts = [*_axes(x, y), _box(shapes)]
     if mark:
-        y = frame.y(mark[1])
-        parts += [_across("halo", y), _across("mark", y)]
-        parts.append(_text(WIDTH - RIGHT - 4, y - 5, mark[0], "end"))
-    return _svg(parts, label)
+        height = _height(y, mark[1])
+        parts += [_across("halo", height), _across("mark", height)]
+        parts += [_text("99.5%", height - 5, mark[0], "end")]
+    middles = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
+    return _svg(label, [*parts, *_readouts(x, y, middles, xs, layers)])
 
 
 def lines(
@@ -165,25 +161,25 @@ def lines(
     series: Sequence[Series],
     *,
     words: Words,
-    until: float,
+    x: Axis,
     y_steps: list[float],
 ) -> str:
-    """Rates over one axis: each value holds from the x before, or 0, to its own. What is above
-    the last of y_steps is cut there, and the greatest value said."""
-    frame = _Frame.of_time(until, y_steps)
-    parts = frame.axes(words)
-    before = [0.0, *xs[:-1]]
-    corners = [x for pair in zip(before, xs, strict=True) for x in pair]
-    top = y_steps[-1]
-    parts += [
-        _line(one, frame.path(corners, [min(y, top) for y in one.values for _ in range(2)]))
-        for one in series
+    """Draws rates: each value holds from the x before, or 0, to its own. Values above the last of
+    y_steps are cut off there, and the greatest is named."""
+    y = Axis(0.0, y_steps[-1], y_steps, words)
+    edges = [0.0, *xs]
+    corners = [end for pair in pairwise(edges) for end in pair]
+    cut = [[min(value, y.high) for value in one.values for _ in range(2)] for one in series]
+    shapes = [
+        _line(one.colour, _path(x, y, corners, values))
+        for one, values in zip(series, cut, strict=True)
     ]
-    greatest = max([0.0, *(y for one in series for y in one.values)])
-    if greatest > top * 1.0001:
-        said = f"cut off here: up to {words(greatest)}"
-        parts.append(_text(WIDTH - RIGHT - 4, frame.y(top) + 12, said, "end"))
-    return _svg(parts, label)
+    parts = [*_axes(x, y), _box(shapes)]
+    greatest = max([0.0, *(value for one in series for value in one.values)])
+    if greatest > y.high * 1.0001:
+        said = f"cut off; the peak is {words(greatest)}"
+        parts.append(_text("100%", TOP - 5, said, "end"))
+    return _svg(label, [*parts, *_readouts(x, y, edges, xs, series)])
 
 
 def curves(
@@ -191,59 +187,165 @@ def curves(
     xs: Sequence[float],
     series: Sequence[Series],
     *,
-    words: Words,
+    x: Axis,
+    y: Axis,
     x_unit: str,
-    x_words: Words = "{:.4g}".format,
-    ends: tuple[float, float] | None = None,
     mark: tuple[str, float] | None = None,
 ) -> str:
-    """A picture of its own, for a file: lines through the values at `xs`, with their names. ends:
-    of the y axis; None: 1 and the greatest value. mark: a dashed line up at an x, with its name."""
-    least, most = ends or (1.0, max([*(y for one in series for y in one.values), 1.0]))
-    low, high = min(xs), max(xs)
-    quarters = [number / 4 for number in range(5)]
-    frame = _Frame(
-        [low + (high - low) * part for part in quarters],
-        [least + (most - least) * part for part in quarters],
-    )
-    parts = [
-        f"<style>text{{font:12px sans-serif}}.grid{{stroke:#ddd}}{IN_THE_DARK}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        *frame.axes(words, x_unit, x_words),
-        _text(LEFT, HEIGHT - UNDER, label, "start"),
-    ]
+    """Draws a picture for a file: lines through the values at `xs`, with their names. mark: the
+    name of a dashed line, and its x."""
+    shapes = [_line(one.colour, _path(x, y, xs, one.values)) for one in series]
+    parts = [*_axes(x, y), _box(shapes)]
     if mark:
-        x, along = frame.x(mark[1]), f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
-        parts.append(
-            f'<line stroke="#999" stroke-dasharray="4" x1="{x:.1f}" x2="{x:.1f}" {along}/>'
-        )
-        parts.append(_text(x + 5, TOP + 12, mark[0], "start"))
+        at, end = _at(x, mark[1]), TOP + HEIGHT
+        parts.append(f'<line class="mark" x1="{at}" x2="{at}" y1="{TOP}" y2="{end}"/>')
+        parts.append(_text(at, TOP + 12, mark[0], "start", ' dx="5"'))
     for number, one in enumerate(series):
-        parts.append(_line(one, frame.path(xs, one.values)))
-        place = WIDTH - RIGHT - 8, TOP + 12 + 14 * number
-        parts.append(_text(*place, one.name, "end", f' fill="{one.colour}"'))
-    return _svg(parts, label, more='xmlns="http://www.w3.org/2000/svg" ') + "\n"
+        place = TOP + 12 + 16 * number
+        parts.append(_text("99%", place, one.name, "end", f' style="fill:{one.colour}"'))
+    order = sorted(range(len(xs)), key=lambda number: xs[number])
+    ordered = [xs[number] for number in order]
+    sorted_series = [one._replace(values=[one.values[n] for n in order]) for one in series]
+    edges = [x.low, *((a + b) / 2 for a, b in pairwise(ordered)), x.high]
+    parts += _readouts(x, y, edges, ordered, sorted_series)
+    inner, height = TOP + HEIGHT + UNDER, TITLE + TOP + HEIGHT + UNDER + 20
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{html.escape(label)}" '
+        f'viewBox="0 0 {WIDTH} {height}"><style>{STYLE}{IN_THE_DARK}</style>'
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
+        f"{_text(str(GUTTER), 22, label, 'start', _BOLD)}"
+        f"{_text(str(WIDTH - MARGIN), height - 8, x_unit, 'end')}"
+        f'<svg x="{GUTTER}" y="{TITLE}" width="{WIDTH - GUTTER - MARGIN}" height="{inner}" '
+        f'overflow="visible">{"".join(parts)}</svg></svg>\n'
+    )
 
 
-def bars(label: str, rows: Sequence[tuple[str, float, str]], colour: str) -> str:
-    """Horizontal bars: name, value, the value in words."""
-    most = max([value for _, value, _ in rows] or [1.0]) or 1.0
-    row, names, room = 24, 300, WIDTH - 300 - 110
-    parts = []
-    for number, (name, value, said) in enumerate(rows):
-        y, width = number * row + 4, max(1.0, value / most * room)
-        parts.append(_text(names - 8, y + 14, name, "end"))
-        parts.append(f'<rect x="{names}" y="{y}" width="{width:.1f}" height="17" fill="{colour}"/>')
-        parts.append(_text(names + width + 6, y + 14, said, "start"))
-    return _svg(parts, label, len(rows) * row + 8)
+def bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], x: Axis) -> str:
+    """Draws a bar for each row, with its name above it. A bar is spans in a row: the length of
+    each, its colour and what it is."""
+    parts, y = [], TOP
+    for name, spans in rows:
+        parts.append(_text("0", y + 8, name, "start"))
+        y += 16
+        begin = 0.0
+        for length, colour, said in spans:
+            width = f"{100 * (x.part(begin + length) - x.part(begin)):.2f}%"
+            parts.append(
+                f'<rect x="{_at(x, begin)}" y="{y}" width="{width}" height="{BAR}" '
+                f'fill="{colour}"><title>{html.escape(said)}</title></rect>'
+            )
+            begin += length
+        y += BAR + 12
+    for tick in x.ticks:
+        at = _at(x, tick)
+        parts.insert(0, f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{y}"/>')
+        parts.append(_text(at, y + 14, x.words(tick), _anchor(x.part(tick))))
+    return _svg(label, parts, y + 20)
 
 
 def rates(xs: Sequence[float], totals: Sequence[float]) -> list[float]:
-    """A total that grows from 0 at x = 0, as a rate per unit of x between each value and the
-    one before."""
+    """Returns the growth of a total, which is 0 at x = 0, per unit of x between each value and
+    the one before."""
     found, x, total = [], 0.0, 0.0
     for next_x, next_total in zip(xs, totals, strict=True):
         span, grown = next_x - x, next_total - total
         found.append(max(0.0, grown) / span if span > 0 else 0.0)
         x, total = next_x, next_total
     return found
+
+
+_BOLD: Final = ' style="font-weight:600;fill:#222"'
+
+
+def _at(x: Axis, value: float) -> str:
+    return f"{100 * x.part(value):.2f}%"
+
+
+def _height(y: Axis, value: float) -> float:
+    return TOP + HEIGHT * (1 - y.part(value))
+
+
+def _anchor(part: float) -> str:
+    return "start" if part < 0.01 else "end" if part > 0.97 else "middle"
+
+
+def _tick(y: Axis, value: float) -> str:
+    text = y.words(value).replace(".0 ", " ")
+    return "0" if text.startswith(("0 ", "0/")) else text
+
+
+def _axes(x: Axis, y: Axis) -> list[str]:
+    parts = []
+    for value in y.ticks:
+        height = _height(y, value)
+        parts.append(_across("grid", height))
+        parts.append(_text("-8", height + 4, _tick(y, value), "end"))
+    for value in x.ticks:
+        at = _at(x, value)
+        parts.append(_text(at, TOP + HEIGHT + 18, x.words(value), _anchor(x.part(value))))
+    return parts
+
+
+def _path(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> str:
+    pairs = zip(xs, ys, strict=True)
+    return " ".join(f"{BOX * x.part(a):.1f},{HEIGHT * (1 - y.part(b)):.1f}" for a, b in pairs)
+
+
+def _box(shapes: Sequence[str]) -> str:
+    return (
+        f'<svg y="{TOP}" width="100%" height="{HEIGHT}" viewBox="0 0 {BOX} {HEIGHT}" '
+        f'preserveAspectRatio="none" overflow="visible">{"".join(shapes)}</svg>'
+    )
+
+
+def _line(colour: str, points: str) -> str:
+    return (
+        f'<polyline fill="none" stroke="{colour}" stroke-width="1.8" '
+        f'vector-effect="non-scaling-stroke" points="{points}"/>'
+    )
+
+
+def _readouts(
+    x: Axis, y: Axis, edges: Sequence[float], xs: Sequence[float], series: Sequence[Series]
+) -> list[str]:
+    """Returns the values at xs, each shown while the pointer is between its two edges."""
+    parts = []
+    for number, value in enumerate(xs):
+        part, begin, end = (x.part(at) for at in (value, *edges[number : number + 2]))
+        rows = [("none", x.words(value))]
+        rows += [
+            (one.colour, f"{one.name} {y.words(one.values[number])}")
+            for one in series
+            if one.values[number]
+        ]
+        wide, left = LETTER * (3 + max(len(words) for _, words in rows)), part > 0.5
+        text = "".join(
+            f'<tspan x="8" dy="15"><tspan fill="{colour}">&#9632;</tspan> {html.escape(words)}'
+            "</tspan>"
+            for colour, words in rows
+        )
+        at = f"{100 * part:.2f}%"
+        parts.append(
+            f'<g class="at"><rect x="{100 * begin:.2f}%" y="{TOP}" height="{HEIGHT}" '
+            f'width="{100 * (end - begin):.2f}%"/>'
+            f'<line x1="{at}" x2="{at}" y1="{TOP}" y2="{TOP + HEIGHT}"/>'
+            f'<svg x="{at}" y="{TOP}" overflow="visible"><g transform="translate({-wide * left})">'
+            f'<rect class="said" width="{wide}" height="{15 * len(rows) + 8}"/>'
+            f"<text>{text}</text></g></svg></g>"
+        )
+    return parts
+
+
+def _text(x: str, y: float, words: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
+
+
+def _across(kind: str, y: float) -> str:
+    return f'<line class="{kind}" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def _svg(label: str, parts: list[str], height: float = TOP + HEIGHT + UNDER) -> str:
+    return (
+        f'<svg class="plot" height="{height:.0f}" role="img" aria-label="{html.escape(label)}">'
+        f"{''.join(parts)}</svg>"
+    )

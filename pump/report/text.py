@@ -1,79 +1,75 @@
-"""A report as lines of text."""
+"""A report as lines of text: the result, its causes with the next commands, then the numbers."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
-from pump.report import hops
+from pump.names import readable_kernel
 from pump.report.advice import advise, time_lost, waited_for_turns
-from pump.report.words import command, plain, seconds, share, size
+from pump.report.words import command, percent, plain, seconds, size
 
 SHOWN = 10
+WIDTH = 96
+LABEL = 13
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report of pump.report.gather for a terminal."""
-    lines = [
-        f"{report['file']}: {report['state']}",
-        f"command      {command(report['command'])}",
-        f"recorded     {plain(report['recorded'])} with policy {plain(report['policy'])}",
-        f"time lost    {time_lost(report)}",
-        f"length       {seconds(report['seconds'])}, {report['operations']:,} operations",
-        *([f"turns        {waited_for_turns(report)} waited"] if waited_for_turns(report) else []),
-        f"moved        {size(report['moved_to_gpu_bytes'])} to the GPU, "
-        f"{size(report['moved_to_host_bytes'])} to the host",
-    ]
-    for device in report["devices"]:
-        lines += _device(device)
-    lines += ["", "why it may be slow"]
+    """Returns the report of pump.report.gather for a terminal."""
+    turns = waited_for_turns(report)
+    lines = [time_lost(report), *_item("command", command(report["command"])), ""]
     for item in advise(report):
-        lines += [f"  {item.key:<12} {item.found}", f"               {item.advice}"]
-    lines += _hops(report["hops"])
-    lines += ["", "   launches   time (est.)   missed blocks (est.)   kernel"]
-    ranked = sorted(report["kernel_list"], key=_weight)
-    for kernel in ranked[:SHOWN]:
+        lines += _item(item.key, f"{item.found} {item.advice}")
+        lines += [f"{'':<{LABEL}}$ {item.command}"]
+    facts = [
+        ("recording", f"{report['file']} ({report['state']}), {plain(report['recorded'])}, policy "
+                      f"{plain(report['policy'])}"),
+        ("duration", f"{seconds(report['active_seconds'])} from the first launch, "
+                     f"{seconds(report['seconds'])} in total"),
+        *([("turns", f"waited {turns} for turns on the GPU")] if turns else []),
+        ("operations", f"{report['operations']:,}"),
+        ("prefetched", f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
+                       f"{size(report['moved_to_host_bytes'])} to the host"),
+    ]  # fmt: skip
+    for device in report["devices"]:
+        facts += _device(device)
+    lines += ["", *(line for name, words in facts for line in _item(name, words))]
+    lines += ["", "  missed blocks     time   launches   kernel (misses and times are estimates)"]
+    for kernel in sorted(report["kernel_list"], key=_weight)[:SHOWN]:
         time = kernel["estimated_seconds"]
         lines.append(
-            f"{kernel['count']:>11,}   {seconds(time) if time is not None else 'not known':>11}"
-            f"   {kernel['estimated_missed_blocks']:>20,.0f}   {plain(kernel['name'], 60)}"
+            f"{kernel['estimated_missed_blocks']:>15,.0f}{seconds(time) if time else '-':>9}"
+            f"{kernel['count']:>11,}   {readable_kernel(kernel['name'])}"
         )
-    lines += ["", "       uses       length   of range          extents reached most"]
-    lines += [
-        f"{extent['uses']:>11,}   {size(extent['length_bytes']):>10}   "
-        f"{size(extent['range_bytes']):>12}"
-        f"      range {extent['slot']}.{extent['generation']} + {size(extent['offset_bytes'])}"
-        for extent in report["top_extents"][:SHOWN]
-    ]
     return "\n".join(lines)
 
 
-def _hops(found: dict[str, Any]) -> list[str]:
-    lines: list[str] = []
-    if tables := hops.parts(found):
-        lines += ["", "where moved slices waited", f"  {hops.largest(found)}"]
-    for table in tables:
-        lines.append(f"     median   99th pct.        sum   {table.heading}")
-        lines += [f"{r.median:>11}{r.p99:>12}{r.sum:>11}     {r.hop}" for r in table.rows]
-    if delays := hops.delays(found):
-        lines += ["", "        ran   without a processor"]
-        lines += [f"{ran:>11}{delay:>22}   {name}" for ran, delay, name in delays]
-    return lines
+def _item(name: str, words: str) -> list[str]:
+    begin = f"{name:<{LABEL}}"
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=begin, subsequent_indent=" " * LABEL, break_on_hyphens=False
+    )
 
 
 def _weight(kernel: dict[str, Any]) -> tuple[float, float]:
     return -kernel["estimated_missed_blocks"], -(kernel["estimated_seconds"] or 0.0)
 
 
-def _device(device: dict[str, Any]) -> list[str]:
-    used = device["blocks_used"]
-    misses = used - device["blocks_hit"]
-    by_choice = " (by choice)" if device["emulated"] else ""
+def _device(device: dict[str, Any]) -> list[tuple[str, str]]:
+    used, misses = device["blocks_used"], device["blocks_used"] - device["blocks_hit"]
+    by_choice = " (set by the user)" if device["emulated"] else ""
+    causes = ", ".join(
+        f"{percent(device[f'blocks_{cause}'] / misses)} {name}"
+        for cause, name in (("no_room", "budget full"), ("late", "late"), ("unseen", "unseen"))
+        if misses
+    )
+    memory = (
+        f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{by_choice}; peaks: "
+        f"{size(device['allocated_bytes_peak'])} allocated, "
+        f"{size(device['resident_bytes_peak'])} on the GPU"
+    )
+    hits = f"{percent(1 - misses / used, 1)} of {used:,} block uses (estimate)" if used else "-"
     return [
-        f"GPU {device['device']}        {size(device['total_bytes'])}, budget "
-        f"{size(device['budget_bytes'])}{by_choice}; allocated at most "
-        f"{size(device['allocated_bytes_peak'])}, resident at most "
-        f"{size(device['resident_bytes_peak'])}",
-        f"  hit rate   (est.) {share(device['blocks_hit'], used)} of {used:,} block uses; missed "
-        f"for want of room {share(device['blocks_no_room'], misses)}, late "
-        f"{share(device['blocks_late'], misses)}, unseen {share(device['blocks_unseen'], misses)}",
+        (f"GPU {device['device']}", memory),
+        ("hit rate", f"{hits}; misses: {causes}" if causes else hits),
     ]

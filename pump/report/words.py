@@ -1,6 +1,8 @@
-"""Figures as text, for all verbs."""
+"""Numbers as text, for all verbs."""
 
 from __future__ import annotations
+
+import shlex
 
 from pump.names import printable
 
@@ -33,11 +35,16 @@ def plain(text: object, most: int = 80) -> str:
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
+def percent(part: float, decimals: int = 0) -> str:
+    """Returns a part of 1 as text: "6 %"."""
+    return f"{100 * part:.{decimals}f} %"
+
+
 def share(part: float, whole: float) -> str:
     """A percentage, "-" of nothing."""
     return f"{part / whole:.1%}" if whole else "-"
 
 
 def command(words: object) -> str:
-    """A command line from its list of words; "?" where it is not known."""
-    return plain(" ".join(map(str, words)), 200) if isinstance(words, list) and words else "?"
+    """Returns the command line of a list of arguments; "?" if it is not known."""
+    return plain(shlex.join(map(str, words)), 200) if isinstance(words, list) and words else "?"

@@ -116,6 +116,8 @@ class _Taker:
             touches=self._touches,
             touches_most=self._touches_most,
         )
+        if not self._builder.operations:  # a wait without effect, for a mark after all imports
+            self._builder.sync(host_ns=self._host_ns(record.time_ns))
         name = self._names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(
@@ -151,7 +153,7 @@ class _Taker:
         self._builder.sync(host_ns=host_ns)
 
     def program(self) -> Program:
-        """Raises ProgramError where nothing can be simulated."""
+        """Returns the program. Raises ProgramError if nothing can be simulated."""
         if not self._rows or not self._builder.operations:
             what = "operation" if self._rows else "allocation"
             when = " before it was cut off" if self.truncated else ""
@@ -165,9 +167,9 @@ class _Taker:
             )
         steps, uses = self._builder.tables()
         steps["mark"][_end(steps)] = 1
-        begin = _warm(steps)
-        if begin is not None:
-            steps["mark"][begin] = 1
+        warm = _warm(steps)
+        begin = int(np.argmax(steps["seq"] > 0)) - 1 if warm is None else warm
+        steps["mark"][begin] = 1
         ranges, blocks = _places(self._rows)
         times_ns = steps["duration_ns"].astype(np.float64) + steps["host_ns"]
         form.check_bounds(self._source, blocks=blocks, seconds=float(times_ns.sum()) / 1e9)
@@ -179,16 +181,16 @@ class _Taker:
             "short_of_bytes": max(0, self._peak - self._budget_bytes()),
             "recorded_mode": virtual_mode(self._header),
             "truncated": self.truncated,
+            "simulated_part": "starting at its first launch" if warm is None else WITHOUT_START,
+            "steady_steps": len(steps) - begin - 1,
         }
-        if begin is not None:
-            facts["steady_steps"] = len(steps) - begin - 1
         return Program(
             self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
             self._peak, facts,
         )  # fmt: skip
 
     def _budget_bytes(self) -> int:
-        """The budget of the recorded run; its peak where no budget was recorded."""
+        """Returns the budget of the recorded run, or its peak if no budget was recorded."""
         return min((self._budgets.get(device, self._peak) for device in self._devices), default=0)
 
 
@@ -200,19 +202,20 @@ def virtual_mode(header: Mapping[str, Any]) -> str | None:
 
 
 def _end(steps: form.Table) -> int:
-    """The first wait for everything behind the last operation; the rest is clean-up."""
+    """Returns the first wait for everything after the last operation; the rest is clean-up."""
     last = np.flatnonzero(steps["seq"])[-1:].sum()
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     return int(last + np.argmax(waits[last:]))
 
 
 WARM_SHARE: Final = 0.1
-"""Of the operations: the start of the program, with its first allocations."""
+"""Share of the operations that is the start of the program, with its first allocations."""
+WITHOUT_START: Final = f"without its first {100 * WARM_SHARE:.0f} %"
 
 
 def _warm(steps: form.Table) -> int | None:
-    """The wait behind which the program is warm: the first one with WARM_SHARE of the operations
-    before it, and at least half of them behind it."""
+    """Returns the wait after which the program is warm: the first one after WARM_SHARE of the
+    operations, if at least half of them follow it; else None."""
     done = np.cumsum(steps["seq"] != 0) / max(1, np.count_nonzero(steps["seq"]))
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     found = np.flatnonzero(waits & (done >= WARM_SHARE) & (done <= 0.5))

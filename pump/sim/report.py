@@ -1,4 +1,4 @@
-"""The figures of simulations, for JSON and as text."""
+"""The numbers of simulations, for JSON and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, without_reserve
-from pump.report.words import size
+from pump.report.words import percent, size
 from pump.sim import lp_floor
 from pump.sim.floor import Floor, Rates, floor_of, least_traffic
 from pump.sim.host import Host
@@ -25,37 +25,36 @@ MIGRATION_THREADS: Final = 6
 """Two to the GPU and four to the host at most: executors.h."""
 
 HOST_BOUND: Final = 1.1
-"""From this multiple of its kernels' time on the report says that the program's own thread is
-the bottleneck."""
+"""Multiple of the kernels' time from which the report names the program's own thread as the
+bottleneck."""
 
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program and a machine. `discarding`: the same with discards, where they are known."""
+    """A program and a machine. `discarding`: the program with discards, if they are known."""
 
     program: Program
     machine: Machine
     discarding: Program | None = None
 
     def of(self, candidate: NamedPolicy) -> Program | None:
-        """The program that the candidate runs; None where it needs discards that are unknown.
-        Where all fits pump is dormant, and nothing is discarded."""
+        """Returns the program that the candidate runs; None if it needs discards that are unknown.
+        If everything fits, pump is dormant and discards nothing."""
         if not candidate.discard or self.discarding is None:
             return self.discarding if candidate.discard else self.program
         room = without_reserve(self.machine.memory_bytes, self.machine.reserve_percent)
         return self.program if self.program.peak_bytes <= room else self.discarding
 
     def with_memory(self, memory_bytes: int) -> Case:
-        """The same on a GPU of so much memory."""
+        """Returns the case on a GPU with `memory_bytes`."""
         return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
 
 
 def unlimited(case: Case) -> Outcome:
-    """The program alone on a GPU that holds all of it: nothing is paged, as if no operation
-    used pageable memory. Not even first touches fault. Raises ProgramError where it takes no
-    time."""
+    """Simulates the program without pump on a GPU that holds all of its memory: no page moves, and
+    first touches do not fault either. Raises ProgramError if the operations take no time."""
     steps = case.program.steps.copy()
     steps["uses"] = 0
     memory_bytes = (case.program.blocks + 64) * BLOCK_BYTES
@@ -70,17 +69,17 @@ def unlimited(case: Case) -> Outcome:
 
 
 def _measured(case: Case) -> tuple[Program, int]:
-    """The program with discards where there is one, and the first step of the measured part."""
+    """Returns the program, with discards if they are known, and the first measured step."""
     program = case.discarding or case.program
     return program, len(program.steps) - iteration_steps(program)
 
 
 def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
-    """Seconds of an iteration that any policy needs, the order of its operations kept
-    (pump/sim/lp_floor.py), its floor at least. None of a recording: it does not say where its
-    iterations begin; and without scipy.
+    """Returns the seconds of an iteration that any policy needs if the operations keep their order
+    (pump/sim/lp_floor.py): at least the floor. None for a recording, which does not show its
+    iterations, and without scipy.
 
-    least: the floor, where it is known already."""
+    least: the floor, if the caller has it."""
     program, first = _measured(case)
     if "iterations" not in program.facts or not lp_floor.available():
         return None
@@ -101,7 +100,7 @@ def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
 
 
 def flash_of(host: Host | None) -> lp_floor.Flash | None:
-    """What the floor knows of a host with flash; None where there is none."""
+    """Returns the flash of a host, for the floor; None if it has none."""
     if host is None or host.flash_gbps is None:
         return None
     read, write = host.flash_gbps
@@ -109,8 +108,8 @@ def flash_of(host: Host | None) -> lp_floor.Flash | None:
 
 
 def busy_seconds(steps: Table) -> float:
-    """Seconds of work that cannot run concurrently, the maximum of: all kernels, all copies and
-    memsets inside the GPU, all operations of one stream. These three may overlap."""
+    """Returns the seconds of work that cannot run concurrently, the maximum of: all kernels, all
+    copies and memsets inside the GPU, all operations of one stream. These three may overlap."""
     steps = steps[steps["seq"] > 0]
     durations_ns = steps["duration_ns"].astype(np.float64)
     kernels = steps["kind"] == KERNEL
@@ -121,14 +120,14 @@ def busy_seconds(steps: Table) -> float:
 
 
 def largest_bytes(case: Case) -> int:
-    """Most that one operation uses, in whole blocks."""
+    """Returns the most bytes that one operation uses, in whole blocks."""
     program, first = _measured(case)
     used = (len({*t.reads, *t.updates, *t.overwrites}) for t in touches(program, first))
     return max(used, default=0) * BLOCK_BYTES
 
 
 def floor(case: Case) -> Floor:
-    """The floor of the steady iteration of a replay, or of a recording behind its start."""
+    """Returns the floor of the steady iteration of a replay, or of a recording after its start."""
     program, first = _measured(case)
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
@@ -144,8 +143,8 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """One candidate's figures. Times in seconds, of the steady iteration or of the whole.
-    of_parts: seconds of `floor_of_parts`."""
+    """Returns one candidate's numbers, with times in seconds. of_parts: seconds of
+    `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
     return {
@@ -187,9 +186,9 @@ def figures(
 def able(
     case: Case, candidates: Sequence[NamedPolicy]
 ) -> tuple[list[tuple[NamedPolicy, Program]], list[str]]:
-    """The candidates that can run, each with its program, and the names of the others.
+    """Returns the candidates that can run, each with its program, and the names of the others.
 
-    Raises ProgramError where none can run.
+    Raises ProgramError if none can run.
     """
     runs, left_out = [], []
     for candidate in candidates:
@@ -201,13 +200,14 @@ def able(
     if not runs:
         names = ", ".join(left_out)
         raise ProgramError(
-            f"{case.program.name}: {names} needs to know what is dead, which only JSON traces tell"
+            f"{case.program.name}: {names} needs to know what is dead, which only JSON "
+            "traces contain"
         )
     return runs, left_out
 
 
 def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
-    """All candidates on one case; those that cannot run on the program are named."""
+    """Simulates all candidates on one case; `left_out` names those that cannot run."""
     base, least = unlimited(case), floor(case)
     of_parts = floor_of_parts(case, least)
     seconds = base.steady.seconds
@@ -233,7 +233,7 @@ def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
 
 
 def about(case: Case) -> Figures:
-    """The program's and the machine's facts, which are part of all figures."""
+    """Returns facts of the program and the machine, which are part of all results."""
     program, machine = case.program, case.machine
     return {
         "trace": program.name,
@@ -261,13 +261,13 @@ def about(case: Case) -> Figures:
 # ---- text ------------------------------------------------------------------------
 
 HEAD: Final = (
-    *("policy", "time s", "slow-down", "floor", "parts", "to GPU", "to host", "faults"),
-    "stalled by faults, late, copies (s)",
+    *("policy", "time s", "slowdown", "floor", "parts", "to GPU", "to host", "faults"),
+    "stalls: faults, late, copies (s)",
 )
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the first column to the left and the others to the right."""
+    """Returns lines: the first column is left-aligned, the others are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -290,31 +290,40 @@ def _cells(row: Figures) -> list[str]:
 
 
 def as_text(found: Figures) -> str:
-    """The figures of `compared` as text."""
+    """Returns the numbers of `compared` as text: the result first."""
     least = found["floor"]
     lines = [
-        *heading(found),
-        f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])} "
-        f"({found['oversubscription']:.2f}x oversubscribed), profile {found['profile']} "
-        f"{found['profile_hash']}",
-        f"{'unlimited':<12} {_seconds(found['unlimited_seconds'])} s; floor "
+        *heading(found, _result(found)),
+        *table([HEAD, *(_cells(row) for row in found["policies"])]),
+        "",
+        *settings(found),
+        f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])}; the peak is "
+        f"{found['oversubscription']:.2f}x of it",
+        f"{'no paging':<12} {_seconds(found['unlimited_seconds'])} s; floor "
         f"{_seconds(least['seconds'])} s (compute {_seconds(least['compute_seconds'])}, link "
         f"{_seconds(least['link_seconds'])}, CPU {_seconds(least['cpu_seconds'])})",
         *_parts_line(found),
-        "",
-        *table([HEAD, *(_cells(row) for row in found["policies"])]),
+        *_notes(found),
     ]
-    lines += _notes(found)
     if found["flash_gbps"]:
         lines.append(
-            f"host memory {gib(found['host_memory_bytes'])}, flash{_budget(found)} read and "
-            "written: "
+            f"{'flash':<12} below {gib(found['host_memory_bytes'])} of host memory"
+            f"{_budget(found)}, read and written: "
             + ", ".join(
                 f"{row['policy']} {gib(row['flash_read_bytes'])} {gib(row['flash_write_bytes'])}"
                 for row in found["policies"]
             )
         )
     return "\n".join([*lines, *caveats(found)])
+
+
+def _result(found: Figures) -> str:
+    best = min(found["policies"], key=lambda row: float(row["seconds"]))
+    fastest = "" if len(found["policies"]) == 1 else " is the fastest"
+    return (
+        f"{best['policy']}{fastest}: {best['slowdown']:.2f}x the time with enough memory "
+        f"({_seconds(best['seconds'])} s instead of {_seconds(found['unlimited_seconds'])} s)"
+    )
 
 
 def _budget(found: Figures) -> str:
@@ -325,90 +334,103 @@ def _budget(found: Figures) -> str:
 def _parts_line(found: Figures) -> list[str]:
     seconds = found["floor_of_parts_seconds"]
     if seconds is None and found.get("iterations") and not lp_floor.available():
-        return ["parts: not known without scipy (pip install 'pump-cuda[simulate]')"]
+        return ["parts        not known without scipy: pip install 'pump-cuda[simulate]'"]
     if seconds is None:
         return []
-    text = f"{_seconds(seconds)} s: the floor if bytes cross in the operations' order"
-    return [f"{'parts':<12} {text}"]
+    return [
+        f"{'parts':<12} {_seconds(seconds)} s: the floor with transfers in the operations' order"
+    ]
 
 
 def _notes(found: Figures) -> list[str]:
-    """Lines that explain the figures."""
+    """Returns lines that explain the numbers."""
     lines = []
     for row in found["policies"]:
         predicted = row["whole_run"]["predicted"]
         if predicted is not None:
             share = predicted["operations"] / found["operations"]
             lines.append(
-                f"{row['policy']}: {share:.0%} of all operations predicted, predictions dropped "
-                f"{predicted['lost']} times, confidence at the end "
-                f"{predicted['confidence']:.2f}"
+                f"{row['policy']:<12} {percent(share)} of the operations predicted, predictions "
+                f"dropped {predicted['lost']} times, final confidence {predicted['confidence']:.2f}"
             )
     seconds, least = found["unlimited_seconds"], found["floor"]["compute_seconds"]
     if seconds > HOST_BOUND * least:
         lines.append(
-            f"with memory for everything the GPU works {least / seconds:.0%} of the time: else it "
-            "waits for the program's own thread, and no policy changes that"
+            f"Even with enough memory, the GPU works only {percent(least / seconds)} of the time. "
+            "The rest is the program's own CPU time, which no policy changes."
         )
     if found["largest_operation_bytes"] > found["gpu_memory_bytes"]:
         largest = gib(found["largest_operation_bytes"])
-        lines.append(f"one operation uses {largest}, more than the GPU has: it runs by faults")
+        lines.append(f"One operation uses {largest}, more than the GPU has: it runs by faults.")
     return lines
 
 
 def caveats(found: Figures) -> list[str]:
-    """Lines about what the figures leave out."""
+    """Returns lines about what the numbers leave out."""
     lines = []
     if found.get("events_lost"):
-        lines.append(f"{found['events_lost']:,} events of the recording are lost: figures are low")
+        lines.append(
+            f"The recording lost {found['events_lost']:,} events: the numbers are too low."
+        )
     if short_bytes := found.get("short_of_bytes"):
         lines.append(
-            f"recorded while memory was {gib(short_bytes)} short: stalls of that run count as its "
-            "kernels' time, so slow-downs are too low; record it where it fits"
+            f"Recorded with {gib(short_bytes)} too little GPU memory: its stalls count as kernel "
+            "time, so slowdowns are too low. Record a run that fits."
         )
     if found.get("recorded_mode") == "compute":
         lines.append(
-            "recorded on a virtual GPU in compute mode: its times are the CPU's, so no time "
-            "here means anything; record it in timing mode"
+            "Recorded on a virtual GPU in compute mode: the times are the CPU's and mean nothing. "
+            "Record in timing mode."
         )
     if found.get("truncated"):
-        lines.append("the recording has no end: figures are of the part before it was cut off")
+        lines.append("The recording is cut off: the numbers cover the part before that.")
     if found["left_out"]:
         names = ", ".join(found["left_out"])
-        lines.append(f"left out, because a recording does not hold what they need to know: {names}")
+        lines.append(f"Left out, because a recording lacks the data for them: {names}")
     return lines
 
 
-def heading(found: Figures) -> list[str]:
-    """Lines that name the trace, and say that its figures are simulated."""
+def heading(found: Figures, result: str) -> list[str]:
+    """Returns the result, and a line that says what was simulated."""
+    part = found.get("simulated_part")
+    what = (
+        f"the recording {found['trace']}, {part}"
+        if part
+        else f"a steady iteration of {found['trace']}"
+    )
+    if found.get("iterations") == 1:
+        what = (
+            f"the only iteration of {found['trace']}, with its first touches (the floors are those "
+            "of a steady one)"
+        )
+    return [result, f"Simulated from {what}. Not a measurement.", ""]
+
+
+def settings(found: Figures) -> list[str]:
+    """Returns lines about the trace and the machine."""
     mapping = found.get("mapping")
     how = f", mapping {mapping}, iterations {found['iterations']}" if mapping else ""
-    what = "steady iteration" if mapping else "recording"
-    if found.get("iterations") == 1:
-        what = "only iteration: first touches are in it, floors are a steady one's"
-    if found.get("steady_steps"):
-        what = "recording behind its first tenth"
     lines = [
         f"{'trace':<12} {found['trace']}: {found['operations']:,} operations, "
         f"peak {gib(found['peak_bytes'])}{how}",
-        f"{'figures':<12} simulated, of the {what}; nothing of it was measured",
+        f"{'profile':<12} {found['profile']} {found['profile_hash']}",
     ]
     if found["jitter"]:
-        lines.append(f"{'jitter':<12} {found['jitter']:.0%}, seed {found['seed']}")
+        lines.append(f"{'jitter':<12} {percent(found['jitter'])}, seed {found['seed']}")
     if found["duplicates"]:
-        lines.append(f"{'duplicates':<12} of what was not written the times before")
+        lines.append(f"{'duplicates':<12} clean blocks are evicted without a copy")
     if found["wake_ups"]:
         lines.append(f"{'wake-ups':<12} {found['wake_ups']}, seed {found['wake_ups_seed']}")
     return lines
 
 
 def gib(length_bytes: float) -> str:
-    """Bytes with two decimals, for the tables of this report."""
+    """Returns bytes with two decimals, for the tables of this report."""
     return size(length_bytes, 2)
 
 
 def _seconds(value: float) -> str:
-    """To 0.1 ms; short times to 1 us."""
+    """Returns seconds rounded to 0.1 ms; short times to 1 us."""
     return f"{value:.4f}" if value >= 0.1 or value == 0 else f"{value:.6f}"
 
 

@@ -1,4 +1,4 @@
-"""The slow-down over memory sizes of a GPU, as a table and as a drawing."""
+"""The slowdown over memory sizes of a GPU, as a table and as a drawing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
+from pump.report.words import percent
 from pump.sim import report
 from pump.sim.named_policies import NamedPolicy, simulate
 from pump.sim.report import GIB, Case, Figures
 
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
-"""Of the trace's peak, largest first."""
+"""Shares of the trace's peak, largest first."""
 
 LEAST_BYTES: Final = 8 * BLOCK_BYTES
 
@@ -29,8 +30,8 @@ def over_memory(
     candidates: Sequence[NamedPolicy],
     step: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Figures:
-    """Slow-downs of every candidate, and of the floor, at each share of the peak. step: entered
-    for each size, with its name, as Progress.step."""
+    """Returns the slowdowns of every candidate and of the floor at each share of the peak. step:
+    entered for each size, with its name, like Progress.step."""
     seconds = report.unlimited(case).steady.seconds
     runs, left_out = report.able(case, candidates)
     points: list[dict[str, Any]] = []
@@ -49,36 +50,43 @@ def over_memory(
 
 
 def sizes(case: Case) -> list[int]:
-    """Memory sizes of the curve: whole blocks, largest first, each once: a small peak has few."""
+    """Returns the memory sizes of the curve: whole blocks, without repetition, largest first."""
     peak_bytes = case.program.peak_bytes
     found = [int(peak_bytes * share) // BLOCK_BYTES * BLOCK_BYTES for share in SHARES]
     return list(dict.fromkeys(max(size, LEAST_BYTES) for size in found))
 
 
 def as_text(found: Figures) -> str:
-    """A line for each size."""
+    """Returns the result at about half of the peak, and a line for each size."""
     names = list(found["points"][0]["slowdown"])
-    lines = [
-        *report.heading(found),
-        f"{'profile':<12} {found['profile']} {found['profile_hash']}",
-        "",
-    ]
+    half = min(
+        found["points"], key=lambda p: abs(2 * int(p["gpu_memory_bytes"]) - found["peak_bytes"])
+    )
+    size = half["gpu_memory_bytes"]
+    slowdowns = ", ".join(f"{n} {half['slowdown'][n]:.2f}x" for n in names if n != "floor")
+    result = (
+        f"With {report.gib(size)} ({percent(size / found['peak_bytes'])} of the peak): "
+        f"{slowdowns} the time with enough memory"
+    )
     rows = [["GPU memory", "of peak", *names]]
     for point in found["points"]:
         size = point["gpu_memory_bytes"]
         cells = (f"{point['slowdown'][name]:.2f}x" for name in names)
         rows.append([report.gib(size), f"{size / found['peak_bytes']:.0%}", *cells])
-    return "\n".join([*lines, *report.table(rows), *report.caveats(found)])
+    lines = [*report.heading(found, result), *report.table(rows), ""]
+    return "\n".join([*lines, *report.settings(found), *report.caveats(found)])
 
 
 def as_svg(found: Figures) -> str:
-    """The curve as an SVG picture."""
+    """Returns the curve as an SVG picture."""
     points = found["points"]
     names = list(points[0]["slowdown"])
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
+    xs = [point["gpu_memory_bytes"] / unit_bytes for point in points]
+    most = max(max(point["slowdown"].values()) for point in points)
     return svg.curves(
-        f"{found['trace']}: slow-down by GPU memory (simulated)",
-        [point["gpu_memory_bytes"] / unit_bytes for point in points],
+        f"{found['trace']}: slowdown by GPU memory (simulated)",
+        xs,
         [
             svg.Series(
                 name,
@@ -87,6 +95,7 @@ def as_svg(found: Figures) -> str:
             )
             for number, name in enumerate(names)
         ],
-        words=lambda slowdown: f"{slowdown:.1f}x",
-        x_unit=f"{unit} of GPU memory",
+        x=svg.axis(min(xs), max(xs), lambda value: f"{value:.4g} {unit}"),
+        y=svg.axis(1.0, max(1.01, most), lambda value: f"{value:.3g}x", whole=True),
+        x_unit="GPU memory",
     )

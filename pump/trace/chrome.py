@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
+from pump.names import readable_kernel
 from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.info import opened
@@ -23,7 +24,6 @@ from pump.trace.reader import Reader
 
 PENDING_MAX: Final = 100_000
 """Operations of a stream that wait for a marker; older ones are left out beyond it."""
-NAME_CHARACTERS_MAX: Final = 200
 WORDS: Final = {form.COPY: "copy", form.MEMSET: "memset"}
 PROGRAM, GPU = 1, 2
 """Process numbers of the trace: what the program did, what the GPU did."""
@@ -73,7 +73,7 @@ class _Maker:
     def of(self, record: rec.Record) -> Iterator[Event]:
         match record:
             case rec.Name():
-                self.names[record.function] = record.name[:NAME_CHARACTERS_MAX]
+                self.names[record.function] = readable_kernel(record.name)
             case rec.Operation() if record.kind in form.OPERATIONS:
                 yield from self._issued(record)
             case rec.Progress():

@@ -19,7 +19,7 @@ LAYERS: dict[str, set[str]] = {
     "nvml": set(),
     "inputs": set(),
     "folders": {"names", "trust"},
-    "outputs": set(),
+    "outputs": {"names"},
     "processes": set(),
     "config": {"paths", "names", "folders", "inputs", "outputs"},
     "paths": {"trust"},
@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "sim": {
         *("policy", "model", "wire", "profiles", "tables", "config", "trace", "paths", "report"),
     },
-    "trace": {"wire", "model", "inputs", "outputs", "nvml"},
+    "trace": {"names", "wire", "model", "inputs", "outputs", "nvml"},
     "report": {"trace", "model", "config", "names"},
     "frameworks": {"config"},
     "api": {"control"},

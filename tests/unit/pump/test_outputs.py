@@ -52,6 +52,14 @@ def test_only_its_own_kind_is_replaced_and_a_refusal_changes_nothing(tmp_path: P
     assert [one.name for one in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "a folder" / "f"
+    for refuse in (outputs.may_replace, lambda path, kind: outputs.write(path, TEXT, kind)):
+        with pytest.raises(FileNotFoundError, match="a folder' does not exist; create it first"):
+            refuse(str(path), outputs.SIMULATED)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_link_is_never_followed_and_a_leftover_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_trace_file import device_facts, ring, written
 
@@ -77,7 +78,7 @@ def test_times_that_are_not_the_programs_are_told(tmp_path: Path) -> None:
     assert (fits["short_of_bytes"], short["short_of_bytes"]) == (0, 2 * BLOCK_BYTES)
     assert report.caveats({**fits, "left_out": []}) == []
     (line,) = report.caveats({**short, "left_out": []})
-    assert "4.0 MiB short" in line and "record it where it fits" in line
+    assert "4.0 MiB too little" in line and "Record a run that fits" in line
     (line,) = report.caveats({**fits, "recorded_mode": "compute", "left_out": []})
     assert "timing mode" in line
 
@@ -93,3 +94,15 @@ def test_times_that_are_not_the_programs_are_told(tmp_path: Path) -> None:
 )
 def test_where_it_was_recorded_is_known(header: dict[str, Any], mode: str | None) -> None:
     assert recording.virtual_mode(header) == mode
+
+
+def test_a_recording_without_a_wait_after_its_start_is_measured_from_its_first_launch(
+    tmp_path: Path,
+) -> None:
+    late = [memset(seq, 0)._replace(time_ns=10**9 + seq) for seq in (1, 2)]
+    found = taken(tmp_path, memory(0), *late)
+    begin, end = np.flatnonzero(found.steps["mark"])
+    assert found.steps["host_ns"][: begin + 1].sum() == 10**9 + 1 - 1000
+    assert found.steps["host_ns"][begin + 1 : end].sum() == 1
+    assert found.facts["steady_steps"] == len(found.steps) - begin - 1
+    assert found.facts["simulated_part"] == "starting at its first launch"
