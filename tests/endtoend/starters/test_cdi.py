@@ -309,8 +309,8 @@ def test_the_hosts_pumpd_serves_a_container_that_cannot_change_its_folder(
 
 
 def test_the_page_names_the_command_that_the_tests_use(tmp_path: Path) -> None:
-    words = of_the_page(r"pump cdi generate --(?!pumpd).*(?= > /etc/cdi/pump.json)")
+    words = of_the_page(r"pump install cdi --(?!pumpd).*(?= > /etc/cdi/pump.json)")
     assert generate(*words[3:], *CARD).returncode == 0
-    words = of_the_page(r"pump cdi generate --pumpd.*(?= > /etc/cdi/pump.json)")
+    words = of_the_page(r"pump install cdi --pumpd.*(?= > /etc/cdi/pump.json)")
     words[words.index("--pumpd") + 1] = str(tmp_path / "socket")
     assert generate(*words[3:], *CARD).returncode == 0
