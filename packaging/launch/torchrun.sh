@@ -1,8 +1,8 @@
 #!/bin/sh
-# torchrun under pump: one job per node, whose workers are the job's clients.
+# Runs torchrun under pump: one job for each node, whose workers are the job's clients.
 #   packaging/launch/torchrun.sh --nproc-per-node 2 train.py ...
-# pump-run stands before torchrun, so that all workers share the job's lease on each GPU, and
-# rank 0 and the others are listed as one job. NCCL's buffers stay device memory by default.
+# pump-run starts torchrun, so that all workers share the job's lease on each GPU and are listed as
+# one job. NCCL's buffers stay device memory by default.
 set -eu
 [ $# -gt 0 ] || { echo "usage: $0 [torchrun options] script [arguments]" >&2; exit 2; }
 name="torchrun-${SLURM_JOB_ID:-$$}"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Slurm task prolog: names each task's job, as people look for it in `pump jobs`. The node's
-# service is found by itself, at /run/pump/socket.
+# Slurm task prolog: sets the name of each task in `pump jobs`. Jobs find the node's service at
+# /run/pump/socket.
 #
 # slurm.conf: TaskProlog=/etc/slurm/pump-task-prolog.sh. Lines "export NAME=value" that this
-# prints become the task's environment; a user's own setting goes before ours.
+# prints become the task's environment; a user's own name has precedence.
 set -eu
 
 if [ -z "${PUMP_NAME:-}" ] && [ -n "${SLURM_JOB_ID:-}" ]; then
