@@ -1,12 +1,14 @@
-"""Paths and other names that users choose, made safe for messages and log lines.
+"""Paths and other names that users choose, made safe for messages and log lines; kernel names.
 
 A log file may be any file, a shell's start-up file included. So a name in a line contains no
 line end and no control character, and what a shell would not read as one word is quoted.
-Imports nothing, because pump-run imports it.
+Imports nothing at its start, because pump-run imports it.
 """
 
 from __future__ import annotations
 
+KERNEL_LENGTH = 80
+_CXX_LIBRARY = "libstdc++.so.6"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_")
 
 
@@ -48,6 +50,30 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def readable_kernel(name: str) -> str:
+    """Returns a kernel's C++ name without return type, parameters and the namespaces of template
+    arguments, and a name that is not mangled as it is; both cut after KERNEL_LENGTH characters."""
+    if (text := _demangled(name)) != name:
+        text = _without_types(text)
+    return printable(text if len(text) <= KERNEL_LENGTH else text[: KERNEL_LENGTH - 1] + "…")
+
+
+def _without_types(function: str) -> str:
+    import re
+
+    text = re.sub(r"\(anonymous namespace\)::|\[abi:[^]]*\]", "", function)
+    start, end, depth = 0, len(text), 0
+    for at, character in enumerate(text):
+        if depth == 0 and character == "(":
+            end = at
+            break
+        if depth == 0 and character == " ":
+            start = at + 1
+        depth += (character in "<({") - (character in ">)}" and text[at - 1] != "-")
+    function, angle, arguments = text[start:end].partition("<")
+    return function + angle + re.sub(r"\b\w+::(?=\w)", "", arguments).replace("> >", ">>")
+
+
 def of_command(words: list[str]) -> str:
     """What people call a command: the file name of the script or the module that an interpreter or
     a starter such as torchrun runs, else the program's own. words: one at least."""
@@ -74,6 +100,29 @@ def _script(interpreter: str, rest: list[str]) -> tuple[str, list[str]]:
         elif not word.startswith("-"):
             return _file(word), rest
     return interpreter, []
+
+
+def _demangled(name: str) -> str:
+    """Returns the C++ name behind a mangled one; `name` where it is none, or where this machine has
+    no C++ library."""
+    import ctypes
+
+    if not name.startswith("_Z"):
+        return name
+    try:
+        library = ctypes.CDLL(_CXX_LIBRARY)
+        demangle, free = library.__cxa_demangle, library.free
+    except (OSError, AttributeError):
+        return name
+    demangle.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 3]
+    demangle.restype = ctypes.c_void_p
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    found = demangle(name.encode(errors="replace"), None, None, None)
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode(errors="replace")
+    free(found)
+    return text
 
 
 def _file(path: str) -> str:

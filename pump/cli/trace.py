@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pump import outputs
 from pump.cli.support.lines import BadInputError
-from pump.names import quoted
+from pump.names import quoted, readable_kernel
 from pump.report.words import many, plain, seconds, size
 from pump.trace import place
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # it imports numpy, which help does not need
 HELP = "look at a recording made by pump-run --record"
 
 KERNELS_SHOWN = 12
-NAME_CHARACTERS_SHOWN = 60
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -174,7 +173,7 @@ def _kernel_lines(found: dict[str, Any]) -> list[str]:
         if estimate is not None:
             little = estimate < RESOLVED * whole
             text = f"under {RESOLVED:.0%}" if little else f"about {estimate:.2g} s"
-        name = plain(kernel["name"], NAME_CHARACTERS_SHOWN)
+        name = readable_kernel(kernel["name"])
         lines.append(f"{kernel['count']:>11,}   {text:>21}   {name}")
     if len(kernels) > KERNELS_SHOWN:
         lines.append(f"            and {len(kernels) - KERNELS_SHOWN} more (--json lists all)")
