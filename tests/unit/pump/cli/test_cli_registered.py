@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,8 +61,9 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
         assert row in shown and shown[shown.index(row) - 2] == overview.OTHERS
         told = pump(tmp_path, service.socket, "metrics")
-        assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1\n' in told
-        assert f'kind="granted"}} {job.granted}\n' in told
+        assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1.0\n' in told
+        (granted,) = re.findall(r'kind="granted".* ([\d.e+]+)\n', told)
+        assert float(granted) == job.granted
 
 
 def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> None:
@@ -93,6 +95,8 @@ def test_a_service_that_goes_and_comes_back_is_found_again(
     service.start()
     with closing(Played(service, name="again")):
         assert [job.name for job in asks.jobs()] == ["again"]
-        text = Figures(per_job=True).text(live.Look(0.0, [], asks.jobs()))
-        assert 'job_name="again"' in text
+        found = Figures(per_job=True).families(live.Look(0.0, [], asks.jobs()))
+        assert {sample.labels.get("job_name") for one in found for sample in one.samples} == {
+            *(None, "again"),
+        }
     asks.close()
