@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from pump.cli.support.columns import fitted
-from pump.report.words import size
 from pump.service import (
     JobState,
     ServiceClient,
@@ -23,12 +21,6 @@ RETRY_S = 5.0
 """Between attempts to find a service."""
 SILENT_TIMES = 5
 """What has not answered is left alone for so many times as long as it was waited for."""
-WAITS = "  waits for its turn"
-"""Behind the figures of a job that does."""
-HEAD = (
-    f"{'PID':>8} {'USER':<12} {'NAME':<16} {'PRIORITY':>8} {'CLIENTS':>7} {'RESIDENT':>10} "
-    f"{'LEASE':>10} {'MEMORY':>10}"
-)
 
 
 class Registered:
@@ -72,25 +64,3 @@ def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobStat
     """Return the jobs that this user cannot ask at their own sockets."""
     own = set(own_sockets)
     return [job for job in jobs if job.socket not in own]
-
-
-def lines(jobs: Iterable[JobState]) -> list[str]:
-    """Return the lines of a table of jobs; none for no jobs."""
-    found = [
-        f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {fitted(job.name, 16, left=True)} "
-        f"{job.priority:>8} {job.clients:>7} "
-        f"{size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
-        f"{size(sum(gpu.granted_bytes for gpu in job.gpus)):>10} {size(job.converted_bytes):>10}"
-        f"{WAITS if any(gpu.waits for gpu in job.gpus) else ''}"
-        for job in jobs
-    ]
-    return [HEAD, *found] if found else []
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)

@@ -14,7 +14,7 @@ import pytest
 from service_client import MIB, Played, Service, closing, until
 
 from pump.cli.metrics.figures import Figures
-from pump.cli.support import live, registered
+from pump.cli.support import listed, live, registered
 from pump.cli.top import overview
 from pump.report.words import size
 
@@ -47,11 +47,12 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
     with closing(Played(service, wanted_mib=300, name="theirs", job_pid=77, priority=4)) as (job,):
         job.report()
         until(lambda: job.granted, "a lease", job)
-        heading, columns, row = pump(tmp_path, service.socket, "jobs").splitlines()[-3:]
-        assert heading == "others, as the service knows them:"
-        assert columns == registered.HEAD
-        assert row.split() == [
-            *("77", registered._user(os.geteuid()), "theirs", "4", "1"),
+        columns, row = pump(tmp_path, service.socket, "jobs").splitlines()
+        assert tuple(columns.split()) == listed.COLUMNS
+        cells = row.split()
+        assert re.fullmatch(r"0:00:\d\d", cells.pop(4))
+        assert cells == [
+            *("77", listed.user(os.geteuid()), "theirs", "4", "1", "-"),
             *size(300 * MIB).split(),
             *size(job.granted or 0).split(),
             *size(300 * MIB).split(),
@@ -59,7 +60,8 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         (other,) = json.loads(pump(tmp_path, service.socket, "jobs", "--json"))["others"]
         assert (other["name"], other["gpus"][0]["granted_bytes"]) == ("theirs", job.granted)
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
-        assert row in shown and shown[shown.index(row) - 2] == overview.OTHERS
+        (at,) = (n for n, line in enumerate(shown) if re.match(r" *77 \w+ +theirs +4 ", line))
+        assert shown[at - 2] == overview.OTHERS
         told = pump(tmp_path, service.socket, "metrics")
         assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1.0\n' in told
         (granted,) = re.findall(r'kind="granted".* ([\d.e+]+)\n', told)
@@ -77,7 +79,7 @@ def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> N
 
 
 def test_without_a_service_nothing_is_said_of_others(tmp_path: Path) -> None:
-    assert "others" not in pump(tmp_path, "none", "jobs")
+    assert pump(tmp_path, "none", "jobs") == "No jobs are running under pump.\n"
     assert json.loads(pump(tmp_path, tmp_path / "nobody", "jobs", "--json"))["others"] == []
     assert "pump_registered" not in pump(tmp_path, "none", "metrics")
 
