@@ -6,16 +6,19 @@ import os
 import pwd
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from pump.cli.jobs import Job
-from pump.cli.support.live import age_s
 from pump.cli.support.registered import others
 from pump.console import Columns
 from pump.control import ClientState
+from pump.processes import age_s
 from pump.report.words import size
 from pump.service import JobState
+
+if TYPE_CHECKING:
+    from pump.cli.jobs import Job
 
 COLUMNS = (
     *("PID", "USER", "NAME", "PRIO", "TIME", "PROCS", "POLICY"),

@@ -12,6 +12,7 @@ from pump.cli.top.overview import INDENT, Page, gpu_lines, title
 from pump.cli.top.table import causes, hit, key_of, lost, state, waits
 from pump.cli.top.text import line, sparkline
 from pump.control import DeviceState
+from pump.processes import age_s
 from pump.report.words import many, seconds, share, size
 
 LABEL = 13
@@ -136,7 +137,7 @@ def _counts(row: live.Row) -> list[Text]:
         lines.append(
             _fact("predicted", f"{share(predicted, 1.0)} of operations; gave up {dropped}")
         )
-    lines.append(_fact("running for", time_of(live.age_s(row.client.pid))))
+    lines.append(_fact("running for", time_of(age_s(row.client.pid))))
     if (found_lost := live.lost(row)) is not None:
         least, most, of = (
             seconds(worker.get(f"lost_{name}_ns", 0) / 1e9) for name in ("least", "most", "of")

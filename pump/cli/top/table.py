@@ -11,10 +11,10 @@ from rich.text import Text
 
 from pump.cli.support import live
 from pump.cli.support.listed import time_of, user
-from pump.cli.support.live import age_s
 from pump.cli.top.text import SPARKS, cut, line, sparkline
 from pump.console import Columns
 from pump.nvml import Identity
+from pump.processes import age_s
 from pump.report.words import seconds, share, size
 
 LOOKS_KEPT = 240
