@@ -25,7 +25,6 @@ from statistics import median
 from typing import Any
 
 from pump.measure.paired import Paired, compare, in_rounds, interval, percentile
-from pump.measure.progress import passing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 30
@@ -181,12 +180,18 @@ def rounds(
     The first `warm_up` rounds do not count.
     """
     found: dict[str, list[float]] = {name: [] for name in measures}
-    with passing((warm_up + count) * len(measures)) as step:
-        for turn, name in in_rounds(list(measures), warm_up + count):
+    from rich.progress import Progress
+
+    from pump.console import console
+
+    shown = console(sys.stderr)
+    with Progress(
+        auto_refresh=False, console=shown, transient=True, disable=not shown.is_terminal
+    ) as progress:
+        for turn, name in progress.track(list(in_rounds(list(measures), warm_up + count))):
             value = measures[name]()
             if turn >= warm_up:
                 found[name].append(value)
-            step()
     return found
 
 

@@ -8,6 +8,7 @@ threads are whole (proc(5)). Imports little, because a job's pumpd waits for it 
 from __future__ import annotations
 
 import os
+import time
 
 FILE_BYTES_MAX = 4 << 20
 """What is read of a file; a process sets the length of its command and environment."""
@@ -56,3 +57,13 @@ def _words(pid: int, name: str) -> list[bytes]:
 def _read(rest: str) -> bytes:
     with open(f"/proc/{rest}", "rb") as file:
         return file.read(FILE_BYTES_MAX)
+
+
+def age_s(pid: int) -> float:
+    """Return the seconds since a process began; 1 if that cannot be read."""
+    import psutil
+
+    try:
+        return max(1e-3, time.time() - float(psutil.Process(pid).create_time()))
+    except psutil.Error:
+        return 1.0

@@ -1,4 +1,4 @@
-"""pump compare: runs a command without pump and under each policy, in turn; says which is best."""
+"""pump compare: runs a command without pump and under each policy in turn, and names the best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import whole_number
 from pump.measure import comparison
-from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, WAYS, Comparison, Way
+from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, WAYS, Comparison, Way
 from pump.measure.paired import in_rounds
 from pump.measure.progress import Progress
 from pump.measure.runs import Stop
@@ -20,8 +20,6 @@ from pump.report.words import many
 HELP = "time a command without pump and under each policy"
 EXAMPLES = ("pump compare --budget 20GiB -- python train.py",)
 
-ROUNDS = 6
-"""The fewest whose range holds the median with 95 %."""
 ROUNDS_MOST = 1000
 
 
@@ -60,7 +58,7 @@ def run(asked: argparse.Namespace) -> int:
             _measure(session, found, stop)
         plain = found.way(PLAIN)
         if plain.failure not in ("", OUT_OF_MEMORY) and not plain.seconds:
-            session.broken(f"the command fails without pump: {plain.failure}", plain.log)
+            session.broken(f"the command fails without pump, too: {plain.failure}", plain.log)
         _write(asked, found)
         return 128 + stop.number if stop.number else _status(found)
     finally:
@@ -143,5 +141,5 @@ def _write(asked: argparse.Namespace, found: Comparison) -> None:
 def _status(found: Comparison) -> int:
     failed = [way for way in found.ways if way.failure and way.failure != OUT_OF_MEMORY]
     for way in failed:
-        say("pump", f"way {way.name} fails: {way.failure}; its output: {quoted(way.log)}")
+        say("pump", f"{way.name} failed: {way.failure}; output: {quoted(way.log)}")
     return int(bool(failed))

@@ -1,4 +1,4 @@
-"""pump fit: searches the largest number in a command line, such as a batch, at an asked speed."""
+"""pump fit: finds the largest number in a command line, such as a batch, at a given speed."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the jobs, as tables or as one JSON object."""
+    """Print the jobs, as a table or as one JSON object."""
     from pump.cli.support import registered
 
     there = list(found())
@@ -68,33 +68,14 @@ def run(asked: argparse.Namespace) -> int:
         mine = [as_json(*one) for one in told]
         print(schemas.dump("jobs", {"jobs": mine, "others": registered.as_json(others)}))
         return 0
-    if told:
-        _print_own(told)
-    else:
-        print("no jobs of this user run under pump")
-    if others:
-        print("\nothers, as the service knows them:", *registered.lines(others), sep="\n")
+    if not told and not others:
+        print("No jobs are running under pump.")
+        return 0
+    from pump.cli.support import listed
+    from pump.console import console
+
+    console().print(listed.table(told, known))
     return 0
-
-
-def _print_own(told: list[tuple[Job, list[ClientState], str]]) -> None:
-    from pump.cli.support import registered
-    from pump.cli.support.columns import fitted
-    from pump.report.words import size
-
-    print(f"{'PID':>8}  {'NAME':<20} {'CLIENTS':>7} {'POLICY':<8} {'RESIDENT':>10} {'BUDGET':>10}")
-    for job, clients, error in told:
-        if error:
-            print(f"{job.pid:>8}  {fitted(job.name, 20, left=True)} {error}")
-            continue
-        devices = [device for client in clients for device in client.devices]
-        policy = ", ".join(sorted({client.policy for client in clients if client.policy})) or "-"
-        waits = any(device.held_threads for device in devices)
-        print(
-            f"{job.pid:>8}  {fitted(job.name, 20, left=True)} {len(clients):>7} {policy:<8} "
-            f"{size(sum(d.resident_bytes for d in devices)):>10} "
-            f"{size(sum(d.budget_bytes for d in devices)):>10}{registered.WAITS if waits else ''}"
-        )
 
 
 def found() -> Iterator[Job]:

@@ -102,6 +102,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
         for note in environment.notes(config, environ):
             _note(config, note)
         if config.log_level in TALKATIVE:
+            _note(config, decided(config))
             for choice in environment.choices(config, environ):
                 _note(config, f"granularity {choice}")
         socket_path = _pumpd(_with_duplicates(config), environ, _recording(config))
@@ -114,6 +115,13 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
     elif config.record:
         say(options.PROGRAM, "records nothing, because PUMP_DISABLE is set; unset it to record")
     command.execute(program, config.command, environment.for_job(config, parts, environ))
+
+
+def decided(config: JobConfig) -> str:
+    """One line: the policy of the job, its budget and its limit, and why if they are not set."""
+    budget = config.budget or "the GPU's free memory, because none is set"
+    limit = config.limit or "the available host memory, because none is set"
+    return f"policy {config.policy}; budget {budget}; limit {limit}"
 
 
 def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:

@@ -11,6 +11,7 @@ DESIGN
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -26,8 +27,10 @@ WAYS = (PLAIN, "demand", "window", "planned")
 USUAL = "window"
 """What pump-run does without --policy: recommended where no other way is faster."""
 OUT_OF_MEMORY = "out of memory"
+ROUNDS = 6
+"""The fewest whose range holds the median with 95 %."""
 SURE = 0.9
-"""Least confidence with which a difference is called one without reserve."""
+"""Least confidence at which a difference is reported without a warning."""
 
 
 @dataclass
@@ -73,28 +76,27 @@ def verdict(found: Comparison) -> list[str]:
     base = found.baseline()
     under = [way for way in found.ways if way.name != PLAIN and way.seconds and not way.failure]
     broken = [
-        f"{way.name} failed: {way.failure}; its output: {way.log}"
+        f"{way.name} failed: {way.failure}; output: {way.log}"
         for way in found.ways
         if way.failure and way.failure != OUT_OF_MEMORY
     ]
     plain = found.way(PLAIN)
     alone = ["Without pump the command runs out of memory."] * (plain.failure == OUT_OF_MEMORY)
     if base is None or not under:
-        reason = "no run under pump has ended" if found.ended_early else "it ran in no way of pump"
-        return [*alone, *broken, f"There is nothing to compare: {reason}."]
+        reason = "finished" if found.ended_early else "succeeded"
+        return [*alone, *broken, f"Nothing to compare: no run with pump {reason}."]
     best = _best(found, under)
     said = [*alone, *broken]
     if best is base:
-        said.append(f"No policy of pump is faster than {base.name}.")
+        said.append(f"No policy of pump was faster than {base.name}.")
     else:
         said.append(_against(found, best, base))
-    policy = "" if best.name == USUAL else f" --policy {best.name}"
+    policy = [] if best.name == USUAL else ["--policy", best.name]
+    line = shlex.join(["pump-run", *policy, *found.options, "--", *found.command])
     if base.name == PLAIN and (ratio := found.ratio(best, base)) and ratio[1].high >= 1.0:
-        said.append(
-            f"The command fits without pump. Where it does not: pump-run{policy} [options] command."
-        )
+        said.append(f"The command fits without pump. For one that does not: {one_line(line)}")
     else:
-        said.append(f"To type: pump-run{policy} [options] command.")
+        said.append(f"Run it with: {one_line(line)}")
     return said
 
 
@@ -115,22 +117,33 @@ def _against(found: Comparison, best: Way, base: Way) -> str:
     if ratio is None:
         return f"{best.name} and {base.name} share no round."
     middle, around = ratio
-    sure = f"{around.low:.2f} to {around.high:.2f}, {around.confidence:.0%} sure"
+    said = f"{best.name} {_speed(middle)} {base.name}"
     if around.confidence < SURE:
         rounds = many(len(best.seconds), "round")
-        said = f" ({sure})" if around.confidence else ""
-        return (
-            f"{best.name} took {middle:.2f} times as long as {base.name}{said}: {rounds} may be "
-            "chance; give --rounds more."
-        )
+        return f"{said}, but {rounds} may be noise; use --rounds {ROUNDS}."
+    sure = (
+        f"{around.low:.2f} to {around.high:.2f} times its time, {_percent(around.confidence)} sure"
+    )
     if around.low <= 1.0 <= around.high:
-        return f"{best.name} and {base.name} differ by no more than the runs do ({sure})."
-    if middle < 1.0:
-        return (
-            f"{best.name} is {1 / middle:.2f} times as fast as {base.name} "
-            f"({1 / around.high:.2f} to {1 / around.low:.2f}, {around.confidence:.0%} sure)."
-        )
-    return f"{best.name} takes {middle:.2f} times as long as {base.name} ({sure})."
+        return f"{best.name} and {base.name} took about the same time ({sure})."
+    return f"{said} ({sure})."
+
+
+def _speed(ratio: float) -> str:
+    """A ratio of times in words, before the name of what it is compared with."""
+    if ratio <= 0.5:
+        return f"was {1 / ratio:.1f} times as fast as"
+    if ratio < 1.0:
+        return f"was {_percent(1 - ratio)} faster than"
+    return (
+        f"was {_percent(ratio - 1)} slower than"
+        if ratio < 2
+        else f"took {ratio:.1f} times as long as"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
 
 
 HEAD = ("way", "runs", "median", "against", "range")
@@ -163,11 +176,11 @@ def _notes(found: Comparison) -> list[str]:
     notes = [f"median: of {found.times}."]
     if counts:
         notes.append(
-            "range: holds the true median of the ratio with a confidence of "
+            "range: contains the true median of the ratio with a confidence of "
             f"{' to '.join(counts[:: max(1, len(counts) - 1)])} (sign test)."
         )
     if found.ended_early:
-        notes.insert(0, "Ended early: these are the runs that were measured until then.")
+        notes.insert(0, "Ended early: only the runs until then are shown.")
     return notes
 
 
@@ -180,6 +193,8 @@ def as_text(found: Comparison) -> str:
     rows = _rows(found)
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
     lines = [
+        *verdict(found),
+        "",
         f"command  {_title(found)}",
         f"GPU      {found.setting}",
         f"rounds   {many(found.rounds, 'round')}, each with one run of every way",
@@ -188,7 +203,7 @@ def as_text(found: Comparison) -> str:
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
-    return "\n".join([*lines, "", *_notes(found), "", *verdict(found)])
+    return "\n".join([*lines, "", *_notes(found)])
 
 
 def as_markdown(found: Comparison) -> str:

@@ -1,15 +1,12 @@
-"""What says which of several steps is under way, and about how long the others will take."""
+"""Reports which step of some work is running, and about how long the others will take."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TextIO
-
-PASSING_S = 0.2
-"""Between two writings of a line that passes."""
 
 
 class Progress:
@@ -23,8 +20,8 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[list[str]]:
-        """One step. What its block puts into the list stands behind the step's name when it ends;
-        without that its time does, and "failed" where it raises."""
+        """Runs one step. Its line ends with what the block puts into the list, else with the step's
+        time, and with "failed" if it raises."""
         began_s = time.monotonic()
         width = len(str(self.total))
         self._put(f"[{self._done + 1:{width}}/{self.total}] {what} ...")
@@ -44,36 +41,6 @@ class Progress:
         with contextlib.suppress(OSError, ValueError):  # closed, or its reader has gone
             self._out.write(text)
             self._out.flush()
-
-
-@contextlib.contextmanager
-def passing(total: int, out: TextIO | None = None) -> Iterator[Callable[[], None]]:
-    """A line on a terminal for steps that are too many for a line each. Call what it yields after
-    each step. It says how many are done, and leaves nothing; where there is no terminal it writes
-    nothing."""
-    out = sys.stderr if out is None else out
-    began_s = time.monotonic()
-    done, written_s = 0, began_s
-
-    def put(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if out.isatty():
-                out.write(f"\r\x1b[K{text}")
-                out.flush()
-
-    def step() -> None:
-        nonlocal done, written_s
-        done += 1
-        now_s = time.monotonic()
-        if now_s - written_s >= PASSING_S:
-            written_s = now_s
-            left_s = (now_s - began_s) / done * (total - done)
-            put(f"  {done} of {total}, about {_rough(left_s)} left")
-
-    try:
-        yield step
-    finally:
-        put("")
 
 
 def _rough(seconds: float) -> str:

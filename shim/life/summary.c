@@ -49,8 +49,8 @@ static void detail_lost(const struct pump_moved *moved) {
       most[PUMP_DURATION_BYTES], fewest[PUMP_DURATION_BYTES], longest[PUMP_DURATION_BYTES];
   if (moved->of_ns == 0) return;
   pump_log(PUMP_LOG_INFO,
-           "time lost to memory: about %s of %s, %s to %s; with memory for everything it "
-           "would take %s to %s (pump compare -- COMMAND measures it)",
+           "time lost to memory: about %s of %s, %s to %s; with enough memory: %s to %s "
+           "(to measure it: pump compare -- COMMAND)",
            pump_duration_text(lost, moved->lost_ns), pump_duration_text(of, moved->of_ns),
            pump_duration_text(least, moved->least_ns),
            pump_duration_text(most, moved->most_ns),
@@ -74,15 +74,15 @@ static void detail_hits(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
   if (used == 0) return;
-  pump_log(PUMP_LOG_INFO,
-           "hit rate about %.1f %% of %llu block uses; misses: %llu on their way, %llu "
-           "before pump could act, %llu without free memory, %llu under a policy that does "
-           "not prefetch",
-           hit < used ? 100.0 * (double)hit / (double)used : 100.0,
-           (unsigned long long)used, (unsigned long long)PUMP_LOAD(&worker->miss_late),
-           (unsigned long long)PUMP_LOAD(&worker->miss_unseen),
-           (unsigned long long)PUMP_LOAD(&worker->miss_no_room),
-           (unsigned long long)PUMP_LOAD(&worker->miss_policy));
+  pump_log(
+      PUMP_LOG_INFO,
+      "hit rate about %.1f %% of %llu block uses; misses: %llu on their way, %llu "
+      "before pump could act, %llu without free memory, %llu not prefetched by the policy",
+      hit < used ? 100.0 * (double)hit / (double)used : 100.0, (unsigned long long)used,
+      (unsigned long long)PUMP_LOAD(&worker->miss_late),
+      (unsigned long long)PUMP_LOAD(&worker->miss_unseen),
+      (unsigned long long)PUMP_LOAD(&worker->miss_no_room),
+      (unsigned long long)PUMP_LOAD(&worker->miss_policy));
 }
 
 /* What policy `planned` predicted, and the turns of jobs that share a GPU. */

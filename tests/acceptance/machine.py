@@ -34,6 +34,8 @@ NEEDED = {
     "cffi": "cffi",
     "msgspec": "msgspec",
     "psutil": "psutil",
+    "rich": "rich",
+    "prometheus_client": "prometheus-client",
     "cuda.bindings": "cuda-bindings",
 }
 """Without these neither pumpd nor the examples run: module and package."""

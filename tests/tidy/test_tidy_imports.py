@@ -17,6 +17,7 @@ from tidy_sources import ROOT, imports, name, python_files
 LAYERS: dict[str, set[str]] = {
     "names": set(),
     "nvml": set(),
+    "console": set(),
     "inputs": set(),
     "folders": {"names", "trust"},
     "outputs": {"names"},

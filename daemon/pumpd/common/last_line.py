@@ -220,7 +220,7 @@ def details(found: Notes) -> list[str]:
         others = f", the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
         budget = size(cut.budget_bytes) if cut.budget_bytes else "not known"
         return [
-            f"time lost to memory: {lost}{others} (pump compare -- COMMAND measures it)",
+            f"time lost to memory: {lost}{others} (to measure it: pump compare -- COMMAND)",
             f"memory: peak {size(cut.peak_bytes)}, budget {budget}",
         ]
     if found.clients > len(found.ended):

@@ -1,15 +1,16 @@
 """pump doctor: checks whether pump works on this machine, and why not.
 
-One line for each finding: ok, warning or problem; the last line says whether all is ready. It
-starts one process that loads driver and shim as a job would. It reads the file of a command that
-is named and does not run it.
+Problems and warnings come first, each with its remedy, then what is fine; the last line says
+whether jobs can run. Doctor starts one process that loads driver and shim as a job would. It reads
+the file of a named command and does not run it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from pump import schemas
 from pump.cli.doctor import host, probe, rules, switches, target
@@ -17,10 +18,17 @@ from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
+from pump.names import printable
 from pump.report.words import many
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 HELP = "check that pump works on this machine: driver, memory, permissions"
 EXAMPLES = ("pump doctor", "pump doctor -- python train.py")
+
+DETAILED = re.compile("driver|device |host memory|command|rules")
+"""Findings whose text says something new even where they are fine."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +38,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
-        help="[--] command: can pump serve it?",
+        help="[--] command: also check whether pump can intercept it",
     )
 
 
@@ -41,7 +49,11 @@ def run(asked: argparse.Namespace) -> int:
     if asked.json:
         print(schemas.dump("doctor", {"findings": [finding._asdict() for finding in found]}))
     else:
-        print("\n".join([*_lines(found), "", _last(found)]))
+        from pump.console import console
+
+        out = console()
+        for line in [*_lines(found), "", _last(found)]:
+            out.print(line)
     return int(any(finding.status == PROBLEM for finding in found))
 
 
@@ -83,22 +95,37 @@ def _driver(
     return probe.findings(answer, parts.shim), answer
 
 
-def _last(found: list[Finding]) -> str:
+def _last(found: list[Finding]) -> Text:
     """Whether jobs run as promised here, in one line."""
+    from rich.text import Text
 
     def names(status: str) -> str:
         return ", ".join(dict.fromkeys(one.name for one in found if one.status == status))
 
     count = sum(finding.status == PROBLEM for finding in found)
     if count:
-        return f"not ready: {many(count, 'problem')} in the way: {names(PROBLEM)}"
+        return Text(f"Not ready: {many(count, 'problem')} ({names(PROBLEM)})", "bad")
     warned = names(WARNING)
-    return f"ready; may cost speed or memory: {warned}" if warned else "ready"
+    return Text(f"Ready, with warnings: {warned}", "warn") if warned else Text("Ready", "good")
 
 
-def _lines(found: list[Finding]) -> list[str]:
+def _lines(found: list[Finding]) -> list[Text]:
+    """The worst findings first; of those that are fine, all but DETAILED only by name."""
     lines = []
-    for finding in found:
-        remedy = f"; remedy: {finding.remedy}" if finding.status != OK else ""
-        lines.append(f"{finding.status:<8} {finding.name:<14} {finding.text}{remedy}")
+    for status, style in ((PROBLEM, "bad"), (WARNING, "warn"), (OK, "good")):
+        mine = [finding for finding in found if finding.status == status]
+        short = [one.name for one in mine if status == OK and not DETAILED.match(one.name)]
+        for name, _, text, remedy in mine:
+            if name not in short:
+                lines.append(_line(status, style, f"{name}: {text}"))
+            if remedy and status != OK:
+                lines.append(_line("", "", f"  fix: {remedy}"))
+        if short:
+            lines.append(_line(status, style, ", ".join(dict.fromkeys(short))))
     return lines
+
+
+def _line(status: str, style: str, text: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble((f"{status:<8} ", style), printable(text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
+REINSTALL = "pip install --force-reinstall pump-cuda"
 
 
 class Finding(NamedTuple):

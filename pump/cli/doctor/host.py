@@ -10,7 +10,7 @@ import warnings
 import psutil
 
 from pump import inputs, paths
-from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 
 GIB = 1 << 30
@@ -26,22 +26,22 @@ def kernel() -> list[Finding]:
     found = []
     try:
         os.close(os.memfd_create("pump-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-        found.append(ok("memfd", "shared memory can be made and sealed"))
+        found.append(ok("memfd", "shared memory works"))
     except OSError as error:
-        text = f"shared memory cannot be made: {error.strerror}"
+        text = f"memfd_create fails ({error.strerror})"
         found.append(
             problem(
                 "memfd",
                 f"{text}: jobs run without prefetching",
-                "allow memfd_create (seccomp profile of the container)",
+                "allow memfd_create in the container's seccomp profile",
             )
         )
     try:
         os.close(os.pidfd_open(os.getpid()))
-        found.append(ok("pidfd", "the end of a job is seen at once"))
+        found.append(ok("pidfd", "the end of a job is noticed at once"))
     except OSError as error:
-        text = f"pidfd_open: {error.strerror}; the end of a job is seen within a second"
-        found.append(warning("pidfd", text, "a kernel of 5.3 or newer, or another seccomp profile"))
+        text = f"pidfd_open fails ({error.strerror}): the end of a job is noticed within a second"
+        found.append(warning("pidfd", text, "allow pidfd_open in the seccomp profile (Linux 5.3)"))
     return found
 
 
@@ -53,16 +53,16 @@ def daemon() -> list[Finding]:
     found = []
     if missing:
         text = f"{' and '.join(missing)} cannot be imported: jobs run without prefetching"
-        found.append(problem("pumpd", text, "install pump again (pip install . in its folder)"))
+        found.append(problem("pumpd", text, REINSTALL))
     else:
-        found.append(ok("pumpd", "its packages are there"))
+        found.append(ok("pumpd", "its packages can be imported"))
     try:
         base = paths.runtime_base()
         os.rmdir(paths.make_job_directory(base, os.getpid()))
-        found.append(ok("sockets", f"lie below {base}"))
+        found.append(ok("sockets", f"in {base}"))
     except (paths.UnsafeDirectoryError, OSError) as error:
-        remedy = "set XDG_RUNTIME_DIR to a folder of your own"
-        text = f"each job has a folder of its own in {paths.TEMPORARY}: {error}"
+        remedy = 'mkdir -m 700 "$HOME/.run"; export XDG_RUNTIME_DIR="$HOME/.run"'
+        text = f"each job uses its own folder in {paths.TEMPORARY}: {error}"
         found.append(warning("sockets", text, remedy))
     return found
 
@@ -72,18 +72,17 @@ def platform(
     tegra: str = "/etc/nv_tegra_release",
     model: str = "/proc/device-tree/model",
 ) -> list[Finding]:
-    """A finding where this is a machine on which pump cannot help: WSL2 or a Jetson. The files
-    tell: the GPU's of WSL, NVIDIA's of Jetson's system, the board's name."""
+    """Returns a problem on WSL2 and on a Jetson, where pump cannot help. Files identify them: the
+    GPU's of WSL, NVIDIA's of Jetson's system, the board's name."""
     if os.path.exists(microsoft):
-        text = "WSL2: its driver cannot page managed memory, so pump does not support it"
-        return [problem("platform", text, "boot Linux on this machine")]
+        text = "WSL2 is not supported: its driver cannot page managed memory"
+        return [problem("platform", text, "boot Linux on this machine, without Windows")]
     board = (_lines(model) or [""])[0].strip("\0")
     if os.path.exists(tegra) or "jetson" in board.lower():
         text = (
-            "Jetson: the GPU uses the host's own memory, so there is nothing to page; pump does "
-            "not support it"
+            "Jetson is not supported: the GPU uses the host's memory, so there is nothing to page"
         )
-        return [problem("platform", text, "use a machine whose GPU has memory of its own")]
+        return [problem("platform", text, "use a machine whose GPU has its own memory")]
     return []
 
 
@@ -94,11 +93,11 @@ def device_files(files: tuple[str, ...] | None = None) -> Finding:
         files = WSL_FILES if os.path.exists(WSL_FILES[0]) else NVIDIA_FILES
     for file in files:
         if not os.path.exists(file):
-            remedy = "load the kernel module (nvidia-modprobe -u), or give the container its GPUs"
+            remedy = "sudo nvidia-modprobe -u -c 0; in a container, start it with --gpus all"
             return problem("device files", f"{file} is missing", remedy)
         if not os.access(file, os.R_OK | os.W_OK):
-            remedy = "ask for access to it (group video or render)"
-            return problem("device files", f"{file} may not be opened", remedy)
+            remedy = "sudo usermod -aG video,render $USER, then log in again"
+            return problem("device files", f"no permission to open {file}", remedy)
     return ok("device files", " and ".join(files))
 
 
@@ -106,19 +105,21 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
     """Compares the host memory that pageable memory may take with the memory of a device."""
     room, total, where = headroom(cgroups)
     if total == 0:
-        remedy = "bound each job by pump-run --limit"
-        return warning("host memory", "the kernel does not tell what is free", remedy)
+        remedy = "bound each job: pump-run --limit 8GiB ..."
+        return warning("host memory", "the kernel does not report free memory", remedy)
     reserve = min(max(total // RESERVE_SHARE, RESERVE_LEAST), RESERVE_MOST)
     usable = max(room - reserve, 0)
-    text = f"{size(usable)} may hold what does not fit on the GPU ({where})"
+    text = f"{size(usable)} for what does not fit on the GPU ({where})"
     remedy = (
-        f"raise the memory limit of {where}" if where.startswith("cgroup") else "free host memory"
+        f"raise the memory limit of {where}"
+        if where.startswith("cgroup")
+        else "end programs that use host memory: ps aux --sort -rss | head"
     )
     if usable == 0:
         return problem("host memory", text, remedy)
     if usable < largest_device_bytes:
-        text += f", less than the device's {size(largest_device_bytes)}: "
-        text += "a job with more than that gets out-of-memory"
+        text += f", less than the GPU's {size(largest_device_bytes)}: "
+        text += "larger jobs run out of memory"
         return warning("host memory", text, remedy)
     return ok("host memory", text)
 
@@ -135,11 +136,11 @@ def address_space() -> Finding:
     try:
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     except OSError as error:
-        text = f"its limit cannot be read: {error.strerror}"
-        return warning("address space", text, "another seccomp profile")
+        text = f"cannot read its limit: {error.strerror}"
+        return warning("address space", text, "allow prlimit in the seccomp profile")
     if soft == resource.RLIM_INFINITY:
         return ok("address space", "unlimited")
-    text = f"limited to {size(soft)}: CUDA and pageable memory take more than they use"
+    text = f"limited to {size(soft)}: CUDA and pageable memory reserve more than they use"
     return problem("address space", text, "ulimit -v unlimited")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pump import paths
-from pump.cli.doctor.finding import Finding, ok, problem, warning
+from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 
 PATIENCE_S = 30
@@ -76,43 +76,43 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"a process that loads the driver does not end within {PATIENCE_S} s"
+        return f"loading the driver takes more than {PATIENCE_S} s"
     except OSError as error:
         return f"cannot start a process: {error.strerror}"
     complaint = done.stderr.strip().splitlines()
     if done.returncode != 0:
         last = f": {complaint[-1]}" if complaint else ""
-        return f"a process that loads the driver ends with status {done.returncode}{last}"
+        return f"a process that loads the driver exits with status {done.returncode}{last}"
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        return "a process that loads the driver gives no answer"
-    return answer if isinstance(answer, dict) else "a process that loads the driver gives no answer"
+        return "a process that loads the driver prints nothing"
+    return (
+        answer if isinstance(answer, dict) else "a process that loads the driver prints no answer"
+    )
 
 
 def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
     """The findings on the child's answer. shim: path of libpump.so, None when pump is switched
     off."""
     if isinstance(answer, str):
-        remedy = (
-            "run it with PUMP_DISABLE=1: where that helps it is pump's fault, else the driver's"
-        )
+        remedy = "PUMP_DISABLE=1 pump doctor: if that works, report a fault of pump"
         return [problem("driver", answer, remedy)]
     if "lacks" in answer:
-        text = f"cuda-python, which asks the driver, cannot be imported: {answer['lacks']}"
-        return [problem("driver", text, "install pump again (pip install . in its folder)")]
+        text = f"cannot import cuda-python: {answer['lacks']}"
+        return [problem("driver", text, REINSTALL)]
     if "error" in answer:
-        remedy = "install NVIDIA's driver, or use the virtual GPU: pump doctor --virtual PROFILE"
+        remedy = "install NVIDIA's driver, or try a virtual GPU: pump doctor --virtual a100-pcie4"
         return [problem("driver", answer["error"], remedy)]
     version = f"CUDA {answer['version'] // 1000}.{answer['version'] % 1000 // 10}"
     where = f"{version}, {answer.get('driver', 'libcuda.so.1')}"
     if answer["init"] != 0:
-        text = f"{where}: cuInit answers {answer['init']}"
-        return [problem("driver", text, "see what nvidia-smi says; check CUDA_VISIBLE_DEVICES")]
+        text = f"{where}: cuInit fails with error {answer['init']}"
+        return [problem("driver", text, "run nvidia-smi, and echo $CUDA_VISIBLE_DEVICES")]
     found = [_version(where, answer["version"])]
     found += [_device(number, facts) for number, facts in enumerate(answer["devices"])]
     if not answer["devices"]:
-        found.append(problem("devices", "the driver has none", "check CUDA_VISIBLE_DEVICES"))
+        found.append(problem("devices", "the driver reports no GPU", "unset CUDA_VISIBLE_DEVICES"))
     if shim is not None:
         found.append(_interception(answer.get("allocates_in", ""), answer.get("driver", ""), shim))
     return found
@@ -120,10 +120,10 @@ def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
 
 def _version(where: str, version: int) -> Finding:
     if version < 12000:
-        return problem("driver", f"{where}: too old for pump", "use a driver for CUDA 12 or newer")
+        return problem("driver", f"{where}: too old", "install a driver for CUDA 12.4 or newer")
     if version < 12040:
-        text = f"{where}: does not tell the parameters of kernels, they are read from their code"
-        return warning("driver", text, "a driver for CUDA 12.4 or newer tells them itself")
+        text = f"{where}: cannot list kernel parameters, so pump reads them from the code"
+        return warning("driver", text, "install a driver for CUDA 12.4 or newer")
     return ok("driver", where)
 
 
@@ -132,30 +132,30 @@ def _device(number: int, facts: dict[str, Any]) -> Finding:
     if facts["integrated"]:
         return problem(
             f"device {number}",
-            f"{text}: it uses the host's own memory, so there is nothing to page",
-            "use a GPU with memory of its own: pump does not support Jetson",
+            f"{text}: it uses the host's memory, so there is nothing to page",
+            "use a GPU with its own memory: pump does not support Jetson",
         )
     if VGPU.search(facts["name"]):
         return problem(
             f"device {number}",
-            f"{text}: a vGPU, whose memory its host manages; pump does not support it",
+            f"{text}: a vGPU, which pump does not support: its host manages the memory",
             "pass a whole GPU or a MIG instance through",
         )
     if not facts["managed"] or not facts["concurrent"]:
         return problem(
             f"device {number}",
             f"{text}: cannot page its memory (no concurrent managed access)",
-            "use Linux on hardware of Pascal or newer: WSL2 and vGPUs cannot",
+            "use Linux and a GPU of the Pascal generation or newer, neither WSL2 nor a vGPU",
         )
     return ok(f"device {number}", text)
 
 
 def _interception(allocates_in: str, driver: str, shim: str) -> Finding:
     if allocates_in == shim:
-        return ok("interception", f"cuMemAlloc is found in {shim}")
-    text = f"a program under pump-run finds cuMemAlloc in {allocates_in or 'no library'}"
+        return ok("interception", f"programs find cuMemAlloc in {shim}")
+    text = f"programs under pump-run find cuMemAlloc in {allocates_in or 'no library'}"
     if allocates_in in ("", driver):
-        remedy = f"the loader does not preload pump: LD_PRELOAD={shim} true says why"
+        remedy = f"see why the loader does not preload pump: LD_PRELOAD={shim} true"
     else:
-        remedy = "that library stands in front of pump: remove it from LD_PRELOAD"
+        remedy = "remove that library, which hides pump, from LD_PRELOAD"
     return problem("interception", text, remedy)

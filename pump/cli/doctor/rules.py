@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 
@@ -37,22 +38,22 @@ def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
         try:
             these = job_rules.load(at.rules, environ, machine=machine)
         except job_rules.RuleError as error:
-            found.append(problem(NAME, str(error), "repair the rule, and run pump enable"))
+            found.append(problem(NAME, str(error), "correct the rule, then: pump enable"))
             continue
         found.append(_compiled(at, these, machine=machine))
         rules += these
     if not there:
         return []
     if not enabling.in_force(environ):
-        text = "this session does not preload the shim: rules serve no program that it starts"
-        remedy = "begin a new session, or take the line that pump enable prints into your profile"
+        text = "this session does not preload pump, so no rule applies to its programs"
+        remedy = "log in again, or add the line that pump enable prints to your profile"
         found.append(warning(NAME, text, remedy))
     found += _activation(rules, environ)
     return [*found, *([_command(words, rules, environ)] if words else [])]
 
 
 def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool) -> Finding:
-    again = f"run pump enable{' --machine' if machine else ''} again"
+    again = f"pump enable{' --machine' if machine else ''}"
     try:
         status = os.lstat(at.compiled)
         text = inputs.text(at.compiled, job_rules.COMPILED_BYTES_MAX + 1)
@@ -61,19 +62,19 @@ def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         return problem(
             NAME,
-            f"{at.compiled} is another user's or can be written by others: the shim ignores it",
-            f"remove it, and {again}",
+            f"{at.compiled} belongs to another user or others can write it, so pump ignores it",
+            f"rm {at.compiled}; {again}",
         )
     if text != job_rules.compiled(rules):
         return warning(NAME, f"{at.rules} has changed since it was compiled", again)
-    names = ", ".join(rule.name for rule in rules) or "none: no program is served"
+    names = ", ".join(rule.name for rule in rules) or "none, so no program is served"
     return ok(NAME, f"{many(len(rules), 'rule')} in {at.compiled}: {names}")
 
 
 def _activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list[Finding]:
     path = paths.activation_socket(environ)
     needy = [rule.name for rule in rules if not rule.match.without_pumpd]
-    remedy = "run systemctl --user enable --now pump-jobs.socket, or pumpd jobs where there is none"
+    remedy = "systemctl --user enable --now pump-jobs.socket; without systemd: pumpd jobs"
     try:
         request_reply.connect(path, time.monotonic() + CONNECT_S).close()
         return [ok(NAME, f"pumpds are started at {path}, in the cgroup of pump-jobs.service")]
@@ -94,15 +95,15 @@ def _command(
     try:
         executable, line = _process(words, environ)
     except (BadInputError, OSError) as error:
-        return warning(NAME, f"no rule can be compared: {error}", "name a program")
+        return warning(NAME, f"cannot compare rules: {error}", "name an executable program")
     why = []
     for rule in rules:
         differs = rule.differs(executable, line, _cgroup())
         if not differs:
             return ok(NAME, f"rule {rule.name} serves {line}")
         why.append(f"{rule.name}: {differs}")
-    text = f"no rule serves it without pump-run ({'; '.join(why) or 'there is none'})"
-    return warning(NAME, text, "use pump-run, or change a rule and run pump enable")
+    text = f"no rule matches it ({'; '.join(why) or 'there is none'})"
+    return warning(NAME, text, f"pump-run {shlex.join(words)}; or change a rule, then: pump enable")
 
 
 def _process(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from pump.cli.support import environment, exports
 def findings(environ: Mapping[str, str]) -> list[Finding]:
     """A finding for each variable that matters, or one that there is none."""
     found = [finding for check in CHECKS for finding in check(environ)]
-    return found or [ok("switches", "none in the environment is in the way")]
+    return found or [ok("switches", "no environment variable interferes")]
 
 
 def queues(environ: Mapping[str, str]) -> list[Finding]:
@@ -23,9 +23,9 @@ def queues(environ: Mapping[str, str]) -> list[Finding]:
     if environment.one_queue(environ):
         return []  # a switch of its own
     if name in environ:
-        return [ok("hardware queues", f"{environ[name]}, as {name} says")]
+        return [ok("hardware queues", f"{environ[name]} ({name})")]
     most = environment.CONNECTIONS_MOST
-    return [ok("hardware queues", f"pump-run sets {name}={most}, since it is unset")]
+    return [ok("hardware queues", f"pump-run sets {name}={most}, which is unset")]
 
 
 def granularity(environ: Mapping[str, str]) -> list[Finding]:
@@ -40,7 +40,7 @@ def _ours(environ: Mapping[str, str]) -> list[Finding]:
     return [
         warning(
             "PUMP_DISABLE",
-            "while it is set pump-run runs the command and does nothing else",
+            "is set, so pump-run only runs the command",
             "unset PUMP_DISABLE",
         )
     ]
@@ -55,8 +55,8 @@ def _preload(environ: Mapping[str, str]) -> list[Finding]:
     ]
     if not others:
         return []
-    text = f"{' and '.join(others)} is preloaded too, after pump: it may see no CUDA calls"
-    return [warning("LD_PRELOAD", text, "remove it if it hooks CUDA calls; others do no harm")]
+    text = f"{' and '.join(others)} is preloaded after pump and may miss CUDA calls"
+    return [warning("LD_PRELOAD", text, "unset LD_PRELOAD, if that library hooks CUDA calls")]
 
 
 def _sanitizer(environ: Mapping[str, str]) -> list[Finding]:
@@ -64,16 +64,14 @@ def _sanitizer(environ: Mapping[str, str]) -> list[Finding]:
     chosen = re.findall(rf"\b{option}=(\w+)", environ.get(name, ""))
     if not chosen or chosen[-1] in ("0", "no", "false"):
         return []
-    text = f"{option}={chosen[-1]}: programs with the shared AddressSanitizer end at their start"
-    return [problem(name, text, f"leave {option} out: pump-run sets it to 0")]
+    text = f"{option}={chosen[-1]}: programs with a shared AddressSanitizer exit at once"
+    return [problem(name, text, f"remove {option} from {name}: pump-run sets it to 0")]
 
 
 def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
-        text = (
-            "every tensor is allocated and freed by the driver, which waits for the GPU each time"
-        )
+        text = "PyTorch calls the driver for every tensor, which waits for the GPU each time"
         found.append(
             warning("PYTORCH_NO_CUDA_MEMORY_CACHING", text, "unset PYTORCH_NO_CUDA_MEMORY_CACHING")
         )
@@ -83,19 +81,19 @@ def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
 def _cuda(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        text = "every launch waits for its end, so pump knows of none before it runs"
+        text = "each launch waits until it is done, so pump cannot prefetch for the next ones"
         found.append(warning("CUDA_LAUNCH_BLOCKING", text, "unset CUDA_LAUNCH_BLOCKING"))
     if environ.get("CUDA_MANAGED_FORCE_DEVICE_ALLOC", "0") not in ("", "0"):
-        text = "the driver keeps managed memory on the device: pump can page none of it"
+        text = "the driver keeps managed memory on the GPU, so pump cannot page it"
         remedy = "unset CUDA_MANAGED_FORCE_DEVICE_ALLOC"
         found.append(problem("CUDA_MANAGED_FORCE_DEVICE_ALLOC", text, remedy))
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "NoDevFiles"):
         text = "hides every GPU"
-        remedy = "unset CUDA_VISIBLE_DEVICES, or name GPUs in it"
+        remedy = "unset CUDA_VISIBLE_DEVICES"
         found.append(problem("CUDA_VISIBLE_DEVICES", text, remedy))
     if environment.one_queue(environ):
         text = "all streams share one hardware queue, so kernels may wait for transfers"
-        remedy = f"unset {environment.CONNECTIONS} if the framework does not need it"
+        remedy = f"unset {environment.CONNECTIONS}, unless the framework needs it"
         found.append(warning(environment.CONNECTIONS, text, remedy))
     return found
 
@@ -110,19 +108,25 @@ def mps(environ: Mapping[str, str]) -> list[Finding]:
     pipe = os.path.join(environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_FOLDER, "control")
     if not named and not os.path.exists(pipe):
         return []
-    there = "runs here" if os.path.exists(pipe) else "is named by CUDA_MPS_PIPE_DIRECTORY"
+    there = "is running" if os.path.exists(pipe) else "is named by CUDA_MPS_PIPE_DIRECTORY"
     text = (
-        f"a server of MPS {there}: clients share the GPU's memory and its faults, and one that "
-        "pages delays the others"
+        f"an MPS server {there}: its clients share GPU memory and page faults, and delay each "
+        "other when one pages"
     )
-    return [warning("MPS", text, "give each job a --budget, or end the server for this job")]
+    return [
+        warning(
+            "MPS",
+            text,
+            "stop it: echo quit | nvidia-cuda-mps-control",
+        )
+    ]
 
 
 def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("TF_FORCE_UNIFIED_MEMORY", "0") not in ("", "0", "false"):
-        text = "the framework makes its memory managed by itself; pump prefetches it all the same"
-        remedy = "unset TF_FORCE_UNIFIED_MEMORY, so that budget and limit hold for it"
+        text = "the framework uses managed memory itself, outside pump's budget and limit"
+        remedy = "unset TF_FORCE_UNIFIED_MEMORY"
         found.append(warning("TF_FORCE_UNIFIED_MEMORY", text, remedy))
     return found
 

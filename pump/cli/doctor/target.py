@@ -36,16 +36,16 @@ def _command(asked: Started, starters: int) -> Finding:
     """On a command and what it starts: the first that is not ok."""
     words, environ, lost = asked
     if lost:
-        remedy = f"put pump-run behind that: pump-run {shlex.join(words)}"
+        remedy = f"start pump-run inside it: pump-run {shlex.join(words)}"
         return problem("command", f"{lost}: {words[0]} runs without pump", remedy)
     try:
         path = command.find(words[0], environ)
     except BadInputError as error:
-        return problem("command", str(error), "name a program that can be executed")
+        return problem("command", str(error), "name an executable program")
     name = os.path.basename(path)
     if name in ELSEWHERE:
-        remedy = f"put pump-run into what {name} starts: {name} ... pump-run {_rest(words)}"
-        return problem("command", f"{name} does not hand its environment on", remedy)
+        remedy = f"start pump-run inside it: {name} ... pump-run {_rest(words)}"
+        return problem("command", f"{name} does not pass on its environment", remedy)
     found = _file(os.path.realpath(path), environ, SCRIPTS_MOST)
     for inner in started(words, environ) if starters else ():
         if found.status != OK:
@@ -65,14 +65,14 @@ def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
             interpreter = _interpreter(file, start)
     except OSError as error:
         text = f"{path} cannot be read: {error.strerror}"
-        return warning("command", text, "none is needed if it can be executed")
+        return warning("command", text, "nothing to do if it can be executed")
     if command.privileged(path):
-        text = f"{path} has privileges of its own, so the loader preloads nothing into it"
-        return problem("command", text, "run a copy without setuid bit and capabilities")
+        text = f"{path} is setuid or has capabilities, so the loader preloads nothing into it"
+        return problem("command", text, f"run a copy: cp {shlex.quote(path)} .")
     if start.startswith(b"#!"):
         return _script(path, start, environ, scripts)
     if not start.startswith(b"\x7fELF"):
-        text = f"{path} is neither a program nor a script with an interpreter; a shell will run it"
+        text = f"{path} is neither a program nor a script with an interpreter: a shell runs it"
         return ok("command", text)
     return _program(path, start, interpreter)
 
@@ -92,32 +92,30 @@ def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -
     except BadInputError as error:
         return problem("command", f"{path}: {error}", "install its interpreter")
     if not interpreter or scripts == 0:
-        return warning("command", f"{path}: no interpreter found", "none is needed if it runs")
+        return warning("command", f"{path}: no interpreter found", "nothing to do if it runs")
     found = _file(os.path.realpath(interpreter), environ, scripts - 1)
     return found._replace(text=f"{path} is a script; {found.text}")
 
 
 def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
     if len(start) < 64 or start[4] != 2:
-        text = f"{path} is no 64-bit program"
+        text = f"{path} is not a 64-bit program"
         return problem("command", text, "use a 64-bit build of it")
     machine = struct.unpack_from("<H", start, 18)[0]
     own = {"x86_64": 62, "aarch64": 183}.get(os.uname().machine)
     if own is not None and machine != own:
-        text = f"{path} is built for another kind of processor"
+        text = f"{path} is built for another CPU architecture"
         return problem("command", text, f"use a build for {os.uname().machine}")
     if interpreter is None:
-        text = f"{path}: cannot tell whether it is dynamically linked"
-        return warning("command", text, f"none is needed if 'file {path}' says so")
+        text = f"{path}: unclear whether it is dynamically linked"
+        return warning("command", text, f"nothing to do if it is: file {shlex.quote(path)}")
     if not interpreter:
-        text = f"{path} is statically linked: nothing can be preloaded into it"
+        text = f"{path} is statically linked, so pump cannot be preloaded into it"
         return problem("command", text, "use a dynamically linked build of it")
     if "musl" in os.path.basename(interpreter):
-        text = (
-            f"{path} is a program of musl: pump does nothing in it, and no CUDA driver runs there"
-        )
-        return problem("command", text, "use a build of it for glibc")
-    text = f"{path}: its CUDA calls, and those of what inherits its environment, pass pump"
+        text = f"{path} uses musl: neither pump nor the CUDA driver works there"
+        return problem("command", text, "use a build for glibc")
+    text = f"{path}: pump intercepts its CUDA calls, and those of programs that it starts"
     return ok("command", text)
 
 

@@ -13,8 +13,11 @@ import argparse
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from pump import outputs
 from pump.cli.metrics.answers import Server, listen
@@ -31,6 +34,7 @@ EXAMPLES = (
 )
 
 INTERVAL_S = 15.0
+LEAST_AGE_S = 1.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -58,44 +62,58 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Print the figures once, or write or answer them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
-    figures = Figures(per_job=asked.per_job, keeps=repeats)
-    warning = ""
-
+    registry = CollectorRegistry()
     with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
-
-        def text() -> str:
-            nonlocal warning
-            look = watch.look()
-            if look.warning and not warning:
-                warning = look.warning
-                say("pump", warning)
-            return figures.text(look)
-
+        registry.register(Latest(watch, Figures(per_job=asked.per_job, keeps=repeats)))
         if asked.textfile:
-            _write_for_ever(text, asked.textfile, asked.interval)
+            _write_for_ever(registry, asked.textfile, asked.interval)
         elif repeats:
-            _serve(text, asked.socket, asked.tcp)
+            _serve(registry, asked.socket, asked.tcp)
         else:
-            sys.stdout.write(text())
+            sys.stdout.write(generate_latest(registry).decode())
     return 0
 
 
-def _write_for_ever(text: Callable[[], str], path: str, interval_s: float) -> None:
-    write(path, text())
-    say("pump", f"writes {quoted(path)} every {interval_s:g} s, until Ctrl-C")
+class Latest(Collector):
+    """Looks for each request, but at most once in LEAST_AGE_S: requests cannot keep jobs busy."""
+
+    def __init__(self, watch: live.Watch, figures: Figures) -> None:
+        self._watch, self._figures = watch, figures
+        self._families: list[Metric] = []
+        self._due_s = 0.0
+        self._warned = False
+        self._lock = threading.Lock()
+
+    def collect(self) -> list[Metric]:
+        """Return the metrics of the latest look."""
+        with self._lock:
+            if time.monotonic() >= self._due_s:
+                look = self._watch.look()
+                if look.warning and not self._warned:
+                    self._warned = True
+                    say("pump", look.warning)
+                self._families = self._figures.families(look)
+                self._due_s = time.monotonic() + LEAST_AGE_S
+            return self._families
+
+
+def _write_for_ever(registry: CollectorRegistry, path: str, interval_s: float) -> None:
+    write(path, generate_latest(registry).decode())
+    say("pump", f"writing {quoted(path)} every {interval_s:g} s; Ctrl-C stops")
     while True:
         time.sleep(interval_s)
-        write(path, text())
+        write(path, generate_latest(registry).decode())
 
 
-def _serve(text: Callable[[], str], path: str | None, address: str | None) -> None:
+def _serve(registry: CollectorRegistry, path: str | None, address: str | None) -> None:
     try:
         listener = listen(path, address)
     except OSError as error:
         raise BadInputError(f"cannot listen at {path or address}: {error.strerror}") from None
     try:
-        say("pump", f"answers at {quoted(path or address or '')}, until Ctrl-C")
-        Server(listener, text).serve()
+        say("pump", f"listening at {quoted(path or address or '')}; Ctrl-C stops")
+        with Server(listener, registry) as server:
+            server.serve_forever()
     finally:
         if path:
             with contextlib.suppress(OSError):

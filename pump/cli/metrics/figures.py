@@ -1,4 +1,4 @@
-"""The text of `pump service metrics`, in Prometheus's format.
+"""The metrics of `pump service metrics`, for prometheus_client.
 
 DESIGN
   Sums for each user, or, on request, series for each job. Other users choose the number and
@@ -17,6 +17,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+
+from prometheus_client import Metric
 
 from pump.cli.support import live
 from pump.control import ClientState
@@ -81,7 +83,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Figures:
-    """Makes the text of each look.
+    """Makes the metrics of each look.
 
     per_job: series for each job instead of sums. keeps: sums of counters never fall.
     """
@@ -104,8 +106,8 @@ class Figures:
         """The label of each user, by number."""
         self._unnamed = 0
 
-    def text(self, look: live.Look) -> str:
-        """A look in Prometheus's text format 0.0.4."""
+    def families(self, look: live.Look) -> list[Metric]:
+        """Returns the metrics of a look that have series, each with all of them."""
         self._told = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
         self._omitted.clear()
         self._series.clear()
@@ -125,12 +127,13 @@ class Figures:
         self._registered(look.registered)
         for user, count in self._omitted.items():
             self._told["pump_series_omitted"][("user", user),] = count
-        lines = []
+        found = []
         for name, kind, meaning in METRICS:
-            series = [f"{name}{_words(labels)} {n}" for labels, n in self._told[name].items()]
-            if series:
-                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *series]
-        return "\n".join(lines) + "\n"
+            metric = Metric(name.removesuffix("_total"), meaning, kind)
+            for labels, value in self._told[name].items():
+                metric.add_sample(name, dict(labels), value)
+            found += [metric] if metric.samples else []
+        return found
 
     def _client(self, labels: Mapping[str, str], client: ClientState, socket: str) -> None:
         for device in client.devices:
@@ -226,11 +229,3 @@ class Figures:
                 self._unnamed += 1
             self._named[user] = str(user)
         return self._named[user]
-
-
-def _words(labels: Labels) -> str:
-    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels) + "}"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import psutil
-
 from pump import nvml
 from pump.cli import jobs
 from pump.cli.support import registered
@@ -23,6 +21,7 @@ from pump.config.values import seconds
 from pump.control import ClientState, Control, DeviceState
 from pump.names import one_line
 from pump.nvml import Card, Identity
+from pump.processes import age_s
 from pump.service import JobState
 
 INTERVAL_MOST_S = 3600
@@ -324,14 +323,6 @@ def predicted(client: ClientState) -> float | None:
     """The share of a client's operations that were predicted; None of none."""
     seen = grown(None, client, "worker", "operations")
     return grown(None, client, "worker", "predicted") / seen if seen else None
-
-
-def age_s(pid: int) -> float:
-    """Seconds since a process began; 1 where that cannot be read."""
-    try:
-        return max(1e-3, time.time() - float(psutil.Process(pid).create_time()))
-    except psutil.Error:
-        return 1.0
 
 
 def as_json(look: Look, before: Look | None) -> dict[str, Any]:

@@ -10,9 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from pump.cli.support.columns import fitted
 from pump.nvml import gpu_uuid
-from pump.report.words import size
 from pump.service import (
     JobState,
     ServiceClient,
@@ -25,12 +23,6 @@ RETRY_S = 5.0
 """Between attempts to find a service."""
 SILENT_TIMES = 5
 """What has not answered is left alone for so many times as long as it was waited for."""
-WAITS = "  waits for its turn"
-"""Behind the figures of a job that does."""
-HEAD = (
-    f"{'PID':>8} {'USER':<12} {'NAME':<16} {'PRIORITY':>8} {'CLIENTS':>7} {'RESIDENT':>10} "
-    f"{'LEASE':>10} {'MEMORY':>10}"
-)
 
 
 class Registered:
@@ -85,25 +77,3 @@ def as_json(jobs: Iterable[JobState]) -> list[dict[str, Any]]:
         for lease in job["gpus"]:
             lease["gpu"] = gpu_uuid(lease["gpu"])
     return found
-
-
-def lines(jobs: Iterable[JobState]) -> list[str]:
-    """Return the lines of a table of jobs; none for no jobs."""
-    found = [
-        f"{job.job_pid:>8} {_user(job.user)[:12]:<12} {fitted(job.name, 16, left=True)} "
-        f"{job.priority:>8} {job.clients:>7} "
-        f"{size(sum(gpu.resident_bytes for gpu in job.gpus)):>10} "
-        f"{size(sum(gpu.granted_bytes for gpu in job.gpus)):>10} {size(job.converted_bytes):>10}"
-        f"{WAITS if any(gpu.waits for gpu in job.gpus) else ''}"
-        for job in jobs
-    ]
-    return [HEAD, *found] if found else []
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)

@@ -14,13 +14,16 @@ import sys
 import threading
 import time
 
+from rich.text import Text
+
 from pump import schemas
 from pump.cli.support import live
 from pump.cli.top.overview import Page, host, page
-from pump.cli.top.screen import NEWS, RESIZED, EndedError, Screen
+from pump.cli.top.screen import EndedError, Screen
 from pump.cli.top.table import Context, History
-from pump.cli.top.text import ASCII_SPARKS, SPARKS, plain
+from pump.cli.top.text import ASCII_SPARKS, SPARKS
 from pump.cli.top.view import View
+from pump.console import Columns, console
 
 HELP = "watch GPUs and jobs live"
 EXAMPLES = ("pump top", "pump top --once")
@@ -31,6 +34,8 @@ FIRST_S = 0.5
 FULL = 160
 """Columns of a line where there is no screen."""
 ENDS_WITHIN_S = 0.2
+KEYS_S = 0.1
+"""Longest wait for a key, before the loop sees whether there is something new to draw."""
 DUMB = "dumb"
 """A terminal without ANSI sequences (TERM)."""
 
@@ -41,15 +46,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, one object per interval")
     live.add_interval(parser, 0.1, INTERVAL_S, "updates")
     parser.epilog = (
-        "On a terminal: up and down choose a job, enter shows all of it, s and r sort, q ends. "
-        "NO_COLOR in the environment leaves colours out."
+        "On a terminal: up and down choose a job, enter shows its details, s and r sort, ? lists "
+        "all keys, q quits. NO_COLOR in the environment turns colours off."
     )
 
 
 def run(asked: argparse.Namespace) -> int:
     """Show jobs and GPUs, once or until q or Ctrl-C."""
-    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # names need not be of the terminal's characters
     with (
         contextlib.closing(live.Watch(cards=True)) as watch,
         contextlib.suppress(KeyboardInterrupt),
@@ -78,15 +81,17 @@ def _print(as_json: bool, look: live.Look, before: live.Look | None) -> None:
     if as_json:
         print(schemas.dump("top", live.as_json(look, before), indent=None), flush=True)
     else:
-        print("\n".join(lines(look, before)), flush=True)
+        out = console()
+        for part in parts(look, before, min(FULL, out.width)):
+            out.print(part)
+        sys.stdout.flush()
 
 
-def lines(look: live.Look, before: live.Look | None, width: int = FULL) -> list[str]:
-    """A look as lines of text, its table for `width` characters. Bytes are those of the workers'
-    models."""
-    context = Context(look.identities, History())
-    shown = Page(look, host(), live.rows(look, before), context, width)
-    return [plain(one) for one in page(shown)]
+def parts(look: live.Look, before: live.Look | None, width: int) -> list[Text | Columns]:
+    """The page of a look, for `width` columns. Bytes are those of the workers' models."""
+    priorities = {job.socket: job.priority for job in look.registered}
+    context = Context(look.identities, History(), priorities)
+    return page(Page(look, host(), live.rows(look, before), context, width))
 
 
 # ---- on a terminal ----
@@ -95,11 +100,11 @@ def lines(look: live.Look, before: live.Look | None, width: int = FULL) -> list[
 class _Looker(threading.Thread):
     """Looks again and again. latest: the newest look. failed: what ended the thread."""
 
-    def __init__(self, watch: live.Watch, interval_s: float, screen: Screen) -> None:
+    def __init__(self, watch: live.Watch, interval_s: float) -> None:
         super().__init__(name="look", daemon=True)
         self.latest: live.Look | None = None
         self.failed: Exception | None = None
-        self._watch, self._interval_s, self._screen = watch, interval_s, screen
+        self._watch, self._interval_s = watch, interval_s
         self._closed = threading.Event()
 
     def run(self) -> None:
@@ -108,11 +113,9 @@ class _Looker(threading.Thread):
             while not self._closed.is_set():
                 begun_s = time.monotonic()
                 self.latest = self._watch.look()
-                self._screen.news()
                 self._closed.wait(max(0.0, self._interval_s - (time.monotonic() - begun_s)))
         except Exception as error:  # the terminal's loop raises it
             self.failed = error
-            self._screen.news()
 
     def close(self) -> bool:
         """Look no more; returns whether the thread has ended."""
@@ -122,31 +125,35 @@ class _Looker(threading.Thread):
 
 
 def _screen(watch: live.Watch, interval_s: float) -> int:
-    status, looker = 0, None
+    status, looker = 0, _Looker(watch, interval_s)
+    looker.start()
     try:
         with Screen() as screen:
-            looker = _Looker(watch, interval_s, screen)
-            looker.start()
             _loop(screen, looker, View(SPARKS if _writes(SPARKS) else ASCII_SPARKS))
     except EndedError as ended:
         status = 0 if ended.number == signal.SIGINT else 128 + ended.number
-    if looker and not looker.close():  # it waits for a job that hangs, and Python would wait for it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what it no longer takes
+    if not looker.close():  # it waits for a job that hangs, and Python would wait for it
         os._exit(status)
     return status
 
 
 def _loop(screen: Screen, looker: _Looker, view: View) -> None:
-    """Draw and obey until q. Raises EndedError, OSError."""
-    while True:
-        screen.draw(view.lines(*screen.size()))
-        for event in screen.wait():
-            if event == NEWS:
-                if looker.failed is not None:
-                    raise looker.failed
-                if looker.latest is not None:
-                    view.take(looker.latest)
-            elif event != RESIZED and not view.press(event):
+    """Draw what has changed and obey until q. Raises EndedError, OSError."""
+    shown: tuple[object, ...] = ()
+    pressed = 0
+    while looker.failed is None:
+        latest = looker.latest
+        if latest is not None:
+            view.take(latest)
+        if shown != (now := (id(latest), screen.size(), pressed)):
+            screen.draw(view.page(*screen.size()))
+            shown = now
+        for key in screen.keys(KEYS_S):
+            pressed += 1
+            if not view.press(key):
                 return
+    raise looker.failed
 
 
 def _writes(text: str) -> bool:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+
+from rich.text import Text
 
 from pump.cli.support import live
+from pump.cli.support.listed import time_of
 from pump.cli.top.overview import INDENT, Page, gpu_lines, title
 from pump.cli.top.table import causes, hit, key_of, lost, state, waits
-from pump.cli.top.text import Line, Span, line, sparkline
+from pump.cli.top.text import line, sparkline
 from pump.control import DeviceState
+from pump.processes import age_s
 from pump.report.words import many, seconds, share, size
 
-LABEL = 11
+LABEL = 13
 SPARK_LEAST, SPARK_MOST = 10, 60
-SIDES = 48
+SIDES = 50
 """Columns of a line besides its sparkline."""
 
 
-def page(shown: Page, row: live.Row, *, ended: bool) -> list[Line]:
+def page(shown: Page, row: live.Row, *, ended: bool) -> list[Text]:
     """The lines of the page for a client, the devices in a line each where its height needs that.
     ended: the client has, and these are its last figures."""
     lines = _page(shown, row, ended=ended, brief=False)
@@ -26,13 +29,13 @@ def page(shown: Page, row: live.Row, *, ended: bool) -> list[Line]:
     return _page(shown, row, ended=ended, brief=True) if short else lines
 
 
-def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Line]:
+def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Text]:
     job, client = row.seen.job, row.client
-    lines: list[Line] = [title(shown.look), line()]
+    lines: list[Text] = [title(shown.look), line()]
     if ended:
-        lines += [line(("This process has ended; these are its last figures.", "bad")), line()]
+        lines += [line(("This process has ended. These are its last numbers.", "bad")), line()]
     lines += [
-        _fact("job", (job.name, "bold"), f"  its first process: {job.pid}"),
+        _fact("job", (job.name, "bold"), f"  first process: {job.pid}"),
         _fact("command", job.command),
         _fact("process", _processes(row)),
         _fact("policy", client.policy, "  ", state(row)),
@@ -44,27 +47,27 @@ def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Line]
     return [*lines, line(), *_rates(row, shown), *_counts(row)]
 
 
-def _fact(label: str, *parts: str | Span | tuple[str, str]) -> Line:
+def _fact(label: str, *parts: str | Text | tuple[str, str]) -> Text:
     return line((label.ljust(LABEL), "dim"), *parts)
 
 
 def _processes(row: live.Row) -> str:
     """The job's clients, the shown one first."""
     others = [str(one.pid) for one in row.seen.clients if one.pid != row.client.pid]
-    more = f"; others of the job: {', '.join(others)}" if others else ""
+    more = f"; other processes of the job: {', '.join(others)}" if others else ""
     return f"{row.client.pid}{more}"
 
 
 def _limit(asked: str) -> str:
     """What a job asked for at its start."""
     if not asked:
-        return "what the host can give"
+        return "all available host memory"
     if asked.isdecimal():
         return size(int(asked))
-    return f"{asked} of what the host can give" if "%" in asked else f"{asked} its GPUs' memory"
+    return f"{asked} of the available host memory" if "%" in asked else f"{asked} its GPUs' memory"
 
 
-def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Line]:
+def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Text]:
     gpu = live.gpu_of(device.uuid, shown.look.identities.get(device.uuid), [device])
     cards = {card.uuid: card for card in shown.look.cards}
     lines = gpu_lines(gpu, cards.get(device.uuid), shown.width, brief=brief)
@@ -76,16 +79,16 @@ def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Line]:
     return lines if brief else [*lines, line(elsewhere)]
 
 
-def _rates(row: live.Row, shown: Page) -> list[Line]:
+def _rates(row: live.Row, shown: Page) -> list[Text]:
     """Transfers and waits, with what they were."""
     history, marks = shown.context.history, shown.context.marks
     width = max(SPARK_LEAST, min(SPARK_MOST, shown.width - SIDES))
 
     def moving(
         label: str, now: str, figure: Callable[[live.Rates], float], style: str, more: str
-    ) -> Line:
+    ) -> Text:
         drawn = sparkline(history.of(key_of(row), figure), width, marks)
-        return _fact(label, f"{now:>12}  ", (drawn, style), f"  {more}")
+        return _fact(label, f"{now:>12}  {more:<20}  ", (drawn, style))
 
     rates = row.rates
     shim = row.client.shim
@@ -98,17 +101,17 @@ def _rates(row: live.Row, shown: Page) -> list[Line]:
             f"{size(rates.to_gpu_bytes_per_s)}/s",
             lambda one: one.to_gpu_bytes_per_s,
             "in",
-            f"{size(shim.get('moved_to_gpu_bytes', 0))} in all",
+            f"{size(shim.get('moved_to_gpu_bytes', 0))} in total",
         ),
         moving(
             "out",
             f"{size(rates.to_host_bytes_per_s)}/s",
             lambda one: one.to_host_bytes_per_s,
             "out",
-            f"{size(shim.get('moved_to_host_bytes', 0))} in all",
+            f"{size(shim.get('moved_to_host_bytes', 0))} in total",
         ),
-        moving("~waits", f"{waits(rates):,.0f}/s", waits, "warn", f"{missed:,} in all"),
-        _fact("  by cause", f"{by_cause} each second"),
+        moving("~waits", f"{waits(rates):,.0f}/s", waits, "warn", f"{missed:,} in total"),
+        _fact("  by cause", f"{by_cause} per second"),
         moving(
             "operations",
             f"{rates.operations_per_s:,.0f}/s",
@@ -119,27 +122,30 @@ def _rates(row: live.Row, shown: Page) -> list[Line]:
     ]
 
 
-def _counts(row: live.Row) -> list[Line]:
+def _counts(row: live.Row) -> list[Text]:
     """Sums since the client began."""
     worker = row.client.worker
     used, found = worker.get("blocks_used", 0), worker.get("blocks_hit", 0)
     faults = sum(worker.get(f"miss_{cause}", 0) for cause in ("unseen", "no_room", "policy"))
     predicted = live.predicted(row.client)
-    dropped = f"dropped {many(worker.get('predictions_lost', 0), 'time')}"
+    dropped = many(worker.get("predictions_lost", 0), "time")
     lines = [
-        _fact("~hit rate", hit(row), f" of block uses now, {share(found, used)} in all"),
-        _fact("~faults", f"{faults:,} blocks came by fault in all"),
+        _fact("~hit rate", hit(row), f" now, {share(found, used)} in total"),
+        _fact("~faults", f"{faults:,} blocks in total"),
     ]
     if predicted:
-        lines.append(_fact("predicted", f"{share(predicted, 1.0)} of operations; {dropped}"))
-    lines.append(_fact("runs for", str(timedelta(seconds=round(live.age_s(row.client.pid))))))
+        lines.append(
+            _fact("predicted", f"{share(predicted, 1.0)} of operations; gave up {dropped}")
+        )
+    lines.append(_fact("running for", time_of(age_s(row.client.pid))))
     if (found_lost := live.lost(row)) is not None:
         least, most, of = (
             seconds(worker.get(f"lost_{name}_ns", 0) / 1e9) for name in ("least", "most", "of")
         )
         room = seconds(max(0.0, worker["lost_of_ns"] / 1e9 - found_lost[0]))
         lines += [
-            _fact("lost", lost(row), f" of its time to memory ({least} to {most})"),
-            _fact("with room", f"{room} instead of {of}; pump compare -- COMMAND measures it"),
+            _fact("lost", lost(row), f" of its time waiting for memory ({least} to {most})"),
+            _fact("if it fitted", f"{room} instead of {of}; to measure:"),
+            _fact("", (f"pump compare -- {row.seen.job.command}", "bold")),
         ]
     return lines

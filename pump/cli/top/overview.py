@@ -8,32 +8,33 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import psutil
+from rich.text import Text
 
-from pump.cli.support import live, registered
-from pump.cli.support.columns import cut, fitted
-from pump.cli.top.table import Context, Key, columns, head_of, key_of, row_of, waits
-from pump.cli.top.text import Line, line, sparkline
+from pump.cli.support import listed, live
+from pump.cli.top.table import Context, Key, key_of, table, waits
+from pump.cli.top.text import cut, line, sparkline
+from pump.console import Columns
 from pump.nvml import Card, gpu_uuid
 from pump.report.words import many, size
 
 BAR_LEAST, BAR_MOST = 10, 40
 INDENT = "       "
-OTHERS = "Others, as the service knows them:"
-LEGEND = "~ estimated from where pump believes blocks to be"
+OTHERS = "Jobs of other users:"
+LEGEND = "~ estimated by pump"
 SWITCHED_OFF = "PUMP_SERVICE"
 TIGHT, SCARCE = 0.2, 0.1
 """Shares of the host's memory that are available."""
 ROWS_LEAST = 3
-MOVES = "in/s 1,023.9 MiB  out/s 1,023.9 MiB  ~waits/s 9,999"
+MOVES = "in/s 1023.9 MiB   out/s 1023.9 MiB   ~waits/s 9,999 "
 """The line of all transfers but for its sparklines."""
-SPARK_LEAST, SPARK_MOST = 4, 40
+SPARK_LEAST, SPARK_MOST = 4, 24
 
 
 class Page(NamedTuple):
     """What a page is drawn from. host: the line of that function. height: 0 for no bound."""
 
     look: live.Look
-    host: Line
+    host: Text
     rows: Sequence[live.Row]
     context: Context
     width: int
@@ -42,80 +43,74 @@ class Page(NamedTuple):
     chosen: Key | None = None
 
 
-def page(shown: Page) -> list[Line]:
-    """The lines of the page, for its width, and no more than its height where it can be."""
-    lines = _page(shown, brief=False)
-    return _page(shown, brief=True) if 0 < shown.height < len(lines) else lines
+def page(shown: Page) -> list[Text | Columns]:
+    """The parts of the page, no higher than its height where they can be."""
+    parts = _page(shown, brief=False)
+    high = sum(part.row_count + 1 if isinstance(part, Columns) else 1 for part in parts)
+    return _page(shown, brief=True) if 0 < shown.height < high else parts
 
 
-def _page(shown: Page, *, brief: bool) -> list[Line]:
+def _page(shown: Page, *, brief: bool) -> list[Text | Columns]:
     """brief: GPUs in a line each, and as many rows as there is room for."""
-    look, width = shown.look, shown.width
-    head: list[Line] = [title(look), shown.host]
+    look = shown.look
+    head = [title(look), shown.host]
     head += _moves(shown) if shown.height and shown.rows else []
-    head += _gpus(shown, brief=brief)
-    tail = _messages(look) + _others(look) + _notes(look)
-    tail += [line(), line((LEGEND, "dim"))] if shown.rows else []
+    head += [*_gpus(shown, brief=brief), line()]
+    tail = [*_messages(look), *_others(look), *_notes(look)]
     if not look.seen:
-        return [*head, line(), *_how_to_start(look), *tail]
-    chosen = columns(width, with_lost=_any_lost(shown), moving=bool(shown.height))
-    rows: list[Line] = [
-        row_of(chosen, row, shown.context, is_chosen=key_of(row) == shown.chosen)
-        for row in shown.rows
-    ]
-    head += [line(), head_of(chosen, shown.sort if shown.height else "")]
+        return [*head, *_how_to_start(look), *tail]
+    tail += [line(), line((LEGEND, "dim"))] if shown.rows else []
+    rows = list(shown.rows)
+    left: list[Text] = []
     if brief:
-        room = max(ROWS_LEAST, shown.height - len(head) - len(tail))
-        rows = _window(rows, room, _place(shown))
-        tail = tail[: max(0, shown.height - len(head) - len(rows))]
-    return [*head, *rows, *tail]
+        room = max(ROWS_LEAST, shown.height - len(head) - 1 - len(tail))
+        rows, left = _window(rows, room, _place(shown))
+        tail = tail[: max(0, shown.height - len(head) - 1 - len(rows) - len(left))]
+    found = table(rows, shown.context, sort=shown.sort if shown.height else "", chosen=shown.chosen)
+    return [*head, found, *left, *tail]
 
 
-def title(look: live.Look) -> Line:
+def title(look: live.Look) -> Text:
     """The first line."""
     mine = many(len(look.seen), "job")
     return line(("pump top", "title"), f"  {time.strftime('%H:%M:%S')}  {mine}")
 
 
-def host() -> Line:
-    """The host's memory and processors."""
+def host() -> Text:
+    """The host's memory and CPU cores."""
     memory = psutil.virtual_memory()
     left = memory.available / max(1, memory.total)
     style = "bad" if left < SCARCE else "warn" if left < TIGHT else ""
     return line(
-        "host ",
+        "host".ljust(len(INDENT)),
         (f"{size(memory.available)} of {size(memory.total)} available", style),
-        f", {psutil.cpu_count()} processors {psutil.cpu_percent():.0f}% busy",
+        f", {psutil.cpu_count()} CPU cores {psutil.cpu_percent():.0f}% busy",
     )
 
 
-def _moves(shown: Page) -> list[Line]:
+def _moves(shown: Page) -> list[Text]:
     """What all jobs together move and wait for."""
     history, marks = shown.context.history, shown.context.marks
 
     def part(figure: str, style: str) -> tuple[str, str]:
         values = history.of_all(lambda rates: float(getattr(rates, f"{figure}_bytes_per_s")))
-        return f"{sparkline(values, room, marks)} {size(values[-1] if values else 0)}", style
+        return f"{size(values[-1] if values else 0):>10} {sparkline(values, room, marks)}", style
 
-    room = max(SPARK_LEAST, min(SPARK_MOST, (shown.width - len(MOVES) - 3) // 3))
+    room = max(SPARK_LEAST, min(SPARK_MOST, (shown.width - len(MOVES)) // 3))
     waited = history.of_all(waits)
     return [
         line(
             *("in/s ", part("to_gpu", "in"), "  out/s ", part("to_host", "out")),
             "  ~waits/s ",
-            (f"{sparkline(waited, room, marks)} {waited[-1] if waited else 0:,.0f}", "warn"),
+            (f"{waited[-1] if waited else 0:>5,.0f} {sparkline(waited, room, marks)}", "warn"),
         )
     ]
-
-
-def _any_lost(shown: Page) -> bool:
-    return any(live.lost(row) is not None for row in shown.rows)
 
 
 # ---- GPUs ----
 
 
-def _gpus(shown: Page, *, brief: bool) -> list[Line]:
+def _gpus(shown: Page, *, brief: bool) -> list[Text]:
     look, width = shown.look, shown.width
     cards = {card.uuid: card for card in look.cards}
     used = live.gpus(look)
@@ -129,7 +124,7 @@ def _gpus(shown: Page, *, brief: bool) -> list[Line]:
     return lines
 
 
-def gpu_lines(gpu: live.Gpu, card: Card | None, width: int, *, brief: bool = False) -> list[Line]:
+def gpu_lines(gpu: live.Gpu, card: Card | None, width: int, *, brief: bool = False) -> list[Text]:
     """A GPU's name, what is resident, and what NVML says of it. brief: only what is resident."""
     words = f"{size(gpu.resident_bytes)} of {size(gpu.total_bytes)} resident"
     budgets = f"budgets {size(gpu.budget_bytes)}"
@@ -148,7 +143,7 @@ def gpu_lines(gpu: live.Gpu, card: Card | None, width: int, *, brief: bool = Fal
     return [*lines, line(f"{INDENT}{_by_nvml(card)}")] if card else lines
 
 
-def _name(gpu: live.Gpu, width: int) -> Line:
+def _name(gpu: live.Gpu, width: int) -> Text:
     index, uuid = f"GPU {gpu.number}".ljust(len(INDENT)), gpu_uuid(gpu.uuid)
     model = cut(gpu.model, width - len(INDENT) - len(uuid) - 2)
     return line((index, "bold"), (model, "bold"), "  " if model else "", (uuid, "dim"))
@@ -168,30 +163,30 @@ def _by_nvml(card: Card) -> str:
 
     count = "?" if card.processes is None else card.processes
     link = f"link {rate(card.to_gpu_bytes_per_s)} in, {rate(card.to_host_bytes_per_s)} out"
-    return f"by NVML {_busy(card)} busy, {link}, {size(card.used_bytes)} used by {count} processes"
+    return f"NVML: {_busy(card)} busy, {link}, {size(card.used_bytes)} used by {count} processes"
 
 
 def _busy(card: Card) -> str:
     return "?" if card.busy is None else f"{card.busy:.0%}"
 
 
-def _idle(card: Card, look: live.Look) -> Line:
+def _idle(card: Card, look: live.Look) -> Text:
     """A GPU that no job of this user uses."""
     known = look.identities.get(card.uuid)
     index = "GPU ?" if known is None or known.number is None else f"GPU {known.number}"
     used = f"{size(card.used_bytes)} of {size(card.total_bytes)} used, {_busy(card)} busy"
     model = known.model if known and known.model else gpu_uuid(card.uuid)
-    return line((index.ljust(len(INDENT)), "bold"), f"{model}: by NVML {used}; no job of yours")
+    return line((index.ljust(len(INDENT)), "bold"), f"{model}: {used} (NVML); none of your jobs")
 
 
 # ---- what is no row of the table ----
 
 
-def _messages(look: live.Look) -> list[Line]:
+def _messages(look: live.Look) -> list[Text]:
     """Jobs and clients without figures, and why."""
-    lines: list[Line] = []
+    lines: list[Text] = []
     for seen in look.seen:
-        start = f"{seen.job.pid:>8} {fitted(seen.job.name, 16, left=True)} "
+        start = f"{seen.job.pid:>8} {cut(seen.job.name, 16, pad=True)} "
         silent = [f"client {c.pid}: {c.error}" for c in seen.clients if c.error is not None]
         lines += [line(start, (why, "bad")) for why in ([seen.error] if seen.error else silent)]
         if not seen.clients and not seen.error:
@@ -199,33 +194,33 @@ def _messages(look: live.Look) -> list[Line]:
     return lines
 
 
-def _others(look: live.Look) -> list[Line]:
-    found = registered.lines(live.others(look))
-    return [line(), line(OTHERS), *(line(one) for one in found)] if found else []
+def _others(look: live.Look) -> list[Text | Columns]:
+    found = live.others(look)
+    return [line(), line(OTHERS), listed.table([], found)] if found else []
 
 
-def _notes(look: live.Look) -> list[Line]:
+def _notes(look: live.Look) -> list[Text]:
     """What is missing here, and what to do about it."""
     if look.warning:
         return [line(), line((look.warning, "bad"))]
     if not look.no_service:
         return []
     if SWITCHED_OFF in look.no_service:
-        words = "PUMP_SERVICE=none: no service is asked, and only your own jobs are shown"
+        words = "Only your own jobs are shown: PUMP_SERVICE=none."
     else:
-        words = "no system service: only your own jobs are shown; pump service install makes one"
+        words = "Only your own jobs are shown: no system service is running."
     return [line(), line((words, "dim"))]
 
 
-def _how_to_start(look: live.Look) -> list[Line]:
-    lines = [line("No job of yours runs under pump.")]
+def _how_to_start(look: live.Look) -> list[Text]:
+    lines = [line("You have no jobs running under pump.")]
     if look.no_card:
-        lines.append(line(f"NVML knows no GPU here: {look.no_card}"))
+        lines.append(line(f"NVML finds no GPU: {look.no_card}"))
     virtual = " --virtual a100-pcie4" if look.no_card else ""
     return [
         *lines,
-        line("  to start one:            ", (f"pump-run{virtual} python train.py", "bold")),
-        line("  is this machine ready?   ", ("pump doctor", "bold")),
+        line("  Start one:               ", (f"pump-run{virtual} python train.py", "bold")),
+        line("  Check this machine:      ", ("pump doctor", "bold")),
     ]
 
 
@@ -237,11 +232,11 @@ def _place(shown: Page) -> int:
     return keys.index(shown.chosen) if shown.chosen in keys else 0
 
 
-def _window(rows: list[Line], room: int, place: int) -> list[Line]:
+def _window(rows: list[live.Row], room: int, place: int) -> tuple[list[live.Row], list[Text]]:
     """As many rows as there is room for, the chosen one among them, and how many are left out."""
     if len(rows) <= room:
-        return rows
+        return rows, []
     kept = max(1, room - 1)
     first = min(max(0, place - kept // 2), len(rows) - kept)
-    left = f"{'':>8} rows {first + 1} to {first + kept} of {len(rows)}"
-    return [*rows[first : first + kept], line((left, "dim"))]
+    left = line((f"  rows {first + 1} to {first + kept} of {len(rows)}", "dim"))
+    return rows[first : first + kept], [left]

@@ -1,21 +1,27 @@
-"""The table of pump top: its columns, their cells and order, and what rows were before. No I/O."""
+"""The table of pump top: its columns, their cells and order, and the history of its rows."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from rich.text import Text
+
 from pump.cli.support import live
-from pump.cli.support.columns import fitted
-from pump.cli.top.text import SPARKS, Span, sparkline
-from pump.names import printable
+from pump.cli.support.listed import time_of, user
+from pump.cli.top.text import SPARKS, cut, line, sparkline
+from pump.console import Columns
 from pump.nvml import Identity
+from pump.processes import age_s
 from pump.report.words import seconds, share, size
 
 LOOKS_KEPT = 240
-JOB_MOST, SPARK_MOST = 40, 24
-"""Columns that a wide screen gives them."""
+JOB_MOST = 40
+SPARK_LEAST, SPARK_MOST = 8, 24
+WIDE = 190
+"""Columns of a screen that has room for long sparklines."""
 GOOD_HIT, FAIR_HIT = 0.99, 0.9
 GOOD_LOST, FAIR_LOST = 0.02, 0.1
 
@@ -73,26 +79,26 @@ class History:
 
 
 class Context(NamedTuple):
-    """What cells need besides their row. marks: of sparklines."""
+    """What cells need besides their row. priorities: of jobs, by socket. marks: of sparklines, of
+    `spark` characters."""
 
     identities: Mapping[str, Identity]
     history: History
+    priorities: Mapping[str, int] = {}
     marks: str = SPARKS
+    spark: int = SPARK_LEAST
 
 
 class Column(NamedTuple):
-    """A column of the table. width: in characters, without the blank before it. rank: a narrow
-    screen leaves out the columns of the highest ranks. order: of rows that are sorted by it."""
+    """A column of the table. rank: a narrow screen leaves out the columns of the highest ranks.
+    order: of rows that are sorted by it. moving: only on a screen that is drawn repeatedly."""
 
     head: str
-    width: int
     rank: int
-    cell: Callable[[live.Row, Context, int], str | Span]
-    """Its text for a row, in so many columns at most."""
+    cell: Callable[[live.Row, Context], str | Text]
     order: Callable[[live.Row], float | str] | None = None
     left: bool = False
     moving: bool = False
-    """Only where the screen is drawn again and again."""
 
 
 def total(row: live.Row, name: str) -> int:
@@ -114,107 +120,78 @@ def _gpus(row: live.Row, context: Context) -> str:
     return ",".join(found) or "-"
 
 
-def hit(row: live.Row) -> Span:
+def hit(row: live.Row) -> Text:
     """A client's share of block uses that found their block on the GPU."""
     rate = row.rates.hit_rate
     if rate is None:
-        return Span("-")
+        return Text("-")
     style = "good" if rate >= GOOD_HIT else "warn" if rate >= FAIR_HIT else "bad"
-    return Span(share(rate, 1.0), style)
+    return Text(share(rate, 1.0), style)
 
 
-def lost(row: live.Row) -> Span:
+def lost(row: live.Row) -> Text:
     """The time that a client's GPU waited for memory, and its share of the client's time."""
     found = live.lost(row)
     if found is None:
-        return Span("-")
+        return Text("-")
     style = "good" if found[1] < GOOD_LOST else "warn" if found[1] < FAIR_LOST else "bad"
-    return Span(f"{seconds(found[0])} {share(found[1], 1.0)}", style)
+    return Text(f"{seconds(found[0])} {share(found[1], 1.0)}", style)
 
 
-def state(row: live.Row) -> Span:
+def state(row: live.Row) -> Text:
     """Active, or dormant while everything fits; waiting for its turn on a GPU."""
     if any(device.held_threads for device in row.client.devices):
-        return Span("waiting", "warn")
-    return Span("active") if is_active(row) else Span("dormant", "dim")
+        return Text("waiting", "warn")
+    return Text("active") if is_active(row) else Text("dormant", "dim")
 
 
-def cause(row: live.Row) -> Span:
+def cause(row: live.Row) -> Text:
     """Why operations waited most often."""
     found = causes(row.rates)
     worst = max(found, key=lambda name: found[name])
-    return Span(worst, "warn") if found[worst] else Span("-", "dim")
+    return Text(worst, "warn") if found[worst] else Text("-", "dim")
 
 
-def _spark(figure: Callable[[live.Rates], float], style: str) -> Callable[..., Span]:
-    def cell(row: live.Row, context: Context, width: int) -> Span:
+def _spark(figure: Callable[[live.Rates], float], style: str) -> Callable[..., Text]:
+    def cell(row: live.Row, context: Context) -> Text:
         values = context.history.of(key_of(row), figure)
-        return Span(sparkline(values, width, context.marks), style)
+        return Text(sparkline(values, context.spark, context.marks), style)
 
     return cell
 
 
 def _bytes(name: str) -> Callable[..., str]:
-    return lambda row, context, width: size(total(row, name))
+    return lambda row, _: size(total(row, name))
 
 
 COLUMNS = (
-    Column("PID", 8, 0, lambda row, *_: str(row.client.pid), lambda row: row.client.pid),
-    Column("JOB", 16, 0, lambda row, *_: row.seen.job.name, lambda row: row.seen.job.name, True),
-    Column("GPU", 3, 4, lambda row, context, _: _gpus(row, context)),
-    Column("POLICY", 8, 6, lambda row, *_: row.client.policy, left=True),
-    Column("STATE", 8, 2, lambda row, *_: state(row), left=True),
-    Column("RESIDENT", 10, 0, _bytes("resident"), lambda row: -total(row, "resident")),
-    Column("BUDGET", 10, 1, _bytes("budget"), lambda row: -total(row, "budget")),
-    Column("MEMORY", 10, 5, _bytes("allocated"), lambda row: -total(row, "allocated")),
-    Column("~HIT", 6, 0, lambda row, *_: hit(row), lambda row: row.rates.hit_rate or 0.0),
-    Column("LOST", 14, 1, lambda row, *_: lost(row), lambda row: -(live.lost(row) or (0, 0))[1]),
-    Column(
-        "IN/S", 10, 5,
-        lambda row, *_: size(row.rates.to_gpu_bytes_per_s),
-        lambda row: -row.rates.to_gpu_bytes_per_s,
-    ),
-    Column(
-        "OUT/S", 10, 5,
-        lambda row, *_: size(row.rates.to_host_bytes_per_s),
-        lambda row: -row.rates.to_host_bytes_per_s,
-    ),
-    Column("MOVED", 8, 3, _spark(moved, "in"), lambda row: -moved(row.rates), True, True),
-    Column(
-        "~MISS/S", 8, 6, lambda row, *_: f"{waits(row.rates):,.0f}", lambda row: -waits(row.rates)
-    ),
-    Column("WAITS", 8, 4, _spark(waits, "warn"), None, True, True),
-    Column("CAUSE", 7, 0, lambda row, *_: cause(row), left=True),
-    Column("WINDOW", 6, 7, lambda row, *_: str(row.client.worker.get("window_depth", 0))),
-    Column("OPS/S", 8, 7, lambda row, *_: f"{row.rates.operations_per_s:,.0f}"),
+    Column("PID", 0, lambda row, _: str(row.client.pid), lambda row: row.client.pid),
+    Column("USER", 6, lambda *_: user(os.geteuid()), left=True),
+    Column("JOB", 0, lambda row, _: cut(row.seen.job.name, JOB_MOST),
+           lambda row: row.seen.job.name, True),
+    Column("PRIO", 6, lambda row, known: str(known.priorities.get(row.seen.job.socket, "-"))),
+    Column("TIME", 2, lambda row, _: time_of(age_s(row.client.pid)),
+           lambda row: -age_s(row.client.pid)),
+    Column("GPU", 4, _gpus),
+    Column("POLICY", 6, lambda row, _: row.client.policy, left=True),
+    Column("STATE", 2, lambda row, _: state(row), left=True),
+    Column("RESIDENT", 0, _bytes("resident"), lambda row: -total(row, "resident")),
+    Column("BUDGET", 1, _bytes("budget"), lambda row: -total(row, "budget")),
+    Column("MEMORY", 5, _bytes("allocated"), lambda row: -total(row, "allocated")),
+    Column("~HIT", 0, lambda row, _: hit(row), lambda row: row.rates.hit_rate or 0.0),
+    Column("LOST", 1, lambda row, _: lost(row), lambda row: -(live.lost(row) or (0, 0))[1]),
+    Column("IN/S", 5, lambda row, _: size(row.rates.to_gpu_bytes_per_s),
+           lambda row: -row.rates.to_gpu_bytes_per_s),
+    Column("OUT/S", 5, lambda row, _: size(row.rates.to_host_bytes_per_s),
+           lambda row: -row.rates.to_host_bytes_per_s),
+    Column("MOVED", 3, _spark(moved, "in"), lambda row: -moved(row.rates), True, True),
+    Column("~MISS/S", 6, lambda row, _: f"{waits(row.rates):,.0f}", lambda row: -waits(row.rates)),
+    Column("WAITS", 4, _spark(waits, "warn"), None, True, True),
+    Column("CAUSE", 0, lambda row, _: cause(row), left=True),
+    Column("WINDOW", 7, lambda row, _: str(row.client.worker.get("window_depth", 0))),
+    Column("OPS/S", 7, lambda row, _: f"{row.rates.operations_per_s:,.0f}"),
 )  # fmt: skip
 SORTS = tuple(column.head for column in COLUMNS if column.order)
-
-
-def columns(width: int, *, with_lost: bool, moving: bool) -> list[Column]:
-    """The columns that fit on a screen of `width` characters, in their order and with what more
-    room there is. with_lost: whether a client tells the time that it lost."""
-    chosen = [
-        column
-        for column in COLUMNS
-        if (moving or not column.moving) and (with_lost or column.head != "LOST")
-    ]
-    while (more := width - _width(chosen)) < 0 and (last := max(c.rank for c in chosen)):
-        chosen = [column for column in chosen if column.rank < last]
-    wide = [
-        _widened(column, JOB_MOST, more) if column.head == "JOB" else column for column in chosen
-    ]
-    sparks = sum(column.moving for column in wide)
-    more = max(0, width - _width(wide)) // max(1, sparks)
-    return [_widened(column, SPARK_MOST, more) if column.moving else column for column in wide]
-
-
-def _widened(column: Column, most: int, more: int) -> Column:
-    return column._replace(width=max(column.width, min(most, column.width + more)))
-
-
-def _width(chosen: Sequence[Column]) -> int:
-    return sum(column.width + 1 for column in chosen) - 1
 
 
 def arranged(rows: Sequence[live.Row], head: str, *, backwards: bool) -> list[live.Row]:
@@ -224,27 +201,27 @@ def arranged(rows: Sequence[live.Row], head: str, *, backwards: bool) -> list[li
     return sorted(rows, key=lambda row: (order(row), row.client.pid), reverse=backwards)
 
 
-def head_of(chosen: Sequence[Column], sort: str) -> list[Span]:
-    """The line above the table; the column by which it is sorted stands out."""
-    spans = []
-    for column in chosen:
-        style = "chosen" if column.head == sort else "bold"
-        spans += [Span(fitted(column.head, column.width, left=column.left), style), Span(" ")]
-    return spans[:-1]
-
-
-def row_of(
-    chosen: Sequence[Column], row: live.Row, context: Context, *, is_chosen: bool
-) -> list[Span]:
-    """A client's line; ">" and reverse video for the chosen one."""
-    spans = []
-    for column in chosen:
-        found = column.cell(row, context, column.width)
-        text, style = found if isinstance(found, Span) else (found, "")
-        spans.append(Span(fitted(printable(text), column.width, left=column.left), style))
-        spans.append(Span(" "))
-    spans = spans[:-1]
-    if is_chosen:
-        words = "".join(span.text for span in spans)
-        return [Span(">" + words[1:], "chosen")]
-    return spans
+def table(
+    rows: Sequence[live.Row], context: Context, *, sort: str = "", chosen: Key | None = None
+) -> Columns:
+    """The table of these rows; ">" and reverse video for the chosen one. sort: the column by which
+    they are sorted, on a screen; "" elsewhere."""
+    told = any(live.lost(row) is not None for row in rows)
+    shown = [
+        column
+        for column in COLUMNS
+        if (sort or not column.moving) and (told or column.head != "LOST")
+    ]
+    made = Columns(
+        ["", *(column.head for column in shown)],
+        {column.head for column in shown if not column.left},
+        [column.head for column in sorted(shown, key=lambda one: -one.rank) if column.rank],
+        sort,
+    )
+    for row in rows:
+        marked = key_of(row) == chosen
+        cells = [line(column.cell(row, context)) for column in shown]
+        if marked:
+            cells = [line(cell.plain) for cell in cells]
+        made.add_row(">" if marked else "", *cells, style="chosen" if marked else None)
+    return made

@@ -3,17 +3,51 @@ it. No I/O but the pages' own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.layout import Layout
+from rich.text import Text
 
 from pump.cli.support import live
 from pump.cli.top.details import page as details_page
 from pump.cli.top.overview import Page, host
 from pump.cli.top.overview import page as overview_page
-from pump.cli.top.table import SORTS, Context, History, Key, arranged, key_of
-from pump.cli.top.text import SPARKS, Line, Span, line
+from pump.cli.top.table import (
+    SORTS,
+    SPARK_LEAST,
+    SPARK_MOST,
+    WIDE,
+    Context,
+    History,
+    Key,
+    arranged,
+    key_of,
+)
+from pump.cli.top.text import SPARKS, line
 
-KEYS = (("q", "quit"), ("up/down", "choose"), ("enter", "details"))
+KEYS = (("q", "quit"), ("?", "help"), ("up/down", "choose"), ("enter", "details"))
 IN_DETAILS = (("q", "quit"), ("esc", "all jobs"), ("up/down", "other job"))
+IN_HELP = (("q", "quit"), ("esc", "back"))
+HELP = (
+    ("up, down, k, j", "choose a process; page up and page down move by ten"),
+    ("enter", "details of the chosen process"),
+    ("esc", "back to all jobs"),
+    ("s, S", "sort by the next or previous column"),
+    ("r", "reverse the order"),
+    ("q, Ctrl-C", "quit"),
+    ("", ""),
+    ("STATE", "dormant: all memory fits; active: pump moves memory;"),
+    ("", "waiting: another job has the GPU"),
+    ("RESIDENT", "memory on the GPU now; the rest is in host RAM"),
+    ("BUDGET", "the most memory that may be on the GPU"),
+    ("MEMORY", "all pageable memory of the job"),
+    ("~HIT", "share of blocks that were on the GPU when a kernel used them"),
+    ("LOST", "time that kernels waited for memory, and its share"),
+    ("IN/S, OUT/S, MOVED", "transfers to the GPU, to the host, both"),
+    ("~MISS/S, WAITS", "blocks that kernels waited for, per second"),
+    ("CAUSE", "why they waited, most often"),
+)
 STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -10, "page down": 10}
 
 
@@ -24,7 +58,7 @@ class View:
         self._history = History()
         self._marks = marks
         self._look: live.Look | None = None
-        self._host: Line = ()
+        self._host = line()
         self._rows: list[live.Row] = []
         self._sort = "PID"
         self._backwards = False
@@ -32,6 +66,7 @@ class View:
         self._place = 0
         self._opened: live.Row | None = None
         """The client of the page of details, as it was seen last."""
+        self._helps = False
 
     def take(self, look: live.Look) -> None:
         """Show another look."""
@@ -50,6 +85,10 @@ class View:
             self._choose(self._place + STEPS[key])
         elif key in ("enter", " ") and self._rows:
             self._opened = self._rows[self._place]
+        elif key == "?":
+            self._helps = not self._helps
+        elif key == "back" and self._helps:
+            self._helps = False
         elif key == "back":
             self._opened = None
         elif key in ("s", "S") and self._opened is None:
@@ -61,23 +100,33 @@ class View:
             self._arrange(self._rows)
         return key != "q"
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """The screen, `height` lines of at most `width` columns."""
-        if self._look is None:
-            return [line(("pump top", "title"), "  looks for jobs ...")]
-        context = Context(self._look.identities, self._history, self._marks)
-        room = max(1, height - 1)
-        shown = Page(
-            self._look, self._host, self._rows, context, width, room, self._sort, self._chosen
+    def page(self, width: int, height: int) -> Layout:
+        """The screen of `width` columns and `height` lines."""
+        made = Layout()
+        made.split_column(
+            Layout(Group(*self._body(width, max(1, height - 1)))), Layout(self._bottom(), size=1)
         )
-        if self._opened is not None:
-            keys = [key_of(row) for row in self._rows]
-            ended = key_of(self._opened) not in keys
-            found = details_page(shown, self._opened, ended=ended)
-        else:
-            found = overview_page(shown)
-        blank: list[Line] = [line()] * (room - len(found))
-        return [*found[:room], *blank, self._bottom()][:height]
+        return made
+
+    def _body(self, width: int, height: int) -> Sequence[RenderableType]:
+        if self._helps:
+            return [line((name.ljust(19), "bold"), meaning) for name, meaning in HELP]
+        if self._look is None:
+            return [line(("pump top", "title"), "  looking for jobs ...")]
+        context = Context(
+            self._look.identities,
+            self._history,
+            {job.socket: job.priority for job in self._look.registered},
+            self._marks,
+            SPARK_MOST if width >= WIDE else SPARK_LEAST,
+        )
+        shown = Page(
+            self._look, self._host, self._rows, context, width, height, self._sort, self._chosen
+        )
+        if self._opened is None:
+            return overview_page(shown)
+        ended = key_of(self._opened) not in [key_of(row) for row in self._rows]
+        return details_page(shown, self._opened, ended=ended)
 
     def _arrange(self, rows: Sequence[live.Row]) -> None:
         """Put the rows into their order; the chosen client stays chosen, if it is there."""
@@ -93,11 +142,9 @@ class View:
         if row and opened and (moves or key_of(opened) == self._chosen):
             self._opened = row
 
-    def _bottom(self) -> Line:
+    def _bottom(self) -> Text:
         order = (("s/S", f"by {self._sort}"), ("r", f"revers{'ed' if self._backwards else 'e'}"))
-        keys = (*KEYS, *order) if self._opened is None else IN_DETAILS
-        return [
-            span
-            for key, meaning in keys
-            for span in (Span(f" {key} ", "chosen"), Span(f" {meaning}  "))
-        ]
+        overall = IN_DETAILS if self._opened else (*KEYS, *order)
+        keys: Iterable[tuple[str, str]] = IN_HELP if self._helps else overall
+        parts = [((f" {key} ", "chosen"), f" {meaning} ") for key, meaning in keys]
+        return line(*(part for pair in parts for part in pair))

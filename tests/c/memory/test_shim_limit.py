@@ -352,11 +352,11 @@ def test_the_summary_is_one_line_that_names_the_cause() -> None:
 def test_all_else_that_pump_knows_is_said_at_level_info() -> None:
     found = run(SAN, "the_summary_of_an_active_job", {"PUMP_LOG_LEVEL": "info"}).stderr
     assert found.splitlines() == [
-        "pump: time lost to memory: about 1.15 s of 2.20 s, 1.06 s to 1.24 s; with memory for "
-        "everything it would take 960 ms to 1.14 s (pump compare -- COMMAND measures it)",
+        "pump: time lost to memory: about 1.15 s of 2.20 s, 1.06 s to 1.24 s; with enough memory: "
+        "960 ms to 1.14 s (to measure it: pump compare -- COMMAND)",
         "pump: memory: peak 1536 MiB, budget 1024 MiB; 30.0 GiB prefetched, 20.0 GiB evicted",
         "pump: hit rate about 93.4 % of 1000 block uses; misses: 10 on their way, 0 before pump "
-        "could act, 56 without free memory, 0 under a policy that does not prefetch",
+        "could act, 56 without free memory, 0 not prefetched by the policy",
         f"{RESULT}: no free memory to prefetch into",
     ]
 

@@ -25,7 +25,10 @@ INSTALLED = (
     "scikit-learn",
 )
 """Packages that the machine has; the image has more, none of it pump's."""
-CARRIED = ("cffi", "msgspec", "pycparser")
+CARRIED = (
+    *("cffi", "msgspec", "pycparser"),
+    *("rich", "markdown-it-py", "mdurl", "pygments", "prometheus_client"),
+)
 """Packages that travel as wheels."""
 TREES = ("pump", "daemon/pumpd", "scripts", "examples", "tests/acceptance")
 ALONE = (["unshare", "-n"], ["unshare", "-rn"])

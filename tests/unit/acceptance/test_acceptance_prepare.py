@@ -31,7 +31,9 @@ def wheel(folder: Path, name: str, version: str, text: str = "VALUE = 1\n") -> P
 def test_only_what_the_card_machine_lacks_is_fetched() -> None:
     wanted = prepare.dependencies((ROOT / "pyproject.toml").read_text())
     lacking = prepare.lacking(wanted, prepare.AVAILABLE_THERE)
-    assert [prepare.name_of(text) for text in lacking] == ["cffi", "msgspec"]
+    assert [prepare.name_of(text) for text in lacking] == [
+        *("cffi", "msgspec", "rich", "prometheus-client"),
+    ]
     assert prepare.name_of("nvidia-ml-py>=12.560") == "nvidia-ml-py"
 
 
@@ -55,6 +57,8 @@ def test_preparing_fetches_from_an_index_and_writes_a_manifest(
     index, out = tmp_path / "index", tmp_path / "wheels"
     wheel(index, "cffi", "9.9")
     wheel(index, "msgspec", "9.8")
+    wheel(index, "rich", "99.7")
+    wheel(index, "prometheus_client", "9.6")
     wheel(out, "stale", "1.0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
@@ -65,6 +69,8 @@ def test_preparing_fetches_from_an_index_and_writes_a_manifest(
     assert [(entry["name"], entry["version"]) for entry in entries] == [
         ("cffi", "9.9"),
         ("msgspec", "9.8"),
+        ("prometheus_client", "9.6"),
+        ("rich", "99.7"),
     ]
     assert all(len(entry["sha256"]) == 64 for entry in entries)
     assert {path.name for path in out.glob("*.whl")} == {entry["file"] for entry in entries}

@@ -32,8 +32,8 @@ def test_the_figures_of_a_process_that_was_cut_short_are_its_jobs_line(folder: P
         "ended by a signal or _exit; lost about 50 % of 4.00 s to memory"
     )
     assert last_line.details(found) == [
-        "time lost to memory: about 50 % of 4.00 s (1.90 s to 2.10 s) (pump compare -- COMMAND "
-        "measures it)",
+        "time lost to memory: about 50 % of 4.00 s (1.90 s to 2.10 s) (to measure it: pump "
+        "compare -- COMMAND)",
         "memory: peak 3.0 GiB, budget 2.0 GiB",
     ]
 

@@ -14,7 +14,7 @@ import pytest
 from service_client import MIB, Played, Service, closing, until
 
 from pump.cli.metrics.figures import Figures
-from pump.cli.support import live, registered
+from pump.cli.support import listed, live, registered
 from pump.cli.top import overview
 from pump.report.words import size
 
@@ -47,11 +47,12 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
     with closing(Played(service, wanted_mib=300, name="theirs", job_pid=77, priority=4)) as (job,):
         job.report()
         until(lambda: job.granted, "a lease", job)
-        heading, columns, row = pump(tmp_path, service.socket, "jobs").splitlines()[-3:]
-        assert heading == "others, as the service knows them:"
-        assert columns == registered.HEAD
-        assert row.split() == [
-            *("77", registered._user(os.geteuid()), "theirs", "4", "1"),
+        columns, *_, row = pump(tmp_path, service.socket, "jobs").splitlines()
+        assert tuple(columns.split()) == listed.COLUMNS
+        cells = row.split()
+        assert re.fullmatch(r"0:00:\d\d", cells.pop(4))
+        assert cells == [
+            *("77", listed.user(os.geteuid()), "theirs", "4", "1", "-"),
             *size(300 * MIB).split(),
             *size(job.granted or 0).split(),
             *size(300 * MIB).split(),
@@ -61,10 +62,12 @@ def test_jobs_of_others_stand_under_a_heading_of_their_own(
         uuid = other["gpus"][0]["gpu"]
         assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
         shown = pump(tmp_path, service.socket, "top", "--once").splitlines()
-        assert row in shown and shown[shown.index(row) - 2] == overview.OTHERS
+        (at,) = (n for n, line in enumerate(shown) if re.match(r" *77 \w+ +theirs +4 ", line))
+        assert shown[at - 2] == overview.OTHERS
         told = pump(tmp_path, service.socket, "service", "metrics")
-        assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1\n' in told
-        assert f'kind="granted"}} {job.granted}\n' in told
+        assert f'pump_registered_jobs{{user="{os.geteuid()}"}} 1.0\n' in told
+        (granted,) = re.findall(r'kind="granted".* ([\d.e+]+)\n', told)
+        assert float(granted) == job.granted
 
 
 def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_ones_own_jobs_are_not_told_twice(service: Service, tmp_path: Path) -> N
 
 
 def test_without_a_service_nothing_is_said_of_others(tmp_path: Path) -> None:
-    assert "others" not in pump(tmp_path, "none", "jobs")
+    assert not re.search(r" -?\d+ +\d+:\d\d:\d\d ", pump(tmp_path, "none", "jobs")), "a priority"
     assert json.loads(pump(tmp_path, tmp_path / "nobody", "jobs", "--json"))["others"] == []
     assert "pump_registered" not in pump(tmp_path, "none", "service", "metrics")
 
@@ -96,6 +99,8 @@ def test_a_service_that_goes_and_comes_back_is_found_again(
     service.start()
     with closing(Played(service, name="again")):
         assert [job.name for job in asks.jobs()] == ["again"]
-        text = Figures(per_job=True).text(live.Look(0.0, [], asks.jobs()))
-        assert 'job_name="again"' in text
+        found = Figures(per_job=True).families(live.Look(0.0, [], asks.jobs()))
+        assert {sample.labels.get("job_name") for one in found for sample in one.samples} == {
+            *(None, "again"),
+        }
     asks.close()

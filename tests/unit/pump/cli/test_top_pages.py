@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import os
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import pytest
 from places import DOCS
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
 
 from pump.cli.jobs import Job
 from pump.cli.support import live
-from pump.cli.support.columns import columns_of, cut, fitted
-from pump.cli.top import lines, table
+from pump.cli.support.listed import user
+from pump.cli.top import parts, table
 from pump.cli.top.screen import parsed
-from pump.cli.top.text import ASCII_SPARKS, Line, line, painted, plain, sparkline
-from pump.cli.top.view import View
+from pump.cli.top.text import ASCII_SPARKS, cut, line, sparkline
+from pump.cli.top.view import HELP, View
+from pump.console import STYLES, console
 from pump.control import ClientState, DeviceState
 from pump.nvml import Card, Identity, gpu_uuid
 from pump.service import JobState
@@ -65,17 +69,25 @@ def view_of(*looks: live.Look) -> View:
     return view
 
 
-def text(shown: Sequence[Line]) -> str:
-    return "\n".join(plain(one) for one in shown)
+def lines(page: RenderableType, width: int, height: int) -> list[str]:
+    """What a terminal of that size shows."""
+    out = Console(width=width, height=height, file=io.StringIO(), theme=STYLES)
+    options = out.options.update_dimensions(width, height)
+    drawn = out.render_lines(page, options)
+    return ["".join(segment.text for segment in one).rstrip() for one in drawn]
 
 
-def check_fits(shown: Sequence[Line], width: int, height: int) -> None:
-    assert len(shown) <= height
+def text(view: View, width: int = 80, height: int = 24) -> str:
+    return "\n".join(lines(view.page(width, height), width, height))
+
+
+def check_fits(view: View, width: int, height: int) -> str:
+    shown = lines(view.page(width, height), width, height)
+    assert len(shown) == height
     for one in shown:
-        for colour in (False, True):
-            drawn = re.sub(r"\x1b\[[0-9;]*m", "", painted(one, width, colour=colour))
-            assert columns_of(drawn) <= width
-            assert drawn.isprintable(), drawn
+        assert cell_len(one) <= width
+        assert one.isprintable(), one
+    return "\n".join(shown)
 
 
 @pytest.mark.parametrize(("width", "height"), SCREENS)
@@ -92,18 +104,18 @@ def test_hostile_names_stay_within_the_screen(width: int, height: int, count: in
         model = Identity(turn, None, source.choice(HOSTILE))
         looks[-1] = looks[-1]._replace(identities={GPUS[0]: model})
     view = view_of(*looks)
-    check_fits(view.lines(width, height), width, height)
+    check_fits(view, width, height)
     view.press("enter")
-    check_fits(view.lines(width, height), width, height)
+    check_fits(view, width, height)
 
 
 def test_a_gpus_number_name_and_uuid_are_those_of_nvidia_smi() -> None:
     for width in (80, 200):
-        shown = text(view_of(look(seen(7))).lines(width, 24))
+        shown = text(view_of(look(seen(7))), width, 24)
         assert f"GPU 0  NVIDIA H100 80GB HBM3  {gpu_uuid(GPUS[0])}" in shown
     assert "800.0 MiB of 1000.0 MiB resident, budgets 900.0 MiB, allocated 1.5 GiB" in shown
-    unknown = look(seen(7), identities={})
-    assert f"GPU 0  {gpu_uuid(GPUS[0])}" in "\n".join(lines(unknown, None))
+    unknown = parts(look(seen(7), identities={}), None, 160)
+    assert f"GPU 0  {gpu_uuid(GPUS[0])}" in "\n".join(lines(Group(*unknown), 160, 24))
 
 
 @pytest.mark.parametrize(("width", "height"), SCREENS)
@@ -113,13 +125,12 @@ def test_many_gpus_leave_room_for_the_jobs(width: int, height: int) -> None:
     devices = tuple(device(card.uuid) for card in cards[:10])
     one.clients[0] = replace(one.clients[0], devices=devices)
     view = view_of(look(one, cards=cards))
-    shown = view.lines(width, height)
-    check_fits(shown, width, height)
+    shown = check_fits(view, width, height)
     if height >= 24:
-        assert re.search(r"^> +7 train.py", text(shown), re.M)
-        assert ("more GPUs" in text(shown)) == (height == 24)
+        assert re.search(r"^> +7 .*train.py", shown, re.M)
+        assert ("more GPUs" in shown) == (height == 24)
     view.press("enter")
-    check_fits(view.lines(width, height), width, height)
+    check_fits(view, width, height)
 
 
 @pytest.mark.parametrize("height", [24, 12])
@@ -128,7 +139,7 @@ def test_there_is_room_for_the_chosen_job_among_many(height: int) -> None:
     view = view_of(look(*jobs))
     for _ in range(45):
         view.press("down")
-    shown = text(view.lines(80, height))
+    shown = text(view, 80, height)
     assert re.search(r"^> +145 job-45 ", shown, re.M)
     assert re.search(r"rows \d+ to \d+ of 60", shown)
     assert shown.splitlines()[-1].startswith(" q  quit")
@@ -139,31 +150,31 @@ def test_rows_are_sorted_by_the_column_that_the_key_chooses() -> None:
     view = view_of(look(*[one._replace(clients=one.clients) for one in jobs]), look(*jobs, at_s=1))
 
     def order() -> list[str]:
-        found = re.findall(r"^[> ] +(\d) [abc] ", text(view.lines(200, 50)), re.M)
+        found = re.findall(r"^[> ] +(\d) \w+ [abc] ", text(view, 200, 50), re.M)
         return [str(one) for one in found]
 
     assert order() == ["1", "2", "3"]
     view.press("s")
-    assert "by JOB" in text(view.lines(80, 24)) and order() == ["3", "1", "2"]
+    assert "by JOB" in text(view) and order() == ["3", "1", "2"]
     view.press("r")
-    assert "reversed" in text(view.lines(80, 24)) and order() == ["2", "1", "3"]
+    assert "reversed" in text(view) and order() == ["2", "1", "3"]
     for _ in table.SORTS:
         view.press("s")
-        view.lines(80, 24)
-    assert "by JOB" in text(view.lines(80, 24)), "all the way round"
+        text(view)
+    assert "by JOB" in text(view), "all the way round"
     view.press("S")
-    assert "by PID" in text(view.lines(80, 24))
+    assert "by PID" in text(view)
 
 
 def test_a_chosen_job_stays_chosen_while_others_come_and_go() -> None:
     view = view_of(look(seen(5), seen(7)))
     view.press("down")
     view.take(look(seen(3), seen(5), seen(7), at_s=1))
-    assert re.search(r"^> +7 train.py", text(view.lines(80, 24)), re.M)
+    assert re.search(r"^> +7 train.py", text(view), re.M)
     view.take(look(seen(3), seen(5), at_s=2))
-    assert re.search(r"^> +5 train.py", text(view.lines(80, 24)), re.M)
+    assert re.search(r"^> +5 train.py", text(view), re.M)
     view.take(look(at_s=3))
-    assert "No job of yours runs under pump" in text(view.lines(80, 24))
+    assert "You have no jobs running under pump" in text(view)
 
 
 def test_the_details_of_a_job_are_all_there() -> None:
@@ -171,27 +182,27 @@ def test_the_details_of_a_job_are_all_there() -> None:
     view = view_of(*looks)
     view.press("enter")
     for width, height in ((80, 24), (200, 50)):
-        shown = text(view.lines(width, height))
+        shown = text(view, width, height)
         for wanted in (
-            *("job        train.py", "command    python train.py", "process    7"),
-            *("policy     planned  active", "limit      1.5x its GPUs' memory"),
+            *("job          train.py", "command      python train.py", "process      7"),
+            *("policy       planned  active", "limit        1.5x its GPUs' memory"),
             *("budgets 900.0 MiB", "allocated 1.5 GiB", "800.0 MiB of 1000.0 MiB resident"),
-            *("5.0 MiB/s", "2.0 MiB/s", "25.0 MiB in all", "5/s", "25 in all"),
-            "late 5, unseen 0, no room 0, policy 0 each second",
-            *("95.0% of block uses now, 95.0% in all", "0 blocks came by fault in all"),
-            "predicted  80.0% of operations; dropped 0 times",
+            *("5.0 MiB/s", "2.0 MiB/s", "25.0 MiB in total", "5/s", "25 in total"),
+            "late 5, unseen 0, no room 0, policy 0 per second",
+            *("95.0% now, 95.0% in total", "0 blocks in total"),
+            "predicted    80.0% of operations",
         ):
             assert wanted in shown, wanted
         assert "lost" not in shown
     view.press("back")
-    assert "JOB" in text(view.lines(80, 24))
+    assert "JOB" in text(view)
 
 
 def test_a_job_that_waits_for_its_turn_says_so() -> None:
     job = seen(7)
     (client,) = job.clients
     held = replace(client, devices=(device(held_threads=2), device(GPUS[1])))
-    shown = text(view_of(look(job._replace(clients=[held]), seen(8))).lines(80, 24))
+    shown = text(view_of(look(job._replace(clients=[held]), seen(8))))
     assert re.search(r"^> +7 train.py.* waiting ", shown, re.M)
     assert re.search(r"^ +8 train.py.* active ", shown, re.M)
 
@@ -200,27 +211,29 @@ def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
     view = view_of(look(seen(7, "first"), seen(8, "second")))
     view.press("enter")
     view.take(look(seen(8, "second"), at_s=1))
-    shown = text(view.lines(80, 24))
+    shown = text(view)
     assert "This process has ended" in shown and "first" in shown
     view.press("back")
-    assert re.search(r"^> +8 second", text(view.lines(80, 24)), re.M)
+    assert re.search(r"^> +8 second", text(view), re.M)
 
 
 def test_time_lost_is_shown_once_there_is_an_estimate() -> None:
     told = seen(7, turn=1, lost_ns=30_000_000_000, lost_of_ns=120_000_000_000)
     view = view_of(look(told, seen(8)))
-    shown = text(view.lines(80, 24))
+    shown = text(view)
     assert "LOST" in shown and "30.00 s 25.0%" in shown
     view.press("enter")
-    assert "lost       30.00 s 25.0% of its time" in text(view.lines(80, 24))
-    assert "LOST" not in text(view_of(look(seen(8))).lines(200, 24))
+    assert "lost         30.00 s 25.0% of its time" in text(view)
+    assert "LOST" not in text(view_of(look(seen(8))), 200, 24)
 
 
 def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
     """Two GPUs, and three jobs whose figures change: the same at each call."""
-    host = "host 96.0 GiB of 128.0 GiB available, 16 processors 12% busy"
+    host = "host   96.0 GiB of 128.0 GiB available, 16 CPU cores 12% busy"
     monkeypatch.setattr("pump.cli.top.view.host", lambda: line(host))
     monkeypatch.setattr("time.strftime", lambda _: "12:00:00")
+    monkeypatch.setattr("pump.cli.top.table.age_s", lambda pid: pid * 3)
+    monkeypatch.setattr("pump.cli.top.table.user", lambda _: "ada")
     view = View()
     known = {GPUS[n]: Identity(n, n, "NVIDIA H100 80GB HBM3") for n in range(2)}
     done = [0, 1, 3, 7, 9, 10, 14, 21, 30, 33, 40, 48]
@@ -251,33 +264,48 @@ def kept(width: int, height: int) -> str:
 def test_the_documented_screens_are_what_it_draws(
     width: int, height: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = busy_view(monkeypatch).lines(width, height)
-    check_fits(drawn, width, height)
-    shown = "\n".join(plain(one).rstrip() for one in drawn)
+    shown = check_fits(busy_view(monkeypatch), width, height)
     assert shown == "pump top" + kept(width, height)
+
+
+def test_a_key_explains_keys_and_columns_and_goes_back() -> None:
+    view = view_of(look(seen(7)))
+    for closes in ("?", "back"):
+        view.press("?")
+        shown = check_fits(view, 80, 24)
+        assert all(name in shown and meaning in shown for name, meaning in HELP)
+        view.press(closes)
+        assert "train.py" in text(view)
+
+
+def test_a_jobs_user_priority_and_time_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pump.cli.top.table.age_s", lambda pid: 3723.0)
+    job = JobState(1, 0, 7, 7, "train.py", 4, "/run/7", 1, 0, 0, 0, ())
+    shown = text(view_of(look(seen(7), registered=[job])), 200, 50)
+    assert re.search(rf"^> +7 {user(os.geteuid())} train.py +4 1:02:03 ", shown, re.M)
 
 
 def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
     none = look(no_card="no library", no_service="/run/x: cannot reach the service: No such file")
-    shown = text(view_of(none).lines(80, 24))
-    assert "No job of yours runs under pump." in shown
-    assert "NVML knows no GPU here: no library" in shown
+    shown = text(view_of(none))
+    assert "You have no jobs running under pump." in shown
+    assert "NVML finds no GPU: no library" in shown
     assert "pump-run --virtual a100-pcie4 python train.py" in shown and "pump doctor" in shown
-    assert "no system service: only your own jobs are shown; pump service install" in shown
-    shown = text(view_of(look()).lines(80, 24))
+    assert "Only your own jobs are shown: no system service is running." in shown
+    shown = text(view_of(look()))
     assert "pump-run python train.py" in shown and "service" not in shown
     off = look(no_service="the service is switched off: PUMP_SERVICE is none")
-    assert "PUMP_SERVICE=none: no service is asked" in text(view_of(off).lines(80, 24))
+    assert "Only your own jobs are shown: PUMP_SERVICE=none." in text(view_of(off))
 
 
 def test_jobs_of_others_and_jobs_without_figures_have_lines_of_their_own() -> None:
     other = JobState(1, 0, 9, 77, "theirs", 0, "/x", 1, 0, 0, 0, ())
     silent = seen(8, "hangs")._replace(clients=[], error="pumpd did not answer within 6 s")
     begins = seen(9, "begins")._replace(clients=[])
-    shown = text(view_of(look(seen(7), silent, begins, registered=[other])).lines(80, 40))
+    shown = text(view_of(look(seen(7), silent, begins, registered=[other])), 80, 40)
     assert re.search(r"^ +8 hangs +pumpd did not answer within 6 s$", shown, re.M)
     assert re.search(r"^ +9 begins +has not used a GPU yet$", shown, re.M)
-    assert "Others, as the service knows them:" in shown
+    assert "Jobs of other users:" in shown
     assert re.search(r"^ +77 root +theirs ", shown, re.M)
 
 
@@ -306,24 +334,35 @@ def test_a_job_that_hangs_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_text_is_cut_and_filled_by_columns_and_not_by_characters() -> None:
-    assert (columns_of("日本"), columns_of("e\u0301"), columns_of("abc")) == (4, 1, 3)
-    assert (cut("日本語", 5), cut("日本語", 4), cut("日本語", 6)) == ("日本…", "日…", "日本語")
-    assert (fitted("日本", 5), fitted("日本", 5, left=True)) == (" 日本", "日本 ")
-    assert (cut("abc", 0), cut("", 0), fitted("abc", 2)) == ("", "", "a…")
+    assert (cut("日本語", 5), cut("日本語", 4), cut("日本語", 6)) == ("日本…", "日 …", "日本語")
+    assert (cut("日本", 5, pad=True), cut("", 0), cut("a\x1b", 2)) == ("日本 ", "", "a?")
 
 
-def test_colours_are_left_out_where_they_are_not_wanted_and_emphasis_is_not() -> None:
+def test_colours_are_left_out_where_they_are_not_wanted_and_emphasis_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And in a pipe both."""
     shown = line(("good", "good"), " ", ("bold", "bold"))
-    assert painted(shown, 20, colour=True) == "\x1b[32mgood\x1b[m \x1b[1mbold\x1b[m"
-    assert painted(shown, 20, colour=False) == "good \x1b[1mbold\x1b[m"
-    assert painted(shown, 7, colour=False) == "good \x1b[1mb…\x1b[m"
-    assert plain(shown) == "good bold"
+
+    def printed(terminal: bool) -> str:
+        out = io.StringIO()
+        out.isatty = lambda: terminal  # type: ignore[method-assign]
+        console(out).print(shown)
+        return out.getvalue()
+
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert printed(True) == "\x1b[32mgood\x1b[0m \x1b[1mbold\x1b[0m\n"
+    assert printed(False) == "good bold\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert printed(True) == "good \x1b[1mbold\x1b[0m\n"
 
 
 def test_a_sparkline_ends_with_the_newest_and_its_largest_is_the_highest() -> None:
-    assert sparkline([0, 1, 4, 8], 6) == "  ▁▂▅█"
+    assert sparkline([0, 1, 4, 8], 6) == "▁▂▅█  "
     assert sparkline([0, 1e-9, 8], 2) == "▂█"
-    assert sparkline([0, 0], 3) == " ▁▁" and sparkline([], 2) == "  "
+    assert sparkline([0, 0], 3) == "▁▁ " and sparkline([], 2) == "  "
     assert sparkline([0, 1, 8], 3, ASCII_SPARKS) == "_.#"
 
 

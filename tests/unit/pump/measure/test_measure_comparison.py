@@ -36,7 +36,7 @@ def test_ratios_are_taken_within_a_round_so_a_slow_machine_does_not_count() -> N
 
 def test_where_the_command_fits_plain_is_what_the_others_are_compared_with() -> None:
     said = " ".join(comparison.verdict(compared(plain=FAST, demand=SLOW, window=SLOW)))
-    assert "window takes 3.00 times as long as plain" in said
+    assert "window took 3.0 times as long as plain" in said
     assert "fits without pump" in said
 
 
@@ -44,17 +44,17 @@ def test_a_plain_run_out_of_memory_is_a_result_and_demand_is_compared_with() -> 
     found = compared(plain=OUT_OF_MEMORY, demand=SLOW, window=FAST, planned=FAST)
     said = " ".join(comparison.verdict(found))
     assert said.startswith("Without pump the command runs out of memory.")
-    assert "window is 3.00 times as fast as demand" in said
-    assert "To type: pump-run [options] command." in said
+    assert "window was 3.0 times as fast as demand" in said
+    assert "Run it with: pump-run -- python train.py" in said
 
 
 def test_another_policy_is_recommended_only_where_it_is_faster_for_certain() -> None:
     better = [time * 0.8 for time in FAST]
     unsure = [0.8, 1.2, 0.8, 1.2, 0.8, 0.8]
     sure = comparison.verdict(compared(demand=SLOW, window=FAST, planned=better))
-    assert "To type: pump-run --policy planned [options] command." in sure
+    assert "Run it with: pump-run --policy planned -- python train.py" in sure
     not_sure = comparison.verdict(compared(demand=SLOW, window=[1.0] * 6, planned=unsure))
-    assert "To type: pump-run [options] command." in not_sure
+    assert "Run it with: pump-run -- python train.py" in not_sure
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -62,30 +62,42 @@ def test_few_rounds_are_called_too_few(rounds: int) -> None:
     better = [time * 0.8 for time in FAST[:rounds]]
     found = compared(demand=SLOW[:rounds], window=FAST[:rounds], planned=better)
     said = comparison.as_text(found)
-    assert "window took 0.33 times as long as demand" in said
-    assert "may be chance; give --rounds more" in said and "--policy planned" not in said
-    assert ("% sure" in said) == ("sign test" in said) == (rounds > 1), "one run has no range"
+    assert "window was 3.0 times as fast as demand, but " in said
+    assert "may be noise; use --rounds 6." in said and "--policy planned" not in said
+    assert ("sign test" in said) == (rounds > 1), "one run has no range"
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (0.85, "window was 15 % faster than demand, but 3 rounds may be noise; use --rounds 6."),
+        (1.2, "window was 20 % slower than demand, but 3 rounds may be noise; use --rounds 6."),
+    ],
+)
+def test_the_verdict_is_a_sentence_that_people_say(times: float, said: str) -> None:
+    found = compared(demand=FAST[:3], window=[time * times for time in FAST[:3]])
+    assert said in comparison.verdict(found)
 
 
 def test_times_that_cross_do_not_differ() -> None:
     crossing = [0.9, 1.1, 1.0, 0.9, 1.1, 1.0]
     said = " ".join(comparison.verdict(compared(plain=[1.0] * 6, window=crossing)))
-    assert "window and plain differ by no more than the runs do (0.90 to 1.10, 97% sure)" in said
+    assert (
+        "window and plain took about the same time (0.90 to 1.10 times its time, 97 % sure)" in said
+    )
 
 
 def test_a_way_that_fails_is_named_with_its_log_and_the_others_count() -> None:
     found = compared(plain=FAST, window=FAST, planned="exit status 3")
     found.way("planned").log = "runs/planned-1.log"
     said = comparison.verdict(found)
-    assert "planned failed: exit status 3; its output: runs/planned-1.log" in said
+    assert "planned failed: exit status 3; output: runs/planned-1.log" in said
 
 
 def test_nothing_measured_is_said_and_no_figure_is_made_up() -> None:
     found = compared(plain=OUT_OF_MEMORY, demand=[])
     found.ended_early = True
-    assert comparison.verdict(found)[-1] == (
-        "There is nothing to compare: no run under pump has ended."
-    )
+    assert comparison.verdict(found)[-1] == ("Nothing to compare: no run with pump finished.")
     assert comparison.as_json(found)["baseline"] is None
 
 
