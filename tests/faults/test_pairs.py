@@ -310,4 +310,4 @@ def test_a_recorded_job_waits_for_a_stopped_pumpd_or_worker_for_seconds_only(
         assert outcome.went_on_s < bound_s + BUSY_S, outcome
     assert "recorded nothing to" in start.result().err
     assert "no pumpd answers at" in start.result().err
-    assert "is not whole yet" in end.result().err
+    assert "is not complete yet" in end.result().err

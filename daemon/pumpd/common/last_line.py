@@ -177,10 +177,10 @@ def _texts(found: Notes) -> tuple[str, str]:
         lost = _lost(max(found.cut))
         return lost, lost
     if found.clients:
-        unknown = "what pump did is not known"
+        unknown = "pump's effect is unknown"
         return f"{unknown}: a process ended by a signal or _exit", unknown
     return (
-        "no process of this job used CUDA, so pump did nothing: pump saw no cuInit",
+        "no process of this job used CUDA, so pump did nothing: pump saw no call of cuInit",
         "no process of this job used CUDA",
     )
 
@@ -220,7 +220,7 @@ def details(found: Notes) -> list[str]:
         others = f", the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
         budget = size(cut.budget_bytes) if cut.budget_bytes else "not known"
         return [
-            f"time lost to memory: {lost}{others} (pump compare -- COMMAND measures it)",
+            f"time lost to memory: {lost}{others} (to measure: pump compare -- COMMAND)",
             f"memory: peak {size(cut.peak_bytes)}, budget {budget}",
         ]
     if found.clients > len(found.ended):
