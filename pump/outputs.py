@@ -54,7 +54,7 @@ UNIT = Kind("a file that pump install-service wrote", rb"")
 """service_files.is_ours decides which of them may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
 REPORT = Kind("a report of pump", rb'\{\n "(state|file)": |[^\n]*\ncommand      ')
-SIMULATED = Kind("figures of pump simulate", rb'\{\n "trace": ')
+SIMULATED = Kind("a result of pump simulate", rb'\{\n "trace": ')
 CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
 BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')
@@ -81,9 +81,7 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     if status.st_size and (fd is None or not kind.fits(os.pread(fd, HEAD_BYTES, 0))):
-        raise OSError(
-            errno.EEXIST, f"it holds something else than {kind.name}; remove it or name another"
-        )
+        raise OSError(errno.EEXIST, f"it is not {kind.name}; remove it or choose another file")
 
 
 def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
@@ -210,7 +208,7 @@ def replacing(
     if stream is not None:
         with open(_open_stream(path), "w", -1, "utf-8") as out:
             if not os.path.samestat(stream, os.fstat(out.fileno())):
-                raise OSError(errno.EEXIST, "another file has come in its place")
+                raise OSError(errno.EEXIST, "another file has replaced it")
             yield out
         return
     old, most = look(path, kind), mode_most(sources)

@@ -11,38 +11,40 @@ from pump.config import layers
 from pump.config.job import JobConfig
 from pump.names import quoted
 
-HELP = "show which settings hold here, check a file, write an example, trust a folder's file"
+HELP = "show the settings that apply here, check a file, write an example, trust a folder's file"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add verbs of its own: show, check, example, trust."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=OneLineParser)
     show = verbs.add_parser(
-        "show", help="the settings that pump-run would take here", allow_abbrev=False
+        "show", help="show the settings that pump-run would use here", allow_abbrev=False
     )
-    show.add_argument("--origin", action="store_true", help="say where each comes from")
-    show.add_argument("--config", metavar="FILE", help="as pump-run's --config")
+    show.add_argument("--origin", action="store_true", help="show the source of each setting")
+    show.add_argument("--config", metavar="FILE", help="same as pump-run's --config")
     show.set_defaults(show=_show)
-    check = verbs.add_parser("check", help="say all that is wrong with a file", allow_abbrev=False)
+    check = verbs.add_parser("check", help="list all errors in a file", allow_abbrev=False)
     check.add_argument("file", metavar="FILE")
     check.add_argument(
-        "--system", action="store_true", help="as /etc/pump/config.toml, which may hold more"
+        "--system",
+        action="store_true",
+        help="check it as /etc/pump/config.toml, which may set more",
     )
     check.set_defaults(show=_check)
     example = verbs.add_parser(
-        "example", help="a file with every setting, commented out", allow_abbrev=False
+        "example", help="print a file with every setting, commented out", allow_abbrev=False
     )
     example.add_argument("--system", action="store_true", help="of /etc/pump/config.toml")
     example.set_defaults(show=_example)
     trust = verbs.add_parser(
         "trust",
-        help="let this folder's pump.toml, as it is, set what needs trust (record)",
+        help="trust the current content of this folder's pump.toml, so that it may set record",
         allow_abbrev=False,
     )
     trust.add_argument(
         "file", metavar="FILE", nargs="?", default=layers.FOLDER_FILE, help="default: ./pump.toml"
     )
-    trust.add_argument("--revoke", action="store_true", help="end its trust")
+    trust.add_argument("--revoke", action="store_true", help="stop trusting it")
     trust.set_defaults(show=_trust)
 
 
@@ -96,7 +98,7 @@ def _check(asked: argparse.Namespace) -> int:
     if found is None:
         raise BadInputError(f"there is no file {asked.file}")
     count = sum(len(table) for table in found.tables.values())
-    sys.stdout.write(f"{asked.file}: sound, {count} settings\n")
+    sys.stdout.write(f"{asked.file}: valid, {count} settings\n")
     return 0
 
 
@@ -113,8 +115,8 @@ def _trust(asked: argparse.Namespace) -> int:
             return 0
         if os.path.basename(path) != layers.FOLDER_FILE:
             raise BadInputError(
-                f"{quoted(asked.file)} is no {layers.FOLDER_FILE}, and needs no trust: name it "
-                "with --config"
+                f"{quoted(asked.file)} needs no trust, because only {layers.FOLDER_FILE} "
+                "does; name it with --config"
             )
         found = files.load(path, own=True, shown=asked.file)
         if found is None:
@@ -128,8 +130,8 @@ def _trust(asked: argparse.Namespace) -> int:
     told = [f"{key} = {files.to_toml(job[key])}" for key in folder.asks(found, TRUSTED)]
     never = folder.asks(found, NEVER)
     told += [f"{key} never applies" for key in never]
-    what = ", ".join(told) or "it sets nothing that needs trust"
-    sys.stdout.write(f"{quoted(path)}: trusted as it is now: {what}\n")
+    what = ", ".join(told) or "it has no setting that needs trust"
+    sys.stdout.write(f"{quoted(path)}: trusted with its current content: {what}\n")
     return 0
 
 

@@ -13,7 +13,7 @@ HELP = "remove what pump enable wrote; rules stay"
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add = parser.add_argument
-    add("--machine", action="store_true", help="what was written for all users (root)")
+    add("--machine", action="store_true", help="remove the files for all users (root)")
     add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
 
 
@@ -32,6 +32,6 @@ def run(asked: argparse.Namespace) -> int:
     if not asked.root and not asked.machine:
         print("next:")
         print(f"    {service_files.systemctl('stop', 'pump-jobs.socket', user=True)}")
-        print(f'    # remove "{enabling.source_line(at)}" from your profile, if it is there;')
-        print("    # sessions that run keep the variables: unset LD_PRELOAD PUMP_JOBS")
+        print(f'    # remove "{enabling.source_line(at)}" from your profile, if present;')
+        print("    # running sessions keep the variables: unset LD_PRELOAD PUMP_JOBS")
     return 0

@@ -11,13 +11,13 @@ from pump.cli.support.lines import BadInputError
 from pump.config import job_rules
 from pump.report.words import many
 
-HELP = "serve programs that match rules, without pump-run in front of them"
+HELP = "run programs that match a rule under pump, without pump-run"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add = parser.add_argument
-    add("--machine", action="store_true", help="for all users of the machine (root)")
+    add("--machine", action="store_true", help="for all users of this machine (root)")
     add("--root", metavar="DIR", default="", help="work below DIR, as packagers do")
     add("--pumpd", metavar="PATH", default="", help="the pumpd to start (default: this one)")
 
@@ -35,7 +35,7 @@ def run(asked: argparse.Namespace) -> int:
         raise BadInputError(str(error)) from None
     for path in (_below(asked.root, one) for one in texts):
         if os.path.lexists(path) and not enabling.is_ours(path):
-            raise BadInputError(f"{path} is there already and not pump's; move it away")
+            raise BadInputError(f"{path} already exists and is not pump's; move it away")
     for path, text in texts.items():
         service_files.write(_below(asked.root, path), text, asked.root)
         print(f"written  {_below(asked.root, path)}")
@@ -65,9 +65,9 @@ def _tell_next(at: enabling.Places, *, machine: bool) -> None:
     print("next:")
     if machine:
         print("    systemctl --global enable pump-jobs.socket")
-        print("    # counts for sessions that begin from now on")
+        print("    # applies to new sessions")
         return
     print(f"    {service_files.systemctl('daemon-reload', user=True)}")
     print(f"    {service_files.systemctl('enable', '--now', 'pump-jobs.socket', user=True)}")
     print(f"    {enabling.source_line(at)}    # this shell; add the line to ~/.profile for others")
-    print("    pump doctor -- COMMAND    # says which rule serves a command")
+    print("    pump doctor -- COMMAND    # shows which rule matches a command")

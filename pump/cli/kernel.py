@@ -30,7 +30,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     remove.set_defaults(act=_remove)
     for one in (install, remove):
         one.add_argument(
-            "--prefix", metavar="DIR", default="", help="below DIR/share/jupyter, not the user's"
+            "--prefix",
+            metavar="DIR",
+            default="",
+            help="write below DIR/share/jupyter instead of the user's folder",
         )
     install.add_argument(
         "--python",
@@ -57,9 +60,9 @@ def _install(asked: argparse.Namespace) -> int:
     folder = _folder(asked.prefix)
     path = os.path.join(folder, SPECIFICATION)
     if os.path.lexists(folder) and not _is_ours(path):
-        raise BadInputError(f"{folder} is there already and not pump's; move it away")
+        raise BadInputError(f"{folder} already exists and is not pump's; move it away")
     if not os.path.isabs(asked.python) or not os.access(asked.python, os.X_OK):
-        raise BadInputError(f"--python: {asked.python} is no absolute path of a program")
+        raise BadInputError(f"--python: must be the absolute path of a program, not {asked.python}")
     text = json.dumps(_specification(asked.python, words), indent=1) + "\n"
     try:
         folders.make(folder, below=asked.prefix)
@@ -76,7 +79,7 @@ def _remove(asked: argparse.Namespace) -> int:
     if not os.path.lexists(folder):
         raise BadInputError(f"there is no kernel in {folder}; name the --prefix of its install")
     if not _is_ours(path):
-        raise BadInputError(f"{folder} is not pump's; it stays")
+        raise BadInputError(f"{folder} is not pump's, so it stays")
     try:
         folders.remove(path, asked.prefix)
         print(f"removed  {path}")
@@ -115,7 +118,7 @@ def _kernels(prefix: str) -> str:
     if not base:
         home = os.environ.get("HOME", "")
         if not home.startswith("/"):
-            raise BadInputError("there is no HOME in the environment; set it, or add --prefix DIR")
+            raise BadInputError("HOME is not set; set it, or add --prefix DIR")
         base = os.path.join(home, ".local", "share")
     return os.path.join(base, "jupyter", "kernels")
 

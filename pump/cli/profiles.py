@@ -99,7 +99,7 @@ def _read(path: str) -> dict[str, Any]:
     except OSError as error:
         raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{quoted(path)}: no JSON ({error})", status=1) from None
+        raise BadInputError(f"{quoted(path)}: invalid JSON ({error})", status=1) from None
     if not isinstance(report, dict):
-        raise BadInputError(f"{path}: no report of scripts/gpu_probe", status=1)
+        raise BadInputError(f"{path}: not a report of scripts/gpu_probe", status=1)
     return report

@@ -274,7 +274,7 @@ def test_a_job_that_waits_goes_on_within_the_bound(
     assert outcome.went_on_s < BOUNDS_S[victim, how] + BUSY_S, outcome
     assert "x the budget" in outcome.err, outcome.err
     assert len(outcome.err.splitlines()) <= 2, outcome.err
-    silent = "the service has not answered for 2 s" in outcome.log
+    silent = "no answer from the service for 2 s" in outcome.log
     assert silent == (victim == "service" and how != "killed"), outcome.log
 
 

@@ -33,7 +33,7 @@ PATTERNS = [
     ),
     Pattern(START + r"Of (?!course\b)\w+", "Of two jobs one waits.", "Of course it waits."),
     Pattern(
-        r"\b(?:None of|[Nn]othing (?:but|else|is|was|more)|[Nn]one (?:is|was|of)|[Nn]o other)\b",
+        r"\b(?:None of|[Nn]othing (?:but|else|more)|[Nn]one (?:is|was|of)|[Nn]o other)\b",
         "None of these is moved.",
         "Pump moves no such block.",
     ),

@@ -52,7 +52,7 @@ CUresult vd_cuGetProcAddress_v2(const char *name, void **function, int version,
   const struct vd_export *row = find(name, version, &known);
   if (row == NULL) {
     if (known && status != NULL) *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    vd_log("cuGetProcAddress: no \"%s\" for version %d%s", name, version,
+    vd_log("cuGetProcAddress: found no \"%s\" for version %d%s", name, version,
            known ? " (newer versions exist)" : "");
     return CUDA_ERROR_NOT_FOUND;
   }
@@ -85,9 +85,9 @@ static void explain_private_tables(void) {
   if (called_by_nvrtc() || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
   const char *preloaded = getenv("LD_PRELOAD");
   bool has_stand_ins = preloaded != NULL && strstr(preloaded, "/libcudart.so") != NULL;
-  vd_error("NVIDIA's CUDA runtime works only with NVIDIA's driver; %s",
-           has_stand_ins ? "one that is linked statically needs a real GPU"
-                         : "add --virtual-runtime, with which PyTorch runs here");
+  vd_error("NVIDIA's CUDA runtime needs NVIDIA's driver; %s",
+           has_stand_ins ? "a statically linked runtime needs a real GPU"
+                         : "add --virtual-runtime, which PyTorch needs here");
 }
 
 /* Private tables authenticate the driver: none, ever (see README.md). */

@@ -217,12 +217,12 @@ def details(found: Notes) -> list[str]:
         names = ("seconds", "least_seconds", "most_seconds", "of_seconds")
         times = (cut.lost_ns, cut.least_ns, cut.most_ns, cut.of_ns)
         lost = estimated({name: value / 1e9 for name, value in zip(names, times, strict=True)})
-        others = f", the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
+        others = f", in the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
         budget = size(cut.budget_bytes) if cut.budget_bytes else "not known"
         return [
             f"time lost to memory: {lost}{others} (to measure: pump compare -- COMMAND)",
             f"memory: peak {size(cut.peak_bytes)}, budget {budget}",
         ]
     if found.clients > len(found.ended):
-        return ["pump-run --record FILE keeps the numbers even then, for pump report FILE"]
+        return ["next time use pump-run --record FILE, which keeps the numbers (pump report FILE)"]
     return []

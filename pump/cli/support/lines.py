@@ -37,7 +37,7 @@ class Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         if getattr(namespace, self.dest) is not self.default:
-            parser.error(f"{option_string} is given twice; which one is meant?")
+            parser.error(f"{option_string} is given twice; give it once")
         setattr(namespace, self.dest, values)
 
 
@@ -57,7 +57,7 @@ class OneLineParser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             if not word.startswith("-"):
-                raise BadInputError(f"'{unknown[0]}' is one word too many; see {self.prog} --help")
+                raise BadInputError(f"unexpected argument '{unknown[0]}'; see {self.prog} --help")
             shown = [a for a in self._actions if a.help != argparse.SUPPRESS]
             known = sorted(o for a in shown for o in a.option_strings if o.startswith("--"))
             hint = nearest(word, known)

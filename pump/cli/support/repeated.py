@@ -33,10 +33,10 @@ from pump.report.words import many, size
 
 IN_FOLDER = 'cd -- "$0" && exec "$@"'
 PASSED_ON = (
-    "All options of pump-run but %s may be given, too (--budget, --virtual and so on). Each run "
-    "starts in a copy of the present folder, so it cannot change the files here, not even if it "
-    "is killed. Not protected: files that the program itself names by an absolute path, "
-    "environments of Python, and what --share names."
+    "All options of pump-run except %s are accepted, such as --budget and --virtual. Each "
+    "run starts in its own copy of the current folder, so the files here stay unchanged "
+    "even after a crash. Files at absolute paths, Python environments and --share are not "
+    "copied."
 )
 PREFIX = "pump-runs-"
 OWNER = ".owner"
@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
         metavar="SIZE",
         type=checked(parse_size),
         default=COPY_MOST,
-        help="the most to copy of the present folder for each run, where the file system cannot "
+        help="maximum size of a run's copy of the current folder, if the file system cannot "
         f"share blocks (default: {COPY_MOST})",
     )
     parser.add_argument(
@@ -82,13 +82,13 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="do not copy this file or folder: runs read and write the original; may be repeated",
+        help="let runs read and write the original of this file or folder; may be repeated",
     )
     parser.add_argument(
         "--time-from",
         metavar="PATTERN",
-        help="regular expression: its first group is the time of a run in seconds, at its last "
-        "match in the run's output, such as 'took ([0-9.]+) s' (default: the whole run's time)",
+        help="regular expression for the time of a run in seconds: the first group of its last "
+        "match in the output, such as 'took ([0-9.]+) s' (default: time the whole run)",
     )
     for action in options.parser()._actions:
         if action.dest not in ("help", "version") and not set(parser.get_default("own")) & set(
@@ -102,7 +102,9 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
                 default=argparse.SUPPRESS,
                 help=argparse.SUPPRESS,
             )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="[--] command: what is run")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="[--] command: the command to run"
+    )
 
 
 class Repeated:
@@ -111,7 +113,7 @@ class Repeated:
     def __init__(self, asked: argparse.Namespace) -> None:
         words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
         if not words:
-            raise BadInputError("no command given; put it at the end, behind --")
+            raise BadInputError("no command given; put it at the end, after --")
         environ = dict(os.environ)
         if environment.disabled(environ):
             raise BadInputError("PUMP_DISABLE is set, so pump would do nothing; unset it")
@@ -146,11 +148,11 @@ class Repeated:
         answer = probe.ask(self._child)
         names = [d["name"] for d in answer.get("devices", [])] if isinstance(answer, dict) else []
         if not names:
-            raise BadInputError("the driver gives no GPU; pump doctor says why")
+            raise BadInputError("the driver finds no GPU; run: pump doctor")
         shown = one_line(", ".join(dict.fromkeys(names)))
         if self.config.virtual is None:
             return shown
-        return f"VIRTUAL, {shown}: times are those of a model, not of hardware"
+        return f"VIRTUAL, {shown}: times are simulated, not measured on hardware"
 
     def _bound(self, copy_most: int) -> str:
         """Where the folder of the runs comes. Bounds what is copied to it."""
@@ -202,7 +204,7 @@ class Repeated:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            what = f"--folder: cannot make {quoted(str(error.filename))}: {error.strerror}"
+            what = f"--folder: cannot create {quoted(str(error.filename))}: {error.strerror}"
             raise BadInputError(what) from None
 
     def once(
@@ -226,7 +228,7 @@ class Repeated:
         except OSError as error:
             folders.remove(str(folder))
             where = quoted(str(error.filename or folder))
-            raise BadInputError(f"run {name} cannot begin: {where}: {error.strerror}", 1) from None
+            raise BadInputError(f"run {name} cannot start: {where}: {error.strerror}", 1) from None
         if not self.keep and not ran.failure():
             folders.remove(str(folder))
         return ran
@@ -238,16 +240,16 @@ class Repeated:
     def times(self) -> str:
         """What a time is, for people."""
         if self.pattern is None:
-            return "whole runs, their start included"
+            return "whole runs, including their start"
         pattern = quoted(os.fsdecode(self.pattern.pattern))
-        return f"what the command prints itself (--time-from {pattern})"
+        return f"printed by the command (--time-from {pattern})"
 
     def failed(self, ran: runs.Ran) -> str:
         """How a run failed otherwise than for lack of memory, or that it printed no time; "" where
         it did not. Then its log is kept."""
         said = ran.failure()
         if not said and self.seconds(ran) is None:
-            said = "--time-from matched nothing in its output"
+            said = "--time-from matched no line of its output"
         self.keep = self.keep or bool(said and not ran.out_of_memory)
         return said
 
@@ -272,16 +274,16 @@ def _original(without: str, shared: Sequence[str]) -> folders.Original:
     try:
         here = os.path.realpath(Path.cwd())
     except OSError as error:
-        raise BadInputError(f"the present folder is gone: {error.strerror}") from None
+        raise BadInputError(f"the current folder is gone: {error.strerror}") from None
     for name in shared:
         place = os.path.relpath(os.path.join(here, name), here)
         if place == "." or place.startswith("../") or not os.path.lexists(place):
-            raise BadInputError(f"--share: {quoted(name)} is nothing in this folder")
+            raise BadInputError(f"--share: there is no {quoted(name)} in this folder")
         places.add(place)
     try:
         return folders.Original(here, without, places)
     except OSError as error:
-        raise BadInputError(f"cannot read the present folder: {error.strerror}") from None
+        raise BadInputError(f"cannot read the current folder: {error.strerror}") from None
 
 
 def _bases(environ: Mapping[str, str]) -> list[str]:
@@ -327,7 +329,9 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
     try:
         found = re.compile(os.fsencode(text))
     except (re.error, RecursionError, OverflowError) as error:
-        raise BadInputError(f"--time-from: no regular expression: {error}") from None
+        raise BadInputError(f"--time-from: must be a regular expression: {error}") from None
     if found.groups < 1:
-        raise BadInputError("--time-from has no group; put the number into one: 'took ([0-9.]+) s'")
+        raise BadInputError(
+            "--time-from: must have a group for the number, such as 'took ([0-9.]+) s'"
+        )
     return found

@@ -133,7 +133,7 @@ def test_of_two_that_want_seven_tenths_the_second_is_told_which_process_has_the_
         assert second.admit(16 * GIB)
         assert not first.admit(GIB)
         line, *_ = second.end().splitlines()
-        assert "this host's memory leaves" in line
+        assert "in this host's memory" in line
         assert f"40.0 GiB by 1 other process under pump (largest: {first.process.pid})" in line
         assert "wait for the other jobs, or free host memory" in line
 
@@ -209,7 +209,7 @@ def test_groups_with_limits_of_their_own_share_the_machine_alone(
         host.meminfo.write_text(host.meminfo_text(40 * GIB))
         first.say("sleep 200")
         assert first.left() < GIB, "of the machine's 36.8 GiB the other group claims 18"
-        assert f"cgroup {host.cgroups}/b leaves" in third.end()
+        assert f" in cgroup {host.cgroups}/b (" in third.end()
     finally:
         for one in (first, second, third):
             one.kill()

@@ -255,7 +255,7 @@ def test_a_lie_about_all_of_the_host_is_named_and_ends_with_the_liar(machine: Ma
         with acting(ATTACKER, lie):
             assert not other.admit(GIB)
         assert other.admit(GIB)
-        assert f", of user {ATTACKER})" in other.end()
+        assert f", user {ATTACKER})" in other.end()
 
 
 def test_a_user_without_a_folder_gets_an_eighth_and_counts_the_others(machine: Machine) -> None:

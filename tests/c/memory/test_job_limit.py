@@ -113,5 +113,5 @@ def test_without_a_ledger_each_process_gets_an_eighth_and_the_line_says_so(
     with processes(2, big_host(tmp_path), ledger, job=JOB, limit=str(GIB)) as both:
         assert all(one.admit(128 * MIB) and not one.admit(2 * MIB) for one in both)
         line = both[0].end().splitlines()[-1]
-        assert "this job's limit of 1024 MiB" in line and "this process gets an eighth" in line
+        assert "this job's limit of 1024 MiB" in line and "this process may use an eighth" in line
         assert "other jobs cannot see its claim" in line

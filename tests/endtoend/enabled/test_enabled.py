@@ -128,7 +128,7 @@ def activated(user: User) -> Iterator[User]:
     process = subprocess.Popen(
         [str(BIN / "pumpd"), "jobs"], env=user.environ, stderr=subprocess.PIPE, text=True
     )
-    assert process.stderr is not None and "starts pumpds" in process.stderr.readline()
+    assert process.stderr is not None and "starting pumpds" in process.stderr.readline()
     user.activator = process.pid
     yield user
     process.terminate()

@@ -201,7 +201,7 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
             time.sleep(0.05)  # its worker opens the file, in its own time
         second = job.run("--steps=1", run=("--record", str(trace)))
         assert second.returncode == 2
-        assert "another job is being recorded to it; name another file" in second.stderr
+        assert "another job records to it; choose another file" in second.stderr
     finally:
         running.kill()
         running.wait()

@@ -123,7 +123,7 @@ def test_what_a_job_asks_above_the_administrators_bounds_is_brought_down_and_sai
     assert budget == "128 True"
     assert priority == "3"
     for words in (
-        "priority 9 brought down to 3, the administrator's bound",
+        "priority 9 is lowered to 3, the administrator's maximum",
         "the budget of 230 MiB is lowered to 128 MiB",
         "the limit of 1024 MiB is lowered to 100 MiB, the administrator's maximum",
         "this job's limit of 100 MiB (set by the administrator in /etc/pump/config.toml)",

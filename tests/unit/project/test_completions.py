@@ -145,7 +145,7 @@ def zsh() -> Iterator[Zsh]:
     [
         ("pump ", ("compare", "uninstall-service", "run a command several times")),
         ("pump config ", ("show", "trust", "a file with every setting")),
-        ("pump config show --", ("--origin", "say where each comes from")),
+        ("pump config show --", ("--origin", "show the source of each setting")),
         ("pump compare --", ("--rounds", "--virtual-runtime", "--record-command")),
         ("pump-run --", ("--budget", "GPU memory that each process may keep resident", "--config")),
         ("pump-run --policy ", ("demand", "planned", "window")),

@@ -166,8 +166,8 @@ def test_the_command_writes_a_profile_that_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "base", "out", "expected"),
     [
-        ("{}", "h200-pcie5", "x.toml", "no report of scripts/gpu_probe"),
-        ("[]", "h200-pcie5", "x.toml", "no report of scripts/gpu_probe"),
+        ("{}", "h200-pcie5", "x.toml", "not a report of scripts/gpu_probe"),
+        ("[]", "h200-pcie5", "x.toml", "not a report of scripts/gpu_probe"),
         ("{", "h200-pcie5", "x.toml", "no JSON"),
         (None, "h200-pcie5", "x.toml", "cannot read"),
         (json.dumps(REPORT), "h20", "x.toml", "no profile 'h20'"),

@@ -53,7 +53,7 @@ def test_a_prefix_and_the_users_own_folder_are_jupyters(
     ("words", "why"),
     [
         (["remove"], "there is no kernel"),
-        (["install", "--python", "python3"], "no absolute path"),
+        (["install", "--python", "python3"], "must be the absolute path"),
         (["install", "--", "--policy", "none"], "none"),
     ],
 )
