@@ -75,7 +75,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise FrameError("a key appears twice in one object")
     for key, value in pairs:
         if not key.isprintable() or (isinstance(value, str) and not value.isprintable()):
-            raise FrameError(f"{short(key)} must be printable")
+            raise FrameError(f"{short(key)} must have only printable characters")
     return words
 
 
