@@ -79,7 +79,7 @@ class ServiceClient(request_reply.Client):
         """Returns a connection to the service that this user's jobs use. If no socket works, it
         raises the most important error: UntrustedServiceError, then SilentServiceError, then
         ServiceError."""
-        last = ServiceError("the service is off, because PUMP_SERVICE is none")
+        last = ServiceError("the service is off (PUMP_SERVICE=none)")
         for path in paths.service_sockets():
             try:
                 return cls(path)

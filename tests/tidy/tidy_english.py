@@ -120,7 +120,7 @@ PATTERNS = [
     ),
     Pattern(
         r"\bfrom (?:\w+ ){1,3}on(?=[.,;:)]|$)",
-        "Drivers from 580 on discard it.",
+        "Only drivers from 580 on.",
         "Drivers since 580 discard it.",
     ),
     Pattern(

@@ -157,6 +157,6 @@ def texts(group: str) -> list[Text]:
         Text(path, line, _flat(part))
         for path in paths(group)
         for line, content in _split(path)
-        for part in re.split(r"\n(?=\s)", content)
+        for part in re.split(r"\n(?=\s|- )", content)
         if is_prose(_flat(part))
     ]

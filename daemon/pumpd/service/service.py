@@ -274,9 +274,7 @@ class Service:
         seats = [peer.seat for peer in self._peers.values()]
         taken, goes = admit(identity.owner, identity.privileged, seats, self._users.quotas)
         if goes is not None:
-            self._close_peer(
-                goes.peer, "its user has the most connections, and another user needs one"
-            )
+            self._close_peer(goes.peer, "its user has most connections, another user needs one")
         return taken
 
     def _watch(self, peer: Peer) -> None:

@@ -168,7 +168,7 @@ class Folder:
         status = os.fstat(self._fd)
         if not _is_ours(status):
             self.close()
-            raise OSError(errno.EPERM, "it is not this user's alone")
+            raise OSError(errno.EPERM, "other users can change it")
 
     def close(self) -> None:
         """Give its descriptor back."""

@@ -266,7 +266,7 @@ def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
     assert "no system service: only your own jobs are shown; pump install-service" in shown
     shown = text(view_of(look()).lines(80, 24))
     assert "pump-run python train.py" in shown and "service" not in shown
-    off = look(no_service="the service is off, because PUMP_SERVICE is none")
+    off = look(no_service="the service is off (PUMP_SERVICE=none)")
     assert "PUMP_SERVICE=none: no service is asked" in text(view_of(off).lines(80, 24))
 
 
