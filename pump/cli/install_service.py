@@ -72,5 +72,5 @@ def _tell_next(*, user: bool) -> None:
     print(f"    {service_files.systemctl('enable', '--now', 'pumpd.socket', user=user)}")
     print(
         f"    {service_files.systemctl('try-restart', 'pumpd.service', user=user)}"
-        "    # after an upgrade; jobs go on"
+        "    # after an upgrade; jobs keep running"
     )

@@ -28,10 +28,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--base",
         required=True,
         metavar="PROFILE",
-        help="the profile of a similar card: stands in for what was not measured",
+        help="profile of a similar GPU, for values that were not measured",
     )
     write.add_argument("--out", required=True, metavar="FILE.toml", help="the profile to write")
-    write.add_argument("--name", help="its name (default: that of the file)")
+    write.add_argument("--name", help="name of the profile (default: the file's name)")
     write.add_argument(
         "--keep-kernels", action="store_true", help="take over the base's times of single kernels"
     )

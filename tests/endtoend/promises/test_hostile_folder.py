@@ -79,7 +79,7 @@ def test_a_clones_file_neither_empties_nor_appends_to_anything_and_its_budget_ap
     done = clone.run()
     assert done.returncode == 0, done.stderr
     assert clone.unharmed()
-    (note,) = [line for line in done.stderr.splitlines() if "ignores" in line]
+    (note,) = [line for line in done.stderr.splitlines() if "ignoring" in line]
     assert note.startswith("pump-run: pump.toml: ignoring log_file (line 4), record (line 3): ")
     assert "pump config trust" in note
     assert "2.00x the budget" in done.stderr

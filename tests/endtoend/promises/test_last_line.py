@@ -146,7 +146,7 @@ def test_a_name_that_was_given_stands_before_the_line() -> None:
 
 
 CAUSES = {
-    "999": "modprobe nvidia_uvm",
+    "999": "try: modprobe nvidia_uvm",
     "803": "libcuda and the kernel driver differ in version",
     "804": "cuda-compat does not support this GPU",
     "100": "the driver finds no GPU",

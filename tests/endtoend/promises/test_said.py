@@ -65,7 +65,7 @@ def test_a_service_says_where_it_serves(tmp_path: Path) -> None:
     service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert service.stderr
-        assert service.stderr.readline() == f"pumpd: serves at {tmp_path}/service, until SIGTERM\n"
+        assert service.stderr.readline() == f"pumpd: serving at {tmp_path}/service, until SIGTERM\n"
     finally:
         service.terminate()
         service.wait(60)
