@@ -56,7 +56,7 @@ class Summary:
                 f"budget {device.budget_bytes // MIB}"
             )
         moved = done["moved_to_gpu_bytes"] // MIB, done["moved_to_host_bytes"] // MIB
-        parts.append(f"moved {moved[0]} MiB to the GPU, {moved[1]} back")
+        parts.append(f"moved {moved[0]} MiB to the GPU, {moved[1]} MiB back")
         if used := done["blocks_used"]:
             parts.append(f"{100 * done['blocks_hit'] / used:.1f} % of {used} block uses found it")
         return "pump: " + "; ".join(parts)

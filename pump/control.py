@@ -45,8 +45,8 @@ class Control(request_reply.Client):
         path = socket_path or os.environ.get("PUMP_SOCKET") or paths.job_socket(os.getpid())
         if not path:
             raise ControlError(
-                "no job to control: PUMP_SOCKET is not set, and no rule of pump enable serves "
-                "this process; run under pump-run or name the socket of its pumpd"
+                "no job to control: PUMP_SOCKET is not set, and no rule of pump enable "
+                "matches this process; run it under pump-run, or name its pumpd's socket"
             )
         return cls(path)
 
@@ -76,7 +76,7 @@ class Control(request_reply.Client):
         """
         clients = self._ask(wire.Request(wire.SET, client_pid, policy, budget_bytes, device))
         if not clients:
-            raise ControlError(f"{self.path}: the job has no such client: nothing was set")
+            raise ControlError(f"{self.path}: the job has no such client, so nothing was set")
         for client in clients:
             if client.error is not None:
                 raise ControlError(f"client {client.pid}: {client.error}", clients)
@@ -131,7 +131,7 @@ def _connect(path: str, deadline: float) -> socket.socket:
         if user != os.geteuid():
             raise ControlError(
                 f"{path}: its pumpd belongs to user {user}, this process to {os.geteuid()}; "
-                "only a job's own user controls it"
+                "only the job's own user controls it"
             )
         hello, most_bytes = wire.pack_hello(), wire.WELCOME_BYTES_MAX
         wire.check_welcome(request_reply.exchange(connection, hello, most_bytes, deadline))

@@ -51,8 +51,8 @@ def _check(at: str, status: os.stat_result, owners: set[int | None]) -> None:
     if status.st_uid not in owners:
         raise ForeignError(
             errno.EPERM,
-            f"{quoted(at)} belongs to user {status.st_uid}, who could lead the write elsewhere; "
-            "run it as that user, or with a HOME of your own",
+            f"{quoted(at)} belongs to user {status.st_uid}, who could redirect the write; "
+            "run it as that user, or with your own HOME",
         )
 
 

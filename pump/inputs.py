@@ -32,7 +32,7 @@ def opened(path: str, *, follow: bool = True, folder: int | None = None) -> Bina
     try:
         fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW, dir_fd=folder)
     except ValueError:
-        raise OSError(errno.EINVAL, "its name holds a zero byte", path) from None
+        raise OSError(errno.EINVAL, "its name has a zero byte", path) from None
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):

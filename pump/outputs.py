@@ -84,9 +84,7 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     if status.st_size and (fd is None or not kind.fits(os.pread(fd, HEAD_BYTES, 0))):
-        raise OSError(
-            errno.EEXIST, f"it holds something else than {kind.name}; remove it or name another"
-        )
+        raise OSError(errno.EEXIST, f"it is not {kind.name}; remove it or choose another file")
 
 
 def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
@@ -219,7 +217,7 @@ def replacing(
     if stream is not None:
         with open(_open_stream(path), "w", -1, "utf-8") as out:
             if not os.path.samestat(stream, os.fstat(out.fileno())):
-                raise OSError(errno.EEXIST, "another file has come in its place")
+                raise OSError(errno.EEXIST, "another file has replaced it")
             yield out
         return
     old, most = look(path, kind), mode_most(sources)

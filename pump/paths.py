@@ -84,9 +84,7 @@ def library(name: str) -> str:
         path = os.path.abspath(os.path.join(folder, name))
         if os.path.isfile(path):
             return path
-    raise MissingFileError(
-        f"{name} is missing from {' and '.join(folders)}; install pump again (pip install .)"
-    )
+    raise MissingFileError(f"{name} is missing from {' and '.join(folders)}; reinstall pump")
 
 
 def isolated(*words: str) -> list[str]:
@@ -122,7 +120,8 @@ def runtime_base() -> str:
     for base in runtime_bases():
         return base
     raise UnsafeDirectoryError(
-        "there is no folder of this user's alone for sockets; set XDG_RUNTIME_DIR to one"
+        "there is no private folder for sockets; set XDG_RUNTIME_DIR to a folder that only "
+        "you can write"
     )
 
 
@@ -255,7 +254,7 @@ def make_job_directory(base: str, job_pid: int) -> str:
     _mkdir(directory)
     if len(os.fsencode(os.path.join(directory, SOCKET_NAME))) > SOCKET_PATH_BYTES_MAX:
         os.rmdir(directory)
-        raise UnsafeDirectoryError(f"{base} is too long a path for a socket")
+        raise UnsafeDirectoryError(f"{base} is too long for a socket's path")
     return directory
 
 
@@ -307,7 +306,7 @@ def check_private(base: str) -> None:
     if status.st_mode & 0o077:
         raise UnsafeDirectoryError(f"{base} is open to others; run: chmod 700 {base}")
     if status.st_mode & 0o700 != 0o700:
-        raise UnsafeDirectoryError(f"{base} is closed to its owner; run: chmod 700 {base}")
+        raise UnsafeDirectoryError(f"{base} is not accessible to its owner; run: chmod 700 {base}")
 
 
 def _mkdir(folder: str) -> None:

@@ -83,7 +83,7 @@ class Recompute:
     def __repr__(self) -> str:
         return (
             f"<Recompute on={self.on}: {self.reason}; {len(self.layers)} layers, "
-            f"{len(self.left)} left as they are>"
+            f"{len(self.left)} skipped>"
         )
 
     def remove(self) -> None:
@@ -101,7 +101,7 @@ class Recompute:
     def _leave(self, name: str, reason: str) -> None:
         self.left[name] = reason
         self.layers.remove(name)
-        log.info("%s stays as it is: %s", name, reason)
+        log.info("skipping %s: %s", name, reason)
 
     # ---- learning -----------------------------------------------------------------------
 
@@ -164,12 +164,14 @@ def wrap(
     names = {module: name for name, module in model.named_modules()}
     chosen = list(_repeated(model) if layers is None else layers)
     if not chosen:
-        raise ValueError("the model repeats no layer; name those to take: layers=[...]")
+        raise ValueError("the model repeats no layer; name the layers: layers=[...]")
     for layer in chosen:
         if layer not in names:
             raise ValueError(f"a layer of class {type(layer).__name__} is not in the model")
         if "forward" in vars(layer):
-            raise ValueError(f"layer {names[layer]!r} has a forward of its own, perhaps of wrap")
+            raise ValueError(
+                f"layer {names[layer]!r} has its own forward, perhaps from an earlier wrap"
+            )
     found = Recompute(model, {names[layer]: layer for layer in chosen})
     if on is not None:
         found._choose(on, "the program chose it")
@@ -189,10 +191,10 @@ def _repeated(module: nn.Module) -> list[nn.Module]:
 def _chosen(lost_ns: int, passed_ns: int) -> tuple[bool, str]:
     """Choice and reason, for what a stretch of time lost by waiting for memory."""
     if passed_ns <= 0:
-        return False, "pump knows of no time lost"
+        return False, "pump measured no lost time"
     lost = min(max(lost_ns, 0), passed_ns)
     shortage = lost / max(passed_ns - lost, 1)
-    reason = f"the GPU waited {shortage:.2f} s for memory for each second that it did not"
+    reason = f"the GPU waited {shortage:.2f} s for memory per second of work"
     return shortage >= SHORTAGE, f"{reason} ({LEARNED} passes)"
 
 
@@ -221,7 +223,7 @@ def _impure(operator: Any) -> str:
     if schema.is_mutable:
         return f"{operator} changes a tensor in place"
     if schema.name.startswith(("aten::empty", "aten::new_empty")):
-        return f"{operator} gives memory that only something unseen can fill"
+        return f"{operator} returns memory that only hidden code can fill"
     return ""
 
 

@@ -79,7 +79,7 @@ class ServiceClient(request_reply.Client):
         """Returns a connection to the service that this user's jobs use. If no socket works, it
         raises the most important error: UntrustedServiceError, then SilentServiceError, then
         ServiceError."""
-        last = ServiceError("the service is switched off: PUMP_SERVICE is none")
+        last = ServiceError("the service is off (PUMP_SERVICE=none)")
         for path in paths.service_sockets():
             try:
                 return cls(path)
@@ -122,7 +122,7 @@ class ServiceClient(request_reply.Client):
 
     def _exchange(self, data: bytes, deadline: float) -> bytes:
         if self._socket is None:
-            raise ServiceError(f"{self.path}: the connection is closed; make a new client")
+            raise ServiceError(f"{self.path}: the connection is closed; create a new client")
         try:
             return request_reply.exchange(self._socket, data, wire.REPLY_BYTES, deadline)
         except request_reply.ClosedError:
@@ -136,5 +136,5 @@ class ServiceClient(request_reply.Client):
         raise ServiceError(f"{self.path}: {reason}")
 
     def _silent(self) -> SilentServiceError:
-        reason = f"the service did not answer within {TIMEOUT_S:.0f} s; it may be stopped"
+        reason = f"the service did not answer within {TIMEOUT_S:.0f} s; it may have stopped"
         return SilentServiceError(f"{self.path}: {reason}")

@@ -57,6 +57,6 @@ def run(words: list[str]) -> str | int | None:
 
 if __name__ == "__main__":
     if not sys.argv[1:]:
-        sys.exit("pump-start: starts the other commands; type pump-run, pump or pumpd")
+        sys.exit("pump-start: internal; use pump-run, pump or pumpd")
     find_packages()
     sys.exit(run(sys.argv[1:]))

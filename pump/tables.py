@@ -45,4 +45,4 @@ def load(folder: Path, what: str, name: str, error: type[ValueError]) -> dict[st
         raise error(f"'{name}' is nested too deeply") from None
     except ValueError as fault:  # no TOML, no UTF-8, a number of thousands of digits
         reason = " ".join(str(fault)[:FAULT_CHARACTERS].split())
-        raise error(f"'{name}' is not TOML: {reason}") from None
+        raise error(f"'{name}' is not valid TOML: {reason}") from None

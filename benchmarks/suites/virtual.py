@@ -155,7 +155,7 @@ def medians(runs: Sequence[Figures]) -> dict[str, int]:
     return {key: int(statistics.median(getattr(run, key) for run in runs)) for key in keys}
 
 
-NOT_SERVED = ("no pumpd served it", "worker lost", "no operation was seen to end")
+NOT_SERVED = ("no pumpd served this", "pumpd's worker died", "pump saw no operation finish")
 """Reasons of the last line (docs/guides/why.md)."""
 
 

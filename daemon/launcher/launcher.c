@@ -18,8 +18,7 @@
 #define NOT_STARTED 127
 
 static _Noreturn void fail(const char *path, int number) {
-  fprintf(stderr, "pump: cannot start %s: %s; install pump again\n", path,
-          strerror(number));
+  fprintf(stderr, "pump: cannot start %s: %s; reinstall pump\n", path, strerror(number));
   exit(NOT_STARTED);
 }
 

@@ -57,13 +57,15 @@ def main(argv: list[str] | None = None) -> int:
         say("pumpd", str(error))
         return error.status
     except OSError as error:  # too few descriptors, or too little memory
-        say("pumpd", f"cannot go on: {error}")
+        say("pumpd", f"cannot continue: {error}")
         return 1
 
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        prog="pumpd", description="Decides what a job's shim moves.", allow_abbrev=False
+        prog="pumpd",
+        description="Decide which memory of a job moves, and share GPUs between jobs.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pump {pump.__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
@@ -71,9 +73,9 @@ def _parser() -> OneLineParser:
     job.set_defaults(run=_job)
     value, add = partial(add_value, job), job.add_argument
     add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
-    add("--fd", metavar="N", type=int, help="descriptor that listens on that socket already")
+    add("--fd", metavar="N", type=int, help="descriptor that already listens on that socket")
     add("--job-pid", metavar="PID", type=int, required=True, help="the job's first process")
-    add("--job-pidfd", metavar="N", type=int, help="a pidfd of it")
+    add("--job-pidfd", metavar="N", type=int, help="pidfd of that process")
     value(
         "--policy NAME",
         checks.policy,
@@ -91,58 +93,65 @@ def _parser() -> OneLineParser:
         "--stderr",
         metavar="PLACE",
         default="",
-        help="the job's standard error, device:inode:path, for its last line if it is killed",
+        help="the job's standard error as device:inode:path, for the last line of a killed job",
     )
     add("--record", metavar="FILE", help="record clients to FILE, FILE.2, ...")
-    add("--record-fd", metavar="N", type=int, help="descriptor of the folder that FILE lies in")
+    add("--record-fd", metavar="N", type=int, help="descriptor of the folder of FILE")
     value(
         "--record-command yes|no",
         checks.truth,
-        "whether recordings hold command lines (default: yes)",
+        "whether recordings contain command lines (default: yes)",
         default=True,
     )
     value(
         "--duplicates yes|no",
         checks.truth,
-        "whether memory that was only read leaves the GPU without a copy (default: no)",
+        "whether evictions skip the copy of clean memory (default: no)",
         default=False,
     )
     value(
         "--keep-learned yes|no",
         checks.truth,
-        "whether what was learned of a program is kept for its next run (default: no)",
+        "whether to keep learned access patterns for the program's next run (default: no)",
         default=False,
     )
-    add("--name", metavar="NAME", type=checked(checks.name), help="what the job is called")
-    add("--named", action="store_true", help="the user chose that name: the last line has it")
+    add("--name", metavar="NAME", type=checked(checks.name), help="name of the job")
+    add(
+        "--named",
+        action="store_true",
+        help="print the name in the last line, because the user chose it",
+    )
     value(
         "--priority N",
         checks.priority,
-        "-10 to 10: what the system service shares GPUs by",
+        "priority when GPUs are shared, from -10 to 10",
         default=DEFAULT_PRIORITY,
     )
-    add("--record-job", metavar="JSON", default="", help="facts for the recordings' header")
+    add("--record-job", metavar="JSON", default="", help="metadata for the header of recordings")
     add(
         "--service",
         metavar="PATH",
         action="append",
         default=[],
-        help="socket of a system service that grants budgets; several are tried in turn",
+        help="socket of a system service that grants budgets; may be repeated, the first that "
+        "answers is used",
     )
-    add("--budget", metavar="SIZE", default="", help="the job's budget, which no lease exceeds")
+    add("--budget", metavar="SIZE", default="", help="the job's budget, the maximum of its leases")
     service = verbs.add_parser(
         "serve", help="share GPUs between jobs, until SIGTERM", allow_abbrev=False
     )
     _serve_options(service)
     jobs = verbs.add_parser(
-        "jobs", help="start a pumpd for each process that asks (pump enable)", allow_abbrev=False
+        "jobs",
+        help="start a pumpd for each process that connects (pump enable)",
+        allow_abbrev=False,
     )
     jobs.set_defaults(run=_jobs)
     jobs.add_argument(
         "--socket",
         metavar="PATH",
         default="",
-        help="where they ask (default: the socket that systemd hands over, else "
+        help="socket for these processes (default: the one from systemd, else "
         "$XDG_RUNTIME_DIR/pump/jobs)",
     )
     service.set_defaults(run=_serve)
@@ -155,31 +164,31 @@ def _serve_options(parser: OneLineParser) -> None:
         "--socket",
         metavar="PATH",
         default="",
-        help=f"where jobs find it (default: {SERVICE_SOCKET} for root, else in the user's "
-        "own folder; nothing, where systemd hands a socket over)",
+        help=f"socket for jobs (default: the one from systemd, else {SERVICE_SOCKET} for root "
+        "and a folder of the user's for others)",
     )
     add(
         "--config",
         metavar="FILE",
         default=ADMINISTRATORS_FILE,
-        help=f"the administrator's configuration, if it is there (default: {ADMINISTRATORS_FILE})",
+        help=f"the administrator's configuration, if it exists (default: {ADMINISTRATORS_FILE})",
     )
-    add("--open", action="store_true", help="all users may connect (as where root starts it)")
+    add("--open", action="store_true", help="let all users connect (default if root starts it)")
     add(
         "--run-as",
         metavar="USER",
         default="",
-        help="become USER once the socket is there, which then stays root's (root only)",
+        help="become USER after opening the socket, which root keeps (root only)",
     )
     value(
         "--beat SECONDS",
         _seconds,
-        "how often jobs say how they stand (default: a third of lease_s)",
+        "interval of the jobs' reports (default: a third of lease_s)",
     )
     value(
         "--settle SECONDS",
         _seconds,
-        "for so long after its start no lease grows, while jobs come back (default: 5)",
+        "grow no lease for this time after the start, while jobs reconnect (default: 5)",
     )
     value(
         "--log-level LEVEL",
@@ -211,7 +220,7 @@ def _job(asked: Namespace) -> int:
     listener = _listener(asked.socket, asked.fd)
     place = Place(asked.socket)
     name_process("pumpd")
-    log.info("serves job %d on %s, policy %s", asked.job_pid, quoted(asked.socket), asked.policy)
+    log.info("serving job %d on %s, policy %s", asked.job_pid, quoted(asked.socket), asked.policy)
     settings = WorkerSettings(
         asked.policy,
         asked.log_level,
@@ -253,7 +262,7 @@ def _json_object(text: str) -> str:
     except (ValueError, RecursionError):
         sound = False
     if not sound:
-        raise BadInputError("--record-job: not a JSON object")
+        raise BadInputError("--record-job: must be a JSON object")
     return text
 
 

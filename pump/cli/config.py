@@ -106,7 +106,7 @@ def _check(asked: argparse.Namespace) -> int:
     if found is None:
         raise BadInputError(f"there is no file {asked.file}")
     count = sum(len(table) for table in found.tables.values())
-    sys.stdout.write(f"{asked.file}: sound, {count} settings\n")
+    sys.stdout.write(f"{asked.file}: valid, {count} settings\n")
     return 0
 
 
@@ -123,8 +123,8 @@ def _trust(asked: argparse.Namespace) -> int:
             return 0
         if os.path.basename(path) != layers.FOLDER_FILE:
             raise BadInputError(
-                f"{quoted(asked.file)} is no {layers.FOLDER_FILE}, and needs no trust: name it "
-                "with --config"
+                f"{quoted(asked.file)} needs no trust, because only {layers.FOLDER_FILE} "
+                "does; name it with --config"
             )
         found = files.load(path, own=True, shown=asked.file)
         if found is None:
@@ -138,8 +138,8 @@ def _trust(asked: argparse.Namespace) -> int:
     told = [f"{key} = {files.to_toml(job[key])}" for key in folder.asks(found, TRUSTED)]
     never = folder.asks(found, NEVER)
     told += [f"{key} never applies" for key in never]
-    what = ", ".join(told) or "it sets nothing that needs trust"
-    sys.stdout.write(f"{quoted(path)}: trusted as it is now: {what}\n")
+    what = ", ".join(told) or "it has no setting that needs trust"
+    sys.stdout.write(f"{quoted(path)}: trusted with its current content: {what}\n")
     return 0
 
 

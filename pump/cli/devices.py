@@ -56,8 +56,8 @@ def resolve(devices: list[str]) -> str:
         pynvml.nvmlInit()
     except Exception as error:  # ImportError, NVMLError_*, OSError: all end the same way
         raise BadInputError(
-            f"--device: cannot ask NVML which GPUs there are ({error}); "
-            "leave --device out and set CUDA_VISIBLE_DEVICES"
+            f"--device: NVML cannot list the GPUs ({error}); set CUDA_VISIBLE_DEVICES "
+            "instead of --device"
         ) from None
     try:
         uuids = [
@@ -83,13 +83,13 @@ def _one(name: str, uuids: list[str]) -> str:
             return uuids[int(name)]
         count = f"{len(uuids)} GPU{'s' if len(uuids) != 1 else ''}"
         raise BadInputError(
-            f"--device: there is no GPU {name}; this machine has {count}, from 0 on"
+            f"--device: there is no GPU {name}; this machine has {count}, starting at 0"
         )
     found = [uuid for uuid in uuids if uuid.lower().startswith(name.lower())]
     if len(found) == 1:
         return found[0]
     if found:
-        raise BadInputError(f"--device: '{name}' begins several UUIDs; write more of it")
+        raise BadInputError(f"--device: several UUIDs start with '{name}'; write more characters")
     raise BadInputError(f"--device: no GPU has the UUID '{name}'; nvidia-smi -L lists them")
 
 

@@ -33,6 +33,6 @@ def run(asked: argparse.Namespace) -> int:
     if not asked.root and not asked.machine:
         print("next:")
         print(f"    {service_files.systemctl('stop', 'pump-jobs.socket', user=True)}")
-        print(f'    # remove "{enabling.source_line(at)}" from your profile, if it is there;')
-        print("    # sessions that run keep the variables: unset LD_PRELOAD PUMP_JOBS")
+        print(f'    # remove "{enabling.source_line(at)}" from your profile, if present;')
+        print("    # running sessions keep the variables: unset LD_PRELOAD PUMP_JOBS")
     return 0

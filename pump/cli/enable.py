@@ -41,7 +41,7 @@ def run(asked: argparse.Namespace) -> int:
         raise BadInputError(str(error)) from None
     for path in (_below(asked.root, one) for one in texts):
         if os.path.lexists(path) and not enabling.is_ours(path):
-            raise BadInputError(f"{path} is there already and not pump's; move it away")
+            raise BadInputError(f"{path} already exists and is not pump's; move it away")
     for path, text in texts.items():
         service_files.write(_below(asked.root, path), text, asked.root)
         print(f"written  {_below(asked.root, path)}")
@@ -71,9 +71,9 @@ def _tell_next(at: enabling.Places, *, machine: bool) -> None:
     print("next:")
     if machine:
         print("    systemctl --global enable pump-jobs.socket")
-        print("    # counts for sessions that begin from now on")
+        print("    # applies to new sessions")
         return
     print(f"    {service_files.systemctl('daemon-reload', user=True)}")
     print(f"    {service_files.systemctl('enable', '--now', 'pump-jobs.socket', user=True)}")
     print(f"    {enabling.source_line(at)}    # this shell; add the line to ~/.profile for others")
-    print("    pump doctor -- COMMAND    # says which rule serves a command")
+    print("    pump doctor -- COMMAND    # shows which rule matches a command")

@@ -25,8 +25,8 @@ def name(text: str) -> str:
     stripped = text.strip()
     if not stripped or len(stripped) > NAME_CHARACTERS_MAX or not stripped.isprintable():
         raise BadValueError(
-            f"{stripped[:20]!r} is no name of a job; write 1 to {NAME_CHARACTERS_MAX} "
-            "printable characters"
+            f"must be a job name of 1 to {NAME_CHARACTERS_MAX} printable characters, not "
+            f"{stripped[:20]!r}"
         )
     return stripped
 
@@ -40,7 +40,7 @@ def amount(value: str | int) -> str:
     """A size, a percentage or a multiple, in the form that the shim reads. Raises
     BadValueError."""
     if isinstance(value, int) and value >= BYTES_MAX:  # Python refuses to write out a long one
-        raise BadValueError("that is more memory than any machine has")
+        raise BadValueError("must be an amount of memory that a machine can have")
     return parse_amount(str(value))
 
 
@@ -69,7 +69,7 @@ def truth(value: str | bool) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
     if found is None:
-        raise BadValueError(f"'{shown(str(value))}' is neither true nor false; write one of these")
+        raise BadValueError(f"must be true or false, not '{shown(str(value))}'")
     return found
 
 
@@ -94,7 +94,7 @@ def devices(value: str | Sequence[str | int]) -> list[str]:
         number = device.isascii() and device.isdigit() and len(device) <= 4
         if not number and not device.upper().startswith(("GPU-", "MIG-")):
             raise BadValueError(
-                f"'{shown(device)}' is no device; write an index such as 0, or a GPU-... UUID"
+                f"must be an index such as 0 or a UUID such as GPU-..., not '{shown(device)}'"
             )
     if len(set(found)) != len(found):
         raise BadValueError(f"'{shown(','.join(found))}' names a device twice")
@@ -105,13 +105,13 @@ def file_name(text: str) -> str:
     """An absolute path; what is relative begins where pump-run was started. Raises
     BadValueError."""
     if not text.strip() or "\0" in text:
-        raise BadValueError("the file name is empty or holds a zero byte")
+        raise BadValueError("the file name is empty or has a zero byte")
     try:
         return os.path.abspath(os.path.expanduser(text))
     except FileNotFoundError:
         raise BadValueError(
-            f"'{shown(text)}' begins in the current folder, which has been deleted; "
-            "name the whole path"
+            f"'{shown(text)}' starts in the current folder, which has been deleted; write "
+            "an absolute path"
         ) from None
 
 

@@ -108,7 +108,7 @@ def read(path: str, *, own: bool, shown: str) -> bytes | None:
     except OSError as error:
         raise refusal([f"cannot read {shown}: {error.strerror}"]) from None
     if len(data) > FILE_BYTES_MAX:
-        raise ConfigError([f"{shown} is longer than 64 KiB: no configuration of pump's"])
+        raise ConfigError([f"{shown} exceeds 64 KiB, the maximum of a configuration file"])
     return data
 
 
@@ -129,8 +129,8 @@ def _check_access(path: str, status: os.stat_result, shown: str) -> None:
         if others:
             raise NotOursError(
                 [
-                    f"{shown} has a second hard link, and other users may write to its folder; "
-                    f"{_REMEDY}"
+                    f"{shown} has a second hard link in a folder that other users may write "
+                    f"to; {_REMEDY}"
                 ]
             )
 
@@ -145,7 +145,9 @@ def parse(
     """The settings in a file's bytes. Raises ConfigError, with all faults."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if len(line) > LINE_BYTES_MAX:
-            raise ConfigError([f"{shown}:{number}: longer than {LINE_BYTES_MAX} bytes; break it"])
+            raise ConfigError(
+                [f"{shown}:{number}: the line exceeds {LINE_BYTES_MAX} bytes; break it"]
+            )
     try:
         text = data.decode("utf-8")
         content = tomllib.loads(text)
@@ -163,9 +165,7 @@ def parse(
         if reading.full():
             break
         if name in ADMINISTRATORS and not administrators:
-            reading.fault(
-                (name,), f"[{name}] is the administrator's; only /etc/pump/config.toml may hold it"
-            )
+            reading.fault((name,), f"only /etc/pump/config.toml may set [{name}]")
         elif name not in schema.__struct_fields__:
             reading.unknown((name,), list(schema.__struct_fields__), "table")
         elif not isinstance(table, dict):

@@ -37,7 +37,7 @@ def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, st
     values = {key: layer.values[key] for key in asks(found, AT_ONCE)}
     ignored, remedies, beneath = list(never), [], ""
     if never:
-        remedies.append(f"no folder's file sets {' or '.join(never)}, an option does")
+        remedies.append(f"set {' or '.join(never)} with an option, because no folder's file may")
     if wanted:
         whole = absolute(path)
         reason = _distrust(whole, found.content, environ)
@@ -50,14 +50,14 @@ def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, st
         folder = os.path.dirname(whole)
         if outside(values["record"], folder):
             ignored.append("record")
-            remedies.append(f"record has to lie beneath {quoted(folder)}, or use --record")
+            remedies.append(f"record must be in {quoted(folder)}, or use --record")
             del values["record"]
         else:
             beneath = folder
     notes: tuple[str, ...] = ()
     if ignored:
         names = ", ".join(f"{key} (line {found.lines.get(('job', key), 1)})" for key in ignored)
-        notes = (f"{found.path}: ignores {names}: {'; '.join(remedies)}",)
+        notes = (f"{found.path}: ignoring {names}: {'; '.join(remedies)}",)
     origins = {key: layer.origins[key] for key in values}
     return Layer(values, origins, notes, beneath)
 

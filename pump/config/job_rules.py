@@ -26,8 +26,8 @@ SETTINGS = (
 NOT_HERE = {
     "granularity": "frameworks read it before cuInit",
     "devices": "CUDA reads it before cuInit",
-    "record": "a recording needs pump-run",
-    "record_command": "a recording needs pump-run",
+    "record": "recordings need pump-run",
+    "record_command": "recordings need pump-run",
 }
 """Settings of [job] that a rule cannot have, and why."""
 
@@ -79,7 +79,7 @@ def load(folder: str, environ: Mapping[str, str], *, machine: bool) -> list[Rule
     except OSError as error:
         raise RuleError([f"cannot read {folder}: {error.strerror}"]) from None
     if len(names) > RULES_MAX:
-        raise RuleError([f"{folder} holds more than {RULES_MAX} rules; join some"])
+        raise RuleError([f"{folder} has more than {RULES_MAX} rules; join some"])
     rules, faults = [], []
     for name in names:
         try:
@@ -96,7 +96,7 @@ def load(folder: str, environ: Mapping[str, str], *, machine: bool) -> list[Rule
 def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
     found = files.load(path, own=True, schema=RuleFile)
     if found is None:
-        raise RuleError([f"{path} leads to no file; remove it"])
+        raise RuleError([f"{path} is a dead link; remove it"])
     assert isinstance(found.checked, RuleFile)
     match, asked = found.checked.match, found.tables.get("job", {})
     if not (match.executable or match.command or match.cgroup):
@@ -106,11 +106,14 @@ def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
     for key, why in NOT_HERE.items():
         if key in asked:
             raise RuleError(
-                [f"{found.origin('job', key)}: {key} cannot stand in a rule, {why}; use pump-run"]
+                [
+                    f"{found.origin('job', key)}: a rule cannot set {key}, because {why}; use "
+                    "pump-run"
+                ]
             )
     name = os.path.basename(path).removesuffix(".toml")
     if not name.isprintable():
-        raise RuleError([f"{path!r}: the name is not printable; rename it"])
+        raise RuleError([f"{path!r}: the name must be printable; rename the file"])
     places = layers.places(None, environ)
     # No file of a working folder: a rule holds wherever the process starts.
     places = places._replace(folder=os.devnull, user=None if machine else places.user)
@@ -134,7 +137,7 @@ def compiled(rules: Iterable[Rule]) -> str:
         lines += [f"set {line}" for line in settings(rule.config)]
     text = "\n".join([*lines, END, ""])
     if len(os.fsencode(text)) > COMPILED_BYTES_MAX:
-        raise RuleError(["the rules take more than 64 KiB compiled; join some"])
+        raise RuleError(["the compiled rules exceed 64 KiB; join some"])
     return text
 
 

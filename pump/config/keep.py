@@ -24,8 +24,8 @@ def parse(text: str) -> str:
     if kind in (*WORDS, NONE) and not value:
         return kind
     raise BadValueError(
-        f"'{shown(text)}' is no rule{nearest(shown(kind), list(KINDS))}; write below=8MiB, "
-        "library=libname, ipc, stream-ordered, vmm or none"
+        f"unknown rule '{shown(text)}'{nearest(shown(kind), list(KINDS))}; write "
+        "below=8MiB, library=libname, ipc, stream-ordered, vmm or none"
     )
 
 
@@ -42,22 +42,24 @@ def combine(rules: list[str]) -> list[str]:
             combined.append(rule)
     count = sum(rule.startswith("library=") for rule in combined)
     if count > LIBRARIES_MAX:
-        raise BadValueError(f"{count} libraries are too many; name at most {LIBRARIES_MAX}")
+        raise BadValueError(f"must name at most {LIBRARIES_MAX} libraries, not {count}")
     return combined
 
 
 def _size(text: str) -> int:
     size_bytes = parse_size(text)
     if size_bytes < BLOCK_BYTES:
-        raise BadValueError(f"'{text}': allocations below 2MiB stay device memory in any case")
+        raise BadValueError(
+            f"must be at least 2MiB, not '{text}': smaller allocations stay device memory anyway"
+        )
     return size_bytes
 
 
 def _library(text: str) -> str:
     if not text or "/" in text or "," in text:
         raise BadValueError(
-            f"'{shown(text)}' is no library's file name; write how it begins, such as libnccl"
+            f"must be the start of a library's file name, such as libnccl, not '{shown(text)}'"
         )
     if len(text.encode()) > NAME_MAX:
-        raise BadValueError(f"'{text[:12]}...' is longer than {NAME_MAX} bytes")
+        raise BadValueError(f"'{text[:12]}...' exceeds {NAME_MAX} bytes")
     return text

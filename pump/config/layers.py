@@ -143,7 +143,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     unknown = [name for name in asked if name not in known]
     near = {name: closest(name, [one.lower() for one in known]) for name in unknown}
     return [
-        f"PUMP_{name} is no variable of pump, and is ignored (did you mean PUMP_{meant.upper()}?)"
+        f"ignoring unknown variable PUMP_{name} (did you mean PUMP_{meant.upper()}?)"
         for name, meant in near.items()
         if meant
     ]
@@ -196,9 +196,7 @@ def _file(
     try:
         from pump.config import files  # TOML and the schema, which take their time
     except ModuleNotFoundError as error:
-        raise ConfigInputError(
-            f"{path} cannot be read without {error.name}; install pump again (pip install .)"
-        ) from None
+        raise ConfigInputError(f"reading {path} needs {error.name}; reinstall pump") from None
     administrators = kind == ADMINISTRATOR
     try:
         found = files.load(path, administrators=administrators, own=kind in (FOLDER, USER))
@@ -232,7 +230,7 @@ def _bound_priority(resolved: Resolved) -> None:
     origin = resolved.most_origins["priority"]
     if "priority" in resolved.values:
         resolved.notes.append(
-            f"priority {asked} brought down to {most}, the administrator's bound ({origin})"
+            f"priority {asked} is lowered to {most}, the administrator's maximum ({origin})"
         )
     resolved.values["priority"] = most
     resolved.origins["priority"] = origin

@@ -11,8 +11,8 @@ def pattern(text: str) -> str:
     """A pattern with "*" and "?": one line of 1 to 1,000 bytes. Raises BadValueError."""
     if not text.strip() or len(text.encode()) > PATTERN_BYTES_MAX or not text.isprintable():
         raise BadValueError(
-            f"'{shown(text)}' is no pattern; write 1 to {PATTERN_BYTES_MAX} printable characters "
-            "with * for any characters and ? for one"
+            f"must be a pattern of 1 to {PATTERN_BYTES_MAX} printable characters (* matches "
+            f"any characters, ? one), not '{shown(text)}'"
         )
     return text
 

@@ -16,7 +16,7 @@ WEIGHT_MAX = 1000
 def absolute(text: str) -> str:
     """An absolute path; "" for none. Raises BadValueError."""
     if text and (not text.startswith("/") or "\0" in text):
-        raise BadValueError(f"'{text[:40]}' is no absolute path; begin it with /")
+        raise BadValueError(f"must be an absolute path, not '{text[:40]}'")
     return text
 
 
@@ -24,7 +24,7 @@ def socket(text: str) -> str:
     """An absolute path that fits into a socket's address; "" for none. Raises BadValueError."""
     if len(absolute(text).encode()) > SOCKET_PATH_BYTES_MAX:
         raise BadValueError(
-            f"'{text[:40]}...' is longer than the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
+            f"'{text[:40]}...' exceeds the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
         )
     return text
 
@@ -36,7 +36,7 @@ def address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or not bare or (":" in bare and not host.startswith("[")):
-        raise BadValueError(f"'{text[:40]}' is no address; write for instance 127.0.0.1:9464")
+        raise BadValueError(f"must be an address such as 127.0.0.1:9464, not '{text[:40]}'")
     whole_number(port, 1, 65535)
     return text
 
@@ -50,7 +50,7 @@ def people(names: Sequence[str]) -> list[str]:
 
 def _check_name(name: str) -> None:
     if not name.removeprefix("@").strip() or not name.isprintable() or len(name) > 64:
-        raise BadValueError(f"{name[:20]!r} is no user, and no group as @name")
+        raise BadValueError(f"must be a user, or a group as @name, not {name[:20]!r}")
 
 
 def shares(weights: Mapping[str, int]) -> dict[str, int]:

@@ -32,7 +32,9 @@ def store_path(environ: Mapping[str, str]) -> str:
     if not base.startswith("/"):
         home = environ.get("HOME", "")
         if not home.startswith("/"):
-            raise TrustError("there is no HOME in the environment to keep the list of trust in")
+            raise TrustError(
+                "HOME is not set, so pump has no place for the list of trusted files; set HOME"
+            )
         base = os.path.join(home, ".local", "state")
     return os.path.join(base, "pump", "trusted.json")
 
@@ -63,7 +65,7 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
                 known[path] = digest(content)
             if len(known) > PATHS_MAX:
                 raise TrustError(
-                    f"{quoted(store)} holds {PATHS_MAX} files already; revoke some, or remove it"
+                    f"{quoted(store)} already has {PATHS_MAX} files; revoke some, or remove it"
                 )
             if known.get(path) != before:
                 text = json.dumps(known, indent=1, sort_keys=True) + "\n"
@@ -81,8 +83,8 @@ def _alone(folder: str) -> Iterator[None]:
     try:
         if not outputs.lock(fd, WAIT_S):
             raise TrustError(
-                f"another process has locked {quoted(folder)}; wait for it, or run: "
-                f"chmod 700 {quoted(folder)}"
+                f"another process has locked {quoted(folder)}; wait for it, or run: chmod "
+                f"700 {quoted(folder)}"
             )
         yield
     finally:
@@ -99,11 +101,11 @@ def _read(store: str) -> dict[str, str]:
     except OSError as error:
         raise TrustError(f"cannot read {quoted(store)}: {error.strerror}; remove it") from None
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise TrustError(f"{quoted(store)} is not a file of yours alone; remove it")
+        raise TrustError(f"other users can change {quoted(store)}; remove it")
     try:
         found = json.loads(data) if len(data) <= STORE_BYTES_MAX else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise TrustError(f"{quoted(store)} is no list of pump's; remove it")
+        raise TrustError(f"{quoted(store)} is not a list of pump's; remove it")
     return found

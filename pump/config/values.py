@@ -22,7 +22,7 @@ NEAR = 0.65
 SHOWN_CHARACTERS = 60
 """Of a value or a name in a message."""
 
-SIZE_HELP = "write bytes (4294967296), a size (4GiB, 512MiB, 1.5G)"
+SIZE_HELP = "write bytes (4294967296) or a size (4GiB, 512MiB, 1.5G)"
 
 
 class BadValueError(ValueError):
@@ -47,7 +47,7 @@ def parse_size(text: str) -> int:
     scale: int = 10 ** len(fraction)
     size_bytes = int(whole + fraction) * UNIT_BYTES[unit] // scale
     if size_bytes >= BYTES_MAX:
-        raise BadValueError(f"'{shown(text)}' is more memory than any machine has")
+        raise BadValueError(f"'{shown(text)}' exceeds the memory of any machine")
     return size_bytes
 
 
@@ -76,12 +76,10 @@ def parse_amount(text: str) -> str:
 
 def _percentage(text: str, number: str) -> str:
     if not _digits(number):
-        raise BadValueError(
-            f"'{shown(text)}' is not a percentage; write a whole number such as 80%"
-        )
+        raise BadValueError(f"must be a percentage such as 80%, not '{shown(text)}'")
     percent = int(number[:9])
     if not 1 <= percent <= 100:
-        raise BadValueError(f"'{shown(text)}' is out of bounds; write 1% to 100%")
+        raise BadValueError(f"must be a percentage from 1% to 100%, not '{shown(text)}'")
     return f"{percent}%"
 
 
@@ -89,12 +87,11 @@ def _multiple(text: str, number: str) -> str:
     whole, dot, fraction = number.partition(".")
     if not _digits(whole) or (dot and not _digits(fraction)) or len(fraction) > 3:
         raise BadValueError(
-            f"'{shown(text)}' is not a multiple; write for instance 1.5x, with three decimals "
-            "at most"
+            f"must be a multiple such as 1.5x, with up to three decimals, not '{shown(text)}'"
         )
     thousandths = int(whole[:9]) * 1000 + int(f"{fraction:0<3}")
     if not 1 <= thousandths <= 1_000_000:
-        raise BadValueError(f"'{shown(text)}' is out of bounds; write 0.001x to 1000x")
+        raise BadValueError(f"must be a multiple from 0.001x to 1000x, not '{shown(text)}'")
     decimals = f"{thousandths % 1000:03}".rstrip("0")
     return f"{thousandths // 1000}{'.' if decimals else ''}{decimals}x"
 
@@ -102,11 +99,11 @@ def _multiple(text: str, number: str) -> str:
 def whole_number(value: str | int, least: int, most: int) -> int:
     """`value` as a number from `least` to `most`. Raises BadValueError."""
     if isinstance(value, int) and abs(value) >= BYTES_MAX:
-        raise BadValueError(f"that is no whole number from {least} to {most}")
+        raise BadValueError(f"must be an integer from {least} to {most}")
     text = str(value).strip()
     number = int(text) if _digits(text.removeprefix("-")) and len(text) <= 20 else None
     if number is None or not least <= number <= most:
-        raise BadValueError(f"'{text[:24]}' is no whole number from {least} to {most}")
+        raise BadValueError(f"must be an integer from {least} to {most}, not '{text[:24]}'")
     return number
 
 
@@ -117,7 +114,9 @@ def seconds(text: str, least_s: float, most_s: float) -> float:
     except ValueError:
         value = -1.0
     if not least_s <= value <= most_s:
-        raise BadValueError(f"'{shown(text)}' is no time; write {least_s:g} to {most_s:g} seconds")
+        raise BadValueError(
+            f"must be a time from {least_s:g} to {most_s:g} seconds, not '{shown(text)}'"
+        )
     return value
 
 

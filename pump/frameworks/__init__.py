@@ -47,5 +47,5 @@ def choose(name: str, advice: Advice) -> Advice:
     if not advice.settings:
         return advice
     switches = " ".join(f"{key}={value}" for key, value in advice.settings.items())
-    chosen = f"{name}: tensor ({switches}), because there is no known conflict"
+    chosen = f"{name}: tensor ({switches}), because no known conflict exists"
     return advice._replace(choices=[chosen])

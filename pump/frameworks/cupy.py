@@ -21,7 +21,7 @@ def tensor(environ: Mapping[str, str]) -> Advice:
         return Advice()
     return Advice(
         notes=[
-            f"{LIMIT} bounds CuPy's own pool: it keeps CuPy within the card, and "
-            "cupy.cuda.MemoryAsyncPool, which tensor granularity is about, ignores it"
+            f"{LIMIT} limits CuPy's own pool to the GPU's memory; with tensor granularity, "
+            "use cupy.cuda.MemoryAsyncPool, which ignores it"
         ]
     )

@@ -38,8 +38,8 @@ def tensor(environ: Mapping[str, str]) -> Advice:
         )
     if is_true(environ.get(UNIFIED, "")):
         conflicts.append(
-            f"{UNIFIED} makes JAX page one large piece by itself, so that pump sees no "
-            "tensors; unset it or use --granularity native"
+            f"{UNIFIED} makes JAX page one large block itself, so pump sees no tensors; "
+            "unset it or use --granularity native"
         )
     settings = {ALLOCATOR: "cuda_async"}
     if not environ.get(PREALLOCATE):

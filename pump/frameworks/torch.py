@@ -45,25 +45,25 @@ def tensor(environ: Mapping[str, str]) -> Advice:
     conflicts = []
     if options.get("backend"):
         conflicts.append(
-            f"{name} chooses backend:{options['backend']}, tensor granularity needs "
-            "backend:cudaMallocAsync; leave the backend out of it or use --granularity native"
+            f"{name} selects backend:{options['backend']}, but tensor granularity needs "
+            "backend:cudaMallocAsync; remove the backend or use --granularity native"
         )
     if is_true(environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "")):
         conflicts.append(
-            "PYTORCH_NO_CUDA_MEMORY_CACHING takes PyTorch's allocators away, tensor "
-            "granularity needs one of them; unset it or use --granularity native"
+            "PYTORCH_NO_CUDA_MEMORY_CACHING disables PyTorch's allocators, but tensor "
+            "granularity needs one; unset it or use --granularity native"
         )
     for switch, needs in IMPOSSIBLE.items():
         if is_true(environ.get(switch, "")):
             conflicts.append(
-                f"{switch} needs {needs}, which backend:cudaMallocAsync has not; unset it or "
+                f"{switch} needs {needs}, which backend:cudaMallocAsync lacks; unset it or "
                 "use --granularity native"
             )
     notes = []
     if ignored := [option for option in NATIVE_ONLY if option in options]:
         notes.append(
-            f"{name}: {', '.join(ignored)} mean nothing to backend:cudaMallocAsync, which "
-            "tensor granularity chooses"
+            f"{name}: backend:cudaMallocAsync, which tensor granularity selects, ignores "
+            f"{', '.join(ignored)}"
         )
     kept = {key: value for key, value in options.items() if key not in NATIVE_ONLY}
     value = _text({"backend": "cudaMallocAsync", **kept})

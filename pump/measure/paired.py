@@ -69,7 +69,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     if not values:
         raise ValueError("a percentile of no values")
     if not 0 <= percent <= 100:
-        raise ValueError(f"percent is {percent}; it must lie in 0 to 100")
+        raise ValueError(f"percent must be from 0 to 100, not {percent}")
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
     below = math.floor(place)
@@ -112,6 +112,6 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Paired:
         raise ValueError(f"{len(first)} measurements against {len(second)}")
     for value in (*first, *second):
         if not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{value} cannot be part of a ratio; it must be above 0")
+            raise ValueError(f"a ratio needs values above 0, not {value}")
     ratios = [a / b for a, b in zip(first, second, strict=True)]
     return Paired(median(first), median(second), median(ratios), interval(ratios), len(ratios))

@@ -54,7 +54,7 @@ class Ran(NamedTuple):
     def failure(self) -> str:
         """How it failed; "" where it did not."""
         if self.too_long:
-            return f"no end within {self.seconds:.0f} s"
+            return f"still running after {self.seconds:.0f} s"
         if self.status < 0:
             with contextlib.suppress(ValueError):
                 return f"ended by {signal.Signals(-self.status).name}"

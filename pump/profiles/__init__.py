@@ -113,15 +113,16 @@ class Profile:
                 _check_card_name(self.name, value)
             elif value not in DRIVER_KEYS[key]:
                 raise ProfileError(
-                    f"{self.name}: {key} is '{value}'; write {' or '.join(DRIVER_KEYS[key])}"
+                    f"{self.name}: {key} must be {' or '.join(DRIVER_KEYS[key])}, not '{value}'"
                 )
         if own.get("copies") == "modelled" and own.get("mode") == "compute":
             raise ProfileError(
-                f"{self.name}: copies=modelled leaves out data, which mode=compute needs"
+                f"{self.name}: mode=compute needs copies=real, because copies=modelled "
+                "moves no data"
             )
         if own.get("locks", "none") != "none" and "shared" in own:
             raise ProfileError(
-                f"{self.name}: locks are each process's own, and a shared card has none"
+                f"{self.name}: a shared card cannot have locks, which belong to one process"
             )
         profile = self.changed(changes) if changes else self
         if settings is not None:
@@ -206,12 +207,12 @@ def _checked(source: str, key: str, rule: Key, value: object) -> Value:
         return value
     allowed = (int,) if rule.kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
-        what = "a whole number" if rule.kind is int else "a number"
-        raise ProfileError(f"{source}: {key} is {_shown(value)}; it must be {what}")
+        what = "an integer" if rule.kind is int else "a number"
+        raise ProfileError(f"{source}: {key} must be {what}, not {_shown(value)}")
     if not rule.minimum <= value <= rule.maximum:
         raise ProfileError(
-            f"{source}: {key} is {_shown(value)}; it must lie in {rule.minimum:g} to "
-            f"{rule.maximum:g}"
+            f"{source}: {key} must be from {rule.minimum:g} to {rule.maximum:g}, not "
+            f"{_shown(value)}"
         )
     return rule.kind(value)  # type: ignore[no-any-return]
 
@@ -224,14 +225,16 @@ def _shown(value: object) -> str:
 def _check_capability(source: str, text: str) -> None:
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal() and len(minor) == 1):
-        raise ProfileError(f"{source}: device.compute_capability is '{text}'; write e.g. \"8.0\"")
+        raise ProfileError(
+            f"{source}: device.compute_capability must be like \"8.0\", not '{text}'"
+        )
 
 
 def _check_card_name(source: str, text: str) -> None:
     if not 1 <= len(text) <= MAX_CARD_NAME or text[0] == "." or set(text) - CARD_NAME_LETTERS:
         raise ProfileError(
-            f"{source}: shared is '{text}'; write a name of up to 48 letters, digits, "
-            "'-', '_' and '.'"
+            f"{source}: shared must be a name of up to 48 letters, digits, '-', '_' and "
+            f"'.', not '{text}'"
         )
 
 
@@ -247,7 +250,7 @@ def _memory_bytes(source: str, text: str) -> int:
 def _complete(source: str, values: dict[str, Value]) -> Profile:
     missing = [key for key in KEYS if key not in values]
     if missing:
-        raise ProfileError(f"{source}: missing key '{missing[0]}'; every key must be there")
+        raise ProfileError(f"{source}: missing key '{missing[0]}'; every key is required")
     kernels = sorted(key for key in values if key not in KEYS)
     if len({key.rpartition(".")[0] for key in kernels}) > MAX_KERNELS:
         raise ProfileError(f"{source}: more than {MAX_KERNELS} kernels")

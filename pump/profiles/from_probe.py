@@ -53,7 +53,7 @@ SPLIT = {
     "uvm.prefetch_call_us": "t_call_hblk_us",
 }
 """The same of sums that are split as the base splits them."""
-NO_ANSWER = "not asked by the probe, or without an answer"
+NO_ANSWER = "not measured by the probe"
 
 ATTRIBUTES = {
     "device.multiprocessors": "multiprocessor_count",
@@ -109,12 +109,12 @@ def checked(report: object) -> None:
     try:
         found = msgspec.convert(report, _Report)
     except msgspec.ValidationError as error:
-        raise ReportError(f"this is no report of scripts/gpu_probe: {error}") from None
+        raise ReportError(f"not a report of scripts/gpu_probe: {error}") from None
     for name, value in found.profile.items():
         if value is not None and not math.isfinite(value):
-            raise ReportError(f"'{name[:100]}' is {value}, which is no measurement")
+            raise ReportError(f"'{name[:100]}' must be finite, not {value}")
     if not found.date.isprintable():
-        raise ReportError("'date' holds characters that cannot be printed")
+        raise ReportError("'date' must be printable")
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
     """Every key of a profile with its constant. Raises ReportError."""
     device = report.get("device")
     if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
-        raise ReportError("this is no report of scripts/gpu_probe, or it found no device")
+        raise ReportError("not a report of scripts/gpu_probe, or it found no device")
     checked(report)
     found = {"name": Constant(name, DERIVED, "chosen"), **_device(device)}
     barred = _not_transferable(report)
@@ -185,7 +185,9 @@ def _not_transferable(report: Mapping[str, Any]) -> Mapping[str, str]:
     """
     barred = report.get("not_transferable")
     if barred is None and _runtime(report) == "gvisor":
-        raise ReportError("the report is from gVisor and does not say which answers hold elsewhere")
+        raise ReportError(
+            "the report is from gVisor and does not list the answers that hold elsewhere"
+        )
     return barred or {}
 
 
@@ -206,7 +208,7 @@ def _device(device: Mapping[str, Any]) -> dict[str, Constant]:
     pci = next((half for half in halves if half not in (0, NVIDIA_PCI_VENDOR)), 0)
     if pci:
         values["device.pci_device"] = pci
-    return {key: Constant(value, MEASURED, "told by the driver") for key, value in values.items()}
+    return {key: Constant(value, MEASURED, "from the driver") for key, value in values.items()}
 
 
 def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
@@ -265,10 +267,10 @@ def _put(tables: dict[str, Any], key: str, value: Value) -> None:
 def _heading(report: Mapping[str, Any], base: Profile) -> list[str]:
     lines = [
         f"# Written from a report of scripts/gpu_probe of {report.get('date', 'an unknown date')}.",
-        f'# "gbps" is 10^9 bytes a second. What is marked as assumed comes from {base.name}.',
+        f'# "gbps" is 10^9 bytes a second. Values marked as assumed are from {base.name}.',
     ]
     if VIRTUAL_MARK in str(report["device"]["name"]):
-        lines.append("# The figures are a model's: the report is from the virtual GPU.")
+        lines.append("# These values are simulated: the report is from the virtual GPU.")
     return lines
 
 

@@ -38,12 +38,13 @@ class Host:
         needed = program.mapped_peak_bytes
         if self.flash_gbps is None and needed > self.memory_bytes:
             raise ProgramError(
-                f"{program.name} may need {needed / 2**30:.2f} GiB of host memory, and "
-                f"{self.memory_bytes / 2**30:.2f} GiB are given; give it more, or flash behind it"
+                f"{program.name} may need {needed / 2**30:.2f} GiB of host memory, but "
+                f"has {self.memory_bytes / 2**30:.2f} GiB; raise --host-memory, or add "
+                "--flash"
             )
         if self.memory_bytes < BLOCK_BYTES or min(self.flash_gbps or (1.0,)) <= 0:
             raise ProgramError("host memory and the rates of flash must be positive")
         if min(self.flash_us) < 0 or not (self.writes_a_day is None or self.writes_a_day > 0):
             raise ProgramError(
-                "latencies of flash must not be negative, and its writes a day positive"
+                "latencies of flash must be at least 0, and its writes a day above 0"
             )

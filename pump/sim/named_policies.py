@@ -43,7 +43,7 @@ def _plain(kind: Callable[[], Policy]) -> Callable[[Program, Machine], Policy]:
 
 
 _BASELINES = (
-    NamedPolicy("naive", "Unified Memory, the driver alone", None),
+    NamedPolicy("naive", "Unified Memory without pump", None),
     NamedPolicy("naive+discard", "and freed memory discarded at once", None, discard=True),
 )
 

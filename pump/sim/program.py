@@ -58,7 +58,7 @@ RANGE: Final = np.dtype(
 )
 for _dtype, _struct in ((STEP, "step"), (USE, "use"), (RANGE, "range")):
     if _dtype.itemsize != ffi.sizeof(f"struct pump_sim_{_struct}"):
-        raise ImportError(f"struct pump_sim_{_struct} has another layout than its dtype")
+        raise ImportError(f"struct pump_sim_{_struct} does not match its dtype")
 
 Table = NDArray[Any]
 Use = tuple[int, int, int, int]
@@ -112,8 +112,8 @@ def check_bounds(
     touches += operations * TOUCHES_OF_OPERATION
     if TOUCHES_MOST >= touches > touches_most:
         raise ProgramError(
-            f"{source}: more uses of blocks than a file of its length may have "
-            f"({touches_most:,}); add --most-uses {TOUCHES_MOST} if that is what it does"
+            f"{source}: more uses of blocks than expected from the file's length "
+            f"({touches_most:,}); if that is right, add --most-uses {TOUCHES_MOST}"
         )
     for what, count, most in (
         ("blocks of 2 MiB", blocks, BLOCKS_MOST),

@@ -112,11 +112,9 @@ def parse(data: bytes, source: str) -> TensorTrace:
         raw = json.loads(_unpacked(data))
         return _trace(raw)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ProgramError(
-            f"{source}: no readable trace: neither a recording of pump-run nor JSON"
-        ) from None
+        raise ProgramError(f"{source}: must be a recording of pump-run or a JSON trace") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise ProgramError(f"{source}: no readable trace: {error}") from None
+        raise ProgramError(f"{source}: unreadable trace: {error}") from None
     except KeyError as error:
         raise ProgramError(
             f"{source}: not a trace of kernels and tensors: "
@@ -137,24 +135,24 @@ def _unpacked(data: bytes) -> bytes:
         file = lzma.LZMAFile(file)  # noqa: SIM115
     found = file.read(most + 1)
     if len(found) > most:
-        raise ValueError(f"unpacked it is longer than {most >> 20} MiB")
+        raise ValueError(f"it exceeds {most >> 20} MiB uncompressed")
     return found
 
 
 def _checked(what: str, value: float, most: float) -> float:
     if not 0 <= value <= most:
-        raise ValueError(f"{what} is {value}, which cannot be")
+        raise ValueError(f"{what} is {value}, which is out of range")
     return value
 
 
 def _trace(raw: dict[str, Any]) -> TensorTrace:
     if not isinstance(raw, dict):
-        raise TypeError("it is no object with 'tensors' and 'kernels'")
+        raise TypeError("it must be an object with 'tensors' and 'kernels'")
     sizes: dict[int, tuple[int, bool]] = {}
     for t in raw["tensors"]:
         number = int(t["id"])
         if number in sizes:
-            raise ValueError(f"tensor {number} is there twice")
+            raise ValueError(f"tensor {number} appears twice")
         length_bytes = _checked(f"'bytes' of tensor {number}", int(t["bytes"]), BYTES_MOST)
         sizes[number] = int(length_bytes), bool(t["persistent"])
     first: dict[int, int] = {}
@@ -166,7 +164,7 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
         uses = []
         for tensor in sorted(reads | writes):
             if tensor not in sizes:
-                raise ValueError(f"kernel {number} uses tensor {tensor}, which is not there")
+                raise ValueError(f"kernel {number} uses tensor {tensor}, which is missing")
             if sizes[tensor][0] < LEAST_BYTES:
                 continue
             first.setdefault(tensor, number)
@@ -211,7 +209,7 @@ def program(
     if mapping not in MAPPINGS:
         raise ProgramError(f"unknown mapping '{mapping}'; known: {', '.join(MAPPINGS)}")
     if iterations < 1:
-        raise ProgramError(f"{iterations} iterations; at least 1 is needed")
+        raise ProgramError(f"iterations must be at least 1, not {iterations}")
     layout = _unique(trace) if mapping == "unique" else _caching(trace)
     form.check_bounds(
         trace.name,

@@ -53,7 +53,7 @@ def export(path: str, out: TextIO) -> int:
 def events(reader: Reader) -> Iterator[Event]:
     """The events of a recording, times in us from its first event."""
     yield _named(PROGRAM, "process_name", "program")
-    yield _named(GPU, "process_name", "GPU (runs of operations are estimates)")
+    yield _named(GPU, "process_name", "GPU (times of operations are estimates)")
     maker = _Maker()
     for record in reader.records():
         yield from maker.of(record)
@@ -163,6 +163,6 @@ class _Maker:
         }
         device = sample.device
         yield {**place, "name": f"memory of device {device} (bytes)", "args": memory}
-        yield {**place, "name": "moved so far (bytes)", "args": moved}
-        yield {**place, "name": f"missed blocks of device {device} so far", "args": misses}
+        yield {**place, "name": "total moved (bytes)", "args": moved}
+        yield {**place, "name": f"total missed blocks of device {device}", "args": misses}
         yield {**place, "name": "window (operations)", "args": {"depth": sample.window_depth}}

@@ -347,9 +347,9 @@ def unpack_body(frame: Frame, stored: bytes) -> bytes:
         except zlib.error:
             raise DamagedError("a chunk cannot be decompressed") from None
         if not unpacker.eof or unpacker.unused_data:
-            raise DamagedError("a chunk's compressed data do not end where they should")
+            raise DamagedError("a chunk's compressed data have the wrong length")
     if len(body) != frame.raw_bytes:
-        raise DamagedError("a chunk does not hold what its frame says")
+        raise DamagedError("a chunk's contents do not match its frame")
     return body
 
 
@@ -400,9 +400,7 @@ def unpack_columns(body: bytes) -> Columns:
         name = BY_NUMBER.get(number)
         if name is not None:
             if name in columns or encoding not in (PLAIN, DELTA) or count > _most(name):
-                raise DamagedError(
-                    f"column {name} is there twice, too long or of an unknown encoding"
-                )
+                raise DamagedError(f"column {name} is repeated, too long or of an unknown encoding")
             data = np.frombuffer(body, np.uint8, width * count, at).reshape(width, count)
             columns[name] = _unpack_column(name, encoding, base, data)
         at += width * count
@@ -430,5 +428,5 @@ def _unpack_column(name: str, encoding: int, base: int, data: NDArray[np.uint8])
     values = values + np.uint64(base)
     top = int(values.max()) if count else 0
     if top > np.iinfo(field.dtype).max or (field.limit and top >= field.limit):
-        raise DamagedError(f"column {name} holds the impossible value {top}")
+        raise DamagedError(f"column {name} has the impossible value {top}")
     return values.astype(field.dtype)

@@ -40,13 +40,13 @@ def open_folder(path: str, beneath: str = "") -> int:
         return os.open(folder, _FOLDER)
     words = [word for word in folder.removeprefix(beneath).split("/") if word]
     if not path.startswith(os.path.join(beneath, "")) or ".." in words:
-        raise OSError(errno.EXDEV, f"it does not lie beneath {beneath}")
+        raise OSError(errno.EXDEV, f"it must be in {beneath}")
     top = os.open(beneath, _FOLDER)
     try:
         return _open_beneath(top, words) if words else os.dup(top)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise OSError(error.errno, "a symbolic link or a file is on the way to it") from None
+            raise OSError(error.errno, "its path contains a symbolic link or a file") from None
         raise
     finally:
         os.close(top)
@@ -107,7 +107,7 @@ def claim(name: str, folder: int) -> int:
         raise
 
 
-BUSY = "another recording is being written to it"
+BUSY = "another job records to it"
 
 
 def lock(fd: int) -> None:
@@ -144,7 +144,7 @@ class Draft:
         """Rename it to the file that was claimed. Raises OSError, and changes nothing, where
         another file has replaced that one."""
         if not _is(self._claimed, self._name, self._folder):
-            raise OSError(errno.EEXIST, f"the file has been replaced; it stays in {self.part}")
+            raise OSError(errno.EEXIST, f"the file was replaced; the recording is in {self.part}")
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def discard(self) -> None:

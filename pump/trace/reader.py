@@ -51,7 +51,7 @@ class Reader:
         self._rows = self._extents = 0
         start = self._read(form.FILE_START.size)
         if not start:
-            raise EmptyTraceError("the file is empty; nothing has been recorded into it")
+            raise EmptyTraceError("the file is empty: no recording has been written to it")
         if start[: len(form.MAGIC)] != form.MAGIC[: len(start)]:
             raise NotATraceError("not a recording of pump")
         if len(start) < form.FILE_START.size:
@@ -59,17 +59,17 @@ class Reader:
         _, version, zero = form.FILE_START.unpack(start)
         if version > form.VERSION:
             raise NewerVersionError(
-                f"written in format {version}; this pump reads up to {form.VERSION}, "
-                "install a newer one"
+                f"written in format {version}; this pump reads up to {form.VERSION}. "
+                "Install a newer pump"
             )
         if version == 0 or zero != 0:
-            raise DamagedError("damaged: the first 16 bytes hold no version of the format")
+            raise DamagedError("damaged: the first 16 bytes have no format version")
         chunk = self._chunk()
         if chunk is None:
             raise EmptyTraceError("the file ends before its header")
         frame, body = chunk
         if frame.kind != form.CHUNK_HEADER:
-            raise DamagedError("damaged: it does not begin with a header")
+            raise DamagedError("damaged: the header is missing")
         self.header = self._json(body)
 
     # ---- iterators ----
@@ -88,7 +88,7 @@ class Reader:
             elif frame.kind == form.CHUNK_END:
                 self.end = self._json(body)
         if self._read(1):
-            raise DamagedError(f"damaged: data behind the end at byte {self.read_bytes - 1}")
+            raise DamagedError(f"damaged: data after the end at byte {self.read_bytes - 1}")
 
     def records(self) -> Iterator[rec.Record]:
         """The rows, one by one, in the order of the events. Raises TraceError."""
@@ -156,14 +156,14 @@ class Reader:
         rows_most = form.FREE_ROWS + form.ROWS_PER_BYTE * self.read_bytes
         extents_most = form.FREE_EXTENTS + form.EXTENTS_PER_BYTE * self.read_bytes
         if self._rows > rows_most or self._extents > extents_most:
-            raise DamagedError("more rows than a recording of that length can hold")
+            raise DamagedError("more rows than the file's length allows")
 
 
 def _check_counts(columns: Columns, rows: int) -> None:
     """Raises DamagedError where columns have lengths that do not match."""
     kind = columns["kind"]
     if len(kind) != rows:
-        raise DamagedError("the rows of a chunk are not as many as its frame says")
+        raise DamagedError("a chunk's number of rows does not match its frame")
     per_kind = np.bincount(kind, minlength=256)
     for name in form.FIELDS:
         if name == "kind":

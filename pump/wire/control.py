@@ -145,7 +145,7 @@ def check_hello(data: bytes) -> tuple[int, str]:
         return REFUSED, f"control hello of {len(data)} bytes, not {HELLO.size}"
     magic, version, zero = HELLO.unpack(data)
     if magic != MAGIC or zero != 0:
-        return REFUSED, "a malformed control hello"
+        return REFUSED, "the control hello is malformed"
     if version != VERSION:
         return OTHER_VERSION, f"control version {version}, pumpd's is {VERSION}"
     return OK, "ok"
@@ -159,19 +159,19 @@ def pack_welcome(status: int) -> bytes:
 def check_welcome(data: bytes) -> None:
     """Raise FrameError, with a text for users, unless `data` is a welcome with status OK."""
     if not HELLO.size <= len(data) <= WELCOME_BYTES_MAX:
-        raise FrameError(f"an answer of {len(data)} bytes, which is no welcome of pumpd's")
+        raise FrameError(f"an answer of {len(data)} bytes instead of pumpd's welcome")
     magic, version, status = HELLO.unpack_from(data)
     if magic not in (MAGIC, SHIM_MAGIC):
-        raise FrameError("an answer that is no welcome of pumpd's")
+        raise FrameError("an answer instead of pumpd's welcome")
     if status == BUSY:
-        raise FrameError("pumpd has too many connections at the moment; try again later")
+        raise FrameError("pumpd has too many connections; try again later")
     if status == OTHER_VERSION:
         raise FrameError(
-            f"pumpd speaks control version {version}, this program {VERSION}; "
-            "use pump of the same release on both sides"
+            f"pumpd has control version {version}, this program {VERSION}; install both "
+            "from one release"
         )
     if status != OK or magic != MAGIC or len(data) != HELLO.size:
-        raise FrameError("pumpd refused: it is of another user or of another release")
+        raise FrameError("pumpd refused: it belongs to another user or release")
 
 
 # ---- requests ----
@@ -206,9 +206,9 @@ def decode_request(data: bytes) -> Request:
     if request.ask == STATE and (sets or request.device is not None):
         raise FrameError("a request for the state cannot set anything")
     if request.ask == SET and not sets:
-        raise FrameError("nothing to set: name a policy, a budget, or both")
+        raise FrameError("no setting given: name a policy, a budget, or both")
     if request.device is not None and not on_device:
-        raise FrameError("a device without a budget: the policy is the client's")
+        raise FrameError("a device needs a budget, because the policy applies to the whole client")
     return request
 
 
@@ -217,7 +217,7 @@ def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
     if key not in words:
         return None
     if type(value) is not int or not 0 <= value <= most:
-        raise FrameError(f"{key} is not a whole number from 0 to {most}")
+        raise FrameError(f"{key} must be an integer from 0 to {most}")
     return value
 
 
@@ -245,7 +245,7 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
     for client in clients:
         part = pack(_plain(client))
         if len(part) > left:
-            part = pack(_plain(ClientState(client.pid, "no room in the reply: ask by client_pid")))
+            part = pack(_plain(ClientState(client.pid, "the reply is too long: ask by client_pid")))
         else:
             left -= len(part)
         parts.append(part)
@@ -286,7 +286,7 @@ def _client(value: object) -> ClientState:
         raise FrameError("a client's state with other keys")
     devices = words["devices"]
     if not isinstance(devices, list) or len(devices) > DEVICES:
-        raise FrameError("devices are not a short list")
+        raise FrameError("devices must be a short list")
     return ClientState(
         _count(words["pid"]),
         None,
@@ -306,7 +306,7 @@ def _device(value: object) -> DeviceState:
             text_of(words, name, 32)
         elif name in ("emulated", "active"):
             if not isinstance(content, bool):
-                raise FrameError(f"{name} is neither true nor false")
+                raise FrameError(f"{name} must be true or false")
         else:
             _count(content)
     return DeviceState(**words)
@@ -315,13 +315,13 @@ def _device(value: object) -> DeviceState:
 def _counters(value: object) -> dict[str, int]:
     words = as_object(value, "counters")
     if len(words) > COUNTERS or any(len(name) > COUNTERS for name in words):
-        raise FrameError("too many counters, or too long names of some")
+        raise FrameError("too many counters, or too long names")
     return {name: _count(count) for name, count in words.items()}
 
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= U64_MAX:
-        raise FrameError("a figure that is no whole number from 0 to 2^64 - 1")
+        raise FrameError("a count must be an integer from 0 to 2^64 - 1")
     return value
 
 

@@ -49,8 +49,8 @@ def check(connection: socket.socket, path: str) -> None:
         if user == os.geteuid() and _in_own_closed_folder(path):
             return  # this process has that number itself
         raise UntrustedServerError(
-            "a user that this user namespace does not map serves it; mount the folder of "
-            "the service's socket read-only"
+            "its owner is outside this user namespace; mount the folder of the service's "
+            "socket read-only"
         )
     if user in (0, os.geteuid()):
         return
@@ -61,9 +61,7 @@ def check(connection: socket.socket, path: str) -> None:
     if weak is None and os.lstat(real).st_uid == user:
         return
     reason = f"{weak.path} {weak.why}" if weak else "another user owns the socket"
-    raise UntrustedServerError(
-        f"user {user} serves it, which is neither root nor this user, and {reason}"
-    )
+    raise UntrustedServerError(f"user {user} serves it, not root or this user, and {reason}")
 
 
 def _in_own_closed_folder(path: str) -> bool:

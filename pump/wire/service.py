@@ -36,9 +36,9 @@ OLDEST: Final = max(1, VERSION - 1)
 HELLO: Final = struct.Struct("<QHHI")
 OK, OTHER_VERSION, REFUSED, BUSY = range(4)
 REASONS: Final = {
-    OTHER_VERSION: "it speaks no version of the protocol that this release knows",
+    OTHER_VERSION: "it does not support this release's protocol",
     REFUSED: "it does not serve this user",
-    BUSY: "it has as many connections as it takes; try again later",
+    BUSY: "it has too many connections; try again later",
 }
 
 FRAME_BYTES: Final = 8192
@@ -276,14 +276,14 @@ def pack_welcome(status: int, version: int) -> bytes:
 def check_welcome(data: bytes) -> int:
     """Return the version to use. Raises FrameError, with a text for users, for a refusal."""
     if len(data) != HELLO.size:
-        raise FrameError("an answer that is no welcome of pump's service")
+        raise FrameError("an answer instead of the service's welcome")
     magic, version, status, zero = HELLO.unpack(data)
     if magic != MAGIC or zero != 0:
-        raise FrameError("an answer that is no welcome of pump's service")
+        raise FrameError("an answer instead of the service's welcome")
     if status != OK:
         raise FrameError(f"the service refused: {REASONS.get(status, 'it gave no reason')}")
     if not OLDEST <= version <= VERSION:
-        raise FrameError(f"the service speaks version {version}, which was not offered")
+        raise FrameError(f"the service chose version {version}, which this program did not offer")
     return int(version)
 
 

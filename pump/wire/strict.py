@@ -39,14 +39,14 @@ def unpack(data: bytes, most_bytes: int) -> object:
     except FrameError:
         raise
     except (ValueError, RecursionError):
-        raise FrameError("a frame that is no JSON") from None
+        raise FrameError("a frame must be JSON") from None
     return value
 
 
 def as_object(value: object, what: str) -> dict[str, Any]:
     """Return `value` if it is a JSON object. Raises FrameError."""
     if not isinstance(value, dict):
-        raise FrameError(f"{what} that is no JSON object")
+        raise FrameError(f"{what} must be a JSON object")
     return value
 
 
@@ -55,7 +55,7 @@ def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
     show it. Raises FrameError."""
     value = words.get(key)
     if not isinstance(value, str) or not 1 <= len(value) <= characters or not value.isprintable():
-        raise FrameError(f"{key} is not a text of 1 to {characters} printable characters")
+        raise FrameError(f"{key} must be a text of 1 to {characters} printable characters")
     return value
 
 
@@ -72,18 +72,18 @@ def one_line(text: str) -> str:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     words = dict(pairs)
     if len(words) != len(pairs):
-        raise FrameError("a key that stands twice in one object")
+        raise FrameError("a key appears twice in one object")
     for key, value in pairs:
         if not key.isprintable() or (isinstance(value, str) and not value.isprintable()):
-            raise FrameError(f"{short(key)} is not of printable characters")
+            raise FrameError(f"{short(key)} must have only printable characters")
     return words
 
 
 def _digits(text: str) -> int:
     if len(text) > 20:
-        raise FrameError("a number of too many digits")
+        raise FrameError("a number has too many digits")
     return int(text)
 
 
 def _refuse(text: str) -> NoReturn:
-    raise FrameError(f"{short(text)} is no whole number")
+    raise FrameError(f"{short(text)} must be an integer")

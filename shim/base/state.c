@@ -26,8 +26,10 @@ void pump_give_up(const char *reason) {
   static uint32_t said;
   __atomic_store_n(&pump_off, true, __ATOMIC_RELEASE);
   __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
-  pump_log_once(&said, PUMP_LOG_ERROR,
-                "%s: pump does nothing more in this process, the program goes on", reason);
+  pump_log_once(
+      &said, PUMP_LOG_ERROR,
+      "%s: pump is off for the rest of this process, and the program keeps running",
+      reason);
 }
 
 void pump_state_fork_child(void) {

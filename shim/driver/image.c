@@ -94,7 +94,7 @@ static int parse_elf(struct image_source *source, int compute, struct image **ou
   const uint8_t *bytes = length > 0 ? image_source_take(source, 0, length, &owned) : NULL;
   if (bytes == NULL)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "cubin that ends too early, or larger than %llu bytes",
+                      "cubin is truncated, or larger than %llu bytes",
                       (unsigned long long)IMAGE_MOST_BYTES);
   int result = image_from_elf(bytes, length, compute, out, error, error_bytes);
   free(owned);
@@ -108,7 +108,7 @@ static int parse_ptx(struct image_source *source, int compute, struct image **ou
   const uint8_t *text = image_source_text(source, &length, &owned);
   if (text == NULL)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "PTX without a zero at its end, or longer than %llu bytes",
+                      "PTX is not zero-terminated, or longer than %llu bytes",
                       (unsigned long long)IMAGE_MOST_BYTES);
   int result = image_from_ptx((const char *)text, length, compute, out, error, error_bytes);
   free(owned);
@@ -119,7 +119,8 @@ static int parse(struct image_source *source, int compute, struct image **out, c
                  size_t error_bytes) {
   uint32_t magic;
   if (image_source_copy(source, 0, &magic, sizeof magic) < sizeof magic)
-    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "shorter than 4 bytes");
+    return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
+                      "image is shorter than 4 bytes");
   if (magic == 0x466243b1 || magic == 0xba55ed50)
     return image_from_fatbin(source, compute, out, error, error_bytes);
   if (magic == 0x464c457f) /* "\177ELF" */
@@ -127,7 +128,7 @@ static int parse(struct image_source *source, int compute, struct image **out, c
   uint8_t first = (uint8_t)(magic & 0xff);
   if (first >= 0x80 || (first < 0x20 && first != '\n' && first != '\r' && first != '\t'))
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "neither PTX, cubin nor fat binary (begins with 0x%08x)", magic);
+                      "not PTX, a cubin or a fat binary (starts with 0x%08x)", magic);
   return parse_ptx(source, compute, out, error, error_bytes);
 }
 

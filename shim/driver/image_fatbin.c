@@ -49,7 +49,7 @@ static int unpack(const struct entry *entry, const uint8_t *payload, uint8_t **o
   if (entry->unpacked_bytes == 0 || entry->unpacked_bytes > IMAGE_MOST_BYTES ||
       entry->unpacked_bytes / PACKED_MOST > entry->compressed_bytes)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "fat binary with an entry of %llu bytes, packed in %u",
+                      "a fat binary's entry of %llu bytes is packed in %u",
                       (unsigned long long)entry->unpacked_bytes, entry->compressed_bytes);
   void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   void *function =
@@ -75,7 +75,7 @@ static int unpack(const struct entry *entry, const uint8_t *payload, uint8_t **o
   if (!complete) {
     free(bytes);
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "fat binary with a damaged compressed entry");
+                      "damaged compressed entry in a fat binary");
   }
   bytes[entry->unpacked_bytes] = 0;
   *out = bytes;
@@ -148,14 +148,13 @@ int image_from_fatbin(struct image_source *source, int compute, struct image **o
   }
   if (best_fit == 0)
     return image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,
-                      "fat binary has nothing for sm_%d", compute);
+                      "fat binary has no code for sm_%d", compute);
   uint8_t *owned;
   const uint8_t *payload =
       image_source_take(source, best_payload, best.length_bytes, &owned);
   if (payload == NULL)
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE,
-                      "fat binary that ends too early, or with an entry of more than %llu "
-                      "bytes",
+                      "fat binary is truncated, or has an entry of more than %llu bytes",
                       (unsigned long long)IMAGE_MOST_BYTES);
   int result = use(&best, payload, compute, out, error, error_bytes);
   free(owned);

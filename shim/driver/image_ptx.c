@@ -333,10 +333,10 @@ int image_from_ptx(const char *text, size_t length_bytes, int compute, struct im
     result = image_fail(error, error_bytes, CUDA_ERROR_OUT_OF_MEMORY, "out of memory");
   else if (p.ptx_version == 0 || p.target == 0)
     result = image_fail(error, error_bytes, CUDA_ERROR_INVALID_PTX,
-                        "PTX without .version and .target");
+                        "PTX has no .version and .target");
   else if (!good)
     result = image_fail(
-        error, error_bytes, CUDA_ERROR_INVALID_PTX, "PTX cannot be read near \"%.*s\"",
+        error, error_bytes, CUDA_ERROR_INVALID_PTX, "cannot parse PTX near \"%.*s\"",
         p.end - p.token.text < 32 ? (int)(p.end - p.token.text) : 32, p.token.text);
   else if (p.target > compute)
     result = image_fail(error, error_bytes, CUDA_ERROR_NO_BINARY_FOR_GPU,

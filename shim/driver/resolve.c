@@ -217,10 +217,10 @@ void pump_say_hooks_after_us(void) {
   const char *slash = strrchr(library, '/');
   char more[32] = "";
   if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
-  pump_log(PUMP_LOG_WARNING,
-           "%s hooks %s%s after pump, so it is not called (docs/guides/why.md, hooks of "
-           "your own)",
-           PUMP_QUOTED(slash == NULL ? library : slash + 1), function, more);
+  pump_log(
+      PUMP_LOG_WARNING,
+      "%s hooks %s%s but loads after pump, so its hooks are skipped (pump explain hooks)",
+      PUMP_QUOTED(slash == NULL ? library : slash + 1), function, more);
 }
 
 /* ---- cuGetProcAddress ----------------------------------------------------- */
@@ -279,14 +279,14 @@ static void substitute(const char *symbol, void **pfn, int version, cuuint64_t f
   if (version > NEWEST_KNOWN_VERSION) {
     pump_log_once(&said_newer, PUMP_LOG_WARNING,
                   "%s of CUDA version %d is not intercepted: this driver hides its "
-                  "address and pump knows versions up to %d; a newer pump may",
+                  "address, and pump supports versions up to %d. Install a newer pump",
                   PUMP_QUOTED(symbol), version, NEWEST_KNOWN_VERSION);
     return;
   }
   *pfn = wrapper_of(hook);
   pump_log_once(&said_address, PUMP_LOG_INFO,
-                "this driver hands out addresses without names (%s); wrappers are "
-                "chosen by name, version and flags",
+                "this driver returns addresses without names (%s): pump chooses wrappers "
+                "by name, version and flags",
                 PUMP_QUOTED(symbol));
 }
 

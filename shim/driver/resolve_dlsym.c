@@ -126,8 +126,9 @@ __attribute__((constructor)) void pump_dlsym_ready(void) {
   if (found != NULL)
     memcpy(&function, &found, sizeof function);
   else
-    pump_log(PUMP_LOG_ERROR, "this C library has no dlsym that pump knows; the program "
-                             "cannot run under pump here: run it without pump-run");
+    pump_log(
+        PUMP_LOG_ERROR,
+        "pump does not support dlsym of this C library: run the program without pump-run");
   __atomic_store_n(&pump_real_dlsym, function, __ATOMIC_RELEASE);
 }
 

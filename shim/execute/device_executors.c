@@ -63,7 +63,7 @@ static struct pump_device_executors *set_on(uint32_t device) {
 static void say_no_thread(const char *name, int error) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot start thread %s: %s; prefetching will be slower or absent", name,
+                "cannot start thread %s: %s; prefetching is slower or off", name,
                 strerror(error));
 }
 
@@ -159,15 +159,16 @@ bool pump_executors_note(struct pump_device_executors *set, CUresult result,
       result == CUDA_ERROR_INVALID_CONTEXT)
     return false;
   if (__atomic_exchange_n(&said[(unsigned)result & 1023], 1, __ATOMIC_RELAXED) == 0)
-    pump_log(PUMP_LOG_WARNING, "%s on device %u failed with CUDA error %d; the job goes on",
-             call, set->device, result);
+    pump_log(PUMP_LOG_WARNING,
+             "%s on device %u failed with CUDA error %d; the job keeps running", call,
+             set->device, result);
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
     PUMP_STORE_RELEASE(&set->give_up, 1); /* a thread that sees it sees the time */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
-                  "%d driver errors in a row on device %u (the last: %d): no prefetches "
-                  "there for a while, demand paging goes on",
+                  "%d driver errors in a row on device %u (the last: %d): prefetching "
+                  "pauses there, demand paging continues",
                   FAILURES_MAX, set->device, result);
   }
   return true;
@@ -339,11 +340,10 @@ static void quiesce(struct pump_device_executors *set) {
     __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
     if (!wait_for_threads(set, pump_now_ns() + PUMP_QUIESCE_NS)) {
       __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
-      pump_log(
-          PUMP_LOG_WARNING,
-          "executors of device %u did not leave the driver in time: no more prefetches "
-          "there, demand paging goes on",
-          set->device);
+      pump_log(PUMP_LOG_WARNING,
+               "executors of device %u are stuck in the driver: no more prefetches there, "
+               "demand paging continues",
+               set->device);
     }
   }
   CUcontext other = pump_context_on(set->device); /* executors can work in it as well */
@@ -383,7 +383,7 @@ void pump_executors_stop(uint64_t deadline_ns) {
       __atomic_fetch_add(&sets[d].life, 1, __ATOMIC_ACQ_REL);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (!wait_for_threads(&sets[d], deadline_ns))
-      pump_log(PUMP_LOG_DEBUG, "threads of device %d are still in the driver at exit", d);
+      pump_log(PUMP_LOG_DEBUG, "at exit, threads of device %d are still in the driver", d);
 }
 
 void pump_executors_fork_child(void) {

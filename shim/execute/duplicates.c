@@ -31,8 +31,8 @@ static uint32_t unshown;
 static void give_up(const char *why) {
   static uint32_t said;
   PUMP_STORE(&given_up, 1);
-  pump_log_once(&said, PUMP_LOG_INFO,
-                "%s: memory that was only read is copied to the host like any other", why);
+  pump_log_once(&said, PUMP_LOG_INFO, "%s: evictions also copy clean memory to the host",
+                why);
 }
 
 static CUresult advise(uint32_t device, uint64_t address, uint64_t length_bytes,
@@ -78,7 +78,7 @@ static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
     if (mapped > 0)
       PUMP_STORE(&unshown, 0);
     else if (__atomic_add_fetch(&unshown, 1, __ATOMIC_RELAXED) == UNSHOWN_MOST)
-      give_up("the page map of this process does not show what was written");
+      give_up("this process's page map does not show dirty pages");
   }
   pump_page_map_close(map);
   return found;

@@ -26,10 +26,10 @@
 #define LANES PUMP_IN_LANES
 
 #define OWN_CONTEXTS                                                                       \
-  "evictions hold the program's calls on device %u up: they get contexts of their own"
+  "evictions delay the program's calls on device %u: they now use contexts of their own"
 #define IN_VAIN                                                                            \
-  "contexts of their own do not keep evictions from holding calls on device %u up: "       \
-  "evictions go back to the program's"
+  "contexts of their own do not help evictions on device %u: they use the program's "      \
+  "context again"
 
 /* A slice to move, and what is in flight in a lane. */
 struct job {

@@ -67,9 +67,8 @@ void pump_slot_wait(uint32_t slot) {
   while ((seen = __atomic_load_n(&running[slot], __ATOMIC_SEQ_CST)) != 0) {
     if (pump_now_ns() > deadline_ns) {
       static uint32_t said;
-      pump_log_once(
-          &said, PUMP_LOG_WARNING,
-          "a prefetch has been in the driver for 5 s: a free no longer waits for it");
+      pump_log_once(&said, PUMP_LOG_WARNING,
+                    "a prefetch has been in the driver for 5 s; frees stop waiting for it");
       break;
     }
     pump_futex_sleep(&running[slot], seen, 10000000);

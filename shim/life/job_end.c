@@ -200,11 +200,9 @@ static void choose(const struct notes *notes, struct pump_line *line) {
     pump_line_of_lost_notes(line);
   } else {
     pump_line_of_no_cuda(line);
-    pump_log(
-        PUMP_LOG_INFO,
-        "put pump-run in front of the program that uses CUDA: pump does not follow into "
-        "ssh, sudo, containers or statically linked programs; pump doctor -- COMMAND "
-        "tells more");
+    pump_log(PUMP_LOG_INFO, "put pump-run directly before the program that uses CUDA. pump "
+                            "does not follow into ssh, sudo, containers or static "
+                            "programs; check with: pump doctor -- COMMAND");
   }
 }
 
@@ -223,12 +221,12 @@ void pump_job_end(int status) {
   }
   choose(&notes, &line);
   if (notes.ended > 1)
-    pump_log(PUMP_LOG_INFO, "%llu processes of this job used CUDA; the last line is of one",
+    pump_log(PUMP_LOG_INFO,
+             "%llu processes of this job used CUDA; the last line describes one of them",
              notes.ended);
   if (pump_job_computes_nothing() && notes.ended != 0)
-    pump_log(PUMP_LOG_INFO,
-             "virtual GPU in timing mode: no kernel was computed, so results, such as "
-             "losses, mean nothing");
+    pump_log(PUMP_LOG_INFO, "virtual GPU in timing mode: kernels compute nothing, so "
+                            "ignore results such as losses");
   pump_line_print(&line, status);
   pump_job_said();
 }

@@ -62,7 +62,7 @@ struct reading {
 /* The rule before this line is complete. */
 static const char *close_rule(struct reading *r) {
   if (!r->begun) return NULL;
-  if (r->patterns == 0) return "a rule without a pattern";
+  if (r->patterns == 0) return "a rule has no pattern";
   if (r->matches && !r->any) {
     *r->found = r->now;
     r->any = true;
@@ -73,7 +73,7 @@ static const char *close_rule(struct reading *r) {
 static const char *take_pattern(struct reading *r, bool matches) {
   r->patterns++;
   r->matches = r->matches && matches;
-  return r->steps == 0 ? "patterns that take too long" : NULL;
+  return r->steps == 0 ? "its patterns take too long to match" : NULL;
 }
 
 static const char *take_line(struct reading *r, const char *line) {
@@ -85,7 +85,7 @@ static const char *take_line(struct reading *r, const char *line) {
     r->begun = r->matches = true;
     return why;
   }
-  if (!r->begun) return "a line before the first rule";
+  if (!r->begun) return "a line precedes the first rule";
   bool open = r->matches && !r->any; /* else no pattern needs to be tried */
   if ((rest = behind(line, "exe")) != NULL)
     return take_pattern(r, open && exe_matches(rest, r->facts->exe, &r->steps));
@@ -97,8 +97,9 @@ static const char *take_line(struct reading *r, const char *line) {
     r->now.without_pumpd = true;
     return NULL;
   }
-  if ((rest = behind(line, "set")) == NULL || !is_setting(rest)) return "an unknown line";
-  if (r->settings == PUMP_JOB_SETTINGS) return "a rule with too many settings";
+  if ((rest = behind(line, "set")) == NULL || !is_setting(rest))
+    return "it has an unknown line";
+  if (r->settings == PUMP_JOB_SETTINGS) return "a rule has too many settings";
   r->now.settings[r->settings++] = rest;
   return NULL;
 }
@@ -108,7 +109,7 @@ enum pump_job_answer pump_job_rules_find(char *text, size_t length,
                                          struct pump_job_rule *rule, const char **why) {
   struct reading r = {.facts = facts, .found = rule, .steps = PUMP_JOB_PATTERN_STEPS};
   text[length] = '\0';
-  *why = "a zero byte";
+  *why = "it has a zero byte";
   if (memchr(text, '\0', length) != NULL) return PUMP_JOB_BROKEN;
   bool first = true;
   for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
@@ -121,12 +122,12 @@ enum pump_job_answer pump_job_rules_find(char *text, size_t length,
     }
     if (strcmp(line, "end") == 0) {
       *why = close_rule(&r);
-      if (*why == NULL && end + 1 != text + length) *why = "text behind its end";
+      if (*why == NULL && end + 1 != text + length) *why = "it has text after its end";
       if (*why != NULL) return PUMP_JOB_BROKEN;
       return r.any ? PUMP_JOB_MATCH : PUMP_JOB_NONE;
     }
     if ((*why = take_line(&r, line)) != NULL) return PUMP_JOB_BROKEN;
   }
-  *why = first ? "no compiled rules of this version" : "an end that is missing";
+  *why = first ? "no compiled rules of this version" : "its end is missing";
   return PUMP_JOB_BROKEN;
 }

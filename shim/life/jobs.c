@@ -29,9 +29,9 @@ static bool by_rules;    /* there is such a variable */
 
 /* Why a file is not read; NULL where it may be. */
 static const char *distrust(const struct stat *status) {
-  if (!S_ISREG(status->st_mode)) return "it is no regular file";
-  if (status->st_uid != 0 && status->st_uid != geteuid()) return "it is another user's";
-  if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it";
+  if (!S_ISREG(status->st_mode)) return "it is not a regular file";
+  if (status->st_uid != 0 && status->st_uid != geteuid()) return "another user owns it";
+  if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0) return "other users may write to it";
   if (status->st_size >= (off_t)sizeof rules) return "it is too long";
   return NULL;
 }
@@ -92,11 +92,9 @@ static enum pump_job_answer look_into(const char *path,
         pump_job_rules_find(rules, (size_t)length, facts, &rule, &why);
     if (answer != PUMP_JOB_BROKEN) return answer;
   }
-  pump_log(
-      PUMP_LOG_WARNING,
-      "the rules in %s are not used, %s: this process runs without pump; run pump enable "
-      "again",
-      PUMP_QUOTED(path), why);
+  pump_log(PUMP_LOG_WARNING,
+           "ignoring the rules in %s, %s: this process runs without pump. Run: pump enable",
+           PUMP_QUOTED(path), why);
   return PUMP_JOB_BROKEN;
 }
 
@@ -130,12 +128,11 @@ static bool decide(void) {
     if (one[0] == '/') answer = look_into(one, &facts);
   if (answer != PUMP_JOB_MATCH) return false;
   if (!pump_link_activates() && !rule.without_pumpd) {
-    pump_log(
-        PUMP_LOG_WARNING,
-        "rule %s serves this process, but no pumpd of this user can be started: it runs "
-        "without pump; run systemctl --user start pump-jobs.socket, or set "
-        "without_pumpd = true in the rule",
-        PUMP_QUOTED(rule.name));
+    pump_log(PUMP_LOG_WARNING,
+             "rule %s matches this process, but its user's pump-jobs.socket is not "
+             "running, so pump is off. Run: systemctl --user start pump-jobs.socket (or "
+             "set without_pumpd = true in the rule)",
+             PUMP_QUOTED(rule.name));
     return false;
   }
   add_ledger();

@@ -120,7 +120,7 @@ void pump_line_of_moved(struct pump_line *line, const struct pump_moved *moved) 
   pump_duration_text(of, whole);
   line->rank = pump_line_rank(PUMP_RANK_MOVED, whole);
   if (whole == 0)
-    pump_line_result(line, "ran%s, time lost to memory not known", at);
+    pump_line_result(line, "ran%s; time lost to memory is unknown", at);
   else if (most <= whole / 100)
     pump_line_result(line, "lost under 1 %% of %s to memory%s", of, at);
   else if (most > least && most - least > whole / 5)
@@ -142,8 +142,8 @@ void pump_line_of_fitted(struct pump_line *line, uint64_t peak_bytes, uint64_t b
     return;
   }
   line->rank = pump_line_rank(PUMP_RANK_FITTED, peak_bytes);
-  pump_line_result(line, "all of it fitted on the GPU, so pump did nothing");
-  pump_line_brief(line, "all of it fitted on the GPU");
+  pump_line_result(line, "everything fitted on the GPU, so pump did nothing");
+  pump_line_brief(line, "everything fitted on the GPU");
   pump_amount_text(peak, peak_bytes);
   pump_amount_text(budget, budget_bytes);
   if (caveat != NULL)
@@ -163,21 +163,21 @@ void pump_line_of_refused(struct pump_line *line, uint64_t plain_bytes) {
     pump_line_reason(line, "only partly intercepted, %s of GPU memory cannot be paged",
                      plain);
   else
-    pump_line_reason(line, "pump leaves the memory that was refused to the driver");
+    pump_line_reason(line, "pump cannot page what was refused");
   pump_line_brief(line, "out of GPU memory that pump cannot page");
 }
 
 void pump_line_of_bypassed(struct pump_line *line) {
   line->rank = pump_line_rank(PUMP_RANK_BYPASSED, 0);
   pump_line_result(line, "not intercepted, so pump did nothing");
-  pump_line_reason(line, "the program reached the driver without pump");
+  pump_line_reason(line, "the program called the driver directly");
   pump_line_brief(line, "not intercepted, so pump did nothing");
 }
 
 /* ---- what a job's line says where no process has one ------------------------------ */
 
 void pump_line_of_ended(struct pump_line *line, unsigned long long processes) {
-  pump_line_result(line, "what pump did is not known");
+  pump_line_result(line, "pump's effect is unknown");
   pump_line_reason(line, "%llu process(es) ended by a signal or _exit", processes);
   pump_line_brief(line, "%llu process(es) ended by a signal or _exit", processes);
 }
@@ -199,13 +199,13 @@ static const char *cause_of(int error) {
   case 802:
     return "the fabric manager is not ready";
   case 803:
-    return "libcuda and the kernel's driver differ in version";
+    return "libcuda and the kernel driver differ in version";
   case 804:
     return "cuda-compat does not support this GPU";
   case 999:
-    return "often nvidia_uvm is not loaded, or a reboot is due";
+    return "try: modprobe nvidia_uvm, then a reboot";
   default:
-    return "cuda.h names the error";
+    return "see CUresult in cuda.h";
   }
 }
 
@@ -215,13 +215,13 @@ void pump_line_of_refused_init(struct pump_line *line, int error) {
 }
 
 void pump_line_of_lost_notes(struct pump_line *line) {
-  pump_line_result(line, "what pump did is not known");
-  pump_line_reason(line, "the job's pumpd ended before it");
-  pump_line_brief(line, "the job's pumpd ended before it");
+  pump_line_result(line, "pump's effect is unknown");
+  pump_line_reason(line, "the job's pumpd exited before the job");
+  pump_line_brief(line, "the job's pumpd exited before the job");
 }
 
 void pump_line_of_no_cuda(struct pump_line *line) {
   pump_line_result(line, "no process of this job used CUDA, so pump did nothing");
-  pump_line_reason(line, "pump saw no cuInit");
+  pump_line_reason(line, "pump saw no call of cuInit");
   pump_line_brief(line, "no process of this job used CUDA");
 }

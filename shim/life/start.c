@@ -44,9 +44,9 @@ static void say_bypassed(int status) {
   struct pump_line line;
   pump_line_of_bypassed(&line);
   pump_log(PUMP_LOG_INFO,
-           "not intercepted: this program reached the CUDA driver without passing "
-           "pump, which a library loaded with RTLD_DEEPBIND does; its memory was not "
-           "made pageable. Load that library without RTLD_DEEPBIND");
+           "not intercepted: this program bypasses pump on its way to the CUDA driver, "
+           "usually by a library loaded with RTLD_DEEPBIND. Its memory is not pageable. "
+           "Load that library without RTLD_DEEPBIND");
   pump_job_line(&line, status);
 }
 
@@ -78,7 +78,7 @@ static void start(void) {
   started = ever_started = true;
   struct pump_shm *region = map_region();
   if (region == NULL) {
-    pump_give_up("no address space for pump's tables");
+    pump_give_up("no address space left for pump's tables");
     return;
   }
   int devices = 0;

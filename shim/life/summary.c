@@ -49,8 +49,8 @@ static void detail_lost(const struct pump_moved *moved) {
       most[PUMP_DURATION_BYTES], fewest[PUMP_DURATION_BYTES], longest[PUMP_DURATION_BYTES];
   if (moved->of_ns == 0) return;
   pump_log(PUMP_LOG_INFO,
-           "time lost to memory: about %s of %s, %s to %s; with enough memory: %s to %s "
-           "(to measure it: pump compare -- COMMAND)",
+           "time lost to memory: about %s of %s (%s to %s); with enough memory the run "
+           "would take %s to %s (to measure: pump compare -- COMMAND)",
            pump_duration_text(lost, moved->lost_ns), pump_duration_text(of, moved->of_ns),
            pump_duration_text(least, moved->least_ns),
            pump_duration_text(most, moved->most_ns),
@@ -74,15 +74,14 @@ static void detail_hits(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
   if (used == 0) return;
-  pump_log(
-      PUMP_LOG_INFO,
-      "hit rate about %.1f %% of %llu block uses; misses: %llu on their way, %llu "
-      "before pump could act, %llu without free memory, %llu not prefetched by the policy",
-      hit < used ? 100.0 * (double)hit / (double)used : 100.0, (unsigned long long)used,
-      (unsigned long long)PUMP_LOAD(&worker->miss_late),
-      (unsigned long long)PUMP_LOAD(&worker->miss_unseen),
-      (unsigned long long)PUMP_LOAD(&worker->miss_no_room),
-      (unsigned long long)PUMP_LOAD(&worker->miss_policy));
+  pump_log(PUMP_LOG_INFO,
+           "hit rate about %.1f %% of %llu block uses; misses: %llu prefetched too late, "
+           "%llu used before pump could prefetch, %llu without free memory, %llu by policy",
+           hit < used ? 100.0 * (double)hit / (double)used : 100.0,
+           (unsigned long long)used, (unsigned long long)PUMP_LOAD(&worker->miss_late),
+           (unsigned long long)PUMP_LOAD(&worker->miss_unseen),
+           (unsigned long long)PUMP_LOAD(&worker->miss_no_room),
+           (unsigned long long)PUMP_LOAD(&worker->miss_policy));
 }
 
 /* What policy `planned` predicted, and the turns of jobs that share a GPU. */
@@ -95,7 +94,7 @@ static void detail_rest(void) {
     pump_log(PUMP_LOG_INFO, "%.0f %% of operations predicted",
              known < seen ? 100.0 * (double)known / (double)seen : 100.0);
   if (held_ns != 0)
-    pump_log(PUMP_LOG_INFO, "waited %s for its turns, all threads together",
+    pump_log(PUMP_LOG_INFO, "waited %s for its turns on the GPU (sum of all threads)",
              pump_duration_text(held, held_ns));
 }
 
@@ -113,20 +112,20 @@ static void recording_print(void) {
   if (file == NULL) return;
   if (number > 1) snprintf(suffix, sizeof suffix, ".%llu", (unsigned long long)number);
   if (dropped != 0)
-    snprintf(lost, sizeof lost, ", %llu events were lost", (unsigned long long)dropped);
+    snprintf(lost, sizeof lost, ", but %llu events were lost", (unsigned long long)dropped);
   if (number == 0)
-    pump_say("recorded nothing to %s: no worker of pumpd served this process",
-             PUMP_QUOTED(file));
+    pump_say("recorded nothing to %s: no pumpd served this process", PUMP_QUOTED(file));
   else if (error != 0)
     pump_say("the recording to %s%s stopped early: %s", PUMP_QUOTED(file), suffix,
-             error == EBUSY ? "another one is being written to it"
+             error == EBUSY ? "another job records to this file"
                             : strerror(error < 4096 ? (int)error : EIO));
   else if (PUMP_LOAD(&worker->recording_ended) == 0)
-    pump_say("the recording to %s%s is not whole yet: pump trace info tells when it is",
-             PUMP_QUOTED(file), suffix);
+    pump_say(
+        "the recording to %s%s is not complete yet; check it with: pump trace info FILE",
+        PUMP_QUOTED(file), suffix);
   else if (PUMP_LOAD(&counters->attaches) > 1)
-    pump_say("recorded to %s%s what came after a worker was lost%s", PUMP_QUOTED(file),
-             suffix, lost);
+    pump_say("recorded to %s%s, but without the operations before a worker was lost%s",
+             PUMP_QUOTED(file), suffix, lost);
   else if (dropped != 0)
     pump_say("recorded %llu operations to %s%s%s", (unsigned long long)sent,
              PUMP_QUOTED(file), suffix, lost);

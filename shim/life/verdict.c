@@ -34,14 +34,12 @@ static bool memory_is_not_pageable(uint64_t budget) {
   if (vmm > budget / PLAIN_SHARE) {
     found = true;
     pump_bytes_text(plain, sizeof plain, vmm);
-    pump_log(
-        PUMP_LOG_INFO,
-        "only partly intercepted: %s that the driver itself made for virtual memory "
-        "management calls (cuMemCreate) cannot be paged, %s elsewhere can; that is memory "
-        "of libraries or of everything that --keep-device names, memory that was shared, "
-        "and all of it where the host has less memory free than the device; with PyTorch "
-        "set PYTORCH_ALLOC_CONF=expandable_segments:False for the last",
-        plain, pageable);
+    pump_log(PUMP_LOG_INFO,
+             "only partly intercepted: %s of cuMemCreate memory cannot be paged, %s "
+             "elsewhere can. Causes: libraries, --keep-device, shared memory, or less free "
+             "host memory than GPU memory. With PyTorch set "
+             "PYTORCH_ALLOC_CONF=expandable_segments:False in the last case",
+             plain, pageable);
   }
   uint64_t other = all > vmm ? all - vmm : 0;
   bool hurt = pump_plain_refused() || all + converted > budget; /* else all fitted */
@@ -49,9 +47,9 @@ static bool memory_is_not_pageable(uint64_t budget) {
     found = true;
     pump_bytes_text(plain, sizeof plain, other);
     pump_log(PUMP_LOG_INFO,
-             "only partly intercepted: %s of GPU memory cannot be paged (allocations below "
-             "2 MiB, what --keep-device or too little host memory kept, what CUDA graphs "
-             "allocate), %s can",
+             "only partly intercepted: %s of GPU memory cannot be paged, %s can. Causes: "
+             "allocations below 2 MiB, --keep-device, too little host memory, or CUDA "
+             "graphs that allocate",
              plain, pageable);
   }
   return found;
@@ -63,11 +61,9 @@ static bool operations_were_not_seen(uint64_t budget) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return false;
   if (PUMP_LOAD(&counters->operations) != 0 || !pump_event_waited()) return false;
-  pump_log(
-      PUMP_LOG_INFO,
-      "perhaps only partly intercepted: since its memory exceeds the budget this process "
-      "has waited for the GPU, but not one launch or copy of it was seen, so nothing was "
-      "prefetched; a library loaded with RTLD_DEEPBIND hides them: load it without");
+  pump_log(PUMP_LOG_INFO, "perhaps only partly intercepted: this process waited for the "
+                          "GPU, but pump saw no launch or copy and prefetched nothing. If "
+                          "a library is loaded with RTLD_DEEPBIND, load it without");
   return true;
 }
 
@@ -83,9 +79,9 @@ static bool job_thrashes(uint64_t budget) {
   pump_bytes_text(budget_text, sizeof budget_text, budget);
   pump_bytes_text(moved_text, sizeof moved_text, moved);
   pump_log(PUMP_LOG_INFO,
-           "this job thrashes: %.0f %% of its block uses had to wait for their block, and "
-           "%s were brought into a budget of %s; give it more memory (--budget, fewer "
-           "other jobs, a larger GPU) or less to do at once (a smaller batch)",
+           "this job thrashes: %.0f %% of its block uses waited for memory, and %s were "
+           "moved into a budget of %s. Give it more memory (--budget, fewer jobs, a larger "
+           "GPU) or smaller batches",
            100.0 * (double)missed / (double)used, moved_text, budget_text);
   return true;
 }
@@ -97,8 +93,8 @@ static const char *main_cause(void) {
     uint64_t count;
     const char *words;
   } causes[] = {
-      {PUMP_LOAD(&worker->miss_late), "blocks were still on their way"},
-      {PUMP_LOAD(&worker->miss_unseen), "kernels ran before pump could act"},
+      {PUMP_LOAD(&worker->miss_late), "prefetches arrived too late"},
+      {PUMP_LOAD(&worker->miss_unseen), "too little lookahead to prefetch"},
       {PUMP_LOAD(&worker->miss_no_room), "no free memory to prefetch into"},
       {PUMP_LOAD(&worker->miss_policy), "the policy does not prefetch"},
   };
@@ -122,9 +118,9 @@ void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
   bool plain = memory_is_not_pageable(budget);
   bool unseen = operations_were_not_seen(budget), thrashes = job_thrashes(budget);
   if (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0)
-    pump_line_reason(line, "no pumpd served it");
+    pump_line_reason(line, "no pumpd served this process");
   else if (pump_link_losses() != 0)
-    pump_line_reason(line, "worker lost %u time(s)", pump_link_losses());
+    pump_line_reason(line, "pumpd's worker died %u time(s)", pump_link_losses());
   else if (plain)
     pump_line_reason(line, "only partly intercepted");
   else if (unseen)
@@ -132,7 +128,7 @@ void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
   else if (thrashes)
     pump_line_reason(line, "this job thrashes");
   else if (PUMP_LOAD(&pump_shm->worker_counters.blocks_used) == 0)
-    pump_line_reason(line, "no operation was seen to end");
+    pump_line_reason(line, "pump saw no operation finish");
   else if (pump_job_computes_nothing())
     pump_line_reason(line, PUMP_NOTHING_COMPUTED);
   else if (held_ns > moved->of_ns / SHARE_LEAST)

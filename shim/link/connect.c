@@ -282,11 +282,10 @@ static enum end join_worker(void) {
   end = WORKER_GONE; /* = attached; the caller waits for that end */
   if (welcome.status == PUMP_WELCOME_VERSION || welcome.abi_version != PUMP_ABI_VERSION) {
     static uint32_t said;
-    pump_log_once(
-        &said, PUMP_LOG_WARNING,
-        "this libpump.so speaks version %d, pumpd version %u: the job goes on without "
-        "prefetching; install pump-run and pumpd of the same release",
-        PUMP_ABI_VERSION, welcome.abi_version);
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "libpump.so has protocol version %d, pumpd has %u: the job runs without "
+                  "prefetching. Install pump-run and pumpd from one release",
+                  PUMP_ABI_VERSION, welcome.abi_version);
     end = WRONG_VERSION;
   } else if (welcome.status != PUMP_WELCOME_OK) {
     end = REFUSED;
@@ -371,29 +370,30 @@ static void say_end(enum end end, uint64_t patience_ns) {
     break;
   case STRANGER:
     pump_log_once(&said[STRANGER], PUMP_LOG_WARNING,
-                  "the server of %s is not known to be this user's or root's: the job runs "
-                  "on demand paging; start it again with pump-run",
+                  "%s is not served by this user or root: the job runs on demand paging. "
+                  "Start it again with pump-run",
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
   case REFUSED:
     if (patience_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
-                  "pumpd refused this process: it runs on demand paging (see pumpd's log)");
+                  "pumpd refused this process, which runs on demand paging (the reason is "
+                  "in pumpd's log)");
     break;
   case BAD_MEMORY:
     pump_log_once(&said[BAD_MEMORY], PUMP_LOG_WARNING,
-                  "pumpd sent no usable shared memory: the job runs on demand paging");
+                  "pumpd sent unusable shared memory: the job runs on demand paging");
     break;
   case NO_ADDRESS_SPACE:
     pump_log_once(&said[NO_ADDRESS_SPACE], PUMP_LOG_WARNING,
-                  "pumpd's shared memory (%zu MiB) cannot be mapped: %s; the job runs on "
-                  "demand paging; raise ulimit -v, or the process's memory limit",
+                  "cannot map pumpd's shared memory (%zu MiB): %s; the job runs on demand "
+                  "paging. Raise ulimit -v or the process's memory limit",
                   sizeof(struct pump_shm) >> 20, strerror(link_state.error));
     break;
   case WORKER_GONE:
     PUMP_ADD(&link_state.losses, 1);
     pump_log_once(&said[WORKER_GONE], PUMP_LOG_INFO,
-                  "the worker is gone: demand paging until it is back");
+                  "lost the worker of pumpd: demand paging until it returns");
     break;
   case NOT_ENDED:
   case WRONG_VERSION:
@@ -424,8 +424,8 @@ static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
   *young_ns = doubled(pause_ns, PUMP_YOUNG_BACKOFF_MAX_NS);
   if (pause_ns == PUMP_YOUNG_BACKOFF_MAX_NS)
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "pumpd's workers for this process keep dying: it mostly runs on demand "
-                  "paging (see pumpd's log)");
+                  "pumpd's workers for this process keep crashing, so it mostly runs on "
+                  "demand paging (the reason is in pumpd's log)");
   return pause_ns;
 }
 
@@ -468,8 +468,8 @@ void pump_link_start(void) {
   link_state.started = true;
   if (path != NULL && strlen(path) >= sizeof link_state.path) {
     pump_log(PUMP_LOG_WARNING,
-             "PUMP_SOCKET=%s is longer than a socket's path may be (%zu): the job runs on "
-             "demand paging; have pumpd listen on a shorter path",
+             "PUMP_SOCKET=%s exceeds the %zu bytes of a socket's path: the job runs on "
+             "demand paging. Let pumpd listen at a shorter path",
              PUMP_QUOTED(path), sizeof link_state.path - 1);
     path = NULL;
   }
@@ -480,7 +480,8 @@ void pump_link_start(void) {
   if (link_state.path[0] == '\0' && link_state.activator[0] == '\0' && !ledger) return;
   int error = pump_thread_start("pump-link", link_thread, NULL);
   if (error != 0)
-    pump_log(PUMP_LOG_WARNING, "cannot start thread pump-link: %s; demand paging goes on",
+    pump_log(PUMP_LOG_WARNING,
+             "cannot start thread pump-link: %s; the job runs on demand paging",
              strerror(-error));
 }
 

@@ -68,8 +68,8 @@ static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
   static uint32_t said;
   if (!pump_amount_parse(text, &amount))
     pump_log_once(&said, PUMP_LOG_ERROR,
-                  "%s=%s is neither bytes nor a share such as 80%% or 0.8x; going on "
-                  "without it",
+                  "ignoring %s=%s: must be a size such as 4GiB, a percentage such as 80%% "
+                  "or a factor such as 0.8x",
                   variable, PUMP_QUOTED(text));
   return pump_amount_bytes(amount, total_bytes, total_bytes);
 }
@@ -81,14 +81,12 @@ static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
   uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
   if (asked != UINT64_MAX && asked > total_bytes)
     pump_log(PUMP_LOG_WARNING,
-             "device %d: the budget of %" PRIu64 " MiB is more than the %" PRIu64
-             " MiB of the GPU and counts as none: pump uses what is free; ask for less, or "
-             "leave --budget out",
+             "device %d: ignoring the budget of %" PRIu64 " MiB, which exceeds the %" PRIu64
+             " MiB of the GPU: pump uses the free memory. Set a smaller --budget, or none",
              device, asked >> 20, total_bytes >> 20);
   if (asked >= least_bytes) return asked;
   pump_log(PUMP_LOG_WARNING,
-           "device %d: the budget of %.3g MiB is raised to %" PRIu64
-           " MiB, the least there is",
+           "device %d: the budget of %.3g MiB is raised to %" PRIu64 " MiB, the minimum",
            device, (double)asked / (1 << 20), least_bytes >> 20);
   return least_bytes;
 }
@@ -99,8 +97,8 @@ static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t ask
   if (bound < least_bytes) bound = least_bytes;
   if (asked != UINT64_MAX && asked > bound)
     pump_log(PUMP_LOG_WARNING,
-             "device %d: the budget of %" PRIu64 " MiB is brought down to %" PRIu64
-             " MiB, the administrator's bound (/etc/pump/config.toml)",
+             "device %d: the budget of %" PRIu64 " MiB is lowered to %" PRIu64
+             " MiB, the administrator's maximum (/etc/pump/config.toml)",
              device, asked >> 20, bound >> 20);
   return bound;
 }
@@ -283,9 +281,8 @@ static bool device_converts(CUdevice device) {
   bool converts = can_page(device);
   if (!converts)
     pump_log(PUMP_LOG_WARNING,
-             "device %d cannot page its memory (concurrentManagedAccess is 0, as under "
-             "WSL and on some virtual GPUs): pump only watches there, and the program "
-             "has no more memory than without pump",
+             "device %d cannot page its memory (concurrentManagedAccess is 0, as under WSL "
+             "and on some virtual GPUs): the program has only the GPU's own memory there",
              device);
   return converts;
 }
@@ -329,7 +326,7 @@ bool pump_device_prepare(CUdevice device) {
   static uint32_t said;
   if (device < 0 || device >= PUMP_MAX_DEVICES) {
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "device %d is left alone: pump looks after the first %d", device,
+                  "ignoring device %d: pump manages the first %d devices", device,
                   PUMP_MAX_DEVICES);
     return false;
   }

@@ -305,19 +305,18 @@ static void complain(const char *where, int error) {
   bool closed = error == EACCES || error == EPERM || error == EROFS;
   char path[CLAIMS_PATH_BYTES + 12], remedy[PUMP_QUOTED_BYTES + 100];
   snprintf(path, sizeof path, "%s/%u", where, (unsigned)geteuid());
-  snprintf(remedy, sizeof remedy, "the administrator makes it: install -d -o %u %s",
+  snprintf(remedy, sizeof remedy, "an administrator must run: install -d -o %u %s",
            (unsigned)geteuid(), PUMP_QUOTED(path));
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot keep the ledger of host memory at %s (%s): others do not see what "
-                "this process converts, so it gets %s of what the host and the job's limit "
-                "leave; %s",
+                "cannot record claims of host memory at %s (%s): other jobs do not see "
+                "this one, so it may use only %s of the free host memory; %s",
                 PUMP_QUOTED(path), strerror(error), PUMP_UNSEEN_SHARE_TEXT,
                 closed            ? remedy
-                : error == EUSERS ? "fewer processes of this user may use GPUs at a time"
-                : error == ENOSPC ? "make room there"
+                : error == EUSERS ? "run fewer GPU processes of this user at once"
+                : error == ENOSPC ? "free space there"
                 : error == EMFILE ? "raise ulimit -n"
                 : error == ETIMEDOUT
-                    ? "its thread has not begun: allow the job one more (ulimit -u)"
+                    ? "its thread did not start: allow the job one more (ulimit -u)"
                     : "start the job with pump-run");
 }
 
@@ -370,8 +369,9 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
   if (PUMP_LOAD(&leaving) != 0) return 0;
   if (where == NULL) {
     static uint32_t said;
-    pump_log_once(&said, PUMP_LOG_INFO,
-                  "PUMP_LEDGER is not set: memory that other jobs convert is not counted");
+    pump_log_once(
+        &said, PUMP_LOG_INFO,
+        "PUMP_LEDGER is not set: pump does not see the host memory that other jobs use");
     return 0;
   }
   struct claims_entry entry = {.magic = CLAIMS_ENTRY_MAGIC,

@@ -217,8 +217,8 @@ int pump_host_memory_read(struct pump_host_memory *memory) {
   if (memory->level_count == 0 && shortage == 0) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "%s: its meminfo tells no MemAvailable: host memory is not guarded; set "
-                  "pump-run --limit",
+                  "%s: meminfo has no MemAvailable, so pump cannot protect host memory; "
+                  "set pump-run --limit",
                   PUMP_QUOTED(proc));
   }
   return -shortage;

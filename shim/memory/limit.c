@@ -78,10 +78,11 @@ static struct pump_amount amount_from(const char *variable) {
   struct pump_amount amount;
   if (!pump_amount_parse(text, &amount)) {
     amount.kind = PUMP_AMOUNT_NONE;
-    pump_log(PUMP_LOG_WARNING,
-             "%s=%s is neither bytes nor NN%% nor a multiple such as 1.5x; only the "
-             "host's memory bounds this job (pump-run --limit sets it)",
-             variable, PUMP_QUOTED(text));
+    pump_log(
+        PUMP_LOG_WARNING,
+        "ignoring %s=%s: must be a size such as 4GiB, a percentage such as 80%% or a "
+        "factor such as 1.5x (pump-run --limit sets it). Only host memory limits this job",
+        variable, PUMP_QUOTED(text));
   }
   return amount;
 }
@@ -258,11 +259,10 @@ static enum verdict decide_claimed(uint64_t bytes) {
 /* The part of a bound that this process gets, and why. */
 static void share_text(char *text, size_t bytes, int why) {
   if (why != 0)
-    snprintf(text, bytes, ", of which this process gets %s because %s (%s)",
+    snprintf(text, bytes, ", of which this process may use %s because %s (%s)",
              PUMP_UNSEEN_SHARE_TEXT,
-             limit.blind != 0 && limit.unseen == 0
-                 ? "it cannot read what others claim"
-                 : "it cannot write its claim for others to see",
+             limit.blind != 0 && limit.unseen == 0 ? "it cannot read other jobs' claims"
+                                                   : "other jobs cannot see its claim",
              strerror(why));
 }
 
@@ -275,17 +275,16 @@ static void explain_limit(const char *asked, uint32_t device, const char *held) 
   share_text(share, sizeof share, hidden_in_job());
   if (others->processes != 0)
     snprintf(claims, sizeof claims,
-             " here and %s by %u other process%s of the job (most "
-             "by %lld)",
-             elsewhere, others->processes, others->processes == 1 ? "" : "es",
+             " here and %s by %u other process%s of the job (largest: %lld)", elsewhere,
+             others->processes, others->processes == 1 ? "" : "es",
              (long long)others->largest_pid);
-  pump_say(
-      "out of memory: %s more on device %u would exceed this job's limit of %s (%s)%s; "
-      "%s are converted already%s; %s",
-      asked, device, bound,
-      administrator ? "the administrator's, /etc/pump/config.toml" : "PUMP_LIMIT", share,
-      held, claims,
-      administrator ? "ask for a higher one" : "raise it with pump-run --limit");
+  pump_say("out of memory: %s more on device %u would exceed this job's limit of %s "
+           "(%s)%s; in use: %s%s; %s",
+           asked, device, bound,
+           administrator ? "set by the administrator in /etc/pump/config.toml"
+                         : "PUMP_LIMIT",
+           share, held, claims,
+           administrator ? "ask for a higher limit" : "raise it with pump-run --limit");
 }
 
 static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
@@ -310,18 +309,17 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   if (!alone) {
     char whose[64] = "";
     if (!others.largest_is_near)
-      snprintf(whose, sizeof whose, " in another container, of user %u",
-               others.largest_user);
+      snprintf(whose, sizeof whose, " in another container, user %u", others.largest_user);
     else if (others.largest_user != geteuid())
-      snprintf(whose, sizeof whose, ", of user %u", others.largest_user);
+      snprintf(whose, sizeof whose, ", user %u", others.largest_user);
     snprintf(claims, sizeof claims,
-             " and %s by %u other process%s under pump (most by %lld%s)", elsewhere,
+             " and %s by %u other process%s under pump (largest: %lld%s)", elsewhere,
              others.processes, others.processes == 1 ? "" : "es",
              (long long)others.largest_pid, whose);
   }
-  pump_say("out of memory: %s more on device %u would exceed the headroom of %s that %s "
-           "leaves (%s%s kept in reserve)%s; %s are converted already%s; %s%s",
-           asked, device, bound, place, reserve, group ? " of it" : "", share, held, claims,
+  pump_say("out of memory: %s more on device %u would exceed the headroom of %s in %s "
+           "(reserve: %s)%s; in use: %s%s; %s%s",
+           asked, device, bound, place, reserve, share, held, claims,
            alone ? "" : "wait for the other jobs, or ",
            group ? "raise the cgroup's memory limit"
                  : "free host memory or use a machine with more");
@@ -348,7 +346,7 @@ static void prepare(uint64_t now_ns) {
     pump_bytes_text(asked, sizeof asked, bytes_of(limit.limit));
     pump_bytes_text(bound, sizeof bound, bytes_of(limit.most));
     pump_log(PUMP_LOG_WARNING,
-             "the limit of %s is brought down to %s, the administrator's bound "
+             "the limit of %s is lowered to %s, the administrator's maximum "
              "(/etc/pump/config.toml)",
              asked, bound);
   }
@@ -379,8 +377,8 @@ static int admit(uint32_t device, uint64_t bytes, bool say) {
     answer = -ENOSPC;
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_INFO,
-                  "the host has no room for what might have to leave device %u: further "
-                  "allocations that fit there stay device memory",
+                  "host memory cannot hold the evictions of device %u: later allocations "
+                  "that fit on the GPU stay device memory",
                   device);
   } else if (say && (limit.refused_ns == 0 || now_ns - limit.refused_ns > REPEAT_NS)) {
     limit.refused_ns = now_ns;

@@ -30,8 +30,8 @@ static void advise(const struct pump_range_info *info) {
   static uint32_t said;
   if (result != CUDA_SUCCESS)
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "memory that another GPU reaches may move there and back: the driver "
-                  "refused advice on it with CUDA error %d",
+                  "peer memory may move back and forth: the driver refused cuMemAdvise "
+                  "with CUDA error %d",
                   result);
 }
 

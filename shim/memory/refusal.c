@@ -31,11 +31,11 @@ void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
   rule_for(rule, sizeof rule, caller, hit.requested_bytes);
   if (kept != 0) {
     pump_bytes_text(size, sizeof size, kept);
-    snprintf(then, sizeof then, "; the next %s that it allocates stay device memory", size);
+    snprintf(then, sizeof then, "; its next %s of allocations stay device memory", size);
   }
   pump_log_once(said, PUMP_LOG_WARNING,
-                "%s by %s fails: CUDA refuses it for memory that pump made pageable. Keep "
-                "such memory as it was with pump-run --keep-device %s%s",
+                "%s by %s fails, because CUDA does not support it for pageable memory. "
+                "Exclude that memory with pump-run --keep-device %s%s",
                 call, PUMP_QUOTED(caller), PUMP_QUOTED(rule), then);
   pump_leave();
   errno = saved;
@@ -54,9 +54,8 @@ void pump_kernel_note(const char *kernel) {
   if (!pump_rule_keeps_caller()) {
     pump_rule_caller(caller, sizeof caller);
     pump_log_once(&said, PUMP_LOG_WARNING,
-                  "NCCL is part of %s, so no rule knows its buffers from other memory, and "
-                  "pump made them pageable. Where a collective fails, set "
-                  "NCCL_CUMEM_ENABLE=1, or keep memory of their size as it was with "
+                  "NCCL is built into %s, so pump cannot recognize its buffers and made "
+                  "them pageable. If a collective fails, set NCCL_CUMEM_ENABLE=1 or use "
                   "pump-run --keep-device below=16MiB",
                   PUMP_QUOTED(caller));
   }

@@ -114,9 +114,8 @@ void pump_rules_reset(void) {
       char rule[PUMP_QUOTED_BYTES];
       snprintf(rule, sizeof rule, "%.*s", (int)length, text);
       pump_log(PUMP_LOG_WARNING,
-               "PUMP_KEEP_DEVICE: %s is no rule and is left out; rules are "
-               "below=BYTES, library=NAME, ipc, stream-ordered and vmm (pump-run "
-               "--keep-device sets them)",
+               "PUMP_KEEP_DEVICE: ignoring unknown rule %s; rules are below=BYTES, "
+               "library=NAME, ipc, stream-ordered and vmm (set by pump-run --keep-device)",
                PUMP_QUOTED(rule));
     }
     text += length + (text[length] == ',');

@@ -54,11 +54,12 @@ static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device,
 static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
                                 CUcontext context, int why) {
   static uint32_t said;
-  pump_log_once(&said, PUMP_LOG_WARNING,
-                "an allocation stays device memory: its range cannot be tracked (%s)",
-                why == -ENOSPC   ? "the range table is full"
-                : why == -ERANGE ? "unexpected address"
-                                 : "no memory for the index");
+  pump_log_once(
+      &said, PUMP_LOG_WARNING,
+      "an allocation stays device memory, because pump cannot track its range (%s)",
+      why == -ENOSPC   ? "the range table is full"
+      : why == -ERANGE ? "unexpected address"
+                       : "no memory for the index");
   CUresult result = pump_real.cuMemFree_v2(*address);
   pump_limit_return((uint32_t)device, whole_blocks(bytes));
   return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device, context) : result;

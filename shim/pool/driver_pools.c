@@ -273,6 +273,6 @@ void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute) {
 void pump_pool_shared(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "a memory pool is shared between processes: what it allocates stays device "
-                "memory, which cannot exceed the card (managed memory cannot be shared)");
+                "memory of a pool that processes share stays device memory and cannot "
+                "exceed the GPU, because CUDA cannot share managed memory");
 }

@@ -46,8 +46,7 @@ void mapped_explain(const char *call, const char *why, uint32_t *said) {
   char caller[64];
   pump_rule_caller(caller, sizeof caller);
   pump_log_once(said, PUMP_LOG_WARNING,
-                "%s by %s fails: %s. Keep memory of virtual memory management calls as it "
-                "was with pump-run --keep-device vmm",
+                "%s by %s fails: %s. Exclude such memory with pump-run --keep-device vmm",
                 call, PUMP_QUOTED(caller), why);
 }
 
@@ -299,7 +298,7 @@ bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t 
   pthread_mutex_unlock(&mapped_lock);
   if (!loan->lent) pthread_mutex_unlock(&mapped_yield_lock);
   if (*result == CUDA_ERROR_NOT_SUPPORTED)
-    mapped_explain(call, "pump made that memory pageable, and CUDA shares none such", said);
+    mapped_explain(call, "CUDA cannot share memory that pump made pageable", said);
   return can;
 }
 
@@ -329,8 +328,7 @@ bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
   if (ours)
     mapped_explain(
         "cuMemMapArrayAsync",
-        "the memory was made without CU_MEM_CREATE_USAGE_TILE_POOL, and pump made "
-        "it pageable",
+        "pump made memory pageable that was created without CU_MEM_CREATE_USAGE_TILE_POOL",
         &said);
   return !ours;
 }

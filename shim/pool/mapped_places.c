@@ -188,14 +188,12 @@ static bool map_real(struct mapped_handle *handle, const struct mapped_place *pl
   *result = CUDA_SUCCESS;
   if (place != NULL) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
-    mapped_explain(
-        "cuMemMap",
-        "memory that pump left with the driver cannot be mapped at addresses that "
-        "it made pageable",
-        &said_place);
+    mapped_explain("cuMemMap",
+                   "device memory cannot be mapped at addresses that pump made pageable",
+                   &said_place);
   } else if (handle != NULL && handle->real == 0 && handle->home != 0) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
-    mapped_explain("cuMemMap", "pump made that memory pageable elsewhere", &said);
+    mapped_explain("cuMemMap", "pump made this memory pageable at another address", &said);
   } else if (handle != NULL && handle->real == 0) {
     *result = mapped_handle_yield(handle);
   }
@@ -295,8 +293,7 @@ static CUresult map_served(struct mapped_handle *handle, const struct mapped_pla
       mapped_span_within(&mapped_mappings, base, bytes) != NULL)
     return CUDA_ERROR_INVALID_VALUE;
   if (handle->mapped) {
-    mapped_explain("cuMemMap", "pageable memory has one address, and it is mapped already",
-                   &said);
+    mapped_explain("cuMemMap", "pageable memory can be mapped only once", &said);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   struct mapped_mapping *mapping = mapped_span_add(&mapped_mappings, base, bytes);

@@ -12,7 +12,7 @@ struct mapped_spans mapped_ranges = {.record_bytes = sizeof(struct mapped_range)
 static void say_untracked(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "mapped memory is paged on demand alone: its range cannot be tracked (the "
+                "mapped memory runs on demand paging: pump cannot track its range (the "
                 "range table is full, or memory is short)");
 }
 

@@ -42,10 +42,9 @@
 /* Without the lock: a log may be slow. */
 static void say_copied(void) {
   static uint32_t said;
-  pump_log_once(
-      &said, PUMP_LOG_WARNING,
-      "the driver does not discard memory: what the program has freed is copied to "
-      "the host like any other (drivers from 580 on discard it)");
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "this driver cannot discard memory, so evictions also copy freed memory; "
+                "drivers since 580 can");
 }
 
 /* ---- quarantine: the marker thread alone -------------------------------------- */

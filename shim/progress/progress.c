@@ -186,7 +186,7 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
     place = reuse;
   } else if (place == 0) {
     __atomic_store_n(&table_full, true, __ATOMIC_RELEASE);
-    pump_log(PUMP_LOG_INFO, "more than %d streams: the rest shares one progress slot",
+    pump_log(PUMP_LOG_INFO, "more than %d streams: the others share one progress slot",
              PUMP_MAX_STREAMS - 1);
   }
   pthread_mutex_unlock(&insert_lock);

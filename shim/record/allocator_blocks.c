@@ -108,8 +108,8 @@ static void fall_back(const char *why) {
   given_up = true;
   PUMP_STORE(&pump_blocks_reported, false);
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "the allocator's reports of its blocks do not fit its memory (%s): what "
-                "tensors occupy is learned from launches instead",
+                "the allocator reports blocks that do not match its memory (%s): pump "
+                "learns tensors from launches instead",
                 why);
 }
 
@@ -181,7 +181,8 @@ static bool keep(uint64_t address, int64_t size_bytes) {
   if (right)
     pump_table_take_out(&kept, block);
   else
-    fall_back(out ? "a block lies in a live one" : "a block is freed with another length");
+    fall_back(out ? "a new block overlaps a live one"
+                  : "a block is freed with a different length");
   return right;
 }
 

@@ -59,9 +59,9 @@ static const char *misplaced(const struct pump_block_map *map, uint64_t offset_b
                              uint64_t length_bytes) {
   if (offset_bytes % POOL_UNIT_BYTES != 0 || length_bytes % POOL_UNIT_BYTES != 0 ||
       length_bytes == 0)
-    return "a block is no multiple of 512 bytes";
+    return "a block's size is not a multiple of 512 bytes";
   if (offset_bytes >= map->length_bytes || length_bytes > map->length_bytes - offset_bytes)
-    return "a block reaches beyond its segment";
+    return "a block ends after its segment";
   return NULL;
 }
 
@@ -72,10 +72,10 @@ const char *pump_block_map_take(struct pump_block_map *map, uint64_t offset_byte
   if (why != NULL) return why;
   uint64_t first = offset_bytes / POOL_UNIT_BYTES;
   uint64_t end = first + length_bytes / POOL_UNIT_BYTES, unit;
-  if (pool_map_piece(pieces, offset_bytes).live) return "a block lies in a live one";
+  if (pool_map_piece(pieces, offset_bytes).live) return "a new block overlaps a live one";
   for (unit = next_begin(pieces, first, end); unit < end;
        unit = next_begin(pieces, unit + 1, end))
-    if (pool_map_test(pieces->live, unit)) return "a block covers a live one";
+    if (pool_map_test(pieces->live, unit)) return "a new block covers a live one";
   /* The block's end is set before its beginning, and that before its live bit: see
    * pool_map.h. */
   if (end * POOL_UNIT_BYTES < map->length_bytes)
@@ -95,9 +95,8 @@ const char *pump_block_map_give(struct pump_block_map *map, uint64_t offset_byte
   const char *why = misplaced(map, offset_bytes, length_bytes);
   if (why != NULL) return why;
   struct pool_piece piece = pool_map_piece(map->pieces, offset_bytes);
-  if (!piece.live || piece.offset_bytes != offset_bytes)
-    return "a block is freed that was not handed out";
-  if (piece.length_bytes != length_bytes) return "a block is freed with another length";
+  if (!piece.live || piece.offset_bytes != offset_bytes) return "an unknown block is freed";
+  if (piece.length_bytes != length_bytes) return "a block is freed with a different length";
   pool_map_live(map->pieces, offset_bytes, false);
   uint64_t first = offset_bytes / PUMP_BLOCK_BYTES;
   uint64_t end = (offset_bytes + length_bytes - 1) / PUMP_BLOCK_BYTES + 1;

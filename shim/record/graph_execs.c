@@ -188,9 +188,9 @@ static bool is_ready(struct pump_graph_exec *exec) {
 static void say_unknown(void) {
   static uint32_t said;
   PUMP_ADD(&pump_shm->shim_counters.graphs_unknown, 1);
-  pump_log_once(&said, PUMP_LOG_INFO,
-                "a CUDA graph was launched of which not every node is known: what those "
-                "touch is left to demand paging");
+  pump_log_once(
+      &said, PUMP_LOG_INFO,
+      "a CUDA graph has nodes that pump cannot read: their memory is paged on demand");
 }
 
 void pump_graph_launched(CUgraphExec handle, struct pump_at at) {

@@ -30,11 +30,10 @@ static bool admit(struct pump_graph_list *list, uint64_t bytes) {
   static uint32_t said;
   if (PUMP_ADD(&kept_bytes, bytes) + bytes > MOST_BYTES) {
     PUMP_ADD(&kept_bytes, -bytes);
-    pump_log_once(
-        &said, PUMP_LOG_WARNING,
-        "the nodes of this program's CUDA graphs take more than %llu MiB of notes: "
-        "further graphs are left to demand paging",
-        (unsigned long long)(MOST_BYTES >> 20));
+    pump_log_once(&said, PUMP_LOG_WARNING,
+                  "the CUDA graphs of this program need more than %llu MiB of metadata: "
+                  "later graphs run on demand paging",
+                  (unsigned long long)(MOST_BYTES >> 20));
     return false;
   }
   list->bytes += bytes;

@@ -94,7 +94,7 @@ void pump_image_read(uint64_t handle, const void *bytes, size_t length_bytes) {
   if (result == CUDA_SUCCESS)
     pump_image_keep(handle, 0, image);
   else
-    pump_log(PUMP_LOG_INFO, "launches of one module are left to demand paging: %s", error);
+    pump_log(PUMP_LOG_INFO, "the launches of a module run on demand paging: %s", error);
   errno = saved;
 }
 

@@ -205,8 +205,8 @@ static const void *buffer_of(void **extra, size_t *bytes) {
 static void say_nothing_known(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "neither the driver (before CUDA 12.4) nor the program's code tells the "
-                "parameters of a kernel: its launches are left to demand paging");
+                "the parameters of a kernel are unknown (this driver is older than CUDA "
+                "12.4): its launches run on demand paging");
 }
 
 struct pump_saved *pump_params_save(const struct pump_launch *launch) {

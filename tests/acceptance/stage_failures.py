@@ -160,7 +160,7 @@ def kill_verdict(name: str, plain: Run, done: Run, killed: list[str], longest_s:
         reason = "other bits than without pump"
     elif done.seconds > longest_s:
         reason = f"it took {done.seconds:.1f} s, {longest_s:.1f} are enough"
-    elif lost_worker and (losses == 0 or "worker lost" not in done.stderr):
+    elif lost_worker and (losses == 0 or "worker died" not in done.stderr):
         reason = "its worker was killed and pump's line does not say so"
     else:
         reason = unclean(done)

@@ -166,7 +166,7 @@ class Daemon:
             lambda: self.count_descriptors() <= self.descriptors,
             f"{self.descriptors} descriptors, not {self.count_descriptors()}",
         )
-        if "warm process has ended" in logged:  # each time the next one starts later
+        if "warm process ended" in logged:  # each time the next one starts later
             self.end()
             self.start()
         return failed > 0

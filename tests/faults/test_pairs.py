@@ -274,7 +274,7 @@ def test_a_job_that_waits_goes_on_within_the_bound(
     assert outcome.went_on_s < BOUNDS_S[victim, how] + BUSY_S, outcome
     assert "x the budget" in outcome.err, outcome.err
     assert len(outcome.err.splitlines()) <= 2, outcome.err
-    silent = "the service has not answered for 2 s" in outcome.log
+    silent = "no answer from the service for 2 s" in outcome.log
     assert silent == (victim == "service" and how != "killed"), outcome.log
 
 
@@ -310,4 +310,4 @@ def test_a_recorded_job_waits_for_a_stopped_pumpd_or_worker_for_seconds_only(
         assert outcome.went_on_s < bound_s + BUSY_S, outcome
     assert "recorded nothing to" in start.result().err
     assert "no pumpd answers at" in start.result().err
-    assert "is not whole yet" in end.result().err
+    assert "is not complete yet" in end.result().err

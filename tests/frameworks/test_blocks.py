@@ -10,7 +10,9 @@ from pump.trace.records import Name, Operation
 
 pytestmark = pytest.mark.frameworks
 
-NOTICE = "the allocator's reports of its blocks do not fit its memory (a block lies in a live one)"
+NOTICE = (
+    "the allocator reports blocks that do not match its memory (a new block overlaps a live one)"
+)
 
 
 def heard(outcome: Outcome) -> int:

@@ -63,7 +63,7 @@ def test_an_input_that_the_program_changed_is_an_error_and_not_another_gradient(
 
 def test_wrap_says_what_it_cannot_do(on_the_cpu: dict[str, Any]) -> None:
     twice, none = on_the_cpu["again"]
-    assert "has a forward of its own" in twice
+    assert "has its own forward" in twice
     assert "repeats no layer" in none
 
 

@@ -217,7 +217,7 @@ TENSOR = {"id": 0, "bytes": 4 << 20, "persistent": True}
         ({"tensors": [TENSOR | {"bytes": -5}]}, "'bytes' of tensor 0 is -5"),
         ({"tensors": [TENSOR | {"bytes": "large"}]}, "large"),
         ({"tensors": 7}, "not iterable"),
-        ({"tensors": [TENSOR, TENSOR]}, "tensor 0 is there twice"),
+        ({"tensors": [TENSOR, TENSOR]}, "tensor 0 appears twice"),
     ],
 )
 def test_a_trace_that_makes_no_sense_is_refused_with_its_fault(
@@ -270,12 +270,12 @@ def test_half_a_trace_is_refused(tmp_path: Path, part: bytes | None) -> None:
         (("/proc/self/mem",), "cannot read /proc/self/mem"),
         ((VIT, "--flash", "3.2"), "--host-memory"),
         ((VIT, "--host-memory", "16GiB", "--flash", "fast"), "READ,WRITE"),
-        ((VIT, "--host-memory", "4GiB"), "flash behind it"),
+        ((VIT, "--host-memory", "4GiB"), "or add --flash"),
         ((VIT, "--flash-writes", "5"), "add --flash"),
         ((VIT, *FLASH, "--flash-latency", "-1"), "--flash-latency is '-1'"),
         ((VIT, *FLASH, "--flash-writes", "nan"), "--flash-writes is nan"),
         ((VIT, "--oversubscription", "0"), "--oversubscription"),
-        ((str(Path(__file__)),), "no readable trace"),
+        ((str(Path(__file__)),), "must be a recording of pump-run or a JSON trace"),
     ],
 )
 def test_bad_input_gets_one_line(words: tuple[str, ...], reason: str) -> None:

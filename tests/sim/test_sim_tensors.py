@@ -94,8 +94,8 @@ def test_the_iterations_end_with_marks() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no readable trace"),
-        (b"\x1f\x8b broken", "no readable trace"),
+        (b"", "must be a recording of pump-run or a JSON trace"),
+        (b"\x1f\x8b broken", "unreadable trace"),
         (b"[]", "not a trace"),
         (
             trace(kernels=[{"name": "a", "duration_us": 1, "reads": [9], "writes": []}]),

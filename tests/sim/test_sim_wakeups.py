@@ -83,7 +83,7 @@ def test_slower_wake_ups_make_no_run_faster_in_the_mean() -> None:
         ({"percents": [0, float("nan"), 100]}, "ascend from 0 to 100"),
         ({"percents": [1, 50, 100]}, "ascend from 0 to 100"),
         ({"percents": list(range(0, 101, 4))}, "percents"),
-        ({"worker_ns": [1, 2]}, "worker_ns has 2 values; it must have one for each of the 3"),
+        ({"worker_ns": [1, 2]}, "worker_ns must have a value for each of the 3 percents, not 2"),
         ({"executor_ns": [1, 3, 2]}, "executor_ns must not descend"),
         ({"executor_ns": [-1, 3, 4]}, "executor_ns"),
         ({"worker_ns": [1, 3, float("nan")]}, "worker_ns"),

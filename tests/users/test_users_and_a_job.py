@@ -330,4 +330,4 @@ def test_no_shim_says_a_word_to_three_users_that_take_its_pumpds_place(tmp_path:
                 one.end()
             assert [one.hear() for one in people] == [[]] * len(people), "they have learnt nothing"
     assert done.returncode == 0, done.stderr
-    assert "is not known to be this user's or root's" in job.log.read_text()
+    assert "is not served by this user or root" in job.log.read_text()

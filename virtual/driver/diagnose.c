@@ -117,7 +117,7 @@ static const struct {
 const char *vd_result_name(CUresult result) {
   for (size_t i = 0; i < sizeof results / sizeof *results; i++)
     if (results[i].result == result) return results[i].name;
-  return "an error code of no name";
+  return "unknown error code";
 }
 
 CUresult vd_cuGetErrorName(CUresult result, const char **name) {

@@ -60,8 +60,8 @@ static void inject_read(void) {
   while (text != NULL && *text) {
     size_t length = strcspn(text, ",");
     if (parse_failure(text, length) != 0) {
-      vd_error("PUMP_VIRTUAL_FAIL: \"%.*s\" is not SYMBOL:N:CODE with an exported symbol, "
-               "N = the failing call (0: each) and CODE > 0",
+      vd_error("PUMP_VIRTUAL_FAIL: must be SYMBOL:N:CODE, not \"%.*s\": an exported "
+               "symbol, the number of the failing call (0: each) and a CODE above 0",
                (int)length, text);
       inject_broken = true;
     }
@@ -70,14 +70,14 @@ static void inject_read(void) {
   const char *version = getenv("PUMP_VIRTUAL_VERSION");
   if (version != NULL && (sscanf(version, "%d", &newest_version) != 1 ||
                           newest_version < 12000 || newest_version > VD_DRIVER_VERSION)) {
-    vd_error("PUMP_VIRTUAL_VERSION: \"%s\" is no version from 12000 to %d", version,
-             VD_DRIVER_VERSION);
+    vd_error("PUMP_VIRTUAL_VERSION: must be an integer from 12000 to %d, not \"%s\"",
+             VD_DRIVER_VERSION, version);
     inject_broken = true;
   }
   const char *delay = getenv("PUMP_VIRTUAL_DELAY_US");
   unsigned long long most = 0, seed = 1;
   if (delay != NULL && sscanf(delay, "%llu:%llu", &most, &seed) < 1) {
-    vd_error("PUMP_VIRTUAL_DELAY_US: \"%s\" is not MICROSECONDS or MICROSECONDS:SEED",
+    vd_error("PUMP_VIRTUAL_DELAY_US: must be MICROSECONDS or MICROSECONDS:SEED, not \"%s\"",
              delay);
     inject_broken = true;
   }

@@ -113,20 +113,22 @@ static int take_own_key(const char *entry, size_t length) {
 static int check_own_keys(void) {
   const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
-    vd_error("profile: copies=modelled leaves out data, which mode=compute needs");
+    vd_error(
+        "profile: mode=compute needs copies=real, because copies=modelled moves no data");
     return -1;
   }
   if (vd_card_wanted() && vd.profile_hash[0] == 0) {
-    vd_error("profile: a shared card needs the profile's hash, which pump-run passes");
+    vd_error(
+        "profile: a shared card needs a profile hash; start the program with pump-run");
     return -1;
   }
   if (vd_card_wanted() && vd.locks != 0) {
-    vd_error("profile: locks are each process's own; a shared card has none");
+    vd_error("profile: a shared card cannot have locks, which belong to one process");
     return -1;
   }
   if (vd_card_wanted() && departures != NULL && *departures != 0) {
-    vd_error("profile: a shared card writes no PUMP_VIRTUAL_DEPARTURES; leave out one of "
-             "the two");
+    vd_error("profile: PUMP_VIRTUAL_DEPARTURES does not work with a shared card; leave one "
+             "of the two out");
     return -1;
   }
   return 0;
@@ -154,13 +156,13 @@ static int read_profile(void) {
   const char *text = getenv("PUMP_VIRTUAL_PROFILE");
   char error[256] = "";
   if (text == NULL || *text == 0) {
-    vd_error("no profile: this libcuda.so.1 models a GPU and works only under "
-             "\"pump-run --virtual PROFILE command\"");
+    vd_error("no profile: this libcuda.so.1 models a GPU; start the program with: pump-run "
+             "--virtual PROFILE COMMAND");
     return -1;
   }
   size_t length = strlen(text);
   if (length > MAX_PROFILE_BYTES) {
-    vd_error("profile: PUMP_VIRTUAL_PROFILE is longer than %d bytes", MAX_PROFILE_BYTES);
+    vd_error("profile: PUMP_VIRTUAL_PROFILE exceeds %d bytes", MAX_PROFILE_BYTES);
     return -1;
   }
   char *rest = malloc(length + 1);

@@ -52,7 +52,7 @@ CUresult vd_cuGetProcAddress_v2(const char *name, void **function, int version,
   const struct vd_export *row = find(name, version, &known);
   if (row == NULL) {
     if (known && status != NULL) *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    vd_log("cuGetProcAddress: no \"%s\" for version %d%s", name, version,
+    vd_log("cuGetProcAddress: found no \"%s\" for version %d%s", name, version,
            known ? " (newer versions exist)" : "");
     return CUDA_ERROR_NOT_FOUND;
   }

@@ -267,11 +267,12 @@ void vd_report_write(void) {
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
   if (!pump_may_replace(path, HEAD)) {
-    vd_error("PUMP_VIRTUAL_REPORT %s: not a file of such a report; name another", path);
+    vd_error("PUMP_VIRTUAL_REPORT %s: exists and is not such a report; choose another file",
+             path);
     return;
   }
   if (!vd_lock_at_exit()) {
-    vd_error("no report: the driver's lock is held");
+    vd_error("no report: the driver's lock is busy");
     return;
   }
   FILE *file = pump_draft(path, partial);

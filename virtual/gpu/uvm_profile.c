@@ -159,7 +159,7 @@ static int store_kernel(struct parser *parser, const char *key, size_t key_lengt
   uint32_t i = 0;
   while (i < out->kernel_count && strcmp(out->kernels[i].name, kernel) != 0) i++;
   if (i == UVM_PROFILE_MAX_KERNELS)
-    return fail(parser, "too many kernels, no room for", key, (int)key_length);
+    return fail(parser, "too many kernels, no space for", key, (int)key_length);
   struct uvm_kernel_timing *timing = &out->kernels[i];
   if (i == out->kernel_count) {
     memcpy(timing->name, kernel, sizeof kernel);
@@ -175,7 +175,7 @@ static int store_kernel(struct parser *parser, const char *key, size_t key_lengt
 
 static int store_entry(struct parser *parser, const char *entry, size_t length) {
   const char *equals = memchr(entry, '=', length);
-  if (!equals) return fail(parser, "no '=' in", entry, (int)length);
+  if (!equals) return fail(parser, "missing '=' in", entry, (int)length);
   size_t key_length = (size_t)(equals - entry);
   const char *value = equals + 1;
   size_t value_length = length - key_length - 1;

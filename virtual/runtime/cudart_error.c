@@ -31,13 +31,13 @@ static const struct {
      "invalid launch configuration"},
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "no such device symbol"},
     {cudaErrorInvalidChannelDescriptor, "cudaErrorInvalidChannelDescriptor",
-     "no such format of texels"},
+     "invalid channel descriptor"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
-     "no such direction of a copy"},
+     "invalid copy direction"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
-     "there is no driver that this runtime works with"},
+     "no driver that works with this runtime"},
     {cudaErrorMissingConfiguration, "cudaErrorMissingConfiguration",
-     "launch without a configuration"},
+     "kernel launch without configuration"},
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction",
      "no such kernel, or none for this device"},
     {100, "cudaErrorNoDevice", "no CUDA device"},
@@ -54,7 +54,7 @@ static const struct {
     {901, "cudaErrorStreamCaptureInvalidated", "the capture has been invalidated"},
     {904, "cudaErrorStreamCaptureUnjoined", "a captured stream was not joined"},
     {906, "cudaErrorStreamCaptureImplicit",
-     "would depend on a capturing stream through the legacy stream"},
+     "the capturing stream depends on the legacy stream"},
 };
 
 RT_FUNCTION(const char *, cudaGetErrorName, (cudaError_t error)) {

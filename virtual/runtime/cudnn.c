@@ -84,5 +84,5 @@ RT_FUNCTION(const char *, cudnnGetErrorString, (cudnnStatus_t status)) {
 
 RT_FUNCTION(void, cudnnGetLastErrorString, (char *message, size_t room_bytes)) {
   if (message != NULL && room_bytes != 0)
-    snprintf(message, room_bytes, "pump's stand-in for cuDNN has no operations");
+    snprintf(message, room_bytes, "pump's substitute for cuDNN has no operations");
 }

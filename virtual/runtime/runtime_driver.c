@@ -50,8 +50,8 @@ static void resolve(proc_address find, uint64_t flags, struct rt_driver *out) {
 static void load(void) {
   load_error = cudaErrorInsufficientDriver;
   if (getenv("PUMP_VIRTUAL_PROFILE") == NULL) {
-    fputs("pump: these stand-ins for CUDA's runtime libraries work only on the virtual "
-          "GPU; remove them from LD_PRELOAD, or use pump-run --virtual PROFILE\n",
+    fputs("pump: these substitutes for CUDA's runtime libraries need the virtual GPU; take "
+          "them out of LD_PRELOAD, or use: pump-run --virtual PROFILE COMMAND\n",
           stderr);
     return;
   }

@@ -177,10 +177,10 @@ def _texts(found: Notes) -> tuple[str, str]:
         lost = _lost(max(found.cut))
         return lost, lost
     if found.clients:
-        unknown = "what pump did is not known"
+        unknown = "pump's effect is unknown"
         return f"{unknown}: a process ended by a signal or _exit", unknown
     return (
-        "no process of this job used CUDA, so pump did nothing: pump saw no cuInit",
+        "no process of this job used CUDA, so pump did nothing: pump saw no call of cuInit",
         "no process of this job used CUDA",
     )
 
@@ -217,12 +217,12 @@ def details(found: Notes) -> list[str]:
         names = ("seconds", "least_seconds", "most_seconds", "of_seconds")
         times = (cut.lost_ns, cut.least_ns, cut.most_ns, cut.of_ns)
         lost = estimated({name: value / 1e9 for name, value in zip(names, times, strict=True)})
-        others = f", the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
+        others = f", in the longest of {len(found.cut)} processes" if len(found.cut) > 1 else ""
         budget = size(cut.budget_bytes) if cut.budget_bytes else "not known"
         return [
-            f"time lost to memory: {lost}{others} (to measure it: pump compare -- COMMAND)",
+            f"time lost to memory: {lost}{others} (to measure: pump compare -- COMMAND)",
             f"memory: peak {size(cut.peak_bytes)}, budget {budget}",
         ]
     if found.clients > len(found.ended):
-        return ["pump-run --record FILE keeps the numbers even then, for pump report FILE"]
+        return ["next time use pump-run --record FILE, which keeps the numbers (pump report FILE)"]
     return []

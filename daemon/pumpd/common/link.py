@@ -49,13 +49,13 @@ def check_hello(data: bytes) -> tuple[int, str]:
         return WELCOME_REFUSED, f"hello with magic {magic:#x}"
     if abi_version != ABI_VERSION:
         return WELCOME_VERSION, (
-            f"its libpump.so has contract version {abi_version}, this pumpd {ABI_VERSION}; "
-            "use those of one installation"
+            f"its libpump.so has protocol version {abi_version}, this pumpd {ABI_VERSION}; "
+            "install both from one release"
         )
     if shm_bytes != SHM_BYTES:
         return WELCOME_VERSION, (
-            f"its libpump.so maps {shm_bytes} bytes, this pumpd {SHM_BYTES}; use those of one "
-            "installation"
+            f"its libpump.so maps {shm_bytes} bytes, this pumpd {SHM_BYTES}; install both "
+            "from one release"
         )
     if any(reserved):
         return WELCOME_REFUSED, "hello with reserved fields set"
@@ -153,7 +153,7 @@ def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:
     Raises OSError; FileExistsError where another process answers there.
     """
     if answers(path):
-        raise FileExistsError(None, f"another pumpd answers on {path}; end it first")
+        raise FileExistsError(None, f"another pumpd already listens on {path}; stop it first")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         place = Path(path)

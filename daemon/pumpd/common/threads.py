@@ -38,9 +38,9 @@ def start(body: Callable[[], None]) -> threading.Event:
     try:
         _thread.start_new_thread(run, ())
         if not begun.wait(BEGIN_S) and turn.acquire(blocking=False):
-            raise OSError(errno.EAGAIN, f"its thread does not begin within {BEGIN_S:.0f} s")
+            raise OSError(errno.EAGAIN, f"its thread did not start within {BEGIN_S:.0f} s")
     except RuntimeError:  # Python's error where the system has no thread left
-        raise OSError(errno.EAGAIN, "no thread for it") from None
+        raise OSError(errno.EAGAIN, "cannot start a thread") from None
     finally:
         sys.unraisablehook = hook
     return over

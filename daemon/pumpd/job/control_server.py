@@ -78,7 +78,7 @@ class ControlServer:
         """Take over a connection that began with this hello."""
         status, reason = wire.check_hello(hello)
         if status == wire.OK and self._count() >= MAX_CONTROLS:
-            status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections already"
+            status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections are open already"
         if not _send(connection, wire.pack_welcome(status)) or status != wire.OK:
             log.warning("refused a control connection: %s", reason)
             connection.close()
@@ -98,7 +98,11 @@ class ControlServer:
         if question is None or worker not in question.waiting:
             return  # its question has timed out
         pid = question.waiting.pop(worker)
-        question.clients.append(client if client.pid == pid else wire.failed(pid, "not its own"))
+        question.clients.append(
+            client
+            if client.pid == pid
+            else wire.failed(pid, "its worker answered for another client")
+        )
         self._finish_if_complete(number)
 
     def gone(self, worker: socket.socket) -> None:
@@ -190,7 +194,7 @@ class ControlServer:
             self._reply(connection, wire.encode_reply(clients))
 
         if request.ask == wire.SET:
-            log.info("asked to %s", request)
+            log.info("request: %s", request)
             self.steered(request)
         self._put(_Question(connection, done, {}, time.monotonic() + ANSWER_S), request)
 
@@ -203,7 +207,7 @@ class ControlServer:
             if _send(worker, wire.numbered(self._number, data)):
                 question.waiting[worker] = pid
             else:
-                question.clients.append(wire.failed(pid, "its worker takes no requests"))
+                question.clients.append(wire.failed(pid, "its worker accepts no requests"))
         self._questions[self._number] = question
         self._finish_if_complete(self._number)
 

@@ -160,7 +160,7 @@ class Supervisor:
         self._job_ended = True
         if self._job.pidfd is not None:
             self._selector.unregister(self._job.pidfd)
-        log.info("job %d has ended, %d clients left", self._job.pid, len(self._lifelines))
+        log.info("job %d has ended; %d clients are left", self._job.pid, len(self._lifelines))
 
     # ---- clients ----
 
@@ -180,7 +180,9 @@ class Supervisor:
             connection.close()
             return
         if peer.uid != os.geteuid():
-            self._turn_away(connection, link.WELCOME_REFUSED, f"user {peer.uid} is not ours")
+            self._turn_away(
+                connection, link.WELCOME_REFUSED, f"user {peer.uid} is not the owner of this job"
+            )
         elif len(self._handshakes) >= MAX_HANDSHAKES:
             self._turn_away(connection, link.WELCOME_BUSY, "too many unfinished handshakes")
         else:
@@ -209,9 +211,9 @@ class Supervisor:
             return
         status, reason = link.check_hello(data)
         if status == link.WELCOME_OK and len(self._lifelines) >= MAX_CLIENTS:
-            status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients already"
+            status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients are connected already"
         if status == link.WELCOME_OK and self._warm is None:
-            status, reason = link.WELCOME_BUSY, "no worker can be started at the moment"
+            status, reason = link.WELCOME_BUSY, "no worker can be started now"
         if status == link.WELCOME_OK:
             self._admit(connection, client_pid)
         else:
@@ -238,9 +240,9 @@ class Supervisor:
             descriptors = (memfd, connection.fileno(), theirs.fileno())
             worker_spawner.request_worker(self._warm, client, command, descriptors)
             self._leases.client_came(time.monotonic())
-            log.info("client %d is served", client_pid)
+            log.info("serving client %d", client_pid)
         except OSError as error:
-            log.error("client %d cannot be served: %s", client_pid, error)
+            log.error("cannot serve client %d: %s", client_pid, error)
         finally:
             if memfd is not None:
                 os.close(memfd)
@@ -330,7 +332,7 @@ class Supervisor:
             log.info("warm process %d is ready after %.2f s", self._warm_pid, took_s)
             return
         status = self._end_warm()
-        log.warning("the warm process has ended with status %d", status)
+        log.warning("the warm process ended with status %d", status)
         self._delay_warm()
 
     def _delay_warm(self) -> None:

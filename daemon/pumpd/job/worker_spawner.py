@@ -71,7 +71,7 @@ def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], 
     try:
         worker = load()
     except Exception:
-        log.exception("cannot load the worker; clients go on without prefetching")
+        log.exception("cannot load the worker; clients run without prefetching")
         return 1
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are reaped by the kernel
     gc.collect()
@@ -99,7 +99,7 @@ def _start(
 ) -> None:
     try:
         if len(data) < REQUEST.size or len(fds) != REQUEST_DESCRIPTORS:
-            log.error("request with %d bytes and %d descriptors", len(data), len(fds))
+            log.error("bad request: %d bytes, %d descriptors", len(data), len(fds))
             return
         client_pid, number = REQUEST.unpack_from(data)
         words = data[REQUEST.size :].split(b"\0")

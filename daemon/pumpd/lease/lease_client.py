@@ -237,7 +237,7 @@ class LeaseClient:
                 if isinstance(error, server.UntrustedServerError) and path not in self._untrusted:
                     self._untrusted.add(path)
                     log.warning(
-                        "does not trust the service at %s, and takes no budget from it: %s",
+                        "ignoring the untrusted service at %s: %s",
                         path,
                         error,
                     )
@@ -293,8 +293,8 @@ class LeaseClient:
     def _fall_silent(self) -> None:
         self._silent = True
         log.warning(
-            "the service has not answered for %.0f s: the job waits for no turn until it does, and "
-            "keeps its leases",
+            "no answer from the service for %.0f s: the job keeps its leases and skips "
+            "turns until the service answers",
             SILENT_S,
         )
         self._hold([])
@@ -321,13 +321,13 @@ class LeaseClient:
             data = b""
         try:
             if not data:
-                self._lose("it closed the connection")
+                self._lose("the connection closed")
             elif not self._version:
                 self._welcomed(wire.check_welcome(data))
             else:
                 self._received(wire.decode(data, wire.FROM_SERVICE, self._version))
         except FrameError as error:
-            log.warning("the service sent what is no valid frame, so the job leaves it: %s", error)
+            log.warning("leaving the service, which sent an invalid frame: %s", error)
             self._lose(str(error), RETRY_UNKNOWN_S)
 
     def _welcomed(self, version: int) -> None:
@@ -342,7 +342,7 @@ class LeaseClient:
 
     def _received(self, message: Any) -> None:
         if isinstance(message, wire.Refused):
-            log.warning("the service refuses this job, which keeps its budget: %s", message.reason)
+            log.warning("the service refused this job, which keeps its budget: %s", message.reason)
             self._lose(message.reason, RETRY_UNKNOWN_S)
         elif isinstance(message, wire.Grant):
             self._answers_again()
@@ -468,9 +468,9 @@ class LeaseClient:
     def _go_alone(self) -> None:
         self._alone_due = None
         self._granted = {}
-        log.info("no service for %.0f s: back to the configured budget", ALONE_S)
+        log.info("no service for %.0f s: the job returns to its configured budget", ALONE_S)
         if self._silent:
-            self._lose("it does not answer", RETRY_UNKNOWN_S)
+            self._lose("the service does not answer", RETRY_UNKNOWN_S)
         self._inquire(control.Request(control.STATE), self._restore)
 
     def _restore(self, clients: list[ClientState]) -> None:

@@ -58,7 +58,7 @@ def run(path: str) -> int:
         socket.SOCK_SEQPACKET,
     ):
         raise BadInputError(
-            "systemd hands over another kind of socket; run pump enable, which writes its unit"
+            "systemd passed the wrong kind of socket; rewrite its unit with: pump enable"
         )
     own = None
     if handed_over:
@@ -73,7 +73,7 @@ def run(path: str) -> int:
         except OSError as error:
             raise BadInputError(f"--socket {path}: {error.strerror or error}") from None
         own = link.SocketFile(path)
-        say("pumpd", f"starts pumpds for processes that ask at {quoted(path)}, until SIGTERM")
+        say("pumpd", f"starting pumpds for processes that connect to {quoted(path)}, until SIGTERM")
     name_process("pumpd-jobs")
     with contextlib.suppress(paths.UnsafeDirectoryError, OSError):
         paths.ledger_folder()  # processes look for it where their rule serves them
@@ -156,7 +156,7 @@ def _answer(connection: socket.socket, jobs: dict[int, str]) -> None:
     try:
         peer = peer_of(connection)
         if peer.uid != os.geteuid() or peer.pid <= 0:
-            raise RequestError(f"process {peer.pid} of user {peer.uid} is not ours")
+            raise RequestError(f"process {peer.pid} belongs to user {peer.uid}, not to this one")
         data = connection.recv(REQUEST_BYTES_MAX + 1)
         if not data:
             return  # it has only looked whether this socket listens
@@ -166,7 +166,7 @@ def _answer(connection: socket.socket, jobs: dict[int, str]) -> None:
             )
         connection.send(os.fsencode(jobs[peer.pid]))
     except (RequestError, launch.NoPumpdError, OSError) as error:
-        log.warning("a process gets no pumpd: %s", error)
+        log.warning("cannot serve a process: %s", error)
 
 
 def configuration(data: bytes, pid: int) -> JobConfig:

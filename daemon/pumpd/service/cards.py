@@ -74,8 +74,8 @@ class Cards:
         if self._asked is not None:
             if now >= self._asked + ANSWER_S:
                 log.warning(
-                    "NVML does not answer within %.0f s: its last figures hold, and it is asked "
-                    "again in %.0f s",
+                    "NVML did not answer within %.0f s: pump keeps its last values and "
+                    "retries in %.0f s",
                     ANSWER_S,
                     AGAIN_S,
                 )
@@ -112,7 +112,7 @@ class Cards:
             self.total_bytes = {uuid: total for uuid, (total, _) in self._answer().items()}
         except (OSError, ValueError) as error:
             log.warning(
-                "NVML does not answer, so the service believes what jobs report of GPUs: %s", error
+                "NVML does not answer, so the service uses the jobs' own reports of GPUs: %s", error
             )
             self._give_up(self._last_wanted)
 
@@ -139,7 +139,10 @@ class Cards:
             self._process.stdin.write(b"\n")
             self._asked = now
         except OSError as error:
-            log.warning("NVML cannot be asked, its last figures hold: %s", error)
+            log.warning(
+                "cannot start the process that queries NVML, so its last values stay in use: %s",
+                error,
+            )
             self._give_up(now)
 
     def _receive(self, _events: int) -> None:
@@ -148,7 +151,7 @@ class Cards:
             if b"\n" in self._received:
                 self._notify({uuid: used for uuid, (_, used) in self._answer().items()})
         except (OSError, ValueError) as error:
-            log.warning("NVML has stopped answering, its last figures hold: %s", error)
+            log.warning("NVML stopped answering, so its last values stay in use: %s", error)
             self._give_up(time.monotonic())
 
     def _read(self) -> None:
@@ -158,7 +161,7 @@ class Cards:
             return
         self._received += data
         if not data or len(self._received) > ANSWER_BYTES:
-            raise OSError(f"its process has ended, or has sent more than {ANSWER_BYTES} bytes")
+            raise OSError(f"its process ended, or sent more than {ANSWER_BYTES} bytes")
 
     def _answer(self) -> dict[str, tuple[int, int]]:
         line, _, self._received = self._received.partition(b"\n")

@@ -62,7 +62,7 @@ def run(asked: argparse.Namespace) -> int:
     name_process("pumpd-serve")
     own = link.SocketFile(path) if path else None
     gc.set_threshold(*COLLECTIONS)
-    say("pumpd", f"serves at {quoted(path) if path else 'the socket of systemd'}, until SIGTERM")
+    say("pumpd", f"serving at {quoted(path) if path else 'the socket from systemd'}, until SIGTERM")
     try:
         Service(listeners, settings, Cards(), manager, Process()).run()
     finally:
@@ -76,11 +76,15 @@ def _account(name: str) -> pwd.struct_passwd:
     try:
         account = pwd.getpwnam(name)
     except KeyError:
-        raise BadInputError(f"--run-as: there is no user {name}; name one of /etc/passwd") from None
+        raise BadInputError(
+            f"--run-as: there is no user {name}; name a user of /etc/passwd"
+        ) from None
     if os.geteuid() != 0:
         raise BadInputError(f"--run-as {name}: only root can become another user; leave it out")
     if account.pw_uid == 0:
-        raise BadInputError("--run-as: the service needs no privilege; name another user than root")
+        raise BadInputError(
+            "--run-as: must not be root, because the service needs no privileges; name another user"
+        )
     return account
 
 
@@ -103,7 +107,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
     except files.ConfigError as error:
         raise ValueError(str(error)) from None
     if found is None and asked.config != ADMINISTRATORS_FILE:
-        log.warning("--config: there is no file %s: the defaults apply", asked.config)
+        log.warning("--config: there is no file %s; using defaults", asked.config)
     content = found.checked if found else ConfigFile()
     assert isinstance(content, ConfigFile)
     table = content.service
@@ -151,13 +155,15 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
     try:
         handed_over = sockets_handed_over()
     except OSError as error:
-        raise BadInputError(f"what systemd hands over is no socket: {error.strerror}") from None
+        raise BadInputError(
+            f"systemd passed a descriptor that is not a socket: {error.strerror}"
+        ) from None
     if handed_over:
         for one in handed_over:
             if (one.family, one.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
                 raise BadInputError(
-                    "systemd hands over another kind of socket; write ListenSequentialPacket= "
-                    "in the socket unit"
+                    "systemd passed the wrong kind of socket; write "
+                    "ListenSequentialPacket= in the socket unit"
                 )
         return handed_over, ""
     root = os.geteuid() == 0
@@ -170,8 +176,8 @@ def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
         listener = link.bind_listener(chosen, BACKLOG, mode)
         if for_all and not root:
             log.warning(
-                "--open: jobs of other users do not trust a service of user %d; start it as root, "
-                "with --run-as",
+                "--open: other users' jobs do not trust a service of user %d; start it as "
+                "root, with --run-as",
                 os.geteuid(),
             )
         return [listener], chosen

@@ -186,9 +186,9 @@ class Service:
         for peer in list(self._peers.values()):
             if now >= peer.deadline:
                 job = peer.job
-                self._close_peer(peer, "it has sent no frame for too long", expired=job is not None)
+                self._close_peer(peer, "it sent no frame for too long", expired=job is not None)
             elif peer.blocked_since is not None and now - peer.blocked_since > SLOW_S:
-                self._close_peer(peer, f"it has read nothing for {SLOW_S:.0f} s")
+                self._close_peer(peer, f"it stopped reading for {SLOW_S:.0f} s")
         self._registry.on_time(now)
         self._users.sweep(now)
 
@@ -274,7 +274,7 @@ class Service:
         seats = [peer.seat for peer in self._peers.values()]
         taken, goes = admit(identity.owner, identity.privileged, seats, self._users.quotas)
         if goes is not None:
-            self._close_peer(goes.peer, "its user has most connections, and another user needs one")
+            self._close_peer(goes.peer, "its user has most connections, another user needs one")
         return taken
 
     def _watch(self, peer: Peer) -> None:
@@ -319,7 +319,7 @@ class Service:
         if self._peers.pop(peer.connection, None) is None:
             return
         if reason:
-            log.info("closes the connection of %r: %s", peer, reason)
+            log.info("closing the connection of %r: %s", peer, reason)
             if peer.version:
                 peer.refuse(reason)
         self._rest.pop(peer, None)
@@ -375,7 +375,7 @@ class Service:
             wire.pack_welcome(status, version), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         )
         if status != wire.OK:
-            raise RefusedError("its hello is malformed, or of a version that this service lacks")
+            raise RefusedError("its hello is malformed or has an unsupported version")
         peer.version = version
         self._users.silent[peer.identity.owner] -= 1
         peer.deadline = now + IDLE_S
@@ -390,7 +390,7 @@ class Service:
         elif isinstance(message, wire.AskService):
             peer.reply(self._state(now), now)
         elif peer.job is None:
-            raise RefusedError("a report before it has joined")
+            raise RefusedError("it sent a report before joining")
         elif isinstance(message, wire.Report):
             self._registry.take_report(peer.job, message, now)
             self._arrange_due = max(self._arrange_due, now)
@@ -403,10 +403,10 @@ class Service:
 
     def _join(self, peer: Peer, join: wire.Join, now: float) -> None:
         if peer.job is not None:
-            raise RefusedError("it has joined already")
+            raise RefusedError("it joined twice")
         owner = peer.identity.owner
         if not self._users.may_join(owner):
-            raise RefusedError(f"user {owner} has {self._users.jobs[owner]} jobs already")
+            raise RefusedError(f"user {owner} already has {self._users.jobs[owner]} jobs")
         most = self._settings.quotas.priority_most
         job = self._registry.add(peer.identity, join, most, now)
         self._users.jobs[owner] += 1
@@ -482,9 +482,9 @@ class Service:
             self._settings = self._read_settings()
             self._configure()
             log.setLevel(self._settings.log_level.upper())
-            log.info("has read its configuration again")
+            log.info("reloaded the configuration")
         except ValueError as error:
-            log.error("keeps the configuration that it has: %s", error)
+            log.error("cannot reload the configuration, keeping the old one: %s", error)
         for job in self._registry.jobs.values():
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
             self._by_job[job.number].grant_due = True  # a grant holds the time between beats

@@ -97,8 +97,7 @@ class ControlWorker:
             threads.start(self._listen)
         except OSError as error:
             log.warning(
-                "client %d: policy and budget cannot be changed while it runs, because no thread "
-                "could be started: %s",
+                "client %d: cannot start a thread, so its policy and budget stay fixed: %s",
                 self._pid,
                 error.strerror,
             )
@@ -177,20 +176,20 @@ class ControlWorker:
             return list(range(lib.PUMP_MAX_DEVICES))
         there = min(self._shm.header.device_count, lib.PUMP_MAX_DEVICES)
         if request.device >= there:
-            raise _RefusedError(f"no device {request.device}: the client sees {there}")
+            raise _RefusedError(f"no device {request.device}: the client has {there}")
         return [request.device]
 
     def _check_budget(self, budget_bytes: int, devices: list[int]) -> None:
         if budget_bytes < LEAST_BYTES:
             raise _RefusedError(
-                f"a budget of {budget_bytes} bytes is too small: ask for {LEAST_BYTES} at least"
+                f"a budget of {budget_bytes} bytes is too small; the minimum is {LEAST_BYTES}"
             )
         for index in devices:
             total_bytes = self._shm.devices[index].total_bytes
             if budget_bytes > total_bytes:
                 raise _RefusedError(
-                    f"a budget of {budget_bytes} bytes is more than the {total_bytes} "
-                    f"of device {index}"
+                    f"a budget of {budget_bytes} bytes exceeds the {total_bytes} bytes of "
+                    f"device {index}"
                 )
 
     def _wake_client(self) -> None:
@@ -221,7 +220,7 @@ class ControlWorker:
         self._pending = None
         for index, asked in pending.before.items():
             self._shm.devices[index].asked_budget_bytes = asked
-        reason = f"the process did not adopt the budget within {ADOPT_S:.0f} s"
+        reason = f"the process did not apply the budget within {ADOPT_S:.0f} s"
         self._answer(pending.number, wire.failed(self._pid, reason))
 
     # ---- answers ----

@@ -69,7 +69,7 @@ class Learned:
         except (OSError, MemoryError) as error:
             self._looks.clear()
             reason = getattr(error, "strerror", None) or "no memory"
-            log.info("nothing is kept in %s: %s", quoted(self._path), reason)
+            log.info("cannot keep learned patterns in %s: %s", quoted(self._path), reason)
 
     def _open(self) -> None:
         self._folder = Folder(self._path)
@@ -86,12 +86,12 @@ class Learned:
             try:
                 recalled = self._folder.read(found.name)
             except (OSError, ValueError) as error:
-                log.info("%s is ignored: %s", found.name, error)
+                log.info("ignoring %s: %s", found.name, error)
                 self._entries.remove(found)
                 continue
             self._model.recall(recalled)
             self._recalled, self._known = found, frozenset(recalled.keys().tolist())
-            log.info("recalled %d operations of an earlier run", found.operations)
+            log.info("loaded %d operations of an earlier run", found.operations)
             return
 
     def _is_known(self, keys: Keys) -> bool:
@@ -107,7 +107,7 @@ class Learned:
             folder.touch(name)  # it was broken off, and nothing else
             return
         folder.write(name, encode(story))
-        log.info("keeps %d operations for the next run", len(keys))
+        log.info("saved %d operations for the next run", len(keys))
 
 
 def _share(some: frozenset[int], among: frozenset[int]) -> float:

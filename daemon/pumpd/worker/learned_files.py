@@ -96,11 +96,11 @@ def decode(data: bytes) -> Story:
     keys, operations, steps, accesses, body_bytes = _head(data)
     begin = HEAD.size + 8 * keys
     if len(data) != begin + body_bytes:
-        raise ValueError("it is cut, or something follows it")
+        raise ValueError("it is truncated or too long")
     if zlib.crc32(data[SUMMED:]) != HEAD.unpack_from(data)[2]:
         raise ValueError("its checksum is wrong")
     if steps > lib.PUMP_LEARNER_STEPS or accesses > lib.PUMP_LEARNER_STORY_ACCESSES:
-        raise ValueError("it is longer than a story may be")
+        raise ValueError("it has too many operations")
     plain_bytes = steps * STEP.itemsize + accesses * ACCESS.itemsize
     try:
         inflate = zlib.decompressobj()
@@ -108,7 +108,7 @@ def decode(data: bytes) -> Story:
     except zlib.error:
         raise ValueError("it cannot be decompressed") from None
     if len(plain) != plain_bytes or not inflate.eof or inflate.unused_data:
-        raise ValueError("it has another length than it says")
+        raise ValueError("its length does not match its header")
     cut = steps * STEP.itemsize
     story = Story(_rows(plain[:cut], STEP), _rows(plain[cut:], ACCESS))
     _check(story, operations)
@@ -117,12 +117,12 @@ def decode(data: bytes) -> Story:
 
 def _head(data: bytes) -> tuple[int, int, int, int, int]:
     if len(data) < HEAD.size:
-        raise ValueError("it is cut")
+        raise ValueError("it is truncated")
     magic, version, _, keys, *rest = HEAD.unpack_from(data)
     if magic != MAGIC or version != VERSION:
-        raise ValueError("another version of pump wrote it, or another program")
+        raise ValueError("it is from another version of pump, or another program")
     if keys > SKETCH_OPERATIONS or len(data) < HEAD.size + 8 * keys:
-        raise ValueError("its sketch is cut, or too long")
+        raise ValueError("its sketch is truncated or too long")
     operations, steps, accesses, body_bytes = rest
     return keys, operations, steps, accesses, body_bytes
 
@@ -141,7 +141,7 @@ def _check(story: Story, operations: int) -> None:
         and not np.any(accesses["missing"])
     )
     if not sound:
-        raise ValueError("a number in it is out of bounds")
+        raise ValueError("one of its numbers is out of range")
 
 
 def _planes(rows: NDArray[Any]) -> bytes:
@@ -168,7 +168,7 @@ class Folder:
         status = os.fstat(self._fd)
         if not _is_ours(status):
             self.close()
-            raise OSError(errno.EPERM, "it is not this user's alone")
+            raise OSError(errno.EPERM, "other users can change it")
 
     def close(self) -> None:
         """Give its descriptor back."""
@@ -245,7 +245,7 @@ class Folder:
             status = os.fstat(file.fileno())
             alone = _is_ours(status) and status.st_nlink <= 1
             if not alone or status.st_size > FILE_BYTES_MAX:
-                raise ValueError("it is not this user's alone, or too large")
+                raise ValueError("other users can change it, or it is too large")
             return file.read(most)
 
 

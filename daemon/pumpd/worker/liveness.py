@@ -30,7 +30,7 @@ class Liveness:
                 self._pidfd = os.pidfd_open(client_pid)
                 self._poll.register(self._pidfd, select.POLLIN)
             except OSError:
-                log.info("no pidfd for client %d: its end is seen by its socket", client_pid)
+                log.info("no pidfd for client %d: its socket shows its end", client_pid)
 
     def gone(self, now_ns: int) -> bool:
         """Return whether the client has left; checks at most every LIVENESS_NS."""

@@ -320,7 +320,7 @@ class Recorder:
         self._hand_over_hops()
         self._work.put(None)
         if not self._over.wait(CLOSE_S):
-            self._fail(OSError(errno.ETIMEDOUT, "the disk does not answer"))
+            self._fail(OSError(errno.ETIMEDOUT, "the disk does not respond"))
             return  # the thread may still write: the descriptor stays open
         if not keep:
             self._draft.discard()
@@ -413,7 +413,7 @@ class Recorder:
     def _fail(self, error: OSError) -> None:
         self.error = error.errno or errno.EIO
         log.warning(
-            "recording to %s stopped after %d operations: %s",
+            "the recording to %s stopped after %d operations: %s",
             *(quoted(self.path), self._writer.operations, error.strerror),
         )
 

@@ -246,7 +246,7 @@ class Worker:
         elif waiting > FAR_BEHIND or now_ns - self._unready_ns > UNREADY_NS:
             self._unready_ns = 0
             skipped = self.mapping.skip()
-            log.info("skipped %d records behind one that is never filled", skipped)
+            log.info("skipped %d records after one that stayed incomplete", skipped)
             if self.recorder:
                 self.recorder.lost(skipped, trace.LOST_RING_FULL)
             self.model.forget_window()
@@ -335,8 +335,8 @@ class Worker:
             self.model.learn(self.policy.predicts, keep=self._learned is not None)
         except MemoryError as error:
             log.warning(
-                "%s: policy %s predicts nothing, and schedules issued operations alone; free "
-                "memory on the host, or raise the job's memory limit",
+                "%s: policy %s prefetches only for issued operations, without predictions; "
+                "free memory on the host, or raise the job's memory limit",
                 error,
                 self.policy.name,
             )
@@ -365,7 +365,9 @@ class Worker:
         counters.schedules = totals.schedules
         if totals.trials_ended and not self._said_ended:
             self._said_ended = True
-            log.info("advice takes too long: what was only read is copied to the host again")
+            log.info(
+                "cuMemAdvise takes too long: evictions also copy clean memory to the host again"
+            )
         self._count_misses(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 

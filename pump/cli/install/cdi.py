@@ -65,7 +65,7 @@ def run(asked: argparse.Namespace) -> int:
     """Prints the specification. Raises BadInputError."""
     if not NAME.fullmatch(asked.device):
         raise BadInputError(
-            f"--as '{asked.device}': a device's name has letters, digits and _ . : - between them"
+            f"--as: must be letters and digits, with _ . : - between them, not '{asked.device}'"
         )
     words = asked.settings[1:] if asked.settings[:1] == ["--"] else asked.settings
     config = _config(words)
@@ -85,8 +85,8 @@ def specification(
     folder = os.path.dirname(parts.shim)
     if weak := trust.weakness(os.path.realpath(parts.shim), (os.geteuid(),)):
         raise BadInputError(
-            f"others could change what containers load: {weak.path} {weak.why}; install pump "
-            "where no other user can write"
+            f"other users could change what containers load: {weak.path} {weak.why}; "
+            "install pump in a folder that only root can write"
         )
 
     def inside(path: str | None) -> str | None:
@@ -123,10 +123,12 @@ def _socket(path: str) -> str:
     path = os.path.abspath(path)
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        raise BadInputError(f"--pumpd {path}: there is no folder {folder}; make it, mode 0700")
+        raise BadInputError(
+            f"--pumpd {path}: there is no such folder; create it with: mkdir -m 700 {path}"
+        )
     if weak := trust.weakness(os.path.realpath(folder), (os.geteuid(),)):
         raise BadInputError(
-            f"--pumpd {path}: others could put a socket there: {weak.path} {weak.why}"
+            f"--pumpd {path}: other users could put a socket there: {weak.path} {weak.why}"
         )
     return path
 
@@ -142,5 +144,5 @@ def _config(words: list[str]) -> JobConfig:
     config = resolved.apply(typed.job())
     for key, option in OF_PUMPD.items():
         if getattr(config, key):
-            raise BadInputError(f"{option} has no meaning in a specification; leave it out")
+            raise BadInputError(f"{option} does not work in a specification; leave it out")
     return config

@@ -59,7 +59,7 @@ def _install(folder: str, prefix: str, python: str, words: list[str]) -> None:
     run_options.parse([*words, "--", "true"])  # refuse bad options now, not in a notebook
     path = os.path.join(folder, SPECIFICATION)
     if os.path.lexists(folder) and not _is_ours(path):
-        raise BadInputError(f"{folder} is there already and not pump's; move it away")
+        raise BadInputError(f"{folder} already exists and is not pump's; move it away")
     if not os.path.isabs(python) or not os.access(python, os.X_OK):
         raise BadInputError(f"--python: must be the absolute path of a program, not {python}")
     text = json.dumps(_specification(python, words), indent=1) + "\n"
@@ -114,7 +114,7 @@ def _kernels(prefix: str) -> str:
     if not base:
         home = os.environ.get("HOME", "")
         if not home.startswith("/"):
-            raise BadInputError("there is no HOME in the environment; set it, or add --prefix DIR")
+            raise BadInputError("HOME is not set; set it, or add --prefix DIR")
         base = os.path.join(home, ".local", "share")
     return os.path.join(base, "jupyter", "kernels")
 

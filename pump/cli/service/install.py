@@ -45,7 +45,7 @@ def run(asked: argparse.Namespace) -> int:
     for file in texts:
         path = service_files.place(file, asked.root)
         if not file.keep and os.path.lexists(path) and not service_files.is_ours(path):
-            raise BadInputError(f"{path} is there already and not pump's; move it away")
+            raise BadInputError(f"{path} already exists and is not pump's; move it away")
     for file, text in texts.items():
         path = service_files.place(file, asked.root)
         if file.keep and os.path.lexists(path):
@@ -76,5 +76,5 @@ def _tell_next(*, user: bool) -> None:
     print(f"    {service_files.systemctl('enable', '--now', 'pumpd.socket', user=user)}")
     print(
         f"    {service_files.systemctl('try-restart', 'pumpd.service', user=user)}"
-        "    # after an upgrade; jobs go on"
+        "    # after an upgrade; jobs keep running"
     )

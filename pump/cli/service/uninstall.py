@@ -37,7 +37,7 @@ def run(asked: argparse.Namespace) -> int:
         print("next:")
         print(
             f"    {service_files.systemctl('disable', '--now', 'pumpd.socket', user=asked.user)}"
-            "; jobs go on with the budgets they have"
+            "; jobs keep their budgets"
         )
         print(f"    {service_files.systemctl('daemon-reload', user=asked.user)}")
     return 0

@@ -92,4 +92,4 @@ def execute(path: str, command: list[str], environ: dict[str, str]) -> None:
             raise BadInputError(f"{path}: its interpreter is missing", NOT_EXECUTABLE) from None
         raise BadInputError(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
     except ValueError as error:
-        raise BadInputError(f"the command cannot be passed on: {error}") from None
+        raise BadInputError(f"cannot pass the command on: {error}") from None

@@ -96,7 +96,7 @@ def _read(path: str) -> dict[str, Any]:
     except OSError as error:
         raise BadInputError(f"cannot read {quoted(path)}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{quoted(path)}: not JSON ({error})") from None
+        raise BadInputError(f"{quoted(path)}: invalid JSON ({error})") from None
     if not isinstance(report, dict):
         raise BadInputError(f"{path}: not a report of scripts/gpu_probe")
     return report

@@ -64,7 +64,7 @@ def places(environ: Mapping[str, str], *, machine: bool) -> Places:
         )
     rules = job_rules.users_folder(environ)
     if not rules:
-        raise BadInputError("there is no HOME in the environment to keep rules in; set it")
+        raise BadInputError("HOME is not set, so there is no folder for rules; set HOME")
     pump = os.path.dirname(rules)
     config = os.path.dirname(pump)
     return Places(
@@ -87,8 +87,8 @@ def texts(at: Places, pumpd: str) -> dict[str, str]:
         # ld.so splits at blanks and colons; environment.d expands $ and takes quotes.
         if any(one in path for one in " \t\n:;\"'\\$%`"):
             raise BadInputError(
-                f"{path!r} cannot stand in an environment file; use a path without blanks, colons, "
-                "quotes, $ and %"
+                f"an environment file cannot hold {path!r}; use a path without blanks, "
+                "colons, quotes, $ and %"
             )
     words = {
         "mark": MARK,

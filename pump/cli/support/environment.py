@@ -133,7 +133,7 @@ def one_queue(environ: Mapping[str, str]) -> list[str]:
         return []
     return [
         f"{CONNECTIONS}=1: all streams share one hardware queue, so a kernel may wait for "
-        "another stream's transfer; leave it unset if the framework does not need it"
+        "another stream's transfer; unset it unless the framework needs it"
     ]
 
 
@@ -203,8 +203,8 @@ def _kernels(parts: Parts, existing: str) -> str:
 def _listable(path: str, variable: str, separators: str) -> str:
     if any(separator in path for separator in separators):
         raise BadInputError(
-            f"'{path}' cannot stand in {variable}, which splits at blanks, colons or semicolons; "
-            "install pump in another folder"
+            f"{variable} cannot hold '{path}', because it splits at blanks, colons or "
+            "semicolons; install pump in another folder"
         )
     return path
 

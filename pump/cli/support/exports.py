@@ -52,7 +52,7 @@ def _defined(path: str) -> set[bytes]:
 
 def _table(descriptor: int, offset: int, length: int) -> bytes:
     if length > _TABLE_BYTES_MAX:
-        raise ValueError("a table of symbols is too large")
+        raise ValueError("its table of symbols is too large")
     return os.pread(descriptor, length, offset)
 
 

@@ -93,7 +93,7 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
         try:
             directory = paths.make_job_directory(base or paths.make_temporary_base(), job_pid)
         except paths.UnsafeDirectoryError as error:
-            say("pump-run", f"pumpd's socket is made in another folder: {error}")
+            say("pump-run", f"using another folder for pumpd's socket: {error}")
             continue
         except OSError as error:
             reasons.append(f"{error.filename}: {error.strerror}")

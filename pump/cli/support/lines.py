@@ -36,7 +36,7 @@ class Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         if getattr(namespace, self.dest) is not self.default:
-            parser.error(f"{option_string} is given twice; leave one out")
+            parser.error(f"{option_string} is given twice; give it once")
         setattr(namespace, self.dest, values)
 
 

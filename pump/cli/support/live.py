@@ -90,7 +90,7 @@ class Cards:
         try:
             handles = nvml.handles()
             self.identities = {uuid: nvml.identity(handle) for uuid, handle in handles.items()}
-            self.trouble = "" if handles else "it knows no GPU"
+            self.trouble = "" if handles else "it lists no GPU"
             self._answered.set()
             while self._figures and not self._closed.is_set():
                 self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]

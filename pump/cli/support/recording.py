@@ -49,7 +49,7 @@ def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
     notes = []
     if old := place.unfinished(path, folder):
         more = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
-        notes.append(f"an earlier recording was not finished, and is kept: {quoted(old[-1])}{more}")
+        notes.append(f"keeping an earlier, unfinished recording: {quoted(old[-1])}{more}")
     return folder, notes
 
 
@@ -63,7 +63,7 @@ def _claim(name: str, folder: int) -> int:
                 raise
             if time.monotonic() >= until:
                 raise OSError(
-                    errno.EBUSY, "another job is being recorded to it; name another file"
+                    errno.EBUSY, "another job records to it; choose another file"
                 ) from None
             time.sleep(0.02)
 

@@ -82,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="do not copy this file or folder: runs read and write the original; may be repeated",
+        help="let runs read and write the original of this file or folder; may be repeated",
     )
     parser.add_argument(
         "--time-from",
@@ -148,11 +148,11 @@ class Repeated:
         answer = probe.ask(self._child)
         names = [d["name"] for d in answer.get("devices", [])] if isinstance(answer, dict) else []
         if not names:
-            raise BadInputError("the driver gives no GPU; pump doctor says why")
+            raise BadInputError("the driver finds no GPU; run: pump doctor")
         shown = one_line(", ".join(dict.fromkeys(names)))
         if self.config.virtual is None:
             return shown
-        return f"VIRTUAL, {shown}: times are those of a model, not of hardware"
+        return f"VIRTUAL, {shown}: times are simulated, not measured on hardware"
 
     def _bound(self, copy_most: int) -> str:
         """Where the folder of the runs comes. Bounds what is copied to it."""
@@ -204,7 +204,7 @@ class Repeated:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            what = f"--folder: cannot make {quoted(str(error.filename))}: {error.strerror}"
+            what = f"--folder: cannot create {quoted(str(error.filename))}: {error.strerror}"
             raise BadInputError(what) from None
 
     def once(
@@ -228,7 +228,7 @@ class Repeated:
         except OSError as error:
             folders.remove(str(folder))
             where = quoted(str(error.filename or folder))
-            raise BadInputError(f"run {name} cannot begin: {where}: {error.strerror}", 1) from None
+            raise BadInputError(f"run {name} cannot start: {where}: {error.strerror}", 1) from None
         if not self.keep and not ran.failure():
             folders.remove(str(folder))
         return ran
@@ -240,16 +240,16 @@ class Repeated:
     def times(self) -> str:
         """What a time is, for people."""
         if self.pattern is None:
-            return "whole runs, their start included"
+            return "whole runs, including their start"
         pattern = quoted(os.fsdecode(self.pattern.pattern))
-        return f"what the command prints itself (--time-from {pattern})"
+        return f"printed by the command (--time-from {pattern})"
 
     def failed(self, ran: runs.Ran) -> str:
         """How a run failed otherwise than for lack of memory, or that it printed no time; "" where
         it did not. Then its log is kept."""
         said = ran.failure()
         if not said and self.seconds(ran) is None:
-            said = "--time-from matched nothing in its output"
+            said = "--time-from matched no line of its output"
         self.keep = self.keep or bool(said and not ran.out_of_memory)
         return said
 
@@ -274,16 +274,16 @@ def _original(without: str, shared: Sequence[str]) -> folders.Original:
     try:
         here = os.path.realpath(Path.cwd())
     except OSError as error:
-        raise BadInputError(f"the present folder is gone: {error.strerror}") from None
+        raise BadInputError(f"the current folder is gone: {error.strerror}") from None
     for name in shared:
         place = os.path.relpath(os.path.join(here, name), here)
         if place == "." or place.startswith("../") or not os.path.lexists(place):
-            raise BadInputError(f"--share: {quoted(name)} is nothing in this folder")
+            raise BadInputError(f"--share: there is no {quoted(name)} in this folder")
         places.add(place)
     try:
         return folders.Original(here, without, places)
     except OSError as error:
-        raise BadInputError(f"cannot read the present folder: {error.strerror}") from None
+        raise BadInputError(f"cannot read the current folder: {error.strerror}") from None
 
 
 def _bases(environ: Mapping[str, str]) -> list[str]:
@@ -329,7 +329,9 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
     try:
         found = re.compile(os.fsencode(text))
     except (re.error, RecursionError, OverflowError) as error:
-        raise BadInputError(f"--time-from: no regular expression: {error}") from None
+        raise BadInputError(f"--time-from: must be a regular expression: {error}") from None
     if found.groups < 1:
-        raise BadInputError("--time-from has no group; put the number into one: 'took ([0-9.]+) s'")
+        raise BadInputError(
+            "--time-from: must have a group for the number, such as 'took ([0-9.]+) s'"
+        )
     return found

@@ -42,19 +42,19 @@ def check(pumpd: str, *, user: bool) -> None:
             raise BadInputError(f"{path}: {error.strerror}; {REMEDY}") from None
         if weak:
             raise BadInputError(
-                f"{pumpd}: {weak.path} {weak.why}, so the service could be made to run another "
-                f"program; {_own_remedy(weak.path) if user else REMEDY}"
+                f"{pumpd}: {weak.path} {weak.why}, so other users could replace the "
+                f"service's program; {(_own_remedy(weak.path) if user else REMEDY)}"
             )
         if closed:
             others = "you" if user else "others"
             raise BadInputError(
-                f"{pumpd}: {others} may not enter, read or execute {closed}, so the service's "
-                f"own user could not start it; {REMEDY}"
+                f"{pumpd}: {others} may not enter, read or execute {closed}, so the "
+                f"service's user cannot start it; {REMEDY}"
             )
 
 
 def _own_remedy(path: str) -> str:
-    return f"take that right away (chmod go-w {path}), or name another pumpd with --pumpd PATH"
+    return f"remove that permission (chmod go-w {path}), or name another pumpd with --pumpd PATH"
 
 
 def _closed_to_me(path: str, need: int) -> str:

@@ -79,7 +79,7 @@ def content_of(file: ServiceFile, pumpd: str) -> str:
         raise BadInputError(str(error)) from None
     # systemd splits the command at blanks and expands % and $.
     if any(character in pumpd for character in " \t\n\"'\\%$;"):
-        raise BadInputError(f"{pumpd!r} cannot stand in a unit; install pump in another folder")
+        raise BadInputError(f"a systemd unit cannot hold {pumpd!r}; install pump in another folder")
     pump = os.path.join(os.path.dirname(pumpd), "pump")
     for name, value in (("@PUMPD@", pumpd), ("@PUMP@", pump), ("@CONFIG@", ADMINISTRATORS_FILE)):
         text = text.replace(name, value)
@@ -91,7 +91,7 @@ def pumpd_command(asked: str) -> str:
     BadInputError for a relative path."""
     found = asked or os.path.join(os.path.dirname(sys.executable), "pumpd")
     if not os.path.isabs(found):
-        raise BadInputError(f"--pumpd: '{found}' is no absolute path; begin it with /")
+        raise BadInputError(f"--pumpd: must be an absolute path, not '{found}'")
     return found
 
 

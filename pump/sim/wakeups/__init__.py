@@ -78,8 +78,8 @@ def validate(source: str, table: dict[str, Any]) -> WakeUps:
         delays_ns = getattr(file, key)
         if len(delays_ns) != len(percents):
             raise WakeUpsError(
-                f"{source}: {key} has {len(delays_ns)} values; it must have one for each of the "
-                f"{len(percents)} percents"
+                f"{source}: {key} must have a value for each of the {len(percents)} "
+                f"percents, not {len(delays_ns)}"
             )
         if not all(a <= b for a, b in pairwise(delays_ns)):
             raise WakeUpsError(f"{source}: {key} must not descend")

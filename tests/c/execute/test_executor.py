@@ -71,7 +71,7 @@ def test_driver_errors_are_logged_once_per_code() -> None:
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("pump: ")]
     assert sum("CUDA error 999" in line and "failed" in line for line in lines) == 1
-    assert sum("no prefetches there" in line for line in lines) == 1
+    assert sum("prefetching pauses there" in line for line in lines) == 1
 
 
 def machine(root: Path, nodes: dict[int, str], card: int) -> Path:

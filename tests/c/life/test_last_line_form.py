@@ -10,19 +10,29 @@ from executor_build import run
 SAN = "address,undefined"
 MOST = 100
 MOVED = (
-    *("lost about ", "lost under 1 % of ", "time lost to memory not known", " to memory at "),
-    *("x the budget", ">99x", " years ", " ms ", ": no pumpd served it", ": this job thrashes"),
-    *(": blocks were still on their way", ": kernels ran before pump could act"),
+    *("lost about ", "lost under 1 % of ", "time lost to memory is unknown", " to memory at "),
+    *(
+        "x the budget",
+        ">99x",
+        " years ",
+        " ms ",
+        ": no pumpd served this process",
+        ": this job thrashes",
+    ),
+    *(": prefetches arrived too late", ": too little lookahead to prefetch"),
     *(": no free memory", ": the policy does not", ": waited ", ": timing mode, "),
-    *(": no operation was seen to end", "failed with status 255; ran at "),
+    *(": pump saw no operation finish", "failed with status 255; ran at "),
 )
 OTHERS = (
-    *("all of it fitted on the GPU, so pump did nothing: peak 1023 bytes", " PiB of ", "GiB of"),
+    *("everything fitted on the GPU, so pump did nothing: peak 1023 bytes", " PiB of ", "GiB of"),
     *("this job allocated no GPU memory, so pump did nothing", ": timing mode, nothing was "),
-    *("out of GPU memory: only partly intercepted, ", "what pump did is not known: "),
+    *("out of GPU memory: only partly intercepted, ", "pump's effect is unknown: "),
     *("cuInit failed with error 803: libcuda", "error 100: CUDA_VISIBLE_DEVICES names no"),
     *("error 100: the driver finds no GPU", "not intercepted, so pump did nothing: "),
-    *("no process of this job used CUDA, so pump did nothing: ", "failed with status 1; all of it"),
+    *(
+        "no process of this job used CUDA, so pump did nothing: ",
+        "failed with status 1; everything",
+    ),
 )
 
 

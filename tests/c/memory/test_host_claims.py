@@ -133,8 +133,8 @@ def test_of_two_that_want_seven_tenths_the_second_is_told_which_process_has_the_
         assert second.admit(16 * GIB)
         assert not first.admit(GIB)
         line, *_ = second.end().splitlines()
-        assert "this host's memory leaves" in line
-        assert f"40.0 GiB by 1 other process under pump (most by {first.process.pid})" in line
+        assert "in this host's memory" in line
+        assert f"40.0 GiB by 1 other process under pump (largest: {first.process.pid})" in line
         assert "wait for the other jobs, or free host memory" in line
 
 
@@ -209,7 +209,7 @@ def test_groups_with_limits_of_their_own_share_the_machine_alone(
         host.meminfo.write_text(host.meminfo_text(40 * GIB))
         first.say("sleep 200")
         assert first.left() < GIB, "of the machine's 36.8 GiB the other group claims 18"
-        assert f"cgroup {host.cgroups}/b leaves" in third.end()
+        assert f" in cgroup {host.cgroups}/b (" in third.end()
     finally:
         for one in (first, second, third):
             one.kill()
@@ -255,8 +255,8 @@ def test_where_no_claim_can_be_written_an_eighth_of_the_host_is_given_and_no_mor
             assert not one.admit(8 * GIB) and one.admit(6 * GIB) and not one.admit(2 * GIB)
             assert one.left() == pytest.approx(GIB, abs=GIB)
         said = second.end()
-        assert re.search(r"cannot keep the ledger of host memory at \S*none\S* \(No such", said)
-        assert "an eighth" in said and "it cannot write its claim for others to see" in said
+        assert re.search(r"cannot record claims of host memory at \S*none\S* \(No such", said)
+        assert "an eighth" in said and "other jobs cannot see its claim" in said
 
 
 def test_a_program_out_of_descriptors_gets_its_share_until_it_has_some_again(

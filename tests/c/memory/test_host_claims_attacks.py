@@ -255,7 +255,7 @@ def test_a_lie_about_all_of_the_host_is_named_and_ends_with_the_liar(machine: Ma
         with acting(ATTACKER, lie):
             assert not other.admit(GIB)
         assert other.admit(GIB)
-        assert f", of user {ATTACKER})" in other.end()
+        assert f", user {ATTACKER})" in other.end()
 
 
 def test_a_user_without_a_folder_gets_an_eighth_and_counts_the_others(machine: Machine) -> None:
@@ -282,7 +282,7 @@ def test_a_user_whose_places_are_all_taken_gets_an_eighth(machine: Machine) -> N
 
     with acting(VICTIM, take_all), machine.process(VICTIM) as one:
         assert not one.admit(8 * GIB) and one.admit(6 * GIB)
-        assert "fewer processes of this user" in one.end()
+        assert "fewer GPU processes of this user" in one.end()
 
 
 def _full_folder(path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_claim_of_another_pid_namespace_counts_until_its_process_dies(machine:
         with machine.process(0, before=NAMESPACE) as one:
             assert one.admit(40 * GIB) and not other.admit(20 * GIB)
         assert eventually(lambda: other.admit(20 * GIB))
-        assert "in another container, of user 0" in other.end()
+        assert "in another container, user 0" in other.end()
 
 
 def test_claims_of_three_users_in_pid_namespaces_of_their_own_count_until_they_die(
@@ -383,7 +383,7 @@ def test_a_full_file_system_refuses_beyond_the_share_and_says_so(machine: Machin
     with machine.process(0, before=inside) as one:
         assert not one.admit(8 * GIB) and one.admit(6 * GIB)
         said = one.end()
-        assert "(No space left on device)" in said and "make room there" in said
+        assert "(No space left on device)" in said and "free space there" in said
 
 
 def test_a_program_that_becomes_another_user_claims_as_that_one(machine: Machine) -> None:

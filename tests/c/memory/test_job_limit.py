@@ -34,7 +34,7 @@ def test_the_processes_of_a_job_share_its_limit(tmp_path: Path, ledger: Path, co
         line = all_[-1].end().splitlines()[-1]
         assert f"this job's limit of {GIB // MIB} MiB (PUMP_LIMIT)" in line
         if count > 1:
-            assert f"by {count - 1} other process" in line and "of the job (most by " in line
+            assert f"by {count - 1} other process" in line and "of the job (largest: " in line
 
 
 def test_what_a_killed_process_held_is_the_jobs_again_within_a_second(
@@ -113,5 +113,5 @@ def test_without_a_ledger_each_process_gets_an_eighth_and_the_line_says_so(
     with processes(2, big_host(tmp_path), ledger, job=JOB, limit=str(GIB)) as both:
         assert all(one.admit(128 * MIB) and not one.admit(2 * MIB) for one in both)
         line = both[0].end().splitlines()[-1]
-        assert "this job's limit of 1024 MiB" in line and "this process gets an eighth" in line
-        assert "it cannot write its claim for others to see" in line
+        assert "this job's limit of 1024 MiB" in line and "this process may use an eighth" in line
+        assert "other jobs cannot see its claim" in line

@@ -46,7 +46,7 @@ def test_results_are_the_same_on_an_old_driver(job: Job) -> None:
 def test_code_that_cannot_be_read_is_left_to_demand_paging_and_named_once(tmp_path: Path) -> None:
     found = recorded(tmp_path, [str(LAYOUTS), "unread"], **OLD)
     assert found["kernels"] == 3 and found["extents"] == 0
-    assert found["stderr"].count("left to demand paging") == 1
+    assert found["stderr"].count("run on demand paging") == 1
 
 
 CUT_IMAGES = """

@@ -28,4 +28,4 @@ def test_a_preloaded_hook_sees_every_allocation_and_pump_serves_it(tmp_path: Pat
     assert plain.stdout == "failed 0\nhook: 3 allocated, 3 freed\n"
     found = pump_run(*command, LD_PRELOAD=hook)
     assert found.stdout == plain.stdout
-    assert "all of it fitted on the GPU" in found.stderr and "hooks" not in found.stderr
+    assert "everything fitted on the GPU" in found.stderr and "hooks" not in found.stderr

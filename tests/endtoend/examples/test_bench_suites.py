@@ -91,13 +91,13 @@ def test_the_policy_suite_measures_a_window_that_is_kept_full_and_moves(tmp_path
 
 def test_a_run_that_pump_did_not_serve_to_its_end_is_no_measurement() -> None:
     result = "pump: lost about 9 % of 2.20 s to memory at 1.50x the budget"
-    good = f"{result}: blocks were still on their way\n"
+    good = f"{result}: prefetches arrived too late\n"
     suite_virtual.check_presence(good)
     for bad in (
         "",
-        "pump: all of it fitted on the GPU, so pump did nothing: peak 8 MiB of 62 MiB\n",
-        f"{result}: no pumpd served it\n",
-        f"{result}: worker lost 1 time(s)\n",
+        "pump: everything fitted on the GPU, so pump did nothing: peak 8 MiB of 62 MiB\n",
+        f"{result}: no pumpd served this process\n",
+        f"{result}: pumpd's worker died 1 time(s)\n",
     ):
         with pytest.raises(harness.MeasurementError, match="did not serve"):
             suite_virtual.check_presence(bad)

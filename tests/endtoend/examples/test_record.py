@@ -201,7 +201,7 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
             time.sleep(0.05)  # its worker opens the file, in its own time
         second = job.run("--steps=1", run=("--record", str(trace)))
         assert second.returncode == 2
-        assert "another job is being recorded to it; name another file" in second.stderr
+        assert "another job records to it; choose another file" in second.stderr
     finally:
         running.kill()
         running.wait()
@@ -228,7 +228,7 @@ def test_a_file_that_is_taken_after_pump_run_has_looked_is_left_alone_and_told(j
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert f"the recording to {trace} stopped early: another one is being written" in done.stderr
+    assert f"the recording to {trace} stopped early: another job records to" in done.stderr
 
 
 def test_the_kill_switch_runs_the_command_and_says_that_nothing_is_recorded(tmp_path: Path) -> None:

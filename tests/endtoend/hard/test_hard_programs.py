@@ -201,7 +201,7 @@ def test_where_dead_memory_cannot_be_discarded_one_line_says_so(
 ) -> None:
     monkeypatch.setenv(variable, value)
     program.right("hard_pool", "streams")
-    assert program.log.read_text().count("the driver does not discard memory") == 1
+    assert program.log.read_text().count("this driver cannot discard memory") == 1
 
 
 def test_stream_ordered_memory_answers_as_the_drivers_own(program: Program) -> None:

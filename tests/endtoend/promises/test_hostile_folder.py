@@ -79,8 +79,8 @@ def test_a_clones_file_neither_empties_nor_appends_to_anything_and_its_budget_ap
     done = clone.run()
     assert done.returncode == 0, done.stderr
     assert clone.unharmed()
-    (note,) = [line for line in done.stderr.splitlines() if "ignores" in line]
-    assert note.startswith("pump-run: pump.toml: ignores log_file (line 4), record (line 3): ")
+    (note,) = [line for line in done.stderr.splitlines() if "ignoring" in line]
+    assert note.startswith("pump-run: pump.toml: ignoring log_file (line 4), record (line 3): ")
     assert "pump config trust" in note
     assert "2.00x the budget" in done.stderr
     clone.trust()  # trust does not let it out of its folder
@@ -100,7 +100,7 @@ def test_a_trusted_recording_lies_beneath_the_folder_and_no_link_leads_it_out(
     (clone.folder / "runs").symlink_to(clone.home)
     done = clone.run()
     assert done.returncode == 2
-    assert "a symbolic link or a file is on the way to it" in done.stderr
+    assert "its path contains a symbolic link or a file" in done.stderr
     assert not (clone.home / "t").exists()
 
 
@@ -174,7 +174,7 @@ def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting(clone: Clone) -> None:
     with subprocess.Popen(["cat", "read"], cwd=clone.folder, stdout=subprocess.PIPE) as reader:
         assert clone.run("--log-file=read", "-v").returncode == 0
         read = reader.communicate(timeout=30)[0].decode()
-    assert "serves job" in read
+    assert "serving job" in read
 
 
 def test_what_a_killed_writer_left_is_named_and_kept(clone: Clone) -> None:
@@ -185,5 +185,7 @@ def test_what_a_killed_writer_left_is_named_and_kept(clone: Clone) -> None:
     assert done.returncode == 2
     assert "; a recording that was not finished is t.part-0123abcd" in done.stderr
     done = clone.run("--record=t")
-    assert f"was not finished, and is kept: {clone.folder}/t.part-0123abcd" in done.stderr
+    assert (
+        f"keeping an earlier, unfinished recording: {clone.folder}/t.part-0123abcd" in done.stderr
+    )
     assert recording(clone.folder / "t")["unfinished"] == [str(clone.folder / "t.part-0123abcd")]

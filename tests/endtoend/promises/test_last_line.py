@@ -33,7 +33,7 @@ time.sleep(60)
 LOOKS = "from cuda.bindings import driver as cu; cu.cuInit(0); cu.cuDeviceGetCount()"
 EMPTY = "this job allocated no GPU memory, so pump did nothing"
 NOTHING = "no process of this job used CUDA"
-SHORT = "all of it fitted on the GPU, so pump did nothing"
+SHORT = "everything fitted on the GPU, so pump did nothing"
 CUT = "ended by a signal or _exit"
 LOST = " to memory"
 TIMING = "timing mode, nothing was computed"
@@ -146,8 +146,8 @@ def test_a_name_that_was_given_stands_before_the_line() -> None:
 
 
 CAUSES = {
-    "999": "often nvidia_uvm is not loaded",
-    "803": "libcuda and the kernel's driver differ in version",
+    "999": "try: modprobe nvidia_uvm",
+    "803": "libcuda and the kernel driver differ in version",
     "804": "cuda-compat does not support this GPU",
     "100": "the driver finds no GPU",
 }
@@ -220,7 +220,7 @@ def test_a_launcher_of_which_the_child_is_killed_says_so() -> None:
         check=True,
     )
     (found,) = [one for one in done.stderr.splitlines() if one.startswith("pump: ")]
-    assert found == "pump: what pump did is not known: 1 process(es) ended by a signal or _exit"
+    assert found == "pump: pump's effect is unknown: 1 process(es) ended by a signal or _exit"
 
 
 def eventually(file: Path, wanted: str) -> str:
@@ -296,7 +296,7 @@ def test_a_job_that_is_killed_in_a_terminal_has_its_line_there() -> None:
 def test_without_the_notes_nothing_is_claimed() -> None:
     """pumpd takes the folder away when it ends, and a job may outlive its pumpd."""
     script = f"{shlex.join(python())}; rm -r ${{PUMP_SOCKET%/*}}; true"
-    said = "what pump did is not known: the job's pumpd ended before it"
+    said = "pump's effect is unknown: the job's pumpd exited before the job"
     assert line("bash", "-c", script) == f"pump: {said}"
 
 

@@ -33,7 +33,7 @@ def test_a_job_that_fits_is_told_that_pump_did_nothing(job: Job, right: str) -> 
     done = job.run(*WORDS, memory_mib=512)
     assert done.stdout.split() == ["running", right]
     assert done.stderr == (
-        "pump: all of it fitted on the GPU, so pump did nothing: peak 96 MiB of 496 MiB\n"
+        "pump: everything fitted on the GPU, so pump did nothing: peak 96 MiB of 496 MiB\n"
     )
 
 

@@ -133,7 +133,7 @@ def test_two_jobs_that_each_want_most_of_the_host_do_not_both_get_it(
         assert second.returncode == 9
         assert "CUDA_ERROR_OUT_OF_MEMORY" in second.stdout
         (line,) = [line for line in second.stderr.splitlines() if "out of memory" in line]
-        assert f"by 1 other process under pump (most by {pid})" in line
+        assert f"by 1 other process under pump (largest: {pid})" in line
         assert "wait for the other jobs, or free host memory" in line
         assert list(ledger.glob("[0-9]*")) == [claim], "the second has left nothing"
         hold.unlink()

@@ -54,7 +54,7 @@ def test_a_recorded_job_that_fits_lost_nothing(tmp_path: Path) -> None:
     record = ("--record", str(tmp_path / "run.pump"))
     _, counters, printed = train(tmp_path, 4 * FOOTPRINT_MIB, *record)
     assert counters["lost_of_ns"] > 0 and counters["lost_most_ns"] == 0
-    assert "all of it fitted on the GPU" in printed
+    assert "everything fitted on the GPU" in printed
 
 
 def test_a_job_that_waits_for_memory_each_time_is_told_a_range(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def lines(*options: str, script: str = "") -> str:
 
 def fitted(text: str) -> bool:
     """Whether the last line says that pump did nothing, and no other one that it was hindered."""
-    return "partly" not in text and "all of it fitted on the GPU, so pump did nothing" in text
+    return "partly" not in text and "everything fitted on the GPU, so pump did nothing" in text
 
 
 ALLOCATE = """

@@ -54,7 +54,7 @@ def test_a_program_is_told_what_its_file_asks_for(
     (tmp_path / "pump.toml").write_text(f"[job]\n{text}\n")
     answers, said = told(tmp_path)
     assert answers == expected
-    assert said.startswith("pump: all of it fitted on the GPU") and said.count("\n") == 1
+    assert said.startswith("pump: everything fitted on the GPU") and said.count("\n") == 1
 
 
 def test_an_option_counts_before_the_file(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_what_a_job_asks_above_the_administrators_bounds_is_brought_down_and_sai
     assert budget == "128 True"
     assert priority == "3"
     for words in (
-        "priority 9 brought down to 3, the administrator's bound",
-        "the budget of 230 MiB is brought down to 128 MiB",
-        "the limit of 1024 MiB is brought down to 100 MiB, the administrator's bound",
-        "this job's limit of 100 MiB (the administrator's, /etc/pump/config.toml)",
+        "priority 9 is lowered to 3, the administrator's maximum",
+        "the budget of 230 MiB is lowered to 128 MiB",
+        "the limit of 1024 MiB is lowered to 100 MiB, the administrator's maximum",
+        "this job's limit of 100 MiB (set by the administrator in /etc/pump/config.toml)",
     ):
         assert words in done.stderr, done.stderr
 

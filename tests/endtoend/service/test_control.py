@@ -116,11 +116,11 @@ def test_another_process_switches_a_running_job(
     ("wish", "reason"),
     [
         ({"policy": "demnad"}, "did you mean 'demand'"),
-        ({"budget_bytes": 1 << 40}, "is more than the 268435456 of device 0"),
-        ({"budget_bytes": 4 * MIB}, "ask for 8388608 at least"),
-        ({"budget_bytes": 64 * MIB, "device": 1}, "no device 1: the client sees 1"),
-        ({}, "nothing to set"),
-        ({"device": 0, "policy": "demand"}, "a device without a budget"),
+        ({"budget_bytes": 1 << 40}, "exceeds the 268435456 bytes of device 0"),
+        ({"budget_bytes": 4 * MIB}, "the minimum is 8388608"),
+        ({"budget_bytes": 64 * MIB, "device": 1}, "no device 1: the client has 1"),
+        ({}, "no setting given"),
+        ({"device": 0, "policy": "demand"}, "a device needs a budget"),
         ({"policy": "demand", "client_pid": 1}, "no such client"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_job_without_pumpd_and_a_program_outside_of_jobs_are_told_so(tmp_path:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={}
     )
-    assert done.stderr.splitlines()[-1].endswith("name the socket of its pumpd")
+    assert done.stderr.splitlines()[-1].endswith("name its pumpd's socket")
 
 
 def test_the_client_side_imports_nothing_that_a_program_could_notice() -> None:

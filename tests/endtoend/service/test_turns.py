@@ -74,7 +74,7 @@ def test_each_has_its_turn_and_both_compute_what_one_computes(
     for job in two_jobs:
         said = job.log.read_text()
         assert "lost the service" in said
-        assert re.search(r"waited \d+(\.\d+)? (ms|s) for its turns, all threads", said)
+        assert re.search(r"waited \d+(\.\d+)? (ms|s) for its turns on the GPU", said)
 
 
 def test_a_job_whose_service_dies_waits_no_longer(two_jobs: list[Job], tmp_path: Path) -> None:

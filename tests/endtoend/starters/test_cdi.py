@@ -269,7 +269,7 @@ def test_a_container_with_the_edits_uses_more_memory_than_the_card_has(
     (tmp_path / "root").mkdir()
     done = apply(found, tmp_path / "root", [sys.executable, "-c", USES])
     assert (done.returncode, done.stdout) == (0, "right False\n"), done.stderr
-    assert "no pumpd served it" in done.stderr
+    assert "no pumpd served this process" in done.stderr
 
 
 def of_the_page(pattern: str) -> list[str]:

@@ -189,7 +189,7 @@ def test_a_command_without_its_python_names_the_file_and_the_remedy(tmp_path: Pa
         done = run(str(tmp_path / "pump"), "--version")
         (line,) = done.stderr.splitlines()
         assert done.returncode == 127 and f"cannot start {tmp_path}/{missing}: " in line
-        assert "install pump again" in line
+        assert "reinstall pump" in line
         (tmp_path / "pump-start").write_text("")
 
 

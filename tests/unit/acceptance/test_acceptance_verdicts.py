@@ -200,7 +200,10 @@ LOST = {"worker_losses": 1, "shim": summary_of_pump()["shim"]}
 
 
 def survivor(**more: object) -> Run:
-    facts: dict[str, object] = {"summary": LOST, "stderr": "pump: ...: worker lost 1 time(s)\n"}
+    facts: dict[str, object] = {
+        "summary": LOST,
+        "stderr": "pump: ...: pumpd's worker died 1 time(s)\n",
+    }
     return make_run(**(facts | more))
 
 
@@ -314,8 +317,8 @@ def test_the_profile_of_a_card_is_based_on_a_similar_one() -> None:
 # ---- no memory ---------------------------------------------------------------
 
 GUARDED = (
-    "pump: out of memory: 64 MiB more on device 0 would exceed the headroom of 1 GiB that this "
-    "host's memory leaves (4 GiB kept in reserve); 0 bytes are converted already; free host "
+    "pump: out of memory: 64 MiB more on device 0 would exceed the headroom of 1 GiB in this "
+    "host's memory (reserve: 4 GiB); in use: 0 bytes; free host "
     "memory or use a machine with more\n"
 )
 LIMITED = "pump: out of memory: 4 MiB more would exceed this job's limit of 40 MiB (PUMP_LIMIT)\n"

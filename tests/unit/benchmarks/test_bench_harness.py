@@ -359,7 +359,7 @@ def test_a_file_that_holds_something_else_stays(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         bench_run.main(["good", "--json", str(file)], folder)
     assert file.read_text() == "mine"
-    assert "it holds something else than rows of scripts/bench" in capsys.readouterr().err
+    assert "it is not rows of scripts/bench" in capsys.readouterr().err
 
 
 def test_the_list_names_every_suite_with_its_first_line(folder, capsys):

@@ -97,7 +97,7 @@ def test_auto_sets_the_switches_of_frameworks_without_a_conflict() -> None:
     assert choices(JOB, {}) == choices(TENSOR, {}) == []
     torch, jax, rmm = choices(AUTO, {JAX: "platform"})
     assert torch == (
-        f"PyTorch: tensor ({TORCH_OLD}=backend:cudaMallocAsync), because there is no known conflict"
+        f"PyTorch: tensor ({TORCH_OLD}=backend:cudaMallocAsync), because no known conflict exists"
     )
     assert jax.startswith(f"JAX: native, because {JAX}=platform chooses another allocator")
     assert rmm.startswith("RMM: tensor")

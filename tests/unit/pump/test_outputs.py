@@ -46,7 +46,7 @@ def test_only_its_own_kind_is_replaced_and_a_refusal_changes_nothing(tmp_path: P
         assert path.read_text() == TEXT
     for there in ('{"name": "package"}', "x", "\x93PUMPTR\n"):
         path.write_text(there)
-        with pytest.raises(OSError, match="something else than figures of pump simulate"):
+        with pytest.raises(OSError, match="it is not a result of pump simulate"):
             outputs.write(str(path), TEXT, outputs.SIMULATED)
         assert path.read_text() == there
     assert [one.name for one in tmp_path.iterdir()] == ["f"]

@@ -166,9 +166,9 @@ def test_the_command_writes_a_profile_that_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "base", "out", "expected"),
     [
-        ("{}", "h200-pcie5", "x.toml", "report of scripts/gpu_probe"),
-        ("[]", "h200-pcie5", "x.toml", "report of scripts/gpu_probe"),
-        ("{", "h200-pcie5", "x.toml", "not JSON"),
+        ("{}", "h200-pcie5", "x.toml", "not a report of scripts/gpu_probe"),
+        ("[]", "h200-pcie5", "x.toml", "not a report of scripts/gpu_probe"),
+        ("{", "h200-pcie5", "x.toml", "invalid JSON"),
         (None, "h200-pcie5", "x.toml", "cannot read"),
         (json.dumps(REPORT), "h20", "x.toml", "no profile 'h20'"),
         (json.dumps(REPORT), "h200-pcie5", "x", "ends in .toml"),

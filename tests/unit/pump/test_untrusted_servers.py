@@ -115,7 +115,7 @@ def test_a_job_passes_over_an_untrusted_service_and_says_so_once(
             peer.close()
             holder._lose("the test's end")
         holder.close()
-    told = [one for one in caplog.messages if "does not trust the service" in one]
+    told = [one for one in caplog.messages if "ignoring the untrusted service" in one]
     assert len(told) == 1 and f"user {ATTACKER} serves it" in told[0]
 
 

@@ -38,4 +38,4 @@ def test_modelled_copies_are_refused_where_data_matter() -> None:
     text = environment("compute", GIB)["PUMP_VIRTUAL_PROFILE"] + ";copies=modelled"
     outcome = run("init_only", env={"PUMP_VIRTUAL_PROFILE": text})
     assert outcome.found == 100
-    assert "copies=modelled leaves out data" in outcome.stderr
+    assert "copies=modelled moves no data" in outcome.stderr

@@ -55,7 +55,7 @@ def test_c_refuses_unknown_repeated_missing_and_bad_keys_by_name() -> None:
         (good + ";kernel.x.gbps=3;kernel.x.gbps=4", "given twice: 'kernel.x.gbps'"),
         (good + ";kernel.x.gbps=0", "bad value of key 'kernel.x.gbps'"),
         (good + ";kernel.x.gbps=100001", "bad value of key 'kernel.x.gbps'"),
-        (good + ";loose", "no '=' in 'loose'"),
+        (good + ";loose", "missing '=' in 'loose'"),
         (good.replace("uvm.evict_us=25.0", ""), "missing key 'uvm.evict_us'"),
         (good.replace("uvm.evict_us=25.0", "uvm.evict_us=-1"), "bad value of key 'uvm.evict_us'"),
         (good.replace("uvm.evict_us=25.0", "uvm.evict_us=2x"), "bad value of key 'uvm.evict_us'"),
@@ -101,18 +101,18 @@ def test_settings_change_a_profile_and_its_hash() -> None:
     [
         ({"memry": "8GiB"}, "unknown key 'memry' (did you mean 'memory'?)"),
         ({"memory": "lots"}, "memory: 'lots' is not a size"),
-        ({"memory": "1"}, "device.memory_bytes is 0"),
-        ({"mode": "fast"}, "mode is 'fast'; write timing or compute"),
-        ({"copies": "none"}, "copies is 'none'; write real or modelled"),
-        ({"locks": "all"}, "locks is 'all'; write none or context or space or both"),
-        ({"locks": "space", "shared": "lab"}, "a shared card has none"),
-        ({"queues": "few"}, "queues is 'few'; write apart or shared"),
-        ({"copies": "modelled", "mode": "compute"}, "leaves out data, which mode=compute needs"),
-        ({"uvm.evict_us": "soon"}, "uvm.evict_us is 'soon'; it must be a number"),
-        ({"uvm.evict_us": "nan"}, "uvm.evict_us is nan"),
-        ({"link.duplex_factor": "1.5"}, "it must lie in 0.1 to 1"),
+        ({"memory": "1"}, "device.memory_bytes must be from"),
+        ({"mode": "fast"}, "mode must be timing or compute, not 'fast'"),
+        ({"copies": "none"}, "copies must be real or modelled, not 'none'"),
+        ({"locks": "all"}, "locks must be none or context or space or both, not 'all'"),
+        ({"locks": "space", "shared": "lab"}, "a shared card cannot have locks"),
+        ({"queues": "few"}, "queues must be apart or shared, not 'few'"),
+        ({"copies": "modelled", "mode": "compute"}, "mode=compute needs copies=real"),
+        ({"uvm.evict_us": "soon"}, "uvm.evict_us must be a number, not 'soon'"),
+        ({"uvm.evict_us": "nan"}, "uvm.evict_us must be from 0 to"),
+        ({"link.duplex_factor": "1.5"}, "must be from 0.1 to 1, not"),
         ({"name": "a;b"}, "must not contain"),
-        ({"device.compute_capability": "eight"}, 'write e.g. "8.0"'),
+        ({"device.compute_capability": "eight"}, 'must be like "8.0"'),
         ({"kernel.x;y.gbps": "1"}, "unknown key"),
     ],
 )
@@ -147,5 +147,5 @@ def test_missing_keys_and_wrong_kinds_are_errors() -> None:
         profiles.validate("x", broken)
     broken = table()
     broken["device"]["multiprocessors"] = True  # type: ignore[index]
-    with pytest.raises(profiles.ProfileError, match="must be a whole number"):
+    with pytest.raises(profiles.ProfileError, match="must be an integer"):
         profiles.validate("x", broken)

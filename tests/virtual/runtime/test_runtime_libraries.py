@@ -99,7 +99,7 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> No
     done = run("one_product", mode="timing", **files)
     assert found(done) == {"status": 0}
     assert mine.read_text() == "mine"
-    assert "not a file of such a report; name another" in done.stderr
+    assert "exists and is not such a report; choose another file" in done.stderr
 
 
 def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) 
     virtual.compile_c(tmp_path / "libcuda.so.1", "-shared", "-fPIC", source)
     done = run("start", PUMP_VIRTUAL_PROFILE="", LD_LIBRARY_PATH=str(tmp_path))
     assert found(done) == {"cudaFree": 35, "cublasCreate_v2": 1}
-    assert done.stderr.count("work only on the virtual GPU") == 2, "each library, once"
+    assert done.stderr.count("need the virtual GPU") == 2, "each library, once"
     assert "DRIVER LOADED" not in done.stderr
 
 
@@ -359,4 +359,4 @@ def test_one_line_tells_a_program_on_nvidias_runtime_what_to_do(
     )
     assert done.stdout == "[500, 500, 500] None\n"
     (line,) = done.stderr.splitlines()
-    assert "NVIDIA's CUDA runtime works only with NVIDIA's driver" in line and remedy in line
+    assert "NVIDIA's CUDA runtime needs NVIDIA's driver" in line and remedy in line

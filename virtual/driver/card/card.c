@@ -103,9 +103,9 @@ static void lock_card(struct card *card) {
     error = pthread_mutex_timedlock(&card->lock, &until);
     if (error == ETIMEDOUT && !own.complained) {
       own.complained = true;
-      vd_error("shared card \"%s\": a process has held its lock for %d s; is one of them "
-               "stopped? (%s)",
-               own.name, PATIENCE_S, own.path);
+      vd_error(
+          "shared card \"%s\": a process has held its lock for %d s; it may be stopped: %s",
+          own.name, PATIENCE_S, own.path);
     }
   } while (error == ETIMEDOUT);
   if (error == EOWNERDEAD) {
@@ -121,7 +121,7 @@ uint32_t vd_card_reclaim_locked(void) {
   for (uint32_t i = 0; i < own.capacity.owners; i++) {
     if (i == own.owner || gpu_owner_get(vd.engine, i, &info) != GPU_OK) continue;
     if (card_process_lives(&own.card->processes[i])) continue;
-    vd_log("shared card \"%s\": process %d is gone, %.1f MiB are free again", own.name,
+    vd_log("shared card \"%s\": process %d ended, %.1f MiB are free again", own.name,
            own.card->processes[i].pid,
            (double)(info.plain_bytes + info.resident_bytes) / (1 << 20));
     own.card->processes[i].pid = 0;
@@ -136,7 +136,7 @@ uint32_t vd_card_reclaim_locked(void) {
 void vd_card_take(void) {
   lock_card(own.card);
   if (gpu_lock_taken(vd.engine, own.owner))
-    vd_log("shared card \"%s\": undid a step whose process was killed", own.name);
+    vd_log("shared card \"%s\": rolled back an update of a killed process", own.name);
   if (vd_now_ns() >= own.look_ns) vd_card_reclaim_locked();
   gpu_notes_deliver(vd.engine, &vd_hooks);
 }
@@ -158,8 +158,8 @@ static int make_room(int file, uint32_t part) {
   int error =
       posix_fallocate(file, (off_t)(CARD_STATE_OFFSET + offset_bytes), (off_t)length_bytes);
   if (error == 0) return 0;
-  vd_error("shared card: no room for %.0f MiB in %s (%s); PUMP_VIRTUAL_CARDS names another "
-           "folder",
+  vd_error("shared card: cannot allocate %.0f MiB in %s (%s); set PUMP_VIRTUAL_CARDS to "
+           "another folder",
            (double)length_bytes / (1 << 20), own.path, strerror(error));
   return -1;
 }
@@ -179,7 +179,7 @@ static struct card *make(int file, uint64_t engine_bytes) {
   uint64_t bytes = CARD_STATE_OFFSET + engine_bytes;
   if (ftruncate(file, (off_t)bytes) != 0 ||
       posix_fallocate(file, 0, CARD_STATE_OFFSET) != 0) {
-    vd_error("shared card: cannot make %s: %s", own.path, strerror(errno));
+    vd_error("shared card: cannot create %s: %s", own.path, strerror(errno));
     return NULL;
   }
   if (make_room(file, own.capacity.owners) != 0) return NULL;
@@ -193,7 +193,7 @@ static struct card *make(int file, uint64_t engine_bytes) {
   pthread_mutexattr_destroy(&attributes);
   if (gpu_engine_create(state_of(card), engine_bytes, &own.capacity, &vd.profile, 0,
                         vd_now_ns()) == NULL) {
-    vd_error("profile \"%s\": the model of the GPU could not be built", vd.profile.name);
+    vd_error("profile \"%s\": cannot build the model of the GPU", vd.profile.name);
     munmap(card, bytes);
     return NULL;
   }
@@ -231,19 +231,18 @@ static enum found find_state(int file, uint64_t engine_bytes) {
   if (card == NULL) return FOUND_UNUSED;
   enum found found = FOUND_OTHER;
   if (card->version != CARD_VERSION || card->pid_namespace != card_pid_namespace()) {
-    vd_error("shared card \"%s\": %s was made by another version of pump or in another "
-             "container; use another name, or remove it when no process uses it",
+    vd_error("shared card \"%s\": %s is from another version of pump or another container; "
+             "choose another name, or remove the file once no process uses it",
              own.name, own.path);
   } else if (living_process(card) == 0) {
     found = FOUND_UNUSED;
   } else if (strcmp(card->profile_hash, vd.profile_hash) != 0) {
-    vd_error(
-        "shared card \"%s\": process %d uses it with profile \"%s\" (%s), this one asks "
-        "for \"%s\" (%s); give both the same profile and settings, or another name",
-        own.name, living_process(card), card->profile_name, card->profile_hash,
-        vd.profile.name, vd.profile_hash);
+    vd_error("shared card \"%s\": process %d uses profile \"%s\" (%s), this process has "
+             "\"%s\" (%s); give both the same profile and settings, or another name",
+             own.name, living_process(card), card->profile_name, card->profile_hash,
+             vd.profile.name, vd.profile_hash);
   } else if (card->capacity_hash != shape(&own.capacity, engine_bytes)) {
-    vd_error("shared card \"%s\": process %d uses it with another build of pump", own.name,
+    vd_error("shared card \"%s\": process %d uses another build of pump", own.name,
              living_process(card));
   } else {
     found = FOUND_USABLE;
@@ -279,7 +278,7 @@ static CUresult take_place(int file, struct card *card) {
     gpu_owner_leave(vd.engine, vd_now_ns(), &vd_hooks, (uint32_t)owner);
     owner = -1;
   } else if (owner < 0) {
-    vd_error("shared card \"%s\": %u processes share it, and that is the most", own.name,
+    vd_error("shared card \"%s\": %u processes already share it, the maximum", own.name,
              own.capacity.owners);
   } else {
     card_process_self(&card->processes[owner]);

@@ -28,7 +28,7 @@ int card_path(const char *name, char *path, size_t bytes) {
   int length =
       snprintf(path, bytes, "%s/pump-card-%u-%s", folder, (unsigned)geteuid(), name);
   if (length > 0 && (size_t)length < bytes) return 0;
-  vd_error("shared card: the path of PUMP_VIRTUAL_CARDS is too long");
+  vd_error("shared card: PUMP_VIRTUAL_CARDS is too long for a path");
   return -1;
 }
 
@@ -38,8 +38,7 @@ static int check(int file, const char *path) {
   if (fstat(file, &status) != 0 || status.st_nlink == 0) return 0;
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1 ||
       (status.st_mode & 077) != 0) {
-    vd_error("shared card: %s is not a file of mode 0600 of this user alone; remove it",
-             path);
+    vd_error("shared card: %s must be this user's file with mode 0600; remove it", path);
     return -1;
   }
   if (lstat(path, &named) != 0) return 0;
@@ -53,8 +52,8 @@ static int lock_file(int file, const char *path, uint64_t until_ns) {
       return -1;
     }
     if (vd_now_ns() > until_ns) {
-      vd_error("shared card: another process has held %s for %.0f s while coming or going; "
-               "end it, or use another name",
+      vd_error("shared card: another process has locked %s for %.0f s; stop it, or choose "
+               "another name",
                path, (double)PATIENCE_NS / 1e9);
       return -1;
     }
@@ -79,7 +78,7 @@ static int open_file(const char *path, int flags) {
     card_close(file);
     if (state < 0 || flags == 0) return -1;
   }
-  vd_error("shared card: %s comes and goes", path);
+  vd_error("shared card: other processes keep removing and creating %s", path);
   return -1;
 }
 
@@ -134,7 +133,7 @@ void card_remove_stale(const char *path) {
     if (file < 0) continue;
     if (flock(file, LOCK_EX | LOCK_NB) == 0 && check(file, other) == 1 && is_stale(file) &&
         unlink(other) == 0)
-      vd_log("shared card: removed %s, which no process uses", other);
+      vd_log("shared card: removed %s, because its last process ended", other);
     card_close(file);
   }
   closedir(folder);

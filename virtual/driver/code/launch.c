@@ -132,8 +132,8 @@ static CUresult check_shape(const struct vd_function *function, const unsigned g
 static void say_that_nothing_is_computed(void) {
   static bool said;
   if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
-  vd_error("timing mode: kernels take a model's time and compute nothing, so what the "
-           "program says of its results (such as a loss of 0) means nothing");
+  vd_error("timing mode: kernels take simulated time and compute nothing, so ignore the "
+           "program's results, such as a loss of 0");
 }
 
 /* In compute mode what the kernel computes; false: it cannot. */
@@ -144,9 +144,9 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
     return CUDA_SUCCESS;
   }
   if (function->host == NULL) {
-    vd_error("compute mode: no host function pump_host_%s in PUMP_VIRTUAL_KERNELS for "
-             "kernel %s",
-             function->kernel->name, function->kernel->name);
+    vd_error(
+        "compute mode: PUMP_VIRTUAL_KERNELS has no function pump_host_%s for kernel %s",
+        function->kernel->name, function->kernel->name);
     return CUDA_ERROR_NOT_FOUND;
   }
   uint8_t *parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);

@@ -74,7 +74,8 @@ void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
     return;
   }
   if (count >= 0)
-    vd_error("pump_touch_%s told %d parts, %d are read: it counts as touching everything",
+    vd_error("pump_touch_%s returned %d parts, more than %d: the driver assumes that the "
+             "kernel touches everything",
              kernel->name, count, MOST_PARTS);
   free(out->parts);
   out->parts = NULL;

@@ -331,7 +331,7 @@ void vd_capture_forget_stream_locked(struct vd_stream *stream) {
     detach(capture);
     free_capture(capture, true);
   } else if (!add(&capture->left, capture->graph, stream->tail.nodes, stream->tail.count)) {
-    invalidate(capture, "a lack of memory");
+    invalidate(capture, "out of memory");
   }
   stream->capture = NULL;
   vd_capture_tail_empty(&stream->tail);

@@ -53,7 +53,7 @@ static CUresult launch_locked(struct vd_graph *exec, struct vd_stream *stream) {
   struct vd_work child = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = exec};
   bool captured = false;
   if (stream->capture != NULL && exec->memory)
-    return vd_capture_refuse_locked(stream, "a graph with memory of its own");
+    return vd_capture_refuse_locked(stream, "a graph that allocates memory");
   CUresult result = vd_capture_take_locked(stream, &child, &captured);
   if (captured || result != CUDA_SUCCESS) return result;
   vd.graphs.launches++;

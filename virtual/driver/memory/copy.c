@@ -80,7 +80,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   struct end to, from;
   if (!end_of(copy->destination, to_bytes, copy->destination_array != NULL, &to) ||
       !end_of(copy->source, from_bytes, copy->source_array != NULL, &from)) {
-    vd_log("copy of %llu bytes from 0x%llx to 0x%llx: not live memory, or too short",
+    vd_log("copy of %llu bytes from 0x%llx to 0x%llx: an address is not live memory, or "
+           "its allocation is too short",
            (unsigned long long)from_bytes, (unsigned long long)copy->source,
            (unsigned long long)copy->destination);
     return CUDA_ERROR_INVALID_VALUE;

@@ -91,7 +91,7 @@ static void check_dead(const struct gpu_prefetch_call *call, uint64_t address,
   vd.checks.discard_pending += pending != 0;
   if (live || pending != 0)
     vd_log("discard of 0x%llx, %zu bytes: %s", (unsigned long long)address, length_bytes,
-           live ? "something live lies in it" : "work on it has not executed");
+           live ? "it overlaps a live allocation" : "pending work uses it");
 }
 
 static CUresult discard_locked(struct vd_stream *stream, uint64_t address,
@@ -215,7 +215,7 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
       if (is_pools(address, length_bytes)) {
         vd.checks.advise_pool++;
-        vd_log("READ_MOSTLY on 0x%llx, %zu bytes: memory of the pool",
+        vd_log("READ_MOSTLY on 0x%llx, %zu bytes: not possible for memory of a pool",
                (unsigned long long)address, length_bytes);
       }
       advise_locked(first, count, GPU_ADVICE_READ_MOSTLY);

@@ -137,7 +137,7 @@ static CUresult allocate(enum vd_memory_kind kind, CUdeviceptr *out, size_t leng
   }
   vd_unlock();
   if (result == CUDA_ERROR_OUT_OF_MEMORY)
-    vd_log("%s: no room for %zu bytes", what, length_bytes);
+    vd_log("%s: cannot allocate %zu bytes", what, length_bytes);
   return result;
 }
 
@@ -175,7 +175,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
     if (memory == NULL || memory->base != address || memory->array != NULL ||
         memory->freed || (memory->kind != VD_PLAIN && memory->kind != VD_MANAGED)) {
       vd.checks.free_unknown++;
-      vd_log("cuMemFree: 0x%llx is no live allocation", address);
+      vd_log("cuMemFree: 0x%llx is not a live allocation", address);
       result = CUDA_ERROR_INVALID_VALUE;
     } else if (memory->of_graph) {
       vd_wait_device_locked();

@@ -50,7 +50,7 @@ static struct physical *physical_of(CUmemGenericAllocationHandle handle) {
 static CUresult grow_file(uint64_t bytes) {
   if (memory_file < 0) memory_file = memfd_create("pump-virtual-memory", MFD_CLOEXEC);
   if (memory_file < 0 || ftruncate(memory_file, (off_t)(file_bytes + bytes)) != 0) {
-    vd_error("no memory file for cuMemCreate");
+    vd_error("cannot create a memory file for cuMemCreate");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   file_bytes += bytes;
@@ -65,7 +65,7 @@ static CUresult create_locked(size_t bytes, const CUmemAllocationProp *propertie
   if (physical == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = CUDA_SUCCESS;
   if (vd_plain_reserve_locked(bytes, &cost) != GPU_OK) {
-    vd_log("cuMemCreate: no room for %zu bytes", bytes);
+    vd_log("cuMemCreate: cannot allocate %zu bytes", bytes);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   } else if ((result = grow_file(bytes)) != CUDA_SUCCESS) {
     gpu_plain_release(vd.engine, vd_now_ns(), &vd_hooks, bytes);
@@ -357,7 +357,7 @@ static CUresult shareable(uint64_t address, const char *what,
     *out = memory;
     return CUDA_SUCCESS;
   }
-  vd_log("%s of 0x%llx: not memory of cuMemAlloc", what, (unsigned long long)address);
+  vd_log("%s of 0x%llx: must be memory of cuMemAlloc", what, (unsigned long long)address);
   return CUDA_ERROR_INVALID_VALUE;
 }
 

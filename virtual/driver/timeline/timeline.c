@@ -192,7 +192,7 @@ int vd_worker_start_locked(void) {
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
-    vd_error("no thread for the device's effects (error %d)", error);
+    vd_error("cannot start the device's thread (error %d)", error);
     return -1;
   }
   worker_started = true;
@@ -380,10 +380,8 @@ CUresult vd_timeline_start(void) {
   vd.plain.base = (uint64_t)arena(plain_bytes);
   void *state = state_bytes ? arena(state_bytes) : NULL;
   if (vd.managed.base == 0 || vd.plain.base == 0 || (state == NULL && !shared)) {
-    vd_error(
-        "cannot reserve %.0f MiB of address space (overcommit switched off, or a limit "
-        "of RLIMIT_AS?)",
-        (double)(managed_bytes + plain_bytes) / (1 << 20));
+    vd_error("cannot reserve %.0f MiB of address space (check overcommit and ulimit -v)",
+             (double)(managed_bytes + plain_bytes) / (1 << 20));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   vd.managed.end = vd.managed.base + managed_bytes;
@@ -391,7 +389,7 @@ CUresult vd_timeline_start(void) {
   if (shared) return vd_card_join(&capacity);
   vd.engine = gpu_engine_create(state, state_bytes, &capacity, &vd.profile, 0, vd_now_ns());
   if (vd.engine == NULL) {
-    vd_error("profile \"%s\": the model of the GPU could not be built", vd.profile.name);
+    vd_error("profile \"%s\": cannot build the model of the GPU", vd.profile.name);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;

@@ -32,7 +32,7 @@ def test_the_figures_of_a_process_that_was_cut_short_are_its_jobs_line(folder: P
         "ended by a signal or _exit; lost about 50 % of 4.00 s to memory"
     )
     assert last_line.details(found) == [
-        "time lost to memory: about 50 % of 4.00 s (1.90 s to 2.10 s) (to measure it: pump "
+        "time lost to memory: about 50 % of 4.00 s (1.90 s to 2.10 s) (to measure: pump "
         "compare -- COMMAND)",
         "memory: peak 3.0 GiB, budget 2.0 GiB",
     ]
@@ -57,7 +57,7 @@ def test_a_job_that_had_its_line_has_no_second_one(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("notes", "line"),
     [
-        ("client\n", "ended by a signal or _exit; what pump did is not known"),
+        ("client\n", "ended by a signal or _exit; pump's effect is unknown"),
         ("", "ended by a signal or _exit; no process of this job used CUDA"),
         ("client\nended 5 lost much: why\tran\n", "ended by a signal or _exit; ran"),
         ("client\nended 5 lost much: why\tran\nleft 0\n", "lost much: why"),

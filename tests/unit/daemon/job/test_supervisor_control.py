@@ -166,7 +166,7 @@ def test_hostile_peers_harm_neither_clients_nor_other_peers(scene: Scene, seed: 
 def test_a_control_of_another_version_is_told_so(scene: Scene) -> None:
     one = connect_silently(scene)
     one.send(wire.pack_hello(version=9))
-    with pytest.raises(wire.FrameError, match="same release"):
+    with pytest.raises(wire.FrameError, match="one release"):
         wire.check_welcome(one.recv(256))
     one.close()
 
@@ -214,5 +214,5 @@ def test_control_by_another_user_is_refused_in_one_line(scene: Scene) -> None:
         timeout=20,
         check=False,
     )
-    assert "only a job's own user controls it" in done.stdout, done.stderr
+    assert "only the job's own user controls it" in done.stdout, done.stderr
     assert len(done.stdout.splitlines()) == 1

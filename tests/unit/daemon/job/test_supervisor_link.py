@@ -112,7 +112,10 @@ def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
 
 def test_a_socket_on_which_a_process_answers_is_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
-    with link.bind_listener(path, 1), pytest.raises(FileExistsError, match="another pumpd answers"):
+    with (
+        link.bind_listener(path, 1),
+        pytest.raises(FileExistsError, match="another pumpd already listens"),
+    ):
         link.bind_listener(path, 1)
 
 

@@ -28,7 +28,7 @@ def test_one_that_raises_is_over_too() -> None:
 def test_one_that_never_begins_is_an_error_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "BEGIN_S", 0.1)
     monkeypatch.setattr(_thread, "start_new_thread", lambda *_: 1)
-    with pytest.raises(OSError, match="does not begin") as raised:
+    with pytest.raises(OSError, match="did not start") as raised:
         threads.start(lambda: None)
     assert raised.value.errno == errno.EAGAIN
 
@@ -49,5 +49,5 @@ def test_without_a_thread_the_error_is_of_the_system(monkeypatch: pytest.MonkeyP
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(_thread, "start_new_thread", refuse)
-    with pytest.raises(OSError, match="no thread"):
+    with pytest.raises(OSError, match="cannot start a thread"):
         threads.start(lambda: None)

@@ -244,7 +244,7 @@ def test_reload_takes_no_lease_away_and_the_end_is_clean(service: Service) -> No
         job.report()
         until(lambda: job.granted, "a grant", job)
         service.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "read its configuration again" in service.log.read_text(), "a reload")
+        eventually(lambda: "reloaded the configuration" in service.log.read_text(), "a reload")
         job.say(wire.Beat())
         settle(service, job)
         assert job.granted == job.usable
@@ -284,7 +284,7 @@ def test_the_next_release_of_the_service_serves_jobs_of_this_one(tmp_path: Path)
             assert not is_closed(job.socket)
         old = connect(service)
         old.send(wire.pack_hello(4, 5))
-        with pytest.raises(FrameError, match="no version of the protocol"):
+        with pytest.raises(FrameError, match="does not support this release's protocol"):
             wire.check_welcome(old.recv(64))
         old.close()
     finally:
@@ -365,7 +365,7 @@ def test_an_idle_service_sleeps_and_is_small(service: Service) -> None:
     ("words", "reason"),
     [
         (["--socket", "/nonexistent/folder/socket"], "No such file or directory"),
-        (["--beat", "soon"], "'soon' is no time; write 0.05 to 60 seconds"),
+        (["--beat", "soon"], "must be a time from 0.05 to 60 seconds, not 'soon'"),
         (["--log-level", "inf"], "did you mean 'info'"),
         (["--sockte", "x"], "did you mean '--socket'"),
     ],
@@ -381,7 +381,7 @@ def test_bad_input_is_one_line_and_status_2(words: list[str], reason: str) -> No
 def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     service = Service(tmp_path, "--config", str(tmp_path / "none.toml"))
     try:
-        assert "none.toml: the defaults apply" in service.log.read_text()
+        assert "none.toml; using defaults" in service.log.read_text()
     finally:
         service.kill()
 
@@ -389,7 +389,7 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
 def test_a_second_service_on_one_socket_is_told_so(service: Service) -> None:
     words = [*PUMPD, "serve", "--socket", str(service.socket)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2 and "another pumpd answers" in done.stderr
+    assert done.returncode == 2 and "another pumpd already listens" in done.stderr
 
 
 def test_a_place_without_a_service_is_one_line(tmp_path: Path) -> None:

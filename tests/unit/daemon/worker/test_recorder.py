@@ -229,7 +229,7 @@ def test_two_recordings_never_share_a_file(
     second, counters = start(settings(tmp_path / "t"))
     assert second is None
     assert counters.recording_error == errno.EBUSY
-    assert "another recording is being written" in caplog.text
+    assert "another job records to it" in caplog.text
     first.close()
     assert not read(tmp_path / "t")[0].truncated
 

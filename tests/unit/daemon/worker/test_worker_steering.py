@@ -138,7 +138,7 @@ def test_a_client_that_adopts_nothing_costs_an_error_and_the_wish(
     stage.send(wire.numbered(1, b"waits"))
     time.sleep(0.06)
     state = stage.answer()
-    assert state is not None and "did not adopt" in str(state.error)
+    assert state is not None and "did not apply" in str(state.error)
     assert stage.device.asked_budget_bytes == 0
     assert stage.worker.policy.name == "window"
 
@@ -147,12 +147,12 @@ def test_a_client_that_adopts_nothing_costs_an_error_and_the_wish(
     ("request_", "reason"),
     [
         (Request("set", policy="widnow"), "did you mean 'window'"),
-        (Request("set", budget_bytes=101 * BLOCK), "more than the"),
+        (Request("set", budget_bytes=101 * BLOCK), "exceeds the"),
         (Request("set", budget_bytes=3 * BLOCK), "too small"),
-        (Request("set", budget_bytes=20 * BLOCK, device=1), "sees 1"),
+        (Request("set", budget_bytes=20 * BLOCK, device=1), "has 1"),
         (Request("set", policy="nothing", budget_bytes=20 * BLOCK), "unknown policy"),
-        (Request("set", device=1, hold_ms=5000), "sees 1"),
-        (Request("set", device=1, yield_ms=5000), "sees 1"),
+        (Request("set", device=1, hold_ms=5000), "has 1"),
+        (Request("set", device=1, yield_ms=5000), "has 1"),
     ],
     ids=str,
 )

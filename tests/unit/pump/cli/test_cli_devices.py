@@ -61,7 +61,7 @@ def test_devices_become_uuids(
     ("asked", "expected"),
     [
         (["3"], "there is no GPU 3; this machine has 3 GPUs"),
-        (["GPU-a"], "begins several UUIDs"),
+        (["GPU-a"], "several UUIDs start with"),
         (["GPU-zz"], "no GPU has the UUID 'GPU-zz'"),
         (["0", "GPU-aaaa1"], "names a GPU twice"),
         (["MIG-bad"], "NVML refuses 'MIG-bad'"),

@@ -138,7 +138,7 @@ def test_chosen_devices_replace_the_visible_ones() -> None:
 
 @pytest.mark.parametrize("path", ["/with blank/libpump.so", "/with:colon/libpump.so"])
 def test_a_path_that_the_loader_would_split_is_refused(path: str) -> None:
-    with pytest.raises(BadInputError, match="cannot stand in LD_PRELOAD"):
+    with pytest.raises(BadInputError, match="LD_PRELOAD cannot hold"):
         for_job(CONFIG, Parts(path), {})
 
 

@@ -123,10 +123,10 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
         (["--device", "gpu0", "job"], "'gpu0' is no device"),
         (["--device", "0,", "job"], "'' is no device"),
         (["--device", "1,1", "job"], "names a device twice"),
-        (["--priority", "-11", "job"], "--priority: '-11' is no whole number from -10 to 10"),
-        (["--name", " ", "job"], "is no name of a job"),
+        (["--priority", "-11", "job"], "--priority: must be an integer from -10 to 10, not '-11'"),
+        (["--name", " ", "job"], "must be a job name"),
         (["--report", "all", "job"], "unknown kind of report 'all'"),
-        (["--limit", "0x", "job"], "--limit: '0x' is out of bounds"),
+        (["--limit", "0x", "job"], "--limit: must be a multiple from 0.001x"),
         (["--log-level", "loud", "job"], "unknown log level 'loud'"),
         (["--log-file", "/nonexistent/log", "job"], "cannot write to '/nonexistent/log'"),
         (["--record", "", "job"], "--record: the file name is empty"),
@@ -159,7 +159,9 @@ def test_a_relative_name_in_a_deleted_folder_is_named(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(BadInputError, match=f"{option}: 't' begins in .* deleted; name the whole"):
+    with pytest.raises(
+        BadInputError, match=f"{option}: 't' starts in .* deleted; write an absolute"
+    ):
         parse([option, "t", "job"])
 
 

@@ -194,4 +194,4 @@ def test_an_interval_out_of_bounds_is_refused_with_the_bounds(
 ) -> None:
     done = run(*verb.split(), "--interval", text)
     assert done.returncode == 2
-    assert f"--interval: '{text}' is no time; write {least} to 3600 seconds" in done.stderr
+    assert f"--interval: must be a time from {least} to 3600 seconds, not '{text}'" in done.stderr

@@ -80,7 +80,7 @@ def test_a_part_that_the_services_user_cannot_read_is_named(made: Path, closed: 
     path = made / closed
     path.chmod(path.stat().st_mode & 0o700)
     told = refusal(made)
-    assert f"execute {path}, so the service's own user could not start it" in told, told
+    assert f"execute {path}, so the service's user cannot start it" in told, told
     assert "/opt/pump" in told
     assert refusal(made, user=True) == "", "its owner can read it"
 

@@ -146,9 +146,9 @@ def test_the_users_own_units_go_into_their_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--pumpd", "pumpd"], "is no absolute path"),
+        (["--pumpd", "pumpd"], "must be an absolute path"),
         (["--packaged", "--user"], "--packaged is for packagers"),
-        (["--pumpd", "/a b/pumpd"], "cannot stand in a unit"),
+        (["--pumpd", "/a b/pumpd"], "a systemd unit cannot hold"),
         (["--root", "/dev/null/x"], "cannot write"),
     ],
 )

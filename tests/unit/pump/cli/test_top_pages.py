@@ -294,7 +294,7 @@ def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
     assert "Only your own jobs are shown: no system service is running." in shown
     shown = text(view_of(look()))
     assert "pump-run python train.py" in shown and "service" not in shown
-    off = look(no_service="the service is switched off: PUMP_SERVICE is none")
+    off = look(no_service="the service is off (PUMP_SERVICE=none)")
     assert "Only your own jobs are shown: PUMP_SERVICE=none." in text(view_of(off))
 
 

@@ -62,7 +62,7 @@ def test_check_tells_all_faults_and_status_1(tmp_path: Path) -> None:
     assert [line.split(":")[1] for line in done.stdout.splitlines()] == ["2", "3", "4"]
     path.write_text("[job]\nbudget = 4194304\n[limits]\npriority = 1\n")
     done = pump("check", "--system", str(path), folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"{path}: sound, 2 settings\n")
+    assert (done.returncode, done.stdout) == (0, f"{path}: valid, 2 settings\n")
 
 
 def test_check_of_a_missing_file_is_bad_input(tmp_path: Path) -> None:

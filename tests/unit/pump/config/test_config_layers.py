@@ -176,7 +176,7 @@ def test_an_administrators_bounds_reach_the_shim_and_the_priority_is_brought_dow
     job = resolved.apply(JobConfig(command=["x"]))
     assert (job.budget_most, job.limit_most, job.priority) == ("80%", str(8 << 30), 6)
     (note,) = resolved.notes
-    assert "priority 9 brought down to 6" in note
+    assert "priority 9 is lowered to 6" in note
     assert f"{sources.administrator}:4" in note
 
 
@@ -246,6 +246,6 @@ def test_a_variable_near_one_of_pumps_gets_a_suggestion_and_others_stay_alone() 
         {"PUMP_BUGDET": "1", "PUMP_DISABLED": "1", "PUMP_BUDGET": "1", "PUMP_XQ": "", "HOME": "/"}
     )
     assert told == [
-        "PUMP_BUGDET is no variable of pump, and is ignored (did you mean PUMP_BUDGET?)",
-        "PUMP_DISABLED is no variable of pump, and is ignored (did you mean PUMP_DISABLE?)",
+        "ignoring unknown variable PUMP_BUGDET (did you mean PUMP_BUDGET?)",
+        "ignoring unknown variable PUMP_DISABLED (did you mean PUMP_DISABLE?)",
     ]

@@ -39,7 +39,7 @@ def test_what_is_no_size_is_refused_with_one_line_that_quotes_it(text: str) -> N
 
 
 def test_a_size_beyond_any_machine_is_refused() -> None:
-    with pytest.raises(BadValueError, match="more memory than any machine"):
+    with pytest.raises(BadValueError, match="exceeds the memory of any machine"):
         parse_size("9999999999TiB")
 
 

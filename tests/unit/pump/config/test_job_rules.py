@@ -48,8 +48,8 @@ def test_rules_are_compiled_in_the_order_of_their_names(folder: Path) -> None:
     [
         ("[job]\n", "[match] has no pattern"),
         ('[match]\nexe = "a"\n', "unknown key"),
-        ('[match]\nexecutable = ""\n', "is no pattern"),
-        ('[match]\nexecutable = "a\\nset PUMP_X=1"\n', "is no pattern"),
+        ('[match]\nexecutable = ""\n', "must be a pattern"),
+        ('[match]\nexecutable = "a\\nset PUMP_X=1"\n', "must be a pattern"),
         ('[match]\nexecutable = "a"\n[limits]\nbudget = "1GiB"\n', "limits"),
         ('[match]\nexecutable = "a"\n[job]\ndevices = [0]\n', "before cuInit"),
         ('[match]\nexecutable = "a"\n[job]\npolicy = "none"\n', "policy"),

@@ -47,7 +47,7 @@ def test_what_a_run_leaves_behind_is_ended_with_it(tmp_path: Path) -> None:
 def test_a_run_beyond_its_time_is_killed_and_says_so(tmp_path: Path) -> None:
     ran = run(tmp_path, "sleep 1000", seconds_most=0.1)
     assert ran.too_long
-    assert ran.failure().startswith("no end within ")
+    assert ran.failure().startswith("still running after ")
 
 
 def test_a_signal_ends_the_run_instead_of_this_process(

@@ -188,7 +188,7 @@ def test_a_reader_of_this_version_passes_over_chunks_and_columns_it_does_not_kno
         (form.MAGIC + bytes(8), DamagedError, "damaged"),
         (chunked(form.pack_chunk(form.CHUNK_END, 0, b"[1]")), DamagedError, "not a JSON object"),
         (chunked(form.pack_chunk(form.CHUNK_END, 0, b"[" * 90_000)), DamagedError, "not a JSON"),
-        (chunked(form.pack_chunk(form.CHUNK_END, 0, b"{}"), b"x"), DamagedError, "behind the end"),
+        (chunked(form.pack_chunk(form.CHUNK_END, 0, b"{}"), b"x"), DamagedError, "after the end"),
         (form.file_start() + form.pack_chunk(form.CHUNK_END, 0, b"{}"), DamagedError, "header"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_request_that_is_not_exactly_right_is_refused_in_one_line(words: objec
 @pytest.mark.parametrize("ms", [-1, 6001, True, "5", None])
 def test_a_time_that_is_too_long_or_no_number_is_refused_by_its_name(name: str, ms: object) -> None:
     words = {"ask": "set", "device": 0, name: ms}
-    with pytest.raises(FrameError, match=f"{name} is not a whole number from 0 to 6000"):
+    with pytest.raises(FrameError, match=f"{name} must be an integer from 0 to 6000"):
         wire.decode_request(json.dumps(words).encode())
 
 
@@ -206,8 +206,8 @@ def test_what_a_welcome_says_is_said_in_words() -> None:
     wire.check_welcome(wire.pack_welcome(wire.OK))
     for status, words in [
         (wire.BUSY, "try again later"),
-        (wire.OTHER_VERSION, "same release"),
-        (wire.REFUSED, "another user or of another release"),
+        (wire.OTHER_VERSION, "from one release"),
+        (wire.REFUSED, "another user or release"),
         (9, "refused"),
     ]:
         for magic in (wire.MAGIC, wire.SHIM_MAGIC):
