@@ -8,6 +8,8 @@ Imports nothing at its start, because pump-run imports it.
 from __future__ import annotations
 
 KERNEL_LENGTH = 80
+REFERENCES_MOST = 32
+"""Of a mangled name to its own parts: nested, each can double the length of the C++ name."""
 _CXX_LIBRARY = "libstdc++.so.6"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_")
 
@@ -103,11 +105,12 @@ def _script(interpreter: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _demangled(name: str) -> str:
-    """Returns the C++ name behind a mangled one; `name` where it is none, or where this machine has
-    no C++ library."""
+    """Returns the C++ name of a mangled one; `name` if it is not mangled or could become very long,
+    or if this machine has no C++ library."""
     import ctypes
+    import re
 
-    if not name.startswith("_Z"):
+    if not name.startswith("_Z") or len(re.findall("[ST][0-9A-Z]*_", name)) > REFERENCES_MOST:
         return name
     try:
         library = ctypes.CDLL(_CXX_LIBRARY)

@@ -101,7 +101,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             )
         for note in environment.notes(config, environ):
             _note(config, note)
-        if config.log_level in TALKATIVE:
+        if config.log_level in TALKATIVE and not config.log_file:
             _note(config, decided(config))
             for choice in environment.choices(config, environ):
                 _note(config, f"granularity {choice}")

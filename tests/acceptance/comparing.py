@@ -108,8 +108,11 @@ def not_here(name: str, run: Run, machine: Machine) -> Item:
 
 def judge(name: str, case: Case, plain: Run, pumped: Run, machine: Machine) -> Item:
     """The verdict on a program that ran without pump and with it."""
-    if not plain.ok or plain.result() is None:
+    result = plain.result()
+    if not plain.ok or result is None:
         return not_here(name, plain, machine)
+    if machine.virtual and not result.get("right", True):
+        return Item(name, UNAVAILABLE, "its kernels do not compute on the virtual GPU")
     shim = (pumped.summary or {}).get("shim", {})
     converted = shim.get("converted_bytes_peak", 0)
     values: dict[str, Json] = {

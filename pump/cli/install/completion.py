@@ -71,7 +71,7 @@ def _installed(below: str, prefix: str) -> str:
         if os.path.exists(os.path.join(folder, prefix + COMMANDS[0])):
             return folder
     raise BadInputError(
-        f"this installation has no completions in {sys.prefix}/share/{below}; install pump again"
+        f"this installation has no completions in {sys.prefix}/share/{below}; reinstall pump"
     )
 
 

@@ -34,7 +34,7 @@ def test_the_tutorials_kernel_is_served_and_its_regions_hold(kernels: Path, tmp_
         "PYTHONPATH": f"{tmp_path}:{PROGRAMS}",
     }
     page = (ROOT / "docs" / "start" / "notebooks.md").read_text()
-    (install,) = re.findall(r"^pump install kernel.*$", page, re.M)
+    (install,) = re.findall(r"^pump install kernel -- .*$", page, re.M)
     virtual = ["--virtual", "a100-pcie4", "--virtual-set", f"device.memory_bytes={64 * MIB}"]
     virtual += ["--virtual-set", "mode=compute"]
     command = [str(BIN / "pump"), *install.split()[1:], *virtual]

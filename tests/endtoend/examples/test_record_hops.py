@@ -81,4 +81,4 @@ def test_demand_schedules_nothing_and_its_report_has_no_table_of_slices(job: Job
     assert not any(isinstance(record, rec.Transfer) for record in records)
     words = [str(BIN / "pump"), "report", "--text", str(job.folder / "t")]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert "where moved slices waited" not in text and "without a processor" in text
+    assert "where moved slices waited" not in text and "Time lost to memory" in text

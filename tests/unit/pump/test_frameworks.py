@@ -58,8 +58,8 @@ def test_what_a_user_has_chosen_is_kept_beside_the_switch() -> None:
     expected = "backend:cudaMallocAsync,pinned_num_register_threads:4"
     assert job[TORCH] == job[TORCH_OLD] == expected
     assert notes(TENSOR, environ) == [
-        f"{TORCH}: roundup_power2_divisions mean nothing to backend:cudaMallocAsync, which "
-        "tensor granularity chooses"
+        f"{TORCH}: backend:cudaMallocAsync, which tensor granularity selects, ignores "
+        "roundup_power2_divisions"
     ]
     chosen = {TORCH_OLD: "backend:cudaMallocAsync,x:1", "XLA_PYTHON_CLIENT_PREALLOCATE": "true"}
     job = made(chosen)

@@ -52,3 +52,10 @@ def test_without_a_cxx_library_names_stay_mangled(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert readable_kernel("_Z7softmaxIfLi128EEvPT_i") == "_Z7softmaxIfLi128EEvPT_i"
+
+
+def test_a_name_that_doubles_itself_stays_mangled() -> None:
+    """Each level of this name is a pair of the level before it: 2**30 types."""
+    levels = [f"S_I{reference}{reference}E" for reference in map("S{}_".format, range(10))]
+    name = "_Z1f1AIiiE" + "".join(levels * 3)
+    assert readable_kernel(name) == name[: KERNEL_LENGTH - 1] + "…"

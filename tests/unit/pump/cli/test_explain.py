@@ -93,8 +93,9 @@ def test_markdown_becomes_wrapped_text_in_which_references_are_commands() -> Non
 def test_a_setting_is_explained_by_each_of_its_names(words: list[str]) -> None:
     done = explain(*words)
     assert done.returncode == 0
-    assert done.stdout.startswith("budget (setting of [job])\n  GPU memory that each process")
-    for fact in ("--budget SIZE", "PUMP_BUDGET", 'budget = "20GiB" in [job]', "what is free"):
+    assert done.stdout.startswith("budget (setting of [job])\n  The GPU memory that each process")
+    example = 'budget = "20GiB" in [job]'
+    for fact in ("--budget SIZE", "PUMP_BUDGET", example, "the memory that is free"):
         assert fact in done.stdout
     assert "setting of [limits]" in done.stdout
 

@@ -386,7 +386,7 @@ def test_the_unit_of_metrics_tells_of_all_that_the_service_knows(
         try:
             eventually(told.exists, "the figures")
             mine = f'{{user="{os.geteuid()}"}}'
-            assert f"pump_registered_jobs{mine} 1\n" in told.read_text()
+            assert f"pump_registered_jobs{mine} 1.0\n" in told.read_text()
             assert told.stat().st_mode & 0o777 == 0o640
         finally:
             writer.terminate()

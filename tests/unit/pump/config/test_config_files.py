@@ -144,7 +144,7 @@ def test_all_faults_of_a_file_are_told_in_order_of_their_lines() -> None:
 
 @pytest.mark.parametrize("table", ["limits", "shares", "service"])
 def test_a_users_file_cannot_speak_for_the_administrator(table: str) -> None:
-    assert "is the administrator's" in faults(f"[{table}]\n", administrators=False)[0]
+    assert "only /etc/pump/config.toml may set" in faults(f"[{table}]\n", administrators=False)[0]
 
 
 def test_bytes_that_are_no_text_are_told_with_their_line() -> None:

@@ -190,7 +190,7 @@ def test_a_bound_below_the_default_priority_is_not_spoken_of(sources: Sources) -
 def test_no_users_file_can_set_or_lift_bounds(sources: Sources) -> None:
     sources.administrator.write_text("[limits]\npriority = -3\n")
     sources.named.write_text("[limits]\npriority = 10\n")
-    with pytest.raises(layers.ConfigInputError, match="is the administrator's"):
+    with pytest.raises(layers.ConfigInputError, match=r"only /etc/pump/config\.toml may set"):
         sources.resolve({"priority": 9})
 
 

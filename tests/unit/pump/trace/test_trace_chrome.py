@@ -121,10 +121,10 @@ def test_what_cannot_be_read_or_written_is_told_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(recording(tmp_path / "a"))
-    assert run(monkeypatch, path, "--perfetto", str(tmp_path / "no" / "x")) == 2
+    assert run(monkeypatch, path, "--perfetto", str(tmp_path / "no" / "x")) == 1
     assert "cannot write to" in capsys.readouterr().err
     assert run(monkeypatch, str(tmp_path / "none"), "--perfetto", "-") == 2
     assert "cannot read" in capsys.readouterr().err
     (tmp_path / "b").write_text("something else altogether")
-    assert run(monkeypatch, str(tmp_path / "b"), "--perfetto", str(tmp_path / "x")) == 1
+    assert run(monkeypatch, str(tmp_path / "b"), "--perfetto", str(tmp_path / "x")) == 2
     assert "not a recording" in capsys.readouterr().err
