@@ -119,9 +119,15 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
 
 def decided(config: JobConfig) -> str:
     """One line: the policy of the job, its budget and its limit, and why if they are not set."""
-    budget = config.budget or "the GPU's free memory, because none is set"
-    limit = config.limit or "the available host memory, because none is set"
+    budget = _amount(config.budget) or "the GPU's free memory, because none is set"
+    limit = _amount(config.limit) or "the available host memory, because none is set"
     return f"policy {config.policy}; budget {budget}; limit {limit}"
+
+
+def _amount(text: str) -> str:
+    from pump.report.words import size
+
+    return size(int(text)) if text.isdecimal() else text
 
 
 def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:

@@ -187,7 +187,7 @@ def _until(report: dict[str, Any]) -> float:
 def _misses(device: dict[str, Any], x: Axis, of_device: str) -> list[str]:
     series, used = device["series"], device["blocks_used"]
     missed = used - device["blocks_hit"]
-    rate = f"Estimated hit rate: {percent(1 - missed / used, 1)} of {used:,} block uses. "
+    rate = used and f"Estimated hit rate: {percent(1 - missed / used, 1)} of {used:,} block uses. "
     causes = ", ".join(
         f"{name} {percent(device[f'blocks_{cause}'] / missed)}"
         for cause, (name, _) in CAUSES.items()
@@ -195,7 +195,7 @@ def _misses(device: dict[str, Any], x: Axis, of_device: str) -> list[str]:
     )
     parts = [
         f"<h2>Block misses by cause{of_device}</h2>",
-        f'<p class="dim">{rate if used else ""}'
+        f'<p class="dim">{rate or ""}'
         f"{f'Causes of the misses: {causes}.' if missed else 'No operation missed a block.'}</p>",
     ]
     layers = [

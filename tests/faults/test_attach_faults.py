@@ -74,6 +74,7 @@ class Attached:
         )
         counted = one.ended()
         out, err = one.process.communicate(timeout=BOUND_S)
+        err = re.sub("PUMP_VIRTUAL_KERNELS: [^ ]*: [^ ]*", "PUMP_VIRTUAL_KERNELS", err)
         lines = [re.sub(r"\d{2,}", "N", line) for line in err.splitlines()]
         own = tuple(line for line in lines if not line.startswith("pump: "))
         pumps = [line for line in lines if line.startswith("pump: ")]

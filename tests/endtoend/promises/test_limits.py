@@ -35,7 +35,7 @@ def test_a_limit_of_the_job_refuses_and_says_so(job: Job) -> None:
     done = job.run(run=("--limit", "40MiB"))
     assert done.returncode == 9
     assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout
-    (line,) = [line for line in done.stderr.splitlines() if "limit" in line.lower()][:1]
+    (line,) = [line for line in done.stderr.splitlines() if "job's limit" in line][:1]
     assert "--limit" in line or "PUMP_LIMIT" in line
     assert "40" in line
 

@@ -97,7 +97,7 @@ def are_listed(pids: list[int]) -> bool:
     """Whether one of these jobs waits, and pump jobs lists it alone as waiting; a turn may change
     in between."""
     listed = subprocess.run([BIN / "pump", "jobs"], capture_output=True, text=True, check=True)
-    lines = [line for line in listed.stdout.splitlines() if "waits for its turn" in line]
+    lines = [line for line in listed.stdout.splitlines() if "waiting for its turn" in line]
     return [int(line.split()[0]) for line in lines] == [pid for pid in pids if held(pid)] != []
 
 

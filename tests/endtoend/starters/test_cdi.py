@@ -114,8 +114,8 @@ def test_a_specification_has_what_pump_run_would_set(tmp_path: Path) -> None:
     ("words", "named"),
     [
         (["--as", "-a"], "--as"),
-        (["--as=a b"], "--as 'a b'"),
-        (["--pumpd=/none/socket"], "there is no folder /none"),
+        (["--as=a b"], "--as: must be letters and digits"),
+        (["--pumpd=/none/socket"], "--pumpd /none/socket: there is no such folder"),
         (["--pumpd=/tmp/socket"], "/tmp"),
         (["--", "--record=x"], "--record"),
         (["--", "--budget=x"], "--budget"),
