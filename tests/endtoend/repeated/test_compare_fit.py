@@ -88,7 +88,7 @@ def test_a_command_that_fails_is_named_with_its_log(here: Here) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     *_, tail, message = done.stderr.splitlines()
     assert tail == "a reason"
-    start = "pump: the command fails without pump: exit status 5; all of its output: "
+    start = "pump: the command fails without pump, too: exit status 5; full output: "
     assert message.startswith(start)
     assert Path(message.removeprefix(start)).read_text() == "a reason\n"
 
@@ -101,7 +101,7 @@ def test_a_way_that_fails_costs_the_status_and_not_the_others(here: Here) -> Non
     found = json.loads((here.folder / "out.json").read_text())
     assert [way["failure"] for way in found["ways"]] == [None, *["exit status 4"] * 3]
     assert Path(found["ways"][2]["log"]) == here.folder / "runs" / "window-1.log"
-    assert "way window fails: exit status 4; its output: " in done.stderr
+    assert "window failed: exit status 4; output: " in done.stderr
 
 
 def test_each_run_of_a_job_that_is_recorded_has_a_recording_of_its_own(here: Here) -> None:
