@@ -196,7 +196,8 @@ def _tried(
 ) -> Tried:
     failed = session.failed(ran)
     if failed:
-        problem = "out of memory" if ran.out_of_memory else f"{failed}; output: {quoted(str(ran.log))}"
+        output = quoted(str(ran.log))
+        problem = "out of memory" if ran.out_of_memory else f"{failed}; output: {output}"
         return Tried(number, None, None, problem)
     seconds = session.seconds(ran) or 0.0
     unit = seconds if asked.same_work else seconds / number
