@@ -27,7 +27,7 @@ TIMEOUT_S = 6.0
 
 
 class ControlError(Exception):
-    """One line with what failed and why. clients: the states that were received."""
+    """One line with the failure and its cause. clients: the states that were received."""
 
     def __init__(self, reason: str, clients: list[ClientState] | None = None) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class Control(request_reply.Client):
         """Switches the policy and the budget of all clients of the job, or of one.
 
         policy: a name as in `pump-run --policy`. budget_bytes: the budget of `device`, or of
-        every device, including those that a client begins to use later. The GPU's memory means
+        every device, including devices that a client begins to use later. The GPU's memory means
         no budget. None leaves the policy or the budget unchanged. client_pid: of one client;
         None: of all.
 

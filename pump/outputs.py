@@ -56,7 +56,7 @@ UNIT = Kind("a file that pump service install wrote", rb"")
 """service_files.is_ours decides which of them may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
 REPORT = Kind("a report of pump", rb'\{\n "schema": "pump\.report/|[^\n]*\ncommand      ')
-SIMULATED = Kind("numbers of pump simulate", rb'\{\n "schema": "pump\.simulate/')
+SIMULATED = Kind("a result of pump simulate", rb'\{\n "schema": "pump\.simulate/')
 CURVE = Kind("a curve of pump simulate", rb"<svg .*slow-?down by GPU memory")
 EXPORT = Kind("a trace of pump trace export", rb'\{"displayTimeUnit":"ms","otherData":')
 BENCHED = Kind("rows of scripts/bench", rb'\{"name": "bench\.machine", ')

@@ -33,7 +33,7 @@ TIMEOUT_S = 5.0
 
 
 class ServiceError(Exception):
-    """One line with what failed and why."""
+    """One line with the failure and its cause."""
 
 
 class SilentServiceError(ServiceError):

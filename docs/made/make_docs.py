@@ -25,7 +25,7 @@ from pump.config import reference  # noqa: E402
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
 SUITES = ROOT / "benchmarks" / "results" / "thirdparty.jsonl"
-END = "<!-- end of what is made -->\n"
+END = "<!-- end of the generated part -->\n"
 
 
 def with_tables(page: str, source: str, tables: str) -> str:

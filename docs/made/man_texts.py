@@ -89,10 +89,10 @@ STATUS: dict[str, Rows] = {
         ("128 + N", "The command was ended by signal N, as shells report it."),
     ),
     "pump": (
-        ("0", "Done; the answer is yes."),
+        ("0", "Done, or a positive answer."),
         (
             "1",
-            "The answer is no, or the output could not be written. doctor: not ready; compare, "
+            "A negative answer, or the output could not be written. doctor: not ready; compare, "
             "fit: a run failed, or you declined; config check: the file has faults.",
         ),
         REFUSED,

@@ -24,23 +24,23 @@ MARK = "{}"
 NUMBER_MOST = 1 << 40
 RUNS, RUNS_MOST = 12, 1000
 TIMES_LEAST = 1024
-"""Default of --to: so many times --from."""
+"""Default of --to, as a multiple of --from."""
 SPEED = "80%"
 
 
 class Speed(NamedTuple):
-    """The asked speed: a share of the best speed that was seen, or the most seconds of a unit."""
+    """The target speed: a share of the best measured speed, or the maximum seconds of a unit."""
 
     share: float | None
     seconds: float | None
 
     def most_seconds(self, best: float) -> float:
-        """Returns the most that a unit may take. best: the least that a unit has taken."""
+        """Returns the maximum seconds of a unit. best: the shortest measured time of a unit."""
         return best / self.share if self.share else self.seconds or 0.0
 
 
 class Tried(NamedTuple):
-    """One number. unit_seconds: None where its run failed. problem: why it does not fit, or ""."""
+    """One number. unit_seconds: None if its run failed. problem: why it does not fit, or ""."""
 
     number: int
     run_seconds: float | None
@@ -61,31 +61,31 @@ def options(parser: argparse.ArgumentParser) -> None:
         option, metavar = name.split()
         parser.add_argument(option, metavar=metavar, type=checked(check), default=usual, help=text)
 
-    value("--number N", number, f"vary the number N of the command, from N upwards; instead of "
+    value("--number N", number, f"vary the number N in the command, starting at N; replaces "
           f"{MARK}")  # fmt: skip
     value("--from N", number, "the smallest number to try (default: 1)")
     value("--to N", number, f"the largest number to try (default: {TIMES_LEAST} times the "
           "smallest)")  # fmt: skip
-    value("--step N", number, "try only the smallest number and multiples of N above it "
+    value("--step N", number, "after the smallest number, try only multiples of N "
           "(default: 1)", 1)  # fmt: skip
-    value("--speed S", _speed, "the least speed of a unit (a sample of the batch): a share of "
-          "the best speed seen, or the most seconds that a unit may take, such as 0.05s "
+    value("--speed S", _speed, "the target speed: a percentage of the best speed, or a maximum "
+          "time per unit (a sample of the batch) such as 0.05s "
           f"(default: {SPEED.replace('%', '%%')})", _speed(SPEED))  # fmt: skip
     parser.add_argument(
         "--same-work",
         action="store_true",
-        help="each run does the same work, such as an epoch, for any number: compare times of runs "
-        "instead of units",
+        help="compare run times instead of times per unit, because each run does the same work, "
+        "such as an epoch",
     )
-    value("--runs N", lambda text: whole_number(text, 2, RUNS_MOST), "most runs of the command "
+    value("--runs N", lambda text: whole_number(text, 2, RUNS_MOST), "maximum number of runs "
           f"(default: {RUNS})", RUNS)  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write all numbers as JSON; -: stdout")
     repeated.add_options(parser, ())
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Status 0; 128 + N after signal N. Raises BadInputError, with status 1 where the smallest
-    number does not do."""
+    """Returns status 0, or 128 + N after signal N. Raises BadInputError, with status 1 if the
+    smallest number does not work."""
     if asked.json and asked.json != "-":
         try:
             outputs.may_replace(asked.json, outputs.FITTED)
@@ -104,7 +104,7 @@ def run(asked: argparse.Namespace) -> int:
         "times": session.times(),
         "same_work": asked.same_work,
     }
-    text = f"This runs the command up to {many(asked.runs, 'time')}, with {least} to {most}."
+    text = f"This runs the command up to {many(asked.runs, 'time')}, from {least} to {most}."
     if not session.may_begin(text, asked.yes):
         say("pump", "nothing was run")
         return 1
@@ -130,24 +130,24 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _template(words: list[str], number: int | None, least: int | None) -> tuple[int, list[str]]:
-    """The smallest number, and the command with MARK in its place."""
+    """Returns the smallest number, and the command with MARK instead of the number."""
     marked = sum(word.count(MARK) for word in words)
     if number is None:
         if not marked:
             raise BadInputError(
-                f"no number is marked; write {MARK} in its place, or add --number with its value"
+                f"no number is marked; replace it with {MARK}, or pass its value with --number"
             )
         return least or 1, words
     if marked:
-        raise BadInputError(f"the command has {MARK}, so leave --number out; --from says where "
-                            "to begin")  # fmt: skip
+        raise BadInputError(f"the command marks its number with {MARK}: replace --number "
+                            f"{number} with --from {number}")  # fmt: skip
     if least is not None:
-        raise BadInputError("--number is the smallest number, too; leave --from out")
+        raise BadInputError("the search starts at --number; remove --from")
     there = [at for at, word in enumerate(words) if str(number) in (word, word.partition("=")[2])]
     if len(there) != 1:
         raise BadInputError(
-            f"--number: {number} stands in the command {many(len(there), 'time')}; write {MARK} "
-            "in its place instead"
+            f"--number: {number} occurs {many(len(there), 'time')} in the command; mark the number "
+            f"with {MARK} instead"
         )
     at = there[0]
     front = words[at].removesuffix(str(number))
@@ -161,7 +161,8 @@ def _search(
     asked: argparse.Namespace,
     stop: Stop,
 ) -> list[Tried]:
-    """Every number that was tried, the smallest first. Raises BadInputError where that fails."""
+    """Returns every number that was tried, the smallest first. Raises BadInputError if the
+    smallest does not work."""
     tried: list[Tried] = []
     progress = Progress(asked.runs)
     number: int | None = search.fits
@@ -183,7 +184,7 @@ def _search(
 
 
 def _refused(session: repeated.Repeated, smallest: Tried, ran: Ran) -> NoReturn:
-    text = f"the smallest number, {smallest.number}, does not do"
+    text = f"the smallest number, {smallest.number}, does not work"
     if smallest.run_seconds is not None:
         raise BadInputError(f"{text}: {smallest.problem}", 1)
     session.keep = True
@@ -195,12 +196,13 @@ def _tried(
 ) -> Tried:
     failed = session.failed(ran)
     if failed:
-        problem = "out of memory" if ran.out_of_memory else f"{failed}; its output: {ran.log}"
+        output = quoted(str(ran.log))
+        problem = "out of memory" if ran.out_of_memory else f"{failed}; output: {output}"
         return Tried(number, None, None, problem)
     seconds = session.seconds(ran) or 0.0
     unit = seconds if asked.same_work else seconds / number
     most = asked.speed.most_seconds(min(unit, *map(_unit_seconds, tried)) if tried else unit)
-    slow = f"{unit:.4g} s a unit, {most:.4g} s are asked for" if unit > most else ""
+    slow = f"{unit:.4g} s per unit, the limit is {most:.4g} s" if unit > most else ""
     return Tried(number, seconds, unit, slow)
 
 
@@ -209,7 +211,7 @@ def _unit_seconds(one: Tried) -> float:
 
 
 def _largest(tried: list[Tried], speed: Speed) -> int:
-    """Returns the largest number at the asked speed. The best speed may have been seen last."""
+    """Returns the largest number at the target speed. The last run may have been the fastest."""
     most = speed.most_seconds(min(map(_unit_seconds, tried)))
     return max(one.number for one in tried if _unit_seconds(one) <= most)
 
@@ -230,7 +232,7 @@ def _speed(text: str) -> Speed:
         return Speed(value / 100, None)
     if unit == "s" and 0 < value < float("inf"):
         return Speed(None, value)
-    raise BadValueError(f"'{shown(text)}' is no speed; write 1% to 100%, or seconds such as 0.05s")
+    raise BadValueError(f"must be 1% to 100%, or seconds such as 0.05s, not '{shown(text)}'")
 
 
 def _write(file: str | None, found: dict[str, Any]) -> None:
@@ -245,12 +247,23 @@ def _as_text(found: dict[str, Any]) -> str:
     times = {one["number"]: one["unit_seconds"] for one in found["tried"]}
     largest, fastest = found["largest"], found["fastest"]
     best = times[fastest]
-    lines = [
+    above = found["too_large"]
+    at_limit = found["whole"] and not above and largest == max(times)
+    limit = " (the --to limit) still" if at_limit else ""
+    end = f"; {above} does not" if above else ""
+    lines = [f"Largest: {largest}{limit} runs at the target speed{end}."]
+    if fastest != largest:
+        slower = f"{largest} takes {times[largest]:.4g} s"
+        lines.append(f"Fastest: {fastest}, with {best:.4g} s per {unit}; {slower}.")
+    if not found["whole"]:
+        lines.append("Incomplete: larger numbers may also work. Increase --runs to try more.")
+    lines += [
+        "",
         f"command  {one_line(' '.join(found['fitted']))}",
         f"GPU      {found['gpu']}",
-        f"times    of {found['times']}; each number ran once",
+        f"times    {found['times']}; each number ran once",
         "",
-        f"{'number':>10}  {'run':>10}  {'a ' + unit:>12}  {'speed':>7}",
+        f"{'number':>10}  {'run':>10}  {'per ' + unit:>12}  {'speed':>7}",
     ]
     for one in sorted(found["tried"], key=lambda one: one["number"]):
         if one["run_seconds"] is None:
@@ -261,12 +274,4 @@ def _as_text(found: dict[str, Any]) -> str:
             f"{one['number']:>10}  {one['run_seconds']:>8.3f} s  {one['unit_seconds']:>10.4g} s"
             f"  {best / one['unit_seconds']:>7.0%}{slow}"
         )
-    above = found["too_large"]
-    end = f"; {above} does not" if above else ", as large as --to allows" if found["whole"] else ""
-    lines += ["", f"Largest: {largest} runs at the asked speed{end}."]
-    if fastest != largest:
-        slower = f"{largest} takes {times[largest]:.4g} s"
-        lines.append(f"Fastest: {fastest}, with {best:.4g} s a {unit}; {slower}.")
-    if not found["whole"]:
-        lines.append("Not all was tried: what lies between is open; --runs more narrows it down.")
     return "\n".join(lines) + "\n"

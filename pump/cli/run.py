@@ -96,8 +96,8 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
         if command.privileged(program):
             say(
                 options.PROGRAM,
-                f"{program} has privileges of its own: it and the programs that it starts run "
-                "without pump; put pump-run in front of those programs",
+                f"{program} runs with elevated privileges, so it and its children run without "
+                "pump; start the children with pump-run",
             )
         for note in environment.notes(config, environ):
             _note(config, note)
@@ -119,8 +119,8 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
 
 def decided(config: JobConfig) -> str:
     """One line: the policy of the job, its budget and its limit, and why if they are not set."""
-    budget = _amount(config.budget) or "the GPU's free memory, because none is set"
-    limit = _amount(config.limit) or "the available host memory, because none is set"
+    budget = _amount(config.budget) or "the GPU's free memory, because no budget is set"
+    limit = _amount(config.limit) or "the available host memory, because no limit is set"
     return f"policy {config.policy}; budget {budget}; limit {limit}"
 
 

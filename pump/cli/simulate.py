@@ -50,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     size.add_argument(
         "--gpu-memory", metavar="SIZE",
         help="memory of the simulated GPU, such as 24GiB (default: enough for the recording's "
-        "budget; for a JSON trace that of the profile)",
+        "budget; for a JSON trace, the memory of the profile)",
     )  # fmt: skip
     size.add_argument(
         "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
@@ -156,11 +156,11 @@ def _check(asked: argparse.Namespace) -> None:
     for name in ("trace", *TEXTS):
         if getattr(asked, name) == "":  # such as a variable of the shell that is not set
             option = f"--{name.replace('_', '-')}" if name in TEXTS else name.upper()
-            raise BadInputError(f"{option} is empty; say which, or leave it out")
+            raise BadInputError(f"{option} is empty; give it a value, or leave it out")
     if not 1 <= asked.queue_launches <= 1024:
         raise BadInputError(f"--queue-launches is {asked.queue_launches}; it must be 1 to 1024")
     if asked.oversubscription is not None and not 0.1 <= asked.oversubscription <= 100:
-        raise BadInputError("--oversubscription must lie in 0.1 to 100")
+        raise BadInputError("--oversubscription must be from 0.1 to 100")
     if not 0 <= asked.jitter < 1:
         raise BadInputError(f"--jitter is {asked.jitter}; it must be at least 0 and less than 1")
     if not 0 <= asked.seed < 1 << 64:
@@ -268,10 +268,10 @@ def _host(asked: argparse.Namespace) -> Host | None:
     from pump.sim.host import Host
 
     if not asked.flash and (asked.flash_latency or asked.flash_writes is not None):
-        raise BadInputError("--flash-latency and --flash-writes are of flash; add --flash GBPS")
+        raise BadInputError("--flash-latency and --flash-writes need flash; add --flash GBPS")
     if not asked.host_memory:
         if asked.flash:
-            raise BadInputError("--flash lies behind a limited host; add --host-memory SIZE")
+            raise BadInputError("--flash needs a limit of host memory; add --host-memory SIZE")
         return None
     memory_bytes = _size("--host-memory", asked.host_memory)
     if not asked.flash:

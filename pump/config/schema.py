@@ -75,8 +75,8 @@ class JobTable(Struct):
     limit: Annotated[
         str | int,
         _about(
-            "The memory that all processes of the job together may convert: a size, a percentage "
-            "of the memory that the host can spare, or a multiple of the memory of the job's GPUs.",
+            "The memory that all processes of the job together may convert. Either a size, a "
+            "percentage of the memory that the host can spare, or a multiple of the GPUs' memory.",
             "1.5x",
             checks.amount,
             "the memory that the host can spare",
@@ -164,8 +164,8 @@ class JobTable(Struct):
         bool,
         _about(
             "Whether policy `planned` stores what it learned about a program for the next run, in "
-            "`~/.cache/pump/learned` (`$XDG_CACHE_HOME`): the kinds of operations and the parts of "
-            "memory that they use, without names or contents.",
+            "`~/.cache/pump/learned` (`$XDG_CACHE_HOME`). It stores kinds of operations and the "
+            "parts of memory that they use, without names or contents.",
             False,
             checks.truth,
         ),

@@ -200,8 +200,8 @@ def able(
     if not runs:
         names = ", ".join(left_out)
         raise ProgramError(
-            f"{case.program.name}: {names} needs to know what is dead, which only JSON "
-            "traces contain"
+            f"{case.program.name}: {names} needs to know which memory is dead; only "
+            "JSON traces contain this"
         )
     return runs, left_out
 
@@ -298,7 +298,7 @@ def as_text(found: Figures) -> str:
         "",
         *settings(found),
         f"{'GPU memory':<12} {gib(found['gpu_memory_bytes'])}; the peak is "
-        f"{found['oversubscription']:.2f}x of it",
+        f"{found['oversubscription']:.2f}x this size",
         f"{'no paging':<12} {_seconds(found['unlimited_seconds'])} s; floor "
         f"{_seconds(least['seconds'])} s (compute {_seconds(least['compute_seconds'])}, link "
         f"{_seconds(least['link_seconds'])}, CPU {_seconds(least['cpu_seconds'])})",
@@ -379,7 +379,7 @@ def caveats(found: Figures) -> list[str]:
         )
     if found.get("recorded_mode") == "compute":
         lines.append(
-            "Recorded on a virtual GPU in compute mode: the times are the CPU's and mean nothing. "
+            "Recorded on a virtual GPU in compute mode: the times are CPU times, not GPU times. "
             "Record in timing mode."
         )
     if found.get("truncated"):
@@ -400,8 +400,8 @@ def heading(found: Figures, result: str) -> list[str]:
     )
     if found.get("iterations") == 1:
         what = (
-            f"the only iteration of {found['trace']}, with its first touches (the floors are those "
-            "of a steady one)"
+            f"the only iteration of {found['trace']}, with its first touches (the floors are for "
+            "a steady iteration)"
         )
     return [result, f"Simulated from {what}. Not a measurement.", ""]
 

@@ -224,7 +224,7 @@ class AskService(Frame, frozen=True, tag="service?"):
 class ServiceState(Frame, frozen=True, tag="service"):
     """Counters of the service since its start, over the jobs of all users.
 
-    memory_bytes: memory of all GPUs that jobs may share. held_bytes: the part of it that jobs hold,
+    memory_bytes: memory of all GPUs that jobs may share. held_bytes: the part that jobs hold,
     which the service cannot grant again. slowed_down: how often a peer sent too fast and had to
     wait.
     """

@@ -103,11 +103,11 @@ def test_the_figures_of_a_recording_are_those_behind_its_start(recorded: Program
     # 6 of the 8 rounds are behind the first wait
     assert found["floor"]["compute_seconds"] == pytest.approx(96 * BUFFER_BYTES / 60e9, rel=0.15)
     assert found["left_out"] == ["naive+discard", "g10"]
-    with pytest.raises(ProgramError, match="g10 needs to know what is dead"):
+    with pytest.raises(ProgramError, match="g10 needs to know which memory is dead"):
         compared(case, [by_name("g10")])
     curve = over_memory(case, [by_name(name) for name in ("naive", "g10")])
     assert curve["left_out"] == ["g10"] and "Left out" in as_text(curve)
-    with pytest.raises(ProgramError, match="g10 needs to know what is dead"):
+    with pytest.raises(ProgramError, match="g10 needs to know which memory is dead"):
         over_memory(case, [by_name("g10")])
 
 

@@ -23,8 +23,11 @@ def test_a_pattern_finds_its_bad_text_and_leaves_its_good_one(pattern: Pattern) 
 
 
 def test_sentences_end_at_dots_that_end_sentences() -> None:
-    assert sentences("It has 1.5 GiB. See docs/a.md now! Does pump work? (Yes.) No.") == [
+    assert sentences(
+        "It has 1.5 GiB. pump moves it. See docs/a.md now! Does pump work? (Yes.) No."
+    ) == [
         "It has 1.5 GiB.",
+        "pump moves it.",
         "See docs/a.md now!",
         "Does pump work?",
         "(Yes.",
@@ -48,7 +51,7 @@ def test_code_and_names_are_no_prose() -> None:
         ("docs/man", 1000, "GPU memory"),
         ("pump/cli", 2000, "the command"),
         ("pump/config", 700, "GPU memory"),
-        ("pump/report", 500, "Run with --policy window"),
+        ("pump/report", 500, "Simulate the run"),
         ("pump", 1200, "unknown policy"),
         ("docs/made", 300, "CUDA programs"),
         ("shim", 1200, "demand paging"),

@@ -27,9 +27,10 @@ PATTERNS = [
         "What does pump do?",
     ),
     Pattern(
-        START + r"(?:Who|Whoever|Whose|Whatever|Such|Nor|That which|Thus|One that)\b(?! as\b)",
+        START + r"(?:Who|Whoever|Whose|Whatever|Such(?! an? )|Nor|That which|Thus|One that)\b"
+        r"(?! as\b)",
         "Whoever asks gets a lease.",
-        "The job that asks gets a lease.",
+        "Such a job gets a lease.",
     ),
     Pattern(START + r"Of (?!course\b)\w+", "Of two jobs one waits.", "Of course it waits."),
     Pattern(
@@ -124,9 +125,9 @@ PATTERNS = [
         "Drivers since 580 discard it.",
     ),
     Pattern(
-        r"(?<!leave )(?<!left )(?<!stand)\balone\b",
+        r"(?<!leave )(?<!left )(?<!stand)\balone\b(?! on its\b)",
         "It works on the GPU alone.",
-        "These blocks are left alone.",
+        "A job that is alone on its GPU is left alone.",
     ),
     # Verbs that programs and bytes do not have.
     Pattern(r"\b(?:tells?|told|says?|said)\b", "The driver says so.", "The driver reports it."),
@@ -163,5 +164,10 @@ def hits(content: str) -> list[str]:
 
 
 def sentences(content: str) -> list[str]:
-    """Splits a paragraph or message; a dot inside a number or a name ends none."""
-    return [part for part in re.split(r"(?<=[.!?])[\"')*_]*\s+(?=[^a-z])", content) if part.strip()]
+    """Splits a paragraph or message. Dots inside numbers and names do not end a sentence.
+
+    Sentences begin with a capital letter, with pump or with an identifier.
+    """
+    begin = r"(?=[^a-z]|pump|[a-z]+_)"
+    parts = re.split(rf"(?<=[.!?])[\"')*_]*\s+{begin}", content)
+    return [part for part in parts if part.strip()]

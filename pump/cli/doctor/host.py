@@ -109,7 +109,7 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
         return warning("host memory", "the kernel does not report free memory", remedy)
     reserve = min(max(total // RESERVE_SHARE, RESERVE_LEAST), RESERVE_MOST)
     usable = max(room - reserve, 0)
-    text = f"{size(usable)} for what does not fit on the GPU ({where})"
+    text = f"{size(usable)} for memory that does not fit on the GPU ({where})"
     remedy = (
         f"raise the memory limit of {where}"
         if where.startswith("cgroup")

@@ -49,8 +49,8 @@ for number in range(ask(cuda.cuDeviceGetCount) if found["init"] == 0 else 0):
     device = ask(cuda.cuDeviceGet, number)
     name = ask(cuda.cuDeviceGetName, 96, device).partition(b"\\0")[0]
     facts = {"name": name.decode(errors="replace"), "bytes": ask(cuda.cuDeviceTotalMem, device)}
-    for what, attribute in ASKED.items():
-        facts[what] = ask(cuda.cuDeviceGetAttribute, attribute, device)
+    for fact, attribute in ASKED.items():
+        facts[fact] = ask(cuda.cuDeviceGetAttribute, attribute, device)
     found["devices"].append(facts)
 address = ctypes.cast(loaded.cuMemAlloc_v2, ctypes.c_void_p).value
 for line in open("/proc/self/maps"):

@@ -72,7 +72,7 @@ def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     if start.startswith(b"#!"):
         return _script(path, start, environ, scripts)
     if not start.startswith(b"\x7fELF"):
-        text = f"{path} is neither a program nor a script with an interpreter: a shell runs it"
+        text = f"{path} is not a binary and has no #! line: a shell runs it"
         return ok("command", text)
     return _program(path, start, interpreter)
 
@@ -100,7 +100,7 @@ def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -
 def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
     if len(start) < 64 or start[4] != 2:
         text = f"{path} is not a 64-bit program"
-        return problem("command", text, "use a 64-bit build of it")
+        return problem("command", text, "use a 64-bit build")
     machine = struct.unpack_from("<H", start, 18)[0]
     own = {"x86_64": 62, "aarch64": 183}.get(os.uname().machine)
     if own is not None and machine != own:
@@ -111,11 +111,11 @@ def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
         return warning("command", text, f"nothing to do if it is: file {shlex.quote(path)}")
     if not interpreter:
         text = f"{path} is statically linked, so pump cannot be preloaded into it"
-        return problem("command", text, "use a dynamically linked build of it")
+        return problem("command", text, "use a dynamically linked build")
     if "musl" in os.path.basename(interpreter):
         text = f"{path} uses musl: neither pump nor the CUDA driver works there"
         return problem("command", text, "use a build for glibc")
-    text = f"{path}: pump intercepts its CUDA calls, and those of programs that it starts"
+    text = f"{path}: pump intercepts the CUDA calls of this program and its children"
     return ok("command", text)
 
 

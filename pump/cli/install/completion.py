@@ -25,7 +25,7 @@ begins with."""
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.add_argument(
-        "shell", nargs="?", choices=list(PLACES), help="the shell (default: that of $SHELL)"
+        "shell", nargs="?", choices=list(PLACES), help="the shell (default: $SHELL)"
     )
     parser.add_argument("--remove", action="store_true", help="remove the completions")
 

@@ -35,7 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--python",
         metavar="PATH",
         default=sys.executable,
-        help="the kernel's Python, which has ipykernel (default: that of pump)",
+        help="the kernel's Python, which has ipykernel (default: pump's own)",
     )
     parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="-- OPTION", help="options of pump-run"

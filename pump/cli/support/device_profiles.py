@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="write a profile from a report of scripts/gpu_probe; needs --base and --out",
     )
     group.add_argument(
-        "--base", metavar="PROFILE", help="the profile of a similar GPU, for what was not measured"
+        "--base", metavar="PROFILE", help="the profile of a similar GPU, for unmeasured values"
     )
     group.add_argument("--out", metavar="FILE.toml", help="the profile to write")
     group.add_argument("--name", help="its name (default: the name of the file)")

@@ -43,8 +43,8 @@ GPU's memory such as 1.5x. If an option is not given, pump-run takes the setting
 environment (PUMP_BUDGET and so on), --config, ./pump.toml, ~/.config/pump/config.toml or
 /etc/pump/config.toml, in this order. These also hold settings that have no option: run
 pump config show --origin. PUMP_DISABLE=1 runs the command without pump.
-Exit status: the command's own; 2: bad options, nothing was run; 126: the command cannot
-be executed; 127: the command was not found; 128 + N: the command ended by signal N."""
+Exit status: the command's own, or 128 + N if signal N ended the command. 2: bad options,
+nothing was run. 126: the command cannot be executed. 127: the command was not found."""
 
 
 class Asked(NamedTuple):
@@ -150,7 +150,7 @@ def _everyday(group: argparse._ArgumentGroup) -> None:
     value(
         "--keep-device RULE",
         keep.parse,
-        "memory to keep as plain device memory, as that of NCCL, NVSHMEM and UCX: below=SIZE, "
+        "memory to keep as plain device memory, such as buffers of NCCL and UCX: below=SIZE, "
         "library=NAME, ipc, stream-ordered or vmm; none drops all earlier rules; may be repeated",
         action="append",
     )

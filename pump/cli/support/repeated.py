@@ -256,7 +256,7 @@ class Repeated:
     def broken(self, text: str, log: str) -> NoReturn:
         """Show the end of a log. Raises BadInputError with `text`, status 1."""
         sys.stderr.write(runs.tail(Path(log)) + "\n")
-        raise BadInputError(f"{text}; all of its output: {quoted(log)}", 1)
+        raise BadInputError(f"{text}; full output: {quoted(log)}", 1)
 
     def close(self) -> None:
         """Remove the folders, unless they are to be kept."""

@@ -88,7 +88,7 @@ def test_a_command_that_fails_is_named_with_its_log(here: Here) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     *_, tail, message = done.stderr.splitlines()
     assert tail == "a reason"
-    start = "pump: the command fails without pump, too: exit status 5; all of its output: "
+    start = "pump: the command fails without pump, too: exit status 5; full output: "
     assert message.startswith(start)
     assert Path(message.removeprefix(start)).read_text() == "a reason\n"
 
@@ -196,7 +196,7 @@ def test_a_number_in_the_command_is_found_and_lack_of_memory_is_too_large(here: 
     words = ("--yes", *limited, "--number", "4", "--step", "2", *PRINTED)
     done = here.run("fit", *words, *python(4, 0.25))
     assert done.returncode == 0, done.stderr
-    assert "Largest: 8 runs at the asked speed; 10 does not." in done.stdout
+    assert "Largest: 8 runs at the target speed; 10 does not." in done.stdout
     assert "out of memory" in done.stdout
 
 
@@ -210,25 +210,28 @@ def test_the_speed_is_a_share_of_the_best_and_the_fastest_number_is_named(here: 
     words = ("--yes", "--to", "64", *PRINTED)
     done = here.run("fit", *words, "--", "awk", "-v", "n={}", BEST_AT_FOUR)
     assert done.returncode == 0, done.stderr
-    assert "Largest: 10 runs at the asked speed; 11 does not." in done.stdout
-    assert "Fastest: 4, with 0.25 s a unit; 10 takes 0.31 s." in done.stdout
+    assert "Largest: 10 runs at the target speed; 11 does not." in done.stdout
+    assert "Fastest: 4, with 0.25 s per unit; 10 takes 0.31 s." in done.stdout
 
 
 def test_a_bound_on_runs_leaves_the_answer_open_and_says_so(here: Here) -> None:
     words = ("--yes", "--runs", "4", "--speed", "0.25s", "--to", "64", *PRINTED)
     done = here.run("fit", *words, *python("{}", 0.25, 5))
     assert done.returncode == 0, done.stderr
-    assert "Largest: 4 runs at the asked speed; 8 does not." in done.stdout
-    assert "Not all was tried" in done.stdout
+    assert "Largest: 4 runs at the target speed; 8 does not." in done.stdout
+    assert "Incomplete: larger numbers may also work." in done.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         (("--", "true"), "no number is marked"),
-        (("--number", "4", "--", "true", "4", "--x=4"), "4 stands in the command 2 times"),
-        (("--number", "4", "--", "true", "{}"), "leave --number out"),
-        (("--speed", "fast", "--", "true", "{}"), "--speed: 'fast' is no speed"),
+        (("--number", "4", "--", "true", "4", "--x=4"), "4 occurs 2 times in the command"),
+        (("--number", "4", "--", "true", "{}"), "replace --number 4 with --from 4"),
+        (
+            ("--speed", "fast", "--", "true", "{}"),
+            "--speed: must be 1% to 100%, or seconds such as 0.05s, not 'fast'",
+        ),
         (("--from", "9", "--to", "9", "--", "true", "{}"), "--to is 9"),
     ],
 )
@@ -243,8 +246,11 @@ def test_a_number_that_cannot_be_searched_is_refused(
 @pytest.mark.parametrize(
     ("script", "named"),
     [
-        ("exit 7", "the smallest number, 1, does not do: exit status 7"),
-        ("echo took 9 s", "the smallest number, 1, does not do: 9 s a unit, 0.5 s are asked for"),
+        ("exit 7", "the smallest number, 1, does not work: exit status 7"),
+        (
+            "echo took 9 s",
+            "the smallest number, 1, does not work: 9 s per unit, the limit is 0.5 s",
+        ),
     ],
 )
 def test_a_smallest_number_that_does_not_do_is_an_error(

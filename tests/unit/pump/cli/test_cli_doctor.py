@@ -297,7 +297,7 @@ def another_user(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "status", "words"),
     [
-        (elf([1, 3]), 0o755, OK, "intercepts its CUDA calls"),
+        (elf([1, 3]), 0o755, OK, "intercepts the CUDA calls"),
         (elf([1, 1]), 0o755, PROBLEM, "statically linked"),
         (elf([1, 3]), 0o4755, PROBLEM, "setuid"),
         (elf([1, 3], bits=1), 0o755, PROBLEM, "64-bit"),

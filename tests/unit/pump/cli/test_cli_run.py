@@ -151,7 +151,7 @@ def test_a_program_that_the_loader_preloads_nothing_into_is_named(bench: Bench) 
     os.chown(program, 12345, 12345)
     program.chmod(0o4755)
     (line,) = bench.run(str(program)).stderr.splitlines()
-    assert f"{program} has privileges of its own" in line
+    assert f"{program} runs with elevated privileges" in line
     program.chmod(0o755)
     assert bench.run(str(program)).stderr == ""
 
