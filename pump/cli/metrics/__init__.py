@@ -13,10 +13,10 @@ import argparse
 import contextlib
 import os
 import sys
-import threading
 import time
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
 from pump import outputs
@@ -34,7 +34,6 @@ EXAMPLES = (
 )
 
 INTERVAL_S = 15.0
-LEAST_AGE_S = 1.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -60,60 +59,55 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the figures once, or write or answer them until Ctrl-C. Raises BadInputError."""
+    """Print the metrics once, or write or answer them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
-    registry = CollectorRegistry()
+    figures = Figures(per_job=asked.per_job, keeps=repeats)
+    warning = ""
     with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
-        registry.register(Latest(watch, Figures(per_job=asked.per_job, keeps=repeats)))
+
+        def text() -> str:
+            nonlocal warning
+            look = watch.look()
+            if look.warning and not warning:
+                warning = look.warning
+                say("pump", warning)
+            return exposition(figures, look)
+
         if asked.textfile:
-            _write_for_ever(registry, asked.textfile, asked.interval)
+            _write_for_ever(text, asked.textfile, asked.interval)
         elif repeats:
-            _serve(registry, asked.socket, asked.tcp)
+            _serve(text, asked.socket, asked.tcp)
         else:
-            sys.stdout.write(generate_latest(registry).decode())
+            sys.stdout.write(text())
     return 0
 
 
-class Latest(Collector):
-    """Looks for each request, but at most once in LEAST_AGE_S: requests cannot keep jobs busy."""
+def exposition(figures: Figures, look: live.Look) -> str:
+    """Return the metrics of a look in Prometheus's text format."""
 
-    def __init__(self, watch: live.Watch, figures: Figures) -> None:
-        self._watch, self._figures = watch, figures
-        self._families: list[Metric] = []
-        self._due_s = 0.0
-        self._warned = False
-        self._lock = threading.Lock()
+    class Families(Collector):
+        def collect(self) -> list[Metric]:
+            return figures.families(look)
 
-    def collect(self) -> list[Metric]:
-        """Return the metrics of the latest look."""
-        with self._lock:
-            if time.monotonic() >= self._due_s:
-                look = self._watch.look()
-                if look.warning and not self._warned:
-                    self._warned = True
-                    say("pump", look.warning)
-                self._families = self._figures.families(look)
-                self._due_s = time.monotonic() + LEAST_AGE_S
-            return self._families
+    return generate_latest(Families()).decode()
 
 
-def _write_for_ever(registry: CollectorRegistry, path: str, interval_s: float) -> None:
-    write(path, generate_latest(registry).decode())
+def _write_for_ever(text: Callable[[], str], path: str, interval_s: float) -> None:
+    write(path, text())
     say("pump", f"writing {quoted(path)} every {interval_s:g} s; Ctrl-C stops")
     while True:
         time.sleep(interval_s)
-        write(path, generate_latest(registry).decode())
+        write(path, text())
 
 
-def _serve(registry: CollectorRegistry, path: str | None, address: str | None) -> None:
+def _serve(text: Callable[[], str], path: str | None, address: str | None) -> None:
     try:
         listener = listen(path, address)
     except OSError as error:
         raise BadInputError(f"cannot listen at {path or address}: {error.strerror}") from None
     try:
         say("pump", f"listening at {quoted(path or address or '')}; Ctrl-C stops")
-        with Server(listener, registry) as server:
-            server.serve_forever()
+        Server(listener, text).serve()
     finally:
         if path:
             with contextlib.suppress(OSError):

@@ -235,7 +235,7 @@ def test_a_run_that_fails_is_named_with_the_end_of_its_log(tmp_path, monkeypatch
     ("options", "named"),
     [
         (["--json", "/no/such/folder/x.json"], "/no/such/folder"),
-        (["--json", __file__], "it holds something else"),
+        (["--json", __file__], "it is not a result of scripts/quickstart"),
         (["--jason"], "--jason"),
     ],
 )

@@ -390,7 +390,7 @@ def test_any_call_fails_on_request() -> None:
 def test_a_request_for_failure_that_makes_no_sense_is_refused() -> None:
     outcome = run("init_only", env={"PUMP_VIRTUAL_FAIL": "cuNoSuchCall:1:2"})
     assert outcome.found == 1
-    assert re.search(r'PUMP_VIRTUAL_FAIL: "cuNoSuchCall:1:2" is not', outcome.stderr)
+    assert re.search(r'must be SYMBOL:N:CODE, not "cuNoSuchCall:1:2"', outcome.stderr)
 
 
 def test_handles_for_other_processes_are_those_of_device_memory_alone() -> None:

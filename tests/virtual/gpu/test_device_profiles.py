@@ -132,7 +132,7 @@ def test_a_profile_may_come_from_a_file_and_bad_files_are_named(tmp_path: Path) 
     with pytest.raises(profiles.ProfileError, match=r"unknown key 'kernel\.\w+\.surprise'"):
         profiles.load(str(path))
     path.write_text("name = ")
-    with pytest.raises(profiles.ProfileError, match="is not TOML"):
+    with pytest.raises(profiles.ProfileError, match="is not valid TOML"):
         profiles.load(str(path))
     with pytest.raises(profiles.ProfileError, match="cannot read"):
         profiles.load(str(tmp_path / "none.toml"))

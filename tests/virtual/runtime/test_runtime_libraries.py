@@ -359,4 +359,4 @@ def test_one_line_tells_a_program_on_nvidias_runtime_what_to_do(
     )
     assert done.stdout == "[500, 500, 500] None\n"
     (line,) = done.stderr.splitlines()
-    assert "NVIDIA's CUDA runtime needs NVIDIA's driver" in line and remedy in line
+    assert "NVIDIA's CUDA runtime works only with NVIDIA's driver" in line and remedy in line

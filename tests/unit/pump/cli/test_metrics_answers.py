@@ -1,4 +1,4 @@
-"""pump service metrics over HTTP: slow peers, many peers, and peers that say anything."""
+"""pump metrics over HTTP: slow peers, many peers, and peers that say anything."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import contextlib
 import resource
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.registry import Collector
 from supervisor_client import eventually
 
-from pump.cli.metrics import Latest, answers
-from pump.cli.metrics.figures import Figures
-from pump.cli.support import live
+from pump.cli.metrics import answers
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 LONG_S = 600.0
@@ -23,35 +19,25 @@ LONG_S = 600.0
 PATIENCE_S = 30
 
 
-class One(Collector):
-    """One metric, whose help text has `length` characters."""
-
-    def __init__(self, length: int = 1) -> None:
-        self._length = length
-
-    def collect(self) -> list[Metric]:
-        metric = Metric("pump_jobs", "x" * self._length, "gauge")
-        metric.add_sample("pump_jobs", {}, 3)
-        return [metric]
-
-
-END = b"pump_jobs 3.0\n"
-
-
 @contextlib.contextmanager
-def answering(collector: Collector | None = None) -> Iterator[int]:
+def answering(text: Callable[[], str] = lambda: "figures\n") -> Iterator[int]:
     """A server at a port of its own, which it yields."""
-    registry = CollectorRegistry()
-    registry.register(collector or One())
-    server = answers.Server(socket.create_server(("127.0.0.1", 0), backlog=128), registry)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = answers.Server(listener, text)
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.is_set():
+            server.turn(0.05)
+
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield server.socket.getsockname()[1]
+        yield listener.getsockname()[1]
     finally:
-        server.shutdown()
+        ended.set()
         thread.join(10)
-        server.server_close()
+        listener.close()
 
 
 def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
@@ -96,17 +82,18 @@ def test_slow_peers_keep_no_other_from_the_figures(patient: None, peers: int, sa
                 with contextlib.suppress(OSError):  # its connection has been closed
                     slow.sendall(said)
             for _ in range(3):
-                assert asked(port).endswith(END)
+                assert asked(port).endswith(b"\r\n\r\nfigures\n")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_peers_that_take_nothing_keep_no_other_from_the_figures(patient: None) -> None:
-    with answering(One(8 << 20)) as port, contextlib.ExitStack() as stack:
+    figures = "x" * (8 << 20) + "\n"
+    with answering(lambda: figures) as port, contextlib.ExitStack() as stack:
         for _ in range(answers.PEERS_MOST + 4):
             deaf = stack.enter_context(connect(port))
             deaf.sendall(GET)
-        assert asked(port).endswith(END)
+        assert asked(port).endswith(figures.encode())
 
 
 def test_the_address_that_has_most_connections_loses_its_oldest(patient: None) -> None:
@@ -119,11 +106,14 @@ def test_the_address_that_has_most_connections_loses_its_oldest(patient: None) -
         assert one.recv(12) == b"HTTP/1.0 200"
 
 
-def test_a_silent_peer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "REQUEST_S", 0.2)
-    with answering() as port, connect(port) as silent:
-        assert silent.recv(1) == b""
-        assert asked(port).endswith(END)
+def test_a_peer_that_asks_byte_by_byte_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "REQUEST_S", 0.4)
+    with answering() as port, connect(port) as slow:
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            for byte in GET[:-2] + b"x: y\r\n" * 2000:
+                slow.sendall(bytes([byte]))
+                threading.Event().wait(0.02)
+        assert asked(port).startswith(b"HTTP/1.0 200")
 
 
 @pytest.mark.parametrize(
@@ -132,28 +122,34 @@ def test_a_silent_peer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
         (GET, 200),
         (b"GET / HTTP/1.0\n\n", 200),
         (b"GET /metrics?x=y HTTP/1.0\r\n\r\n", 200),
-        (b"POST /metrics HTTP/1.1\r\n\r\n", 501),
-        (b"GET /\xff /metrics\r\n\r\n", 400),
+        (b"HEAD /metrics HTTP/1.0\r\n\r\n", 200),
+        (b"GET /../etc/passwd HTTP/1.0\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"GET\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
         (b"\xff\x00\x80 \r\n\r\n", 400),
-        (b"GET /" + b"x" * 100_000 + b" HTTP/1.0\r\n\r\n", 414),
+        (b"x" * (answers.REQUEST_BYTES + 1), 400),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_a_request_gets_its_status(request_: bytes, status: int) -> None:
     with answering() as port:
-        assert f" {status} ".encode() in asked(port, request_).partition(b"\r\n")[0] + b" "
+        answer = asked(port, request_)
+        assert int(answer.split()[1]) == status
+        head, _, body = answer.partition(b"\r\n\r\n")
+        told = int(head.partition(b"Content-Length: ")[2].split()[0])
+        assert told == len(body) or (request_.startswith(b"HEAD") and not body)
         assert asked(port).startswith(b"HTTP/1.0 200"), "it goes on"
 
 
-def test_all_requests_within_a_second_cost_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_requests_within_a_second_cost_one_look() -> None:
     looks = []
 
-    def look(_: live.Watch) -> live.Look:
+    def text() -> str:
         looks.append(1)
-        return live.Look(0.0, [])
+        return "figures\n"
 
-    monkeypatch.setattr(live.Watch, "look", look)
-    with contextlib.closing(live.Watch()) as watch, answering(Latest(watch, Figures())) as port:
+    with answering(text) as port:
         for _ in range(20):
             asked(port)
     assert len(looks) <= 1 + 20 / 2
