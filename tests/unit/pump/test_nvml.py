@@ -75,7 +75,7 @@ def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> 
     other = live.Look(0.0, [seen], cards=[found[0]._replace(uuid="f" * 32)])
     text = drawn(other)
     assert "busy, link" not in text
-    assert re.search(r"GPU \?  .*: 300.0 MiB of 1000.0 MiB used, 87% busy \(NVML\); none", text)
+    assert re.search(r"GPU \?  .*: 300.0 MiB of 1000.0 MiB used, 87% busy \(NVML\); not used", text)
 
 
 def test_without_nvml_nothing_is_shown_of_it(
