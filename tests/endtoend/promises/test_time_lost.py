@@ -64,5 +64,5 @@ def test_a_job_that_waits_for_memory_each_time_is_told_a_range(tmp_path: Path) -
     least, _, most, _ = (tight[name] / 1e9 for name in LOST)
     assert 0.85 * least <= run_s - room_s <= 1.15 * most
     assert re.search(
-        r"time lost to memory: about [\d.]+ s of [\d.]+ s, [\d.]+ m?s to [\d.]+ s; ", printed
+        r"time lost to memory: about [\d.]+ s of [\d.]+ s \([\d.]+ m?s to [\d.]+ s\); ", printed
     )
