@@ -1,4 +1,4 @@
-"""`pump service metrics` among users who wish it ill: TCP knows no users, so their connections are
+"""`pump service metrics` among hostile users: TCP knows no users, so their connections are
 bounded; and each makes as many jobs, with as many GPUs, as the service lets it."""
 
 from __future__ import annotations
