@@ -176,7 +176,8 @@ def _idle(card: Card, look: live.Look) -> Text:
     index = "GPU ?" if known is None or known.number is None else f"GPU {known.number}"
     used = f"{size(card.used_bytes)} of {size(card.total_bytes)} used, {_busy(card)} busy"
     model = known.model if known and known.model else gpu_uuid(card.uuid)
-    return line((index.ljust(len(INDENT)), "bold"), f"{model}: {used} (NVML); not used by your jobs")
+    text = f"{model}: {used} (NVML); not used by your jobs"
+    return line((index.ljust(len(INDENT)), "bold"), text)
 
 
 # ---- lines outside the table ----
