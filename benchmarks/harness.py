@@ -275,8 +275,8 @@ def computing(count: int) -> Iterator[None]:
 
 
 def virtual_facts(profile: str, mode: str) -> dict[str, Any]:
-    """The keys of every row from the virtual GPU. Raises pump.profiles.ProfileError."""
-    from pump import profiles
+    """The keys of every row from the virtual GPU. Raises pump_lab.profiles.ProfileError."""
+    from pump_lab import profiles
 
     found = profiles.load(profile)
     return {

@@ -1,4 +1,4 @@
-"""Converts the operations of the examples to blocks, for the lower bound of pump/sim/floor.py.
+"""Converts the operations of the examples to blocks, for the lower bound of pump_lab.floor.
 
 It exports that module's BLOCK_BYTES, Touch, Traffic, least_traffic, may_appear and floor_seconds.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pump.sim.floor import (
+from pump_lab.floor import (
     BLOCK_BYTES,
     Touch,
     Traffic,

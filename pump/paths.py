@@ -19,6 +19,7 @@ from pump import trust
 
 if TYPE_CHECKING:  # slow to import
     import socket
+    from types import ModuleType
 
 # struct sockaddr_un holds 108 bytes, the closing zero included (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
@@ -71,15 +72,17 @@ class UnsafeDirectoryError(Exception):
     """The runtime directory cannot be trusted or made; the text says why."""
 
 
-def library(name: str) -> str:
-    """Absolute path of a file below pump/_lib, e.g. "libpump.so" or "virtual/libcuda.so.1".
+def library(name: str, package: ModuleType = pump) -> str:
+    """Absolute path of a file below a package's _lib, such as "libpump.so".
 
-    PUMP_LIB_DIR, for developers of pump, names another folder than the installed one. An
-    editable installation has two folders called pump: both are searched.
-    Raises MissingFileError.
+    PUMP_LIB_DIR, for developers of pump, names another pump/_lib than the installed one; the
+    folders of other packages lie beside that pump. An editable installation has two folders
+    called pump: both are searched. Raises MissingFileError.
     """
-    override = os.environ.get("PUMP_LIB_DIR")
-    folders = [override] if override else [os.path.join(p, "_lib") for p in pump.__path__]
+    folders = [os.path.join(p, "_lib") for p in package.__path__]
+    if override := os.environ.get("PUMP_LIB_DIR"):
+        build = os.path.dirname(os.path.dirname(os.path.abspath(override)))
+        folders = [override if package is pump else f"{build}/{package.__name__}/_lib"]
     for folder in folders:
         path = os.path.abspath(os.path.join(folder, name))
         if os.path.isfile(path):

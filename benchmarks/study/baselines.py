@@ -16,7 +16,7 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 from pump.policy.scheduled import Window
-from pump.sim.program import Program
+from pump_lab.sim.program import Program
 
 
 class Unbounded:

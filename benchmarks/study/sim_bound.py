@@ -1,6 +1,6 @@
 """Belady's bytes where a victim is chosen by its next touch: how a study may have counted.
 
-Unlike in pump/sim/floor.py it is unknown here that contents will be overwritten before they
+Unlike in pump_lab.floor it is unknown here that contents will be overwritten before they
 are read: they leave like others. They need not come back, though.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pump.sim.floor import Touch
+    from pump_lab.floor import Touch
 
 ITERATIONS = 3
 

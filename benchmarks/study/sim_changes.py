@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from harness import Row
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
+    from pump_lab.profiles import Profile
 
 STEPS, STEADY = 24, 16
 RATIOS = (1.5, 2.5)
@@ -30,7 +30,7 @@ def rows(profile: Profile) -> Iterator[Row]:
     from study import sim_kinds
 
     from pump.policy.scheduled import Planned, Window
-    from pump.sim.simulation import Machine, run
+    from pump_lab.sim.simulation import Machine, run
 
     for make in (*sim_kinds.PROGRAMS, sim_kinds.dissolving):
         program = make(STEPS)

@@ -41,13 +41,13 @@ from workloads import formulas, simulated
 from workloads.formulas import Step
 
 from pump.model.bounds import BLOCK_BYTES, without_reserve
-from pump.sim import program as form
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine, Outcome, run
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Machine, Outcome, run
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.tensors import TensorTrace
 
 RATIOS = (1.5, 2.0)
 LAYERS = 32
@@ -253,7 +253,7 @@ def rows(found: Iterable[TensorTrace], profile: Profile) -> Iterator[Row]:
 
 
 def recorded(profile: Profile) -> Iterator[Row]:
-    from pump.sim import recording, report
+    from pump_lab.sim import recording, report
 
     link = float(profile.values["link.prefetch_h2d_gbps"]) * 1e9
     for name in ("inference", "lora"):
@@ -310,7 +310,7 @@ def compared_row(
 
 
 def marginal(found: list[TensorTrace], profile: Profile) -> Iterator[Row]:
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     for policy in ("window+discard", "planned+discard"):
         for ratio in RATIOS:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.simulation import Machine
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.simulation import Machine
 
 PROFILE = "a100-pcie4"
 MEMORY_BYTES = 40 << 30
@@ -72,7 +72,7 @@ PUBLISHED = {
 
 def machine_of(profile: Profile) -> Machine:
     """The artifact's machine; profile: with SETTINGS."""
-    from pump.sim.host import Host
-    from pump.sim.simulation import Machine
+    from pump_lab.sim.host import Host
+    from pump_lab.sim.simulation import Machine
 
     return Machine(profile, MEMORY_BYTES, host=Host(HOST_BYTES, FLASH_GBPS, FLASH_US))

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from harness import Options, Row
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
 SHARE = 0.25
@@ -33,7 +33,7 @@ POLICIES = "window+discard", "planned+discard"
 
 def rows(traces: Sequence[TensorTrace], study: dict[str, str], options: Options) -> Iterator[Row]:
     """All rows. `study`: what its profile differs in."""
-    from pump import profiles
+    from pump_lab import profiles
 
     plain = profiles.load(PROFILE)
     machines = (
@@ -66,8 +66,8 @@ def by_seed(
     """By figure: its values, one for each seed."""
     from study import studied_policies
 
-    from pump.sim import tensors
-    from pump.sim.simulation import Jitter, Machine
+    from pump_lab.sim import tensors
+    from pump_lab.sim.simulation import Jitter, Machine
 
     candidate = studied_policies.by_name(policy)
     program = tensors.program(trace, iterations=ITERATIONS, discard=candidate.discard)

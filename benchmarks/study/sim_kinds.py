@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim.deaths import worth_kernels
-from pump.sim.program import Builder, Program
+from pump_lab.sim import program as form
+from pump_lab.sim.deaths import worth_kernels
+from pump_lab.sim.program import Builder, Program
 
 LAYERS = 48
 WEIGHT, STATES, ACTIVATION = 6, 6, 12

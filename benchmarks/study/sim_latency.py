@@ -7,7 +7,7 @@ long.
 sim.latency.stopped is seconds with a worker that is stopped for 50 of each 200 ms / with one that
 runs; `case`: the policy.
 
-sim.wakes.POLICY, by wakes(): seconds with the delays of `case` (idle, busy: pump/sim/wakeups) /
+sim.wakes.POLICY, by wakes(): seconds with the delays of `case` (idle, busy: pump_lab.sim.wakeups) /
 with constant ones, mean over seeds; `least`, `most` of them. `none`: with no delay at all / with
 constant ones. Without the first iteration.
 """
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from harness import Row
 
 if TYPE_CHECKING:
-    from pump.sim.program import Program
-    from pump.sim.simulation import Machine
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.simulation import Machine
+    from pump_lab.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
 RATIOS = 1.5, 2.0
@@ -41,9 +41,9 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     """A row for each trace, size, queue and policy."""
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import tensors
-    from pump.sim.simulation import Daemon, Machine
+    from pump_lab import profiles
+    from pump_lab.sim import tensors
+    from pump_lab.sim.simulation import Daemon, Machine
 
     usual = Daemon()
     instant = replace(usual, wake_us=0, tick_us=0, row_us=0, mover_wake_us=0)
@@ -79,9 +79,9 @@ def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
 def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import tensors
-    from pump.sim.simulation import Daemon, Machine
+    from pump_lab import profiles
+    from pump_lab.sim import tensors
+    from pump_lab.sim.simulation import Daemon, Machine
 
     candidate = studied_policies.by_name(policy)
     program = tensors.program(trace, iterations=4, discard=candidate.discard)
@@ -107,9 +107,9 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
 
 def wakes(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
     """A row for each trace, size, queue, policy and distribution."""
-    from pump import profiles
-    from pump.sim import tensors, wakeups
-    from pump.sim.simulation import Machine
+    from pump_lab import profiles
+    from pump_lab.sim import tensors, wakeups
+    from pump_lab.sim.simulation import Machine
 
     seeds = range(1 if quick else SEEDS)
     sizes = (RATIOS[:1], WAKES_QUEUES[:1]) if quick else (RATIOS, WAKES_QUEUES)
@@ -147,7 +147,7 @@ def _later_seconds(policy: str, program: Program, machine: Machine, **daemon: An
     """Of all iterations but the first, with a daemon of these settings."""
     from study import studied_policies
 
-    from pump.sim.simulation import Daemon
+    from pump_lab.sim.simulation import Daemon
 
     found = replace(machine, daemon=Daemon(**daemon))
     outcome = studied_policies.simulate(studied_policies.by_name(policy), program, found)

@@ -10,8 +10,8 @@ DESIGN
     sim.planned.*_serial        the same for a naive that writes each victim back wholly before
                                 its newcomer arrives (SERIAL of suites/sim.py), as a study assumed
     sim.planned.of_floor        floor of `pump simulate` / planned
-    sim.planned.of_parts        floor of parts (pump/sim/lp_floor.py) / planned: what the order of
-                                things leaves possible
+    sim.planned.of_parts        floor of parts (pump_lab.floor.lp_floor) / planned: what the order
+                                of things leaves possible
     sim.planned.of_parts_budget the same with pump's budget instead of the memory
     sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
                                 next touch, dead or not (sim_bound.py), both ways at the duplex
@@ -34,11 +34,11 @@ from typing import TYPE_CHECKING
 from harness import Row, UnavailableError
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.floor import Touch
-    from pump.sim.report import Case
-    from pump.sim.simulation import Stretch
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.floor import Touch
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Stretch
+    from pump_lab.sim.tensors import TensorTrace
 
 ITERATIONS, MEASURED = 5, 2
 SHORT_QUEUE = 50
@@ -91,9 +91,9 @@ def rows(
 
 
 def case_of(trace: TensorTrace, profile: Profile) -> Case:
-    from pump.sim import tensors
-    from pump.sim.report import Case
-    from pump.sim.simulation import Machine
+    from pump_lab.sim import tensors
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Machine
 
     plain, discarding = (
         tensors.program(trace, "caching", ITERATIONS, discard=discard) for discard in (False, True)
@@ -134,8 +134,8 @@ def one(case: Case, serially: Profile, means: Means) -> None:
 
 def iteration(case: Case) -> tuple[list[Touch], list[int]]:
     """What the operations of one iteration touch, and how long each of them runs (ns)."""
-    from pump.sim.named_policies import iteration_steps
-    from pump.sim.touches import touches
+    from pump_lab.sim.named_policies import iteration_steps
+    from pump_lab.sim.touches import touches
 
     program = case.discarding or case.program
     first = len(program.steps) - iteration_steps(program)
@@ -148,8 +148,8 @@ def floors(case: Case) -> dict[str, float]:
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES, without_reserve
-    from pump.sim import report
-    from pump.sim.floor import Rates, link_seconds
+    from pump_lab.floor import Rates, link_seconds
+    from pump_lab.sim import report
 
     used, compute_ns = iteration(case)
     memory_bytes = case.machine.memory_bytes
@@ -173,8 +173,8 @@ def floors(case: Case) -> dict[str, float]:
 def least_bytes(case: Case) -> dict[str, float]:
     """Bytes to the GPU in an iteration, by the row that compares with them."""
     from pump.model.bounds import without_reserve
-    from pump.sim.floor import least_traffic
-    from pump.sim.report import FLOOR_REPEATS
+    from pump_lab.floor import least_traffic
+    from pump_lab.sim.report import FLOOR_REPEATS
 
     used, _ = iteration(case)
     memory_bytes = case.machine.memory_bytes

@@ -21,9 +21,9 @@ from harness import Row
 from study.sim_planned import case_of, least_bytes, steady
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.report import Case
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.tensors import TensorTrace
 
 POLICIES = ("window", "planned")
 RESERVES = (3.0, 1.0, 0.5)

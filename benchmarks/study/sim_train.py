@@ -1,8 +1,8 @@
 """How near to what its order of operations leaves possible the training of the quickstart gets.
 
-Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump/sim/lp_floor.py) / seconds of
-the timed iterations, simulated from a recording; `floor_of_parts`: the floor of `virtual.train.*`
-as a share of that bound, above which no policy's `of_floor` can be.
+Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump_lab.floor.lp_floor) / seconds
+of the timed iterations, simulated from a recording; `floor_of_parts`: the floor of
+`virtual.train.*` as a share of that bound, above which no policy's `of_floor` can be.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> 
     from quickstart import workload
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import lp_floor
-    from pump.sim import recording as reading
-    from pump.sim.floor import Rates
-    from pump.sim.report import MIGRATION_THREADS
-    from pump.sim.simulation import Machine
+    from pump_lab import profiles
+    from pump_lab.floor import Rates, lp_floor
+    from pump_lab.sim import recording as reading
+    from pump_lab.sim.report import MIGRATION_THREADS
+    from pump_lab.sim.simulation import Machine
 
     program = reading.program(recording.read_bytes(), recording.name)
     loaded = profiles.load(profile)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.sim.tensors import TensorTrace
 
 SEEDS = 6
 MIB = 1 << 20
@@ -40,7 +40,7 @@ LEAST_US = 5.0
 
 def traces(family: str, seeds: int = SEEDS) -> list[TensorTrace]:
     """One network for each seed. `family`: a key of FAMILIES."""
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     found = []
     for seed in range(seeds):
@@ -53,7 +53,7 @@ def traces(family: str, seeds: int = SEEDS) -> list[TensorTrace]:
 
 @dataclass
 class Making:
-    """A trace in the making, in the format that pump/sim/tensors.py reads."""
+    """A trace in the making, in the format that pump_lab.sim.tensors reads."""
 
     random: np.random.Generator
     tensors: list[dict[str, Any]] = field(default_factory=list)

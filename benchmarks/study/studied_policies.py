@@ -13,11 +13,11 @@ from study.papers import autoswap
 from pump.model.bounds import without_reserve
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned
-from pump.profiles import Profile
-from pump.sim import named_policies
-from pump.sim.named_policies import NamedPolicy, iteration_steps
-from pump.sim.program import Program
-from pump.sim.simulation import Foresight, Machine, Outcome
+from pump_lab.profiles import Profile
+from pump_lab.sim import named_policies
+from pump_lab.sim.named_policies import NamedPolicy, iteration_steps
+from pump_lab.sim.program import Program
+from pump_lab.sim.simulation import Foresight, Machine, Outcome
 
 TRANSFERS_MOST = 1 << 20
 """Of a rehearsal."""
@@ -129,7 +129,7 @@ STUDIED = {
 
 
 def by_name(name: str) -> NamedPolicy:
-    """One of STUDIED or of pump's (pump.sim.named_policies.by_name, whose errors it
+    """One of STUDIED or of pump's (pump_lab.sim.named_policies.by_name, whose errors it
     raises)."""
     return named_policies.by_name(name, {**named_policies.NAMED_POLICIES, **STUDIED})
 

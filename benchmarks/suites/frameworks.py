@@ -273,7 +273,7 @@ class Bench:
 
     def ordered(self, ratios: Sequence[float]) -> Iterator[Row]:
         """Rows of discards in the order of the GPU, from a recording of a run that fits."""
-        from pump import profiles
+        from pump_lab import profiles
 
         file, blocks = self._work / "ordered.trace", self._work / "ordered.blocks"
         pump = ["--policy", "window", "--record", str(file)]

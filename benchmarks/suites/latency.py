@@ -65,7 +65,7 @@ PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 98, 99, 99.5, 99.9, 99.99, 100)
 WAKE_PAUSE_US = 100
 """So that samples follow each other about as fast as ticks in a simulated training."""
 WORK_US = 30
-"""Of a tick: `Daemon` in pump/sim/simulation.py."""
+"""Of a tick: `Daemon` in pump_lab.sim.simulation."""
 QUIET_SECONDS_MAX = 300
 """How long to look for moments without other load."""
 
@@ -157,7 +157,7 @@ def recorded(program: Path, samples: int, beside: int, seconds_max: int) -> Reco
 
 
 def as_toml(found: Recorded, beside: int) -> str:
-    """What pump/sim/wakeups reads."""
+    """What lab/pump_lab/sim/wakeups reads."""
     lines = [
         "# How much later than its wake-up a thread of pump runs: percents of all, and ns.",
         f"percents = [{', '.join(f'{percent:g}' for percent in PERCENTS)}]",
@@ -204,7 +204,9 @@ def run(options: Options) -> Iterator[Row]:
     """Yields latency.idle_us and latency.busy_us, or with --record latency.wake.*."""
     parser = argparse.ArgumentParser(prog="scripts/bench latency --")
     parser.add_argument("--samples", type=int)
-    parser.add_argument("--record", type=Path, metavar="FOLDER", help="such as pump/sim/wakeups")
+    parser.add_argument(
+        "--record", type=Path, metavar="FOLDER", help="such as lab/pump_lab/sim/wakeups"
+    )
     chosen = parser.parse_args(options.rest)
     usual = SAMPLES_RECORDED if chosen.record else SAMPLES
     samples = chosen.samples or (SAMPLES_QUICK if options.quick else usual)

@@ -60,12 +60,12 @@ def build(tools: Tools) -> Path:
 
 def phases(tools: Tools, rounds: int) -> list[dict[str, Any]]:
     """The program's figures of each phase: rates in GB/s and threads."""
-    from pump import profiles
+    from pump_lab import paths, profiles
 
     program = build(tools)
-    driver = tools.lib_dir / "virtual" / "libcuda.so.1"
+    driver = paths.library("virtual/libcuda.so.1")
     text = child(
-        [str(program), str(driver), str(SLICE_MIB), str(rounds)],
+        [str(program), driver, str(SLICE_MIB), str(rounds)],
         {"PUMP_VIRTUAL_PROFILE": profiles.load(PROFILE).flatten({"memory": MEMORY})},
     )
     return [json.loads(line) for line in text.splitlines()]
@@ -73,7 +73,7 @@ def phases(tools: Tools, rounds: int) -> list[dict[str, Any]]:
 
 def run(options: Options) -> Iterator[Row]:
     """Yields the three shares."""
-    from pump import profiles
+    from pump_lab import profiles
 
     rounds = ROUNDS_BEFORE + (ROUNDS_QUICK if options.quick else ROUNDS)
     with pin(*cpus()[-CPUS:]):

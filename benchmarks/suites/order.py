@@ -150,7 +150,7 @@ def run(options: Options) -> Iterator[Row]:
     from study.jobs import sweeps
     from study.papers import several
 
-    from pump import profiles
+    from pump_lab import profiles
 
     chosen = parse(options.rest).only or list(sweeps.MIXES)
     profile = profiles.load(shared.PROFILE).changed(sweeps.SETTINGS)

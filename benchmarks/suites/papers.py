@@ -38,7 +38,7 @@ def run(options: Options) -> Iterator[Row]:
     from study.papers import table
     from study.papers.experiments import Bench
 
-    from pump import profiles
+    from pump_lab import profiles
 
     chosen = parse(options.rest)
     traces = sim.traces(chosen.traces)

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from suites.virtual import Program as Example
 
     from pump.policy.base import Policy
-    from pump.profiles import Profile
-    from pump.sim.program import Program
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.tensors import TensorTrace
 
 PROFILE = "a100-pcie4"
 DATA = ROOT / "benchmarks" / "data" / "g10"
@@ -147,23 +147,23 @@ def run(options: Options) -> Iterator[Row]:
         found = traces(chosen.traces)
         yield from sim_jitter.rows(found[:1] if options.quick else found, STUDY, options)
     if "reserve" in parts:
-        from pump import profiles
+        from pump_lab import profiles
 
         yield from sim_reserve.rows(traces(chosen.traces), profiles.load(PROFILE), RATIOS)
     if "kinds" in parts:
-        from pump import profiles
+        from pump_lab import profiles
 
         yield from sim_changes.rows(profiles.load(PROFILE))
     if "workloads" in parts:
         from workloads import simulated
 
-        from pump import profiles
+        from pump_lab import profiles
 
         yield from simulated.rows(profiles.load(PROFILE))
     if "duplicates" in parts:
         from study import sim_duplicates
 
-        from pump import profiles
+        from pump_lab import profiles
 
         yield from sim_duplicates.rows(traces(chosen.traces), profiles.load(PROFILE))
     yield from delays(parts, quick=options.quick)
@@ -183,7 +183,7 @@ def delays(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
 
 def traces(folder: Path) -> list[TensorTrace]:
     """The traces with marginal durations. Raises UnavailableError when there are none."""
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     files = sorted(folder.glob("*_marginal.json.*"))
     if not files:
@@ -220,9 +220,9 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
     """By row of FOUND, of the third iteration against kernels alone."""
     from study.baselines import Soonest, Unbounded
 
-    from pump import profiles
-    from pump.sim import tensors
-    from pump.sim.simulation import Machine, run
+    from pump_lab import profiles
+    from pump_lab.sim import tensors
+    from pump_lab.sim.simulation import Machine, run
 
     profile = profiles.load(PROFILE).changed(STUDY)
     plain = tensors.program(trace, "caching")
@@ -253,9 +253,9 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
     """max(compute, Belady's bytes / bandwidth) / compute. keeping: what is dead is unknown."""
-    from pump.sim.floor import Touch, floor_seconds, least_traffic
-    from pump.sim.named_policies import iteration_steps
-    from pump.sim.touches import touches
+    from pump_lab.floor import Touch, floor_seconds, least_traffic
+    from pump_lab.sim.named_policies import iteration_steps
+    from pump_lab.sim.touches import touches
 
     used = touches(program, len(program.steps) - iteration_steps(program))
     if keeping:
@@ -265,7 +265,7 @@ def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keepin
 
 
 def planned(found: list[TensorTrace], group: str, quick: bool) -> Iterator[Row]:
-    from pump import profiles
+    from pump_lab import profiles
 
     profile = profiles.load(PROFILE).changed(STUDY)
     ratios = RATIOS
@@ -279,8 +279,8 @@ def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES
-    from pump.sim.named_policies import iteration_steps
-    from pump.sim.touches import touches
+    from pump_lab.sim.named_policies import iteration_steps
+    from pump_lab.sim.touches import touches
 
     used = touches(program, len(program.steps) - iteration_steps(program))
     ways = sim_bound.by_next_touch(used, memory_bytes // BLOCK_BYTES)
@@ -339,9 +339,9 @@ def agrees(
 ) -> Row:
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import recording as reading
-    from pump.sim.simulation import Machine
+    from pump_lab import profiles
+    from pump_lab.sim import recording as reading
+    from pump_lab.sim.simulation import Machine
 
     virtual = min(bench.run(example, policy, ratio).seconds for _ in range(runs))
     program = reading.program(recording.read_bytes(), recording.name)
@@ -374,9 +374,9 @@ def timed_seconds(syncs_seconds: list[float]) -> float:
 def speed(quick: bool) -> Iterator[Row]:
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import tensors
-    from pump.sim.simulation import Machine
+    from pump_lab import profiles
+    from pump_lab.sim import tensors
+    from pump_lab.sim.simulation import Machine
 
     (trace, *_) = traces(DATA)
     for name in ("naive", "window", "window+discard", "planned", "planned+discard"):

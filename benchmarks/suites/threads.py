@@ -34,7 +34,7 @@ from thread_times import Sampler, Times
 from torch_runs import PROFILE, ROOM_BYTES, Torch
 
 if TYPE_CHECKING:
-    from pump.sim.program import Program
+    from pump_lab.sim.program import Program
 
 UNLIMITED, NAIVE = "unlimited", "naive"
 POLICIES = ("window", "planned", "demand")
@@ -89,7 +89,7 @@ class Bench:
 
     def _record(self, file: Path) -> Program:
         """The training as a recording tells it, the times at which it issued its work included."""
-        from pump.sim import recording
+        from pump_lab.sim import recording
 
         self._training.run(ROOM_BYTES, ["--policy", "window", "--record", str(file)])
         return recording.program(written(file).read_bytes(), file.name)
@@ -98,8 +98,8 @@ class Bench:
         """Seconds from the last but one wait for the GPU to the last: the timed iterations."""
         from study import studied_policies
 
-        from pump import profiles
-        from pump.sim.simulation import Machine
+        from pump_lab import profiles
+        from pump_lab.sim.simulation import Machine
 
         changes = dict(setting.split("=", 1) for setting in self._settings)
         machine = Machine(profiles.load(PROFILE).changed(changes), memory_bytes)

@@ -4,7 +4,7 @@
 
 DESIGN
   How much oversubscription costs depends most on how long kernels take for the bytes that they
-  need. Each program is simulated (pump/sim) with all of its kernel times multiplied by one
+  need. Each program is simulated (pump_lab.sim) with all of its kernel times multiplied by one
   number, so that kernels take X times as long as the link needs for the least bytes that any
   policy must move. X of 1/32 is a program that waits for the link, X of 8 one that computes.
   Figures are times / the same program's with memory for everything and the same kernel times.
@@ -12,7 +12,7 @@ DESIGN
   programs    the quickstart's training, made from examples/mlp.py; the recordings of PyTorch of
               benchmarks/data/workloads; the training traces of benchmarks/data/g10
   given_x     X of the program with its own kernel times: of the profile (quickstart: rates that
-              were chosen, pump/profiles/a100-pcie4.toml), of the virtual GPU (workloads), of an
+              were chosen, profiles/a100-pcie4.toml), of the virtual GPU (workloads), of an
               A100 (g10)
 
   Writes docs/pictures/intensity.json and a picture of each program beside it. Everything is
@@ -33,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.program import Program
-    from pump.sim.report import Case
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.report import Case
 
 PROFILE = "a100-pcie4"
 RATIO = 2.0
@@ -54,7 +54,7 @@ def programs(profile: Profile) -> Iterator[Program]:
     from workloads import simulated
     from workloads.formulas import Step
 
-    from pump.sim import recording, tensors
+    from pump_lab.sim import recording, tensors
 
     yield training(profile)
     for name in RECORDED:
@@ -74,7 +74,7 @@ def training(profile: Profile, iterations: int = 6) -> Program:
     from mlp import Operation
     from quickstart.workload import SPEED
 
-    from pump.sim import program as form
+    from pump_lab.sim import program as form
 
     tensors = SPEED.model.tensors()
     numbers = {name: number for number, name in enumerate(tensors)}
@@ -115,8 +115,8 @@ def training(profile: Profile, iterations: int = 6) -> Program:
 
 def case_of(program: Program, profile: Profile) -> Case:
     """The program on a GPU with half of the memory that it needs."""
-    from pump.sim.report import Case
-    from pump.sim.simulation import Machine
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Machine
 
     return Case(program, Machine(profile, int(program.peak_bytes / RATIO)))
 
@@ -126,10 +126,10 @@ def least(case: Case) -> tuple[float, float]:
     greater of both is the floor as scripts/quickstart takes it."""
     from quickstart.workload import link_bytes_per_second
 
-    from pump.sim import report
-    from pump.sim.floor import least_traffic
-    from pump.sim.named_policies import iteration_steps
-    from pump.sim.touches import touches
+    from pump_lab.floor import least_traffic
+    from pump_lab.sim import report
+    from pump_lab.sim.named_policies import iteration_steps
+    from pump_lab.sim.touches import touches
 
     program = case.program
     first = len(program.steps) - iteration_steps(program)
@@ -141,8 +141,8 @@ def least(case: Case) -> tuple[float, float]:
 
 def point(case: Case, times: float) -> dict[str, float]:
     """Slow-downs by policy, and of the floor, with kernel times multiplied."""
-    from pump.sim import report
-    from pump.sim.named_policies import by_name, simulate
+    from pump_lab.sim import report
+    from pump_lab.sim.named_policies import by_name, simulate
 
     steps = case.program.steps.copy()
     steps["duration_ns"] = steps["duration_ns"] * times
@@ -209,7 +209,7 @@ def _power(power: float) -> str:
 
 def main() -> int:
     """Simulate all, write data and pictures."""
-    from pump import profiles
+    from pump_lab import profiles
 
     profile = profiles.load(PROFILE)
     curves = []

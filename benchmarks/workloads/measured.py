@@ -99,7 +99,7 @@ class Figures:
 
 class Bench:
     def __init__(self, name: str, options: Options, work: Path) -> None:
-        from pump import profiles
+        from pump_lab import profiles
 
         program = str(ROOT / "examples" / "pytorch" / f"{name}.py")
         words = [program, *(QUICK if options.quick else ())]

@@ -38,9 +38,9 @@ SMALL = 'font-size="12" fill="#555"'
 
 def simulated() -> dict[str, Any]:
     """Simulates the model. Times are divided by the time with enough memory."""
-    from pump import profiles
-    from pump.sim.report import Case
-    from pump.sim.simulation import Machine
+    from pump_lab import profiles
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Machine
 
     profile = profiles.load(intensity.PROFILE)
     (program,) = (one for one in intensity.programs(profile) if one.name == MODEL)

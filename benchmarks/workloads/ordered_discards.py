@@ -31,10 +31,10 @@ from harness import Row
 from study.dead_bytes import BLOCK_BYTES, Handed
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.deaths import Span
-    from pump.sim.program import Program
-    from pump.sim.simulation import Stretch
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.deaths import Span
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.simulation import Stretch
 
 PARTS = (16, 8, 4, 2)
 HOST_NS = 80_000
@@ -87,8 +87,8 @@ def with_discards(program: Program, empty: Mapping[int, list[Span]], least: int)
     no operation uses for more than `least` operations."""
     import numpy as np
 
-    from pump.sim import deaths
-    from pump.sim import program as form
+    from pump_lab.sim import deaths
+    from pump_lab.sim import program as form
 
     steps, uses = program.steps, program.uses
     numbers = np.flatnonzero(steps["seq"])
@@ -115,9 +115,9 @@ def recorded(data: bytes, compute_ns: int) -> tuple[Program, list[int], list[tup
     by_operation()."""
     import numpy as np
 
-    from pump.sim import recording
     from pump.trace import records as rec
     from pump.trace.reader import Reader
+    from pump_lab.sim import recording
 
     program = recording.program(data, "transformer")
     steps = program.steps.copy()
@@ -181,8 +181,8 @@ def _run(
     program: Program, waits: int, profile: Profile, memory_bytes: int
 ) -> tuple[float, Stretch]:
     """Seconds of the timed iterations, and what moved in the whole run."""
-    from pump.sim.named_policies import by_name, simulate
-    from pump.sim.simulation import Machine
+    from pump_lab.sim.named_policies import by_name, simulate
+    from pump_lab.sim.simulation import Machine
 
     outcome = simulate(by_name(POLICY), program, Machine(profile, memory_bytes))
     return outcome.syncs_seconds[-1] - outcome.syncs_seconds[-1 - waits], outcome.whole

@@ -32,8 +32,8 @@ from workloads import formulas
 from workloads.formulas import Step
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.program import Program
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.program import Program
 
 DATA = ROOT / "benchmarks" / "data" / "workloads"
 PROGRAMS = "inference", "lora", "experts"
@@ -50,7 +50,7 @@ def retimed(program: Program, operations: int, compute_seconds: float) -> Progra
     """
     import numpy as np
 
-    from pump.sim.program import SYNC
+    from pump_lab.sim.program import SYNC
 
     steps = program.steps.copy()
     first = int(np.flatnonzero(steps["seq"])[-operations])
@@ -69,7 +69,7 @@ def retimed(program: Program, operations: int, compute_seconds: float) -> Progra
 
 
 def rows(profile: Profile, folder: Path = DATA) -> Iterator[Row]:
-    from pump.sim import recording
+    from pump_lab.sim import recording
 
     for name in PROGRAMS:
         facts = json.loads((folder / f"{name}.json").read_text())
@@ -91,9 +91,9 @@ def _simulated(
     footprint_bytes: int,
 ) -> Iterator[Row]:
     from pump.model.bounds import without_reserve
-    from pump.sim import report
-    from pump.sim.named_policies import by_name, simulate
-    from pump.sim.simulation import Machine
+    from pump_lab.sim import report
+    from pump_lab.sim.named_policies import by_name, simulate
+    from pump_lab.sim.simulation import Machine
 
     name, link = program.name, float(profile.values["link.prefetch_h2d_gbps"]) * 1e9
     machine = Machine(profile, int(footprint_bytes / ratio))

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import pump
 from pump.cli import main as verbs
 from pump.cli.support import options
 from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES
+from pump_lab import profiles
 
 MADE = "made by docs/made/make_docs.py from the command's own options"
 FILE, FOLDER, COMMAND = "@file", "@directory", "@command"
@@ -76,7 +75,7 @@ def _pump(above: str) -> Verb:
     below = {}
     for name in verbs.verbs_below(above):
         whole = f"{above} {name}".strip()
-        if whole in verbs.VERBS:
+        if whole in verbs.verbs():
             parser = _pump_run() if whole == "run" else verbs.verb_parser(whole)
             below[name] = _verb(tuple(whole.split()), parser, verbs.verb_help(whole))
         else:
@@ -119,8 +118,7 @@ def values(action: argparse.Action) -> list[str]:
     if action.nargs == argparse.REMAINDER:
         return [COMMAND]
     if name in ("--virtual", "--profile", "--base"):
-        profiles = (Path(folder) / "profiles" for folder in pump.__path__)
-        return [*sorted(path.stem for place in profiles for path in place.glob("*.toml")), FILE]
+        return [*profiles.names(), FILE]
     if name in BY_OPTION and action.metavar != "FILE":
         return BY_OPTION[name]
     if action.choices:

@@ -109,7 +109,7 @@ def _examples(name: str) -> Iterator[str]:
 
 
 def _verbs() -> Iterator[str]:
-    for group, names in verbs.GROUPS.items():
+    for group, names in verbs.groups().items():
         yield f".SH {group.upper()}"
         for name in names:
             if name == "run":

@@ -58,6 +58,6 @@ SPEED = Workload(Model(width=4096, layers=16, batch=512, rate=5e-5), iterations=
 
 def link_bytes_per_second(profile: str) -> float:
     """Returns the highest rate of the profile's link to the GPU, in bytes per second."""
-    from pump import profiles
+    from pump_lab import profiles
 
     return float(profiles.load(profile).values["link.copy_h2d_gbps"]) * 1e9

@@ -21,10 +21,11 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn, Protocol, cast
 
 import pump
+from pump.cli import lab
 from pump.cli.support.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
 from pump.paths import MissingFileError
@@ -54,10 +55,10 @@ GROUPS = {
     },
     "development": {
         "trace": "pump.cli.trace",
-        "simulate": "pump.cli.simulate",
     },
 }
-"""The verbs and their modules, in the groups and the order of pump --help."""
+"""The verbs and their modules, in the groups and the order of pump --help, without those of the
+laboratory."""
 VERBS = {name: module for group in GROUPS.values() for name, module in group.items()}
 HELP = {
     "": "Run CUDA programs that need more memory than the GPU has, and see how they fare.",
@@ -124,6 +125,17 @@ def _abandon_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def groups() -> dict[str, Mapping[str, str]]:
+    """GROUPS, with the verbs of the laboratory in the last group."""
+    found = lab.find()
+    return {**GROUPS, "development": {**GROUPS["development"], **(found.verbs if found else {})}}
+
+
+def verbs() -> dict[str, str]:
+    """The modules of all verbs."""
+    return {name: module for group in groups().values() for name, module in group.items()}
+
+
 def _run(words: list[str]) -> int:
     name, words = _find("", _renamed(words))
     if name == "run":
@@ -143,17 +155,20 @@ def _renamed(words: list[str]) -> list[str]:
     return words
 
 
-def _find(above: str, words: list[str]) -> tuple[str, list[str]]:
-    """The verb that the first words name, and the rest. Prints help or the version if asked."""
-    if above in VERBS:
+def _find(above: str, words: list[str], known: Mapping[str, str] = VERBS) -> tuple[str, list[str]]:
+    """The verb that the first words name, and the rest. Prints help or the version if asked.
+    Asks for the laboratory only where pump itself has no such verb."""
+    if above in known:
         return above, words
     if not words or words[0].startswith("-"):
         list_parser(above, listed=words[:1] in (["-h"], ["--help"])).parse_args(words)
         _unknown("no verb given", above)
-    below = verbs_below(above)
+    below = verbs_below(above, known)
+    if words[0] not in below and known is VERBS:
+        return _find(above, words, verbs())
     if words[0] not in below:
         _unknown(f"unknown verb '{words[0]}'{nearest(words[0], below)}", above)
-    return _find(f"{above} {words[0]}".strip(), words[1:])
+    return _find(f"{above} {words[0]}".strip(), words[1:], known)
 
 
 def _unknown(problem: str, above: str) -> NoReturn:
@@ -161,11 +176,11 @@ def _unknown(problem: str, above: str) -> NoReturn:
     raise BadInputError(f"{problem}; {program} knows: {', '.join(verbs_below(above))}")
 
 
-def verbs_below(above: str) -> list[str]:
-    """The verbs of "service" or "install", or of pump for ""."""
+def verbs_below(above: str, known: Mapping[str, str] | None = None) -> list[str]:
+    """The verbs of "service" or "install", or of pump for "". known: all verbs by default."""
     prefix = f"{above} " if above else ""
-    names = (name.removeprefix(prefix) for name in VERBS if name.startswith(prefix))
-    return list(dict.fromkeys(name.split()[0] for name in names))
+    names = verbs() if known is None else known
+    return first_words(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
 def verb_help(name: str) -> str:
@@ -208,8 +223,8 @@ def list_parser(above: str, *, listed: bool) -> OneLineParser:
 
 def _listed(above: str) -> list[str]:
     lines: list[str] = []
-    groups = {"verbs": verbs_below(above)} if above else {g: first_words(g) for g in GROUPS}
-    for group, names in groups.items():
+    listed = {name: first_words(group) for name, group in groups().items()}
+    for group, names in ({"verbs": verbs_below(above)} if above else listed).items():
         lines += [f"{group}:"]
         lines += [f"  {name:<11} {verb_help(f'{above} {name}'.strip())}" for name in names]
         lines += [""]
@@ -217,10 +232,10 @@ def _listed(above: str) -> list[str]:
     return [*lines, f"{program} VERB --help explains a verb, with an example."]
 
 
-def first_words(group: str) -> list[str]:
-    """The verbs of a group, without those below them."""
-    return list(dict.fromkeys(name.split()[0] for name in GROUPS[group]))
+def first_words(names: Iterable[str]) -> list[str]:
+    """The first words of verbs, each once."""
+    return list(dict.fromkeys(name.split()[0] for name in names))
 
 
 def _module(name: str) -> Verb:
-    return cast(Verb, importlib.import_module(VERBS[name]))
+    return cast(Verb, importlib.import_module(VERBS.get(name) or verbs()[name]))

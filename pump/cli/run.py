@@ -12,7 +12,7 @@ import os
 import sys
 
 from pump import paths
-from pump.cli import devices
+from pump.cli import devices, lab
 from pump.cli.support import command, environment, exports, options
 from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
@@ -105,7 +105,8 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             _note(config, decided(config))
             for choice in environment.choices(config, environ):
                 _note(config, f"granularity {choice}")
-        socket_path = _pumpd(_with_duplicates(config), environ, _recording(config))
+        recording = _recording(config, parts.virtual)
+        socket_path = _pumpd(_with_duplicates(config, parts.virtual), environ, recording)
         parts = parts._replace(
             socket_path=socket_path,
             ledger=_ledger(),
@@ -135,22 +136,11 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
     disabled = environment.disabled(environ)
     try:
         shim = None if disabled else paths.library(environment.SHIM)
-        driver = paths.library(f"virtual/{devices.DRIVER}") if config.virtual else None
-        stand_ins = [
-            paths.library(f"virtual/runtime/{name}")
-            for name in (environment.STAND_INS if config.virtual else ())
-        ]
     except paths.MissingFileError as error:
         raise BadInputError(str(error)) from None
-    if config.virtual is not None and driver is not None:
-        return environment.Parts(
-            shim,
-            virtual_folder=os.path.dirname(driver),
-            virtual_profile=_profile(config.virtual, config.virtual_settings),
-            stand_in_folder=os.path.dirname(stand_ins[0]),
-            visible_devices=_virtual_devices(config.devices),
-            hooks_driver=exports.hooks_driver,
-        )
+    if config.virtual is not None:
+        virtual = lab.get("--virtual").prepare(config)
+        return environment.Parts(shim, virtual, hooks_driver=exports.hooks_driver)
     if not disabled and not devices.driver_found(environ):
         raise BadInputError(
             f"no NVIDIA driver here ({devices.DRIVER} cannot be loaded); "
@@ -160,39 +150,15 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
     return environment.Parts(shim, visible_devices=visible, hooks_driver=exports.hooks_driver)
 
 
-def _virtual_devices(asked: list[str]) -> str | None:
-    if asked not in ([], ["0"]):
-        raise BadInputError(f"--device: the virtual GPU has one device, 0, not '{','.join(asked)}'")
-    return "0" if asked else None
-
-
-def _profile(name: str, settings: dict[str, str]) -> str:
-    """The profile for the virtual driver, with the number of the job's card, which is part of its
-    UUID; a shared card has its name's."""
-    from pump import profiles  # reads TOML, which a real GPU does not need
-
-    try:
-        profile = profiles.load(name).flatten(settings)
-        return profile if "shared" in settings else f"{profile};card={os.urandom(4).hex()}"
-    except profiles.ProfileError as error:
-        raise BadInputError(f"--virtual: {error}") from None
-
-
-def _with_duplicates(config: JobConfig) -> JobConfig:
+def _with_duplicates(config: JobConfig, virtual: lab.Virtual | None) -> JobConfig:
     """The job with `auto` decided. Of a real GPU's link and driver nothing is known here."""
     if config.duplicates != "auto":
         return config
-    pay = False
-    if config.virtual is not None:
-        from pump import profiles
-        from pump.profiles import duplicates
-
-        keys = {key: text for key, text in config.virtual_settings.items() if key in profiles.KEYS}
-        pay = duplicates.pay(profiles.load(config.virtual).changed(keys).values)
+    pay = virtual is not None and virtual.duplicates
     return config._replace(duplicates="on" if pay else "off")
 
 
-def _recording(config: JobConfig) -> Recording | None:
+def _recording(config: JobConfig, virtual: lab.Virtual | None) -> Recording | None:
     """Prepares the file of --record; None without."""
     if not config.record:
         return None
@@ -201,7 +167,7 @@ def _recording(config: JobConfig) -> Recording | None:
     folder, notes = recording.prepare(config.record, config.record_beneath)
     for note in notes:
         _note(config, note)
-    return Recording(folder, recording.job_facts(config))
+    return Recording(folder, recording.job_facts(config, virtual.facts if virtual else None))
 
 
 def _ledger() -> str | None:

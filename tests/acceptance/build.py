@@ -19,8 +19,8 @@ from pathlib import Path
 
 from acceptance import running
 
-TARGETS = ("libpump.so", "libpump_core.so", "virtual/libcuda.so.1")
-PACKAGES = {"pump": "pump", "pumpd": "daemon/pumpd"}
+TARGETS = ("libpump.so", "libpump_core.so", running.VIRTUAL_DRIVER)
+PACKAGES = {"pump": "pump", "pumpd": "daemon/pumpd", "pump_lab": "lab/pump_lab"}
 """Packages of the checkout by their name in `site`."""
 
 

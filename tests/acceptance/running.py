@@ -25,6 +25,8 @@ from acceptance import processes
 from acceptance.contract import LATE, NO_MEMORY, Context, Json
 
 BUILD = "build/acceptance"
+VIRTUAL_DRIVER = "../../pump_lab/_lib/virtual/libcuda.so.1"
+"""From the folder of libpump.so."""
 TAIL_CHARACTERS = 3000
 STDOUT_CHARACTERS = 4_000_000
 END_S = 2.0

@@ -157,7 +157,7 @@ def runtime_folder(nvcc: str) -> Path:
 def driver_library(context: Context) -> Path:
     """The libcuda.so.1 that programs will find."""
     if context.machine.virtual:
-        return running.library_folder(context.root) / "virtual" / "libcuda.so.1"
+        return running.library_folder(context.root) / running.VIRTUAL_DRIVER
     ctypes.CDLL("libcuda.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]

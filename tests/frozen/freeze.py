@@ -25,13 +25,13 @@ import test_messages_page  # noqa: E402
 from places import ROOT  # noqa: E402
 from trace_rows import RowMaker, random_record  # noqa: E402
 
-from pump import profiles  # noqa: E402
 from pump.policy import by_name  # noqa: E402
-from pump.sim import tensors  # noqa: E402
-from pump.sim.simulation import Machine, run  # noqa: E402
 from pump.trace import format as form  # noqa: E402
 from pump.trace.writer import TraceWriter  # noqa: E402
 from pump.wire.abi import ffi, lib  # noqa: E402
+from pump_lab import profiles  # noqa: E402
+from pump_lab.sim import tensors  # noqa: E402
+from pump_lab.sim.simulation import Machine, run  # noqa: E402
 
 TRACES = sorted((ROOT / "benchmarks" / "data" / "g10" / "ten").glob("*.json.xz"))
 RATIOS = 1.1, 1.5, 2.0, 4.0

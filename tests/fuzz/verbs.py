@@ -19,9 +19,9 @@ from typing import Any
 import claims
 from targets.tensors import made
 
-from pump import profiles
 from pump.cli import main
-from pump.sim import wakeups
+from pump_lab import profiles
+from pump_lab.sim import wakeups
 
 FOLDER = Path(tempfile.mkdtemp(prefix="pump-fuzz-"))
 FILE = {end: str(FOLDER / f"f.{end}") for end in ("pump", "json", "toml", "out")}

@@ -23,9 +23,9 @@ from sim_programs import MS, machine, made, made_up, whole
 from pump import paths
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.scheduled import Planned, Window
-from pump.sim import program as form
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine, run
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Machine, run
 
 DUE = {-1: "", 0: "there", 1: "maybe evicted", 2: "away"}
 ROW = ctypes.POINTER(ctypes.c_int64)

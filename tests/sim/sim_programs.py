@@ -6,11 +6,11 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine
+from pump_lab import profiles
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Machine
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "g10"
 MS = 1_000_000

@@ -19,13 +19,13 @@ import pytest
 from places import ROOT
 from study.studied_policies import by_name, simulate
 
-from pump import profiles
-from pump.sim import recording
-from pump.sim.program import Program, ProgramError
-from pump.sim.report import Case, compared
-from pump.sim.simulation import Machine, Outcome
-from pump.sim.sweep import as_text, over_memory
 from pump.trace.info import opened
+from pump_lab import profiles
+from pump_lab.sim import recording
+from pump_lab.sim.program import Program, ProgramError
+from pump_lab.sim.report import Case, compared
+from pump_lab.sim.simulation import Machine, Outcome
+from pump_lab.sim.sweep import as_text, over_memory
 
 pytestmark = pytest.mark.alone
 

@@ -12,10 +12,10 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.policy.demand import Demand
 from pump.policy.scheduled import Window
-from pump.sim import program as form
-from pump.sim.program import Builder, ProgramError
-from pump.sim.report import Case, compared, floor, unlimited
-from pump.sim.simulation import run
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, ProgramError
+from pump_lab.sim.report import Case, compared, floor, unlimited
+from pump_lab.sim.simulation import run
 
 LAUNCH_NS = 4000  # the profile's kernels.launch_us, before an operation may begin
 

@@ -7,12 +7,12 @@ import random
 import pytest
 from sim_programs import DATA, MS, cyclic, machine, made, whole
 
-from pump import profiles
 from pump.policy import by_name
-from pump.sim import program as form
-from pump.sim import tensors
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine, Outcome, run
+from pump_lab import profiles
+from pump_lab.sim import program as form
+from pump_lab.sim import tensors
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Machine, Outcome, run
 
 BLOCK = 2 << 20
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from study.sim_duplicates import Writer
 
-from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned, Window
-from pump.sim import program as form
-from pump.sim.library import lib
-from pump.sim.program import Program
-from pump.sim.simulation import Machine, Outcome, run
+from pump_lab import profiles
+from pump_lab.abi import lib
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Program
+from pump_lab.sim.simulation import Machine, Outcome, run
 
 PROFILE = profiles.load("a100-pcie4")
 BLOCKS = 32

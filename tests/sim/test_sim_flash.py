@@ -10,11 +10,11 @@ from sim_programs import DATA, MS, cyclic, machine
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.scheduled import Window
-from pump.sim import report, tensors
-from pump.sim.host import Host
-from pump.sim.named_policies import by_name, simulate
-from pump.sim.program import ProgramError
-from pump.sim.simulation import Machine, Outcome, run
+from pump_lab.sim import report, tensors
+from pump_lab.sim.host import Host
+from pump_lab.sim.named_policies import by_name, simulate
+from pump_lab.sim.program import ProgramError
+from pump_lab.sim.simulation import Machine, Outcome, run
 
 SWEEP = cyclic(3, 4, 2, MS)  # 12 blocks, 4 at a time
 

@@ -16,10 +16,10 @@ from study.papers import autoswap
 from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import tensors
-from pump.sim.host import Host
-from pump.sim.program import Program, ProgramError
-from pump.sim.touches import touches
+from pump_lab.sim import tensors
+from pump_lab.sim.host import Host
+from pump_lab.sim.program import Program, ProgramError
+from pump_lab.sim.touches import touches
 
 WEIGHTS, BLOCKS = 8, 16
 

@@ -9,11 +9,11 @@ import pytest
 from study import sim_kinds
 from study.sim_kinds import PROGRAMS, dissolving, lengths
 
-from pump import profiles
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned, Window
-from pump.sim.program import Program
-from pump.sim.simulation import Daemon, Foresight, Machine, run
+from pump_lab import profiles
+from pump_lab.sim.program import Program
+from pump_lab.sim.simulation import Daemon, Foresight, Machine, run
 
 STEPS = 24
 STEADY = 16

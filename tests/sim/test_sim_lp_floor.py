@@ -11,9 +11,9 @@ from sim_programs import machine
 from study.studied_policies import by_name
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import lp_floor, report, tensors
-from pump.sim.floor import Rates, Touch, floor_of, least_traffic
-from pump.sim.lp_floor import Flash, least_seconds, stays
+from pump_lab.floor import Rates, Touch, floor_of, least_traffic, lp_floor
+from pump_lab.floor.lp_floor import Flash, least_seconds, stays
+from pump_lab.sim import report, tensors
 
 pytest.importorskip("scipy")
 

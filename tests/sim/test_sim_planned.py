@@ -8,13 +8,13 @@ import pytest
 from sim_programs import DATA, MS, machine, made, whole
 from study.studied_policies import by_name, simulate
 
-from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.scheduled import Planned, Window
-from pump.sim import program as form
-from pump.sim import tensors
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Machine, Stretch, run
+from pump_lab import profiles
+from pump_lab.sim import program as form
+from pump_lab.sim import tensors
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Machine, Stretch, run
 
 BUFFERS, BLOCKS = 24, 16
 

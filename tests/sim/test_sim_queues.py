@@ -8,7 +8,7 @@ import pytest
 from sim_programs import MS, cyclic, machine
 from study.studied_policies import by_name, simulate
 
-from pump.sim.simulation import Locks, Outcome, Queues
+from pump_lab.sim.simulation import Locks, Outcome, Queues
 
 BUFFERS, BLOCKS = 24, 16
 OLD_LANES = Queues(connections=8, to_gpu=32, to_host=32, priority=0)

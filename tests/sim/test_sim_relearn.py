@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sim_programs import DATA
 
-from pump import profiles
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned, Window
-from pump.sim import tensors
-from pump.sim.program import Program
-from pump.sim.simulation import Machine, run
-from pump.sim.tensors import Kernel, Tensor, TensorTrace
+from pump_lab import profiles
+from pump_lab.sim import tensors
+from pump_lab.sim.program import Program
+from pump_lab.sim.simulation import Machine, run
+from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
 STEPS = 5
 OF_OTHER_BATCH = 1 << 40
@@ -26,7 +26,7 @@ def in_turn(programs: Sequence[Program]) -> Program:
     """Programs one after another in one process, as when a training changes its batch size.
 
     All use the ranges of the program with most blocks; theirs must not be longer. Each program
-    must begin with the allocation of its ranges and a wait, as those of pump/sim/tensors.py do.
+    must begin with the allocation of its ranges and a wait, as those of pump_lab.sim.tensors do.
     """
     largest = max(programs, key=lambda program: program.blocks)
     steps, uses = [largest.steps[: len(largest.ranges) + 1]], []

@@ -9,8 +9,8 @@ from sim_programs import MS, cyclic, machine
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy import by_name
-from pump.sim.program import ProgramError
-from pump.sim.simulation import run
+from pump_lab.sim.program import ProgramError
+from pump_lab.sim.simulation import run
 
 BLOCKS = 400
 

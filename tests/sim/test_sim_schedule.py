@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from sim_programs import DATA, MS, machine, made, made_up, whole
 
-from pump import profiles
 from pump.model.client import TO_GPU
 from pump.policy import by_name
 from pump.policy.scheduled import Planned, Window
-from pump.sim import program as form
-from pump.sim import tensors
-from pump.sim.program import Builder, Program
-from pump.sim.simulation import Daemon, Machine, Outcome, run
+from pump_lab import profiles
+from pump_lab.sim import program as form
+from pump_lab.sim import tensors
+from pump_lab.sim.program import Builder, Program
+from pump_lab.sim.simulation import Daemon, Machine, Outcome, run
 
 POLICIES = "window", "planned"
 

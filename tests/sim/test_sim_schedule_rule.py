@@ -12,24 +12,26 @@ from pathlib import Path
 from schedule_by_blocks import Block, Bounds, Device, Operation, Schedule, Use
 
 from pump import paths
+from pump_lab.paths import library
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ROOMS = ("daemon/core", "virtual/gpu", "virtual/simulate")
 
 
 def build(folder: Path) -> Path:
-    """A folder like pump/_lib, whose pump_core hands schedules over (made_schedules.c)."""
-    headers = Path(paths.library("include/model.h")).parent
-    shutil.copytree(headers, folder / "include")
-    sources = [ROOT / "shim/execute/adapt.c"]
-    sources += [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.c"))]
+    """A folder like pump/_lib, whose pump_core hands schedules over (made_schedules.c), with the
+    simulator beside it."""
+    shutil.copytree(Path(paths.library("include/model.h")).parent, folder / "include")
+    beside = folder.parents[1] / "pump_lab"
+    beside.mkdir()
+    (beside / "_lib").symlink_to(Path(library("libpump_lab.so")).parent)
+    sources = sorted((ROOT / "daemon/core").rglob("*.c"))
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
-    command += ["-DPUMP_CORE_EXPORT", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
+    command += ["-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-    command += ["-shared", "-Wl,--wrap=schedule_make", f"-I{ROOT / 'shim/include'}"]
-    command += [f"-I{ROOT}", *map(str, sources), str(HERE / "made_schedules.c")]
-    command += ["-lm", "-o", str(folder / "libpump_core.so")]
+    command += ["-shared", "-Wl,-soname,libpump_core.so", "-Wl,--wrap=schedule_make"]
+    command += [f"-I{ROOT / 'shim/include'}", f"-I{ROOT}", *map(str, sources)]
+    command += [str(HERE / "made_schedules.c"), "-lm", "-o", str(folder / "libpump_core.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
@@ -41,7 +43,7 @@ def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
     here = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     done = subprocess.run(
         [sys.executable, str(HERE / "compare_schedules.py"), "30", "12"],
-        env={**os.environ, **here, "PUMP_LIB_DIR": str(build(tmp_path / "_lib"))},
+        env={**os.environ, **here, "PUMP_LIB_DIR": str(build(tmp_path / "pump/_lib"))},
         capture_output=True,
         text=True,
         check=False,

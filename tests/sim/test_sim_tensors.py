@@ -10,11 +10,11 @@ import pytest
 from sim_programs import DATA
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim import tensors
-from pump.sim.allocator import BestFit
-from pump.sim.deaths import lasting
-from pump.sim.program import ProgramError
+from pump_lab.sim import program as form
+from pump_lab.sim import tensors
+from pump_lab.sim.allocator import BestFit
+from pump_lab.sim.deaths import lasting
+from pump_lab.sim.program import ProgramError
 
 MIB = 1 << 20
 

@@ -6,10 +6,10 @@ import pytest
 from sim_programs import made
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim.floor import Touch
-from pump.sim.program import Builder, Use
-from pump.sim.touches import touches
+from pump_lab.floor import Touch
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Use
+from pump_lab.sim.touches import touches
 
 HALF = BLOCK_BYTES // 2
 

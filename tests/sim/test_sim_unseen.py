@@ -6,9 +6,9 @@ import pytest
 from study import sim_unseen
 from study.studied_policies import by_name, simulate
 
-from pump import profiles
-from pump.sim import tensors
-from pump.sim.simulation import Machine, Outcome, Queues
+from pump_lab import profiles
+from pump_lab.sim import tensors
+from pump_lab.sim.simulation import Machine, Outcome, Queues
 
 PROFILE = profiles.load("a100-pcie4")
 

@@ -14,10 +14,10 @@ from sim_programs import MS, cyclic, machine
 from suites.latency import PERCENTS, Recorded, as_toml
 
 from pump.policy.scheduled import Window
-from pump.sim import wakeups
-from pump.sim.library import ffi, lib
-from pump.sim.simulation import Daemon, Outcome, raw_delays, run
-from pump.sim.wakeups import Delays, WakeUps, WakeUpsError
+from pump_lab.abi import ffi, lib
+from pump_lab.sim import wakeups
+from pump_lab.sim.simulation import Daemon, Outcome, raw_delays, run
+from pump_lab.sim.wakeups import Delays, WakeUps, WakeUpsError
 
 
 def table(**changes: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from places import ROOT
 from workloads import simulated
 from workloads.formulas import OTHERS
 
-from pump import profiles
-from pump.sim import recording
+from pump_lab import profiles
+from pump_lab.sim import recording
 
 PROFILE = profiles.load("a100-pcie4")
 CASES = [(name, ratio) for name in simulated.PROGRAMS for ratio in simulated.RATIOS]

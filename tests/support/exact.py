@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pump.sim.floor import Touch
+from pump_lab.floor import Touch
 
 _NEVER = 10_000
 

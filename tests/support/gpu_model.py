@@ -17,7 +17,7 @@ import builds
 import cffi
 from places import ROOT
 
-from pump import profiles
+from pump_lab import profiles
 
 CORE = ROOT / "virtual" / "gpu"
 BLOCK_INFO = Path(__file__).parent / "gpu_block.c"

@@ -24,7 +24,7 @@ import builds
 import pytest
 from places import ROOT
 
-from pump import profiles
+from pump_lab import profiles
 
 HERE = ROOT / "tests" / "virtual" / "driver"
 SHIM = ROOT / "shim"

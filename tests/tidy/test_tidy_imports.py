@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from tidy_sources import ROOT, imports, name, python_files
+from tidy_sources import ROOT, imports, name, python_files, text
 
 # Each layer and the layers of pump that it may import. What is not named here may not be
 # imported; a new folder has to be given its place.
@@ -27,13 +27,8 @@ LAYERS: dict[str, set[str]] = {
     "trust": set(),
     "wire": {"names", "paths", "trust", "inputs"},
     "measure": {"names", "report"},
-    "tables": {"config", "inputs", "names"},
-    "profiles": {"config", "inputs", "tables"},
     "model": {"wire"},
     "policy": {"model", "wire"},
-    "sim": {
-        *("policy", "model", "wire", "profiles", "tables", "config", "trace", "paths", "report"),
-    },
     "trace": {"names", "wire", "model", "inputs", "outputs", "nvml"},
     "report": {"trace", "model", "config", "names"},
     "frameworks": {"config"},
@@ -87,6 +82,38 @@ def test_pump_never_imports_its_daemon() -> None:
 def test_product_code_imports_no_test_tools_and_tests_no_scripts() -> None:
     for path in python_files("pump/", "daemon/"):
         assert {"pytest", "unittest"}.isdisjoint(imports(path)), name(path)
+
+
+# Each part of pump_lab and those below it.
+LAB: dict[str, set[str]] = {
+    "paths": set(),
+    "tables": set(),
+    "abi": {"paths"},
+    "profiles": {"tables"},
+    "floor": set(),
+    "sim": {"tables", "abi", "profiles", "floor"},
+    "cli": {"paths", "profiles", "sim"},
+    "register": {"cli"},
+}
+
+
+@pytest.mark.parametrize("part", LAB)
+def test_each_part_of_the_laboratory_imports_only_what_lies_below_it(part: str) -> None:
+    for path in python_files(f"lab/pump_lab/{part}/", f"lab/pump_lab/{part}.py"):
+        used = {m.split(".")[1] for m in imports(path) if m.startswith("pump_lab.")}
+        assert used <= LAB[part] | {part}, f"{name(path)} imports pump_lab.{used - LAB[part]}"
+
+
+def test_every_file_of_the_laboratory_lies_in_a_part() -> None:
+    places = {name(path).split("/")[2].removesuffix(".py") for path in python_files("lab/pump_lab")}
+    assert places == {*LAB, "__init__"}
+
+
+def test_one_file_of_the_product_knows_the_laboratory() -> None:
+    """By name: nothing imports it, and it is loaded where it is asked for alone."""
+    for path in python_files("pump/", "daemon/"):
+        assert "pump_lab" not in {module.split(".")[0] for module in imports(path)}, name(path)
+        assert name(path) == "pump/cli/lab.py" or "pump_lab" not in text(path), name(path)
 
 
 # Each part of pumpd and the parts that it may import; `main` and `__main__` use all.

@@ -49,7 +49,7 @@ BELOW: dict[str, set[str]] = {
     "daemon/core/worker": {
         *("shim/include", "daemon/core", "daemon/core/model", "daemon/core/schedule"),
     },
-    "virtual/gpu": {"pump/profiles"},
+    "virtual/gpu": {"lab/pump_lab/profiles"},
     "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
     **{
         f"virtual/driver/{room}": {"shim/include", "virtual/gpu", "virtual/driver"}
@@ -157,7 +157,7 @@ def symbols(objects: dict[Path, Path]) -> tuple[dict[str, Path], dict[Path, set[
 
 
 def test_no_symbol_of_a_higher_room_is_used(libraries: dict[str, dict[Path, Path]]) -> None:
-    assert {"pump", "pump_core", "pump_virtual"} <= set(libraries)
+    assert {"pump", "pump_core", "pump_lab", "pump_virtual"} <= set(libraries)
     found = []
     for library, objects in libraries.items():
         defined, used = symbols(objects)
@@ -174,7 +174,7 @@ def test_each_function_has_a_caller_in_the_product(libraries: dict[str, dict[Pat
     """Another object, Python, or another line of its own source: a test alone is none."""
     sources = [path for path in files() if name(path).startswith(("shim/", "daemon/", "virtual/"))]
     sources = [path for path in sources if path.suffix in {".c", ".cmake"}] + python_files(
-        "pump/", "daemon/"
+        "pump/", "daemon/", "lab/"
     )
     code = (re.sub(r"/\*.*?\*/", "", text(path), flags=re.DOTALL) for path in sources)
     mentions = collections.Counter(word for part in code for word in re.findall(r"\w+", part))

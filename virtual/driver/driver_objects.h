@@ -320,7 +320,7 @@ struct vd_driver {
   uint32_t first_block; /* of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;
-  char profile_hash[13]; /* Profile.hash() of pump.profiles, as passed; or empty */
+  char profile_hash[13]; /* Profile.hash() of pump_lab.profiles, as passed; or empty */
   uint32_t card_number;  /* of a card that is not shared: part of its UUID */
   struct gpu_engine *engine;
   struct vd_range_set managed, plain, host, mapped, reserved;

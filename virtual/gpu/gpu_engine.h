@@ -24,7 +24,7 @@
 
 #include "uvm_profile.h"
 
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility push(default)
 #endif
 /* cffi: begin */
@@ -445,7 +445,7 @@ int gpu_owner_get(const struct gpu_engine *engine, uint32_t owner,
  * broken. */
 int gpu_check(const struct gpu_engine *engine);
 /* cffi: end */
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility pop
 #endif
 

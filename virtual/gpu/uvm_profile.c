@@ -1,6 +1,7 @@
 /* uvm_profile.c - reads a flattened device profile; times of kernels and fills.
  *
- * pump/profiles/keys.def is the list of keys, for pump/profiles/__init__.py as well.
+ * lab/pump_lab/profiles/keys.def is the list of keys, for the package pump_lab.profiles as
+ * well.
  */
 #include "uvm_profile.h"
 
@@ -22,7 +23,7 @@ static const struct key keys[] = {
 #define PROFILE_KEY(name, kind, member, minimum, maximum)                                  \
   {name, KIND_##kind, offsetof(struct uvm_profile, member), minimum, maximum},
 #define KERNEL_KEY(name, kind, member, minimum, maximum)
-#include "pump/profiles/keys.def"
+#include "lab/pump_lab/profiles/keys.def"
 #undef PROFILE_KEY
 #undef KERNEL_KEY
 };
@@ -33,7 +34,7 @@ static const struct key kernel_keys[] = {
 #define PROFILE_KEY(name, kind, member, minimum, maximum)
 #define KERNEL_KEY(name, kind, member, minimum, maximum)                                   \
   {name, KIND_##kind, offsetof(struct uvm_kernel_timing, member), minimum, maximum},
-#include "pump/profiles/keys.def"
+#include "lab/pump_lab/profiles/keys.def"
 #undef PROFILE_KEY
 #undef KERNEL_KEY
 };

@@ -1,6 +1,6 @@
 /* uvm_profile.h - a device profile: every constant of the model of one GPU.
  *
- * Written as TOML in pump/profiles/, flattened by Python to "key=value;..." and
+ * Written as TOML in lab/pump_lab/profiles/, flattened by Python to "key=value;..." and
  * parsed here. Nothing else holds a constant of the cost model. "gbps" is
  * 10^9 bytes per second, which is the same as bytes per nanosecond.
  */
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility push(default)
 #endif
 /* cffi: begin */
@@ -90,7 +90,7 @@ uint64_t uvm_profile_kernel_ns(const struct uvm_profile *profile, const char *na
 /* Time of a copy or memset inside the device's memory. */
 uint64_t uvm_profile_fill_ns(const struct uvm_profile *profile, uint64_t length_bytes);
 /* cffi: end */
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility pop
 #endif
 

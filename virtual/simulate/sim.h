@@ -1,4 +1,4 @@
-/* sim.h - a program, pump and a GPU, on a virtual clock (for Python: pump/sim).
+/* sim.h - a program, pump and a GPU, on a virtual clock (for Python: lab/pump_lab/sim).
  *
  * Joins the model of the GPU (gpu_engine.h), the model of the client (model.h) and what
  * lies between them: the program's thread with its launch queue and its waits, markers,
@@ -20,7 +20,7 @@
 #include "daemon/core/model/model.h"
 #include "virtual/gpu/gpu_engine.h"
 
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility push(default)
 #endif
 /* cffi: begin */
@@ -197,7 +197,7 @@ const struct pump_sim_transfer *pump_sim_transfers(const struct pump_sim *sim,
                                                    uint64_t *count);
 
 /* cffi: end */
-#ifdef PUMP_CORE_EXPORT
+#ifdef PUMP_LAB_EXPORT
 #pragma GCC visibility pop
 #endif
 

@@ -1,6 +1,6 @@
 """How one job's iteration depends on its budget and on its share of the link.
 
-A curve comes from the simulator of one job (pump/sim), run at several budgets and rates of the
+A curve comes from the simulator of one job (pump_lab.sim), run at several budgets and rates of the
 link. It does not depend on the job's size: times are in iterations without any paging, bytes in
 shares of the footprint. A job of twice the bytes and twice the kernels' time has the same one.
 
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.program import Program
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.tensors import TensorTrace
 
 FILE: Final = Path(__file__).parents[2] / "data" / "jobs" / "curves.jsonl"
 DIGITS: Final = 4
@@ -143,7 +143,7 @@ def measured(trace: TensorTrace, profile: Profile) -> Curve:
     from study import greedy, studied_policies
     from study.papers import autoswap, tensile
 
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     plain, freed = (
         tensors.program(trace, iterations=ITERATIONS, discard=discard) for discard in (False, True)
@@ -180,7 +180,7 @@ def measured_at(
 ) -> Point:
     """Of the last iteration of a program. seconds: of one without paging."""
     from pump.policy.known import POLICIES
-    from pump.sim.simulation import Machine, run
+    from pump_lab.sim.simulation import Machine, run
 
     machine = Machine(profile, 2 * footprint)
     budget_bytes = int(budget * footprint)
@@ -205,8 +205,8 @@ def main(folder: str, *names: str) -> None:
     """Prints a curve for each trace, under the constants of the study (suites/sim.py)."""
     from suites import sim
 
-    from pump import profiles
-    from pump.sim import tensors
+    from pump_lab import profiles
+    from pump_lab.sim import tensors
 
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
     for name in names:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from study.jobs.curves import Curve
     from study.jobs.rates import Link
 
-    from pump.profiles import Profile
+    from pump_lab.profiles import Profile
 
 BUFFER_BYTES: Final = 64 << 20
 CARD_BYTES: Final = 32 * BUFFER_BYTES
@@ -119,8 +119,8 @@ def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
 
 def curve(profile: Profile) -> Curve:
     """A sweep's, of as many buffers as the card has room for. profile: with SETTINGS."""
-    from pump.sim.program import WRITE
-    from pump.sim.tensors import Kernel, Tensor, TensorTrace
+    from pump_lab.sim.program import WRITE
+    from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
     count = CARD_BYTES // BUFFER_BYTES
     duration_ns = round(BUFFER_BYTES / float(SETTINGS["kernel.sweep.gbps"]))

@@ -27,7 +27,7 @@ def microseconds(file: Path) -> list[float]:
 
 
 def trace(results: Path, network: str, batch: int) -> dict[str, object]:
-    """The trace, in the format of pump/sim/tensors.py. Raises OSError, and ValueError if lists and
+    """The trace, in the format of pump_lab.sim.tensors. Raises OSError, and ValueError if lists and
     durations differ in length."""
     folder = results / network
     text = (folder / f"{batch}-prefetch_lru" / "statistics" / "kernels.config").read_text()

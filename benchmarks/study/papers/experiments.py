@@ -9,7 +9,7 @@ DESIGN
   published      the paper's own figure, on its own machine and networks
   reproduction   its method in our simulator, as docs/papers.md says
   pump           planned, with freed memory discarded
-  bound          of the floor of parts (pump/sim/lp_floor.py)
+  bound          of the floor of parts (pump_lab.floor.lp_floor)
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from study import sim_g10, sim_planned
 from study.papers import autoswap, placement
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.program import Program
-    from pump.sim.report import Case
-    from pump.sim.simulation import Machine
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.program import Program
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Machine
+    from pump_lab.sim.tensors import TensorTrace
 
 RATIOS = 1.5, 2.0
 SHORT_QUEUE = 50
@@ -120,7 +120,7 @@ class Bench:
         return sim_planned.steady(changed, policy).seconds
 
     def _floor(self, trace: str, ratio: float) -> float:
-        from pump.sim import report
+        from pump_lab.sim import report
 
         found = report.floor_of_parts(self.at(trace, ratio))
         assert found is not None, "scripts/bench installs scipy"
@@ -175,7 +175,7 @@ def reductions(bench: Bench) -> tuple[dict[str, dict[str, float]], Cell, Cell]:
     accounting; planned's; the bound's."""
     from study import greedy, studied_policies
 
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     rates = studied_policies.link_rates(bench.profile)
     found: dict[str, dict[str, float]] = {}
@@ -198,7 +198,7 @@ def largest_of(job: autoswap.Job) -> autoswap.Choose:
 def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell:
     """Percent of the peak that can be spared, the mean over traces: a GPU of the rest takes at most
     SHARE_MOST of the time with memory for everything."""
-    from pump.sim import report
+    from pump_lab.sim import report
 
     def spared(trace: str) -> float:
         alone = report.unlimited(bench.case(trace)).stretches[sim_planned.MEASURED].seconds
@@ -362,8 +362,8 @@ def g10_pump(file: Path) -> dict[str, Cell]:
     """Planned, and the floor, on such a machine."""
     from study import studied_policies
 
-    from pump import profiles
-    from pump.sim import report, tensors
+    from pump_lab import profiles
+    from pump_lab.sim import report, tensors
 
     profile = profiles.load(sim_g10.PROFILE).changed(sim_g10.SETTINGS)
     trace = tensors.parse(file.read_bytes(), file.name)
@@ -384,8 +384,8 @@ def turnip(bench: Bench) -> Iterator[Experiment]:
     """Transfers in an order fixed at build time / as events allow, with times that vary."""
     from study import studied_policies
 
-    from pump.sim import report, tensors
-    from pump.sim.simulation import Jitter, Machine
+    from pump_lab.sim import report, tensors
+    from pump_lab.sim.simulation import Jitter, Machine
 
     found: dict[str, dict[str, float]] = {}
     for trace in bench.traces:

@@ -17,7 +17,7 @@ from study import sim_g10, sim_planned
 from study.papers.experiments import PLANNED, Bench, Cell, Experiment, mean
 
 if TYPE_CHECKING:
-    from pump.sim.report import Case
+    from pump_lab.sim.report import Case
 
 RATIO = 2.0
 HOST_SHARE = 0.7
@@ -54,7 +54,7 @@ def slowdowns(bench: Bench, trace: str, terabytes: float | None) -> dict[str, fl
     """By method, and of the floor."""
     from study import studied_policies
 
-    from pump.sim import report
+    from pump_lab.sim import report
 
     case = case_of(bench, trace, terabytes)
     alone = report.unlimited(case).steady.seconds
@@ -72,9 +72,9 @@ def slowdowns(bench: Bench, trace: str, terabytes: float | None) -> dict[str, fl
 
 def case_of(bench: Bench, trace: str, terabytes: float | None) -> Case:
     """The trace on such a machine."""
-    from pump import profiles
     from pump.model.bounds import BLOCK_BYTES
-    from pump.sim.host import Host
+    from pump_lab import profiles
+    from pump_lab.sim.host import Host
 
     case = sim_planned.case_of(bench.named[trace], profiles.load(sim_g10.PROFILE))
     memory_bytes = int(case.program.peak_bytes / RATIO)

@@ -2,7 +2,7 @@
 
 After Zhang et al. (2019): with the lifetimes of one iteration known each allocation gets a place
 before the next begins: the largest first, at the best offset, which is the smallest gap between
-those that live at the same time. Beside it best fit as requests come (pump/sim/allocator.py),
+those that live at the same time. Beside it best fit as requests come (pump_lab.sim.allocator),
 PyTorch's own caching allocator as the traffic recorded it, and pump's pool: its C code, fed with
 the same requests by tests/c/pool/pool_stress.c. Sizes are rounded to 512 bytes for the first two.
 
@@ -172,7 +172,7 @@ def height(items: Sequence[Item], offsets: Sequence[int]) -> int:
 
 def best_fit(found: Traffic) -> int:
     """Bytes that best fit needs for the requests as they come."""
-    from pump.sim.allocator import BestFit
+    from pump_lab.sim.allocator import BestFit
 
     arena = BestFit()
     live: dict[int, tuple[int, int]] = {}

@@ -20,8 +20,9 @@ DESIGN
   stays. What no kernel needs again is dropped from the beginning. Dropping nothing at all is among
   the trials, so the choice never loses.
 
-  The bound is the floor of parts in which what stays may be made again (pump/sim/lp_floor.py). It
-  counts bytes of tensors instead of blocks, so it holds for each placement of a trace with drops.
+  The bound is the floor of parts in which what stays may be made again (pump_lab.floor.lp_floor).
+  It counts bytes of tensors instead of blocks, so it holds for each placement of a trace with
+  drops.
 """
 
 from __future__ import annotations
@@ -34,11 +35,10 @@ from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import lp_floor
-from pump.sim import program as form
-from pump.sim.floor import Rates
-from pump.sim.lp_floor import CUTS_REMADE
-from pump.sim.tensors import Kernel, Tensor, TensorTrace
+from pump_lab.floor import Rates, lp_floor
+from pump_lab.floor.lp_floor import CUTS_REMADE
+from pump_lab.sim import program as form
+from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
 DEPTH_MOST: Final = 4
 """Kernels that run again for one that needs a tensor, one for the other."""

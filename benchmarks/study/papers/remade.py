@@ -15,8 +15,8 @@ from study.papers import recompute
 from study.papers.experiments import PLANNED, Bench, Cell, Experiment, mean
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.tensors import TensorTrace
 
 RATIOS: Final = 2.0, 4.0
 TRIED_BYTES: Final = 4 << 30
@@ -54,8 +54,8 @@ def times(trace: TensorTrace, profile: Profile, ratio: float, trials_most: int) 
     """Of one trace on a GPU of a ratio-th of its peak."""
     from study import studied_policies
 
-    from pump.sim import report
-    from pump.sim.floor import Rates
+    from pump_lab.floor import Rates
+    from pump_lab.sim import report
 
     def seconds(one: TensorTrace, memory_bytes: int) -> float:
         case = sim_planned.case_of(one, profile).with_memory(memory_bytes)

@@ -25,8 +25,8 @@ from study.papers import tensile
 from study.papers.experiments import Bench, Cell, Experiment, mean
 
 if TYPE_CHECKING:
-    from pump.profiles import Profile
-    from pump.sim.tensors import TensorTrace
+    from pump_lab.profiles import Profile
+    from pump_lab.sim.tensors import TensorTrace
 
 PLANNED_RATIOS = 1.5, 2.0, 4.0
 NO_FIGURE = Cell(None, "no figure that holds for these networks")
@@ -198,7 +198,7 @@ def merged(bench: Bench, *traces: TensorTrace) -> tensile.Swapping:
     """The traces as one job."""
     from study import greedy, studied_policies
 
-    from pump.sim import tensors
+    from pump_lab.sim import tensors
 
     rates = studied_policies.link_rates(bench.profile)
     jobs = [

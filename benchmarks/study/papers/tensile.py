@@ -25,8 +25,8 @@ from study.greedy import Iteration, Numbers, add, prefix_sums
 from study.papers import autoswap
 from study.papers.autoswap import Job
 
-from pump.sim import program as form
-from pump.sim.tensors import TensorTrace
+from pump_lab.sim import program as form
+from pump_lab.sim.tensors import TensorTrace
 
 REPEATS_MOST: Final = 6
 """Iterations of a short job beside one of a long job."""

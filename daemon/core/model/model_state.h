@@ -53,4 +53,27 @@ static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
   return (int64_t)behind < w->op_head - w->op_issued;
 }
 
+/* Of 64 uses: those that are due as `kind`, or maybe evicted. */
+static inline uint64_t model_due_word(const struct pump_model *m, uint32_t kind,
+                                      uint32_t use) {
+  const uint64_t *words = m->window.due_uses[use >> 6];
+  return words[kind] | words[DUE_MAYBE_EVICTED];
+}
+
+/* The first of these uses in the positions [from, end) of one operation's uses, or `end`.
+ */
+static inline int64_t model_next_due(const struct pump_model *m, uint32_t kind,
+                                     int64_t from, int64_t end) {
+  while (from < end) {
+    uint32_t at = (uint32_t)use_index(from);
+    uint64_t word = model_due_word(m, kind, at) >> (at & 63);
+    if (word != 0) {
+      from += __builtin_ctzll(word);
+      return from < end ? from : end;
+    }
+    from += 64 - (int64_t)(at & 63);
+  }
+  return end;
+}
+
 #endif

@@ -58,30 +58,11 @@ uint64_t model_ready(struct pump_model *m, uint32_t device) {
   return m->window.added_seq;
 }
 
-static uint64_t due_word(const struct pump_model *m, uint32_t kind, uint32_t use) {
-  const uint64_t *words = m->window.due_uses[use >> 6];
-  return words[kind] | words[DUE_MAYBE_EVICTED];
-}
-
-int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
-                       int64_t end) {
-  while (from < end) {
-    uint32_t at = (uint32_t)use_index(from);
-    uint64_t word = due_word(m, kind, at) >> (at & 63);
-    if (word != 0) {
-      from += __builtin_ctzll(word);
-      return from < end ? from : end;
-    }
-    from += 64 - (int64_t)(at & 63);
-  }
-  return end;
-}
-
 int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t begin,
                            int64_t end) {
   while (end > begin) {
     uint32_t at = (uint32_t)use_index(end - 1);
-    uint64_t word = due_word(m, kind, at) << (63 - (at & 63));
+    uint64_t word = model_due_word(m, kind, at) << (63 - (at & 63));
     if (word != 0) {
       end -= __builtin_clzll(word) + 1;
       return end >= begin ? end : begin - 1;

@@ -164,11 +164,8 @@ int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int
  * known, or have executed, or are left to faults; UINT64_MAX where all are. What leaves
  * again is not looked for. */
 uint64_t model_ready(struct pump_model *m, uint32_t device);
-/* The due uses that are counted as `kind` or maybe evicted; `from`, `end`: positions, of
- * one operation's uses. The first in [from, end), or `end`. */
-int64_t model_next_due(const struct pump_model *m, uint32_t kind, int64_t from,
-                       int64_t end);
-/* The last in [begin, end), or `begin` - 1. */
+/* The last due use in the positions [begin, end), or `begin` - 1; as model_next_due
+ * (model_state.h). */
 int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t begin,
                            int64_t end);
 

@@ -29,6 +29,7 @@ VERSION = "0.5.0"
 """The least with names that begin with a digit; podman 4.3 knows no later one."""
 KIND = "pump/settings"
 MOUNTED = "/opt/pump-cdi"
+MOUNTED_VIRTUAL = "/opt/pump-cdi-virtual"
 """Where a container has pump's libraries."""
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 PUMPD = "/opt/pump-pumpd"
@@ -89,16 +90,13 @@ def specification(
             "install pump in a folder that only root can write"
         )
 
-    def inside(path: str | None) -> str | None:
-        return path and os.path.join(MOUNTED, os.path.relpath(path, folder))
-
-    there = parts._replace(
-        shim=inside(parts.shim),
-        virtual_folder=inside(parts.virtual_folder),
-        stand_in_folder=inside(parts.stand_in_folder),
-    )
-    variables = environment.for_job(config, there, {})
-    mounts = [_mount(folder, MOUNTED)]
+    folders = {folder: MOUNTED}
+    if parts.virtual:
+        folders[parts.virtual.folder] = MOUNTED_VIRTUAL
+    variables = environment.for_job(config, parts, {})
+    for outside, inside in folders.items():
+        variables = {k: text.replace(f"{outside}/", f"{inside}/") for k, text in variables.items()}
+    mounts = [_mount(outside, inside) for outside, inside in folders.items()]
     if socket:
         variables["PUMP_SOCKET"] = os.path.join(PUMPD, os.path.basename(socket))
         mounts.append(_mount(os.path.dirname(socket), PUMPD))

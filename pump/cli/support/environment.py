@@ -3,9 +3,8 @@
 The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
 (PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE, PUMP_QUIET,
 PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB (which
-processes share a limit), PUMP_JOB_PID (of the job's first process) and PUMP_DISABLE;
-the virtual driver reads PUMP_VIRTUAL_PROFILE and PUMP_VIRTUAL_KERNELS. Values of the user or of
-an outer pump-run are replaced: a pump-run inside another is a job of its own.
+processes share a limit), PUMP_JOB_PID (of the job's first process) and PUMP_DISABLE. Values of
+the user or of an outer pump-run are replaced: a pump-run inside another is a job of its own.
 PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
 JSON object when a process ends ("%p" in its name: the process id).
 """
@@ -18,16 +17,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pump import frameworks
+from pump.cli.lab import Virtual
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 from pump.config.layers import RULES
 from pump.frameworks.advice import Advice
 
 SHIM = "libpump.so"
-# Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas calls
-# libcublasLt, which calls libcudart. The second also computes what it launches.
-STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcudnn.so.9")
-COMPUTING_STAND_IN = STAND_INS[1]
 OURS = (
     *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
     *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT", "PUMP_QUIET"),
@@ -52,8 +48,7 @@ class Parts(NamedTuple):
     """The parts of a job's environment.
 
     shim: path of libpump.so, None with PUMP_DISABLE=1.
-    virtual_folder, virtual_profile: of the virtual driver, None on a real GPU.
-    stand_in_folder: of the stand-ins for CUDA's runtime libraries, None on a real GPU.
+    virtual: the virtual GPU, None on a real one.
     visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
     socket_path: of the job's pumpd, None when there is none.
     ledger: folder of the ledger of host memory, None when there is none.
@@ -63,9 +58,7 @@ class Parts(NamedTuple):
     """
 
     shim: str | None
-    virtual_folder: str | None = None
-    virtual_profile: str | None = None
-    stand_in_folder: str | None = None
+    virtual: Virtual | None = None
     visible_devices: str | None = None
     socket_path: str | None = None
     ledger: str | None = None
@@ -106,16 +99,8 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
             job["PUMP_JOB_PID"] = str(parts.job_pid)
         if parts.socket_path and config.record:  # pumpd writes it
             job["PUMP_RECORD"] = config.record
-    if parts.virtual_folder is not None and parts.virtual_profile is not None:
-        folder = _listable(parts.virtual_folder, "LD_LIBRARY_PATH", ":;")
-        old = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != folder]
-        job["LD_LIBRARY_PATH"] = ":".join([folder, *old])
-        job["PUMP_VIRTUAL_PROFILE"] = parts.virtual_profile
-        shared = ";shared=" in f";{parts.virtual_profile}"
-        if parts.shim and not shared:  # each process has a GPU of its own
-            job["PUMP_NEIGHBOURS"] = "none"
-        kernels = _kernels(parts, environ.get("PUMP_VIRTUAL_KERNELS", ""))
-        _set_or_drop(job, "PUMP_VIRTUAL_KERNELS", kernels)
+    if parts.virtual is not None:
+        job.update(parts.virtual.variables(environ))
     if parts.visible_devices is not None:
         job["CUDA_VISIBLE_DEVICES"] = parts.visible_devices
     return job
@@ -169,21 +154,15 @@ def for_pumpd(environ: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _stand_ins(parts: Parts) -> list[str]:
-    """Only with the virtual driver: on a real GPU they would hide NVIDIA's own libraries."""
-    if parts.stand_in_folder is None or parts.virtual_profile is None:
-        return []
-    return [os.path.join(parts.stand_in_folder, name) for name in STAND_INS]
-
-
 def _preload(parts: Parts, existing: str) -> str:
     # The loader splits at blanks and colons. What an outer pump-run preloaded is dropped:
     # two shims would hook each other.
-    ours = {SHIM, *STAND_INS}
-    others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) not in ours]
-    mine = [*([parts.shim] if parts.shim else []), *_stand_ins(parts)]
+    mine = [parts.shim] if parts.shim else []
+    mine += parts.virtual.libraries if parts.virtual else []
+    others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) != SHIM]
+    others = [path for path in others if path not in mine]
     hooks = [path for path in others if "/" in path and parts.hooks_driver(path)]
-    mine = [_listable(path, "LD_PRELOAD", " :") for path in mine]
+    mine = [listable(path, "LD_PRELOAD", " :") for path in mine]
     return ":".join([*hooks, *mine, *(path for path in others if path not in hooks)])
 
 
@@ -194,13 +173,8 @@ def _any_link_order(existing: str) -> str:
     return ":".join([*([existing] if existing else []), f"{LINK_ORDER}=0"])
 
 
-def _kernels(parts: Parts, existing: str) -> str:
-    others = [p for p in existing.split(":") if p and os.path.basename(p) != COMPUTING_STAND_IN]
-    mine = [path for path in _stand_ins(parts) if os.path.basename(path) == COMPUTING_STAND_IN]
-    return ":".join([*others, *mine])
-
-
-def _listable(path: str, variable: str, separators: str) -> str:
+def listable(path: str, variable: str, separators: str) -> str:
+    """`path`, if `variable` can hold it. Raises BadInputError."""
     if any(separator in path for separator in separators):
         raise BadInputError(
             f"{variable} cannot hold '{path}', because it splits at blanks, colons or "

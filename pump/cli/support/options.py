@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pump
 from pump import paths
+from pump.cli import lab
 from pump.cli.support.lines import BadInputError, Once, OneLineParser, add_value, checked
 from pump.config import checks, keep
 from pump.config.job import (
@@ -75,16 +76,22 @@ def parse(argv: list[str]) -> Asked:
 
     Raises BadInputError; raises SystemExit(0) after --help or --version.
     """
-    made = parser()
-    front, command = _split(argv, _options_with_value(made))
+    made = parser(of_lab=False)
+    front, command = _split(argv, {*_options_with_value(made), *lab.OPTIONS})
+    words = {word.partition("=")[0] for word in front}
+    if asked_lab := words.intersection((*lab.OPTIONS, "-h", "--help")):
+        for option in asked_lab.intersection(lab.OPTIONS):
+            lab.get(option)
+        made = parser()
     asked = made.parse_args(front)
     if not command:
         raise BadInputError(f"no command given; usage: {USAGE}")
     if not command[0]:
         raise BadInputError(f"the command is an empty word; usage: {USAGE}")
-    if asked.virtual is None and asked.virtual_set:
+    virtual, changes = getattr(asked, "virtual", None), dict(getattr(asked, "virtual_set", ()))
+    if virtual is None and changes:
         raise BadInputError("--virtual-set needs a virtual GPU; add --virtual PROFILE")
-    return Asked(command, _settings(asked), asked.config, asked.virtual, dict(asked.virtual_set))
+    return Asked(command, _settings(asked), asked.config, virtual, changes)
 
 
 def _settings(asked: argparse.Namespace) -> dict[str, Any]:
@@ -101,8 +108,9 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
     return {key: said[key] for key in checks.JOB if said[key] is not None}
 
 
-def parser() -> OneLineParser:
-    """The parser of the options, without the command."""
+def parser(*, of_lab: bool = True) -> OneLineParser:
+    """The parser of the options, without the command. of_lab: whether it knows those of the
+    laboratory, where that is installed."""
     made = OneLineParser(
         prog=PROGRAM,
         usage=USAGE,
@@ -116,7 +124,8 @@ def parser() -> OneLineParser:
     _everyday(made.add_argument_group("everyday"))
     _sharing(made.add_argument_group("sharing GPUs"))
     _output(made.add_argument_group("recording and output"))
-    _virtual(made.add_argument_group("without a GPU"))
+    if of_lab and (found := lab.find()):
+        found.options(made.add_argument_group("without a GPU"))
     _only_settings(made)
     return made
 
@@ -211,23 +220,6 @@ def _output(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _virtual(group: argparse._ArgumentGroup) -> None:
-    value = partial(add_value, group)
-    value(
-        "--virtual PROFILE",
-        _not_empty,
-        "run on a virtual GPU: the name of a profile (pump simulate --profiles lists them) or a "
-        ".toml file",
-    )
-    value(
-        "--virtual-set KEY=VALUE",
-        _setting,
-        "change the profile, e.g. memory=8GiB or mode=compute; may be repeated",
-        action="append",
-        default=[],
-    )
-
-
 def _only_settings(made: OneLineParser) -> None:
     """Options of version 0.1 that later versions have only as settings of files and variables
     (docs/reference/configuration.md). Help leaves them out."""
@@ -269,19 +261,6 @@ def _split(argv: list[str], with_value: set[str]) -> tuple[list[str], list[str]]
             return argv[:position], argv[position:]
         position += 2 if word in with_value else 1
     return argv, []
-
-
-def _not_empty(text: str) -> str:
-    if not text.strip():
-        raise BadValueError("the name is empty; pump simulate --profiles lists the profiles")
-    return text
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or not value.strip():
-        raise BadValueError(f"must be KEY=VALUE, such as memory=8GiB, not '{text}'")
-    return key.strip(), value.strip()
 
 
 def _log_file(text: str) -> str:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import time
+from collections.abc import Mapping
 
 from pump import outputs
 from pump.cli.support.lines import BadInputError
@@ -68,8 +69,9 @@ def _claim(name: str, folder: int) -> int:
             time.sleep(0.02)
 
 
-def job_facts(config: JobConfig) -> str:
-    """The job's part of a recording's header, a JSON object (docs/trace-format.md)."""
+def job_facts(config: JobConfig, virtual: Mapping[str, str] | None = None) -> str:
+    """The job's part of a recording's header, a JSON object (docs/trace-format.md). virtual: the
+    facts of its virtual GPU."""
     words, left = [], COMMAND_CHARACTERS_MAX
     for word in config.command:
         left -= len(json.dumps(word))
@@ -80,19 +82,6 @@ def job_facts(config: JobConfig) -> str:
     facts: dict[str, object] = {"budget": config.budget}
     if config.record_command:
         facts["command"] = words
-    if config.virtual is not None:
-        facts["virtual"] = _virtual_facts(config.virtual, config.virtual_settings)
+    if virtual is not None:
+        facts["virtual"] = virtual
     return json.dumps(facts)
-
-
-def _virtual_facts(name: str, settings: dict[str, str]) -> dict[str, str]:
-    from pump import profiles
-
-    changes = {key: value for key, value in settings.items() if key not in profiles.DRIVER_KEYS}
-    profile = profiles.load(name)
-    return {
-        "profile": profile.name,
-        "hash": profile.changed(changes).hash(),
-        "device": str(profile.values["device.name"]),
-        "mode": settings.get("mode", profiles.MODES[0]),
-    }

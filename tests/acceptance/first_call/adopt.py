@@ -242,8 +242,8 @@ def _profile(made: Adopted) -> None:
     assert made.card.report is not None
     name = made.card.folder
     try:
-        from pump import profiles
-        from pump.profiles import from_probe
+        from pump_lab import profiles
+        from pump_lab.profiles import from_probe
 
         text = from_probe.text_of(made.card.report, profiles.load(made.base), name)
     except ImportError as error:

@@ -115,8 +115,8 @@ CODED = (
 def differences(report: Mapping[str, Json], base: str, root: Path) -> list[Difference]:
     """What the report (only what transfers) contradicts, the largest ratio first.
 
-    base: name of the nearest profile that comes with pump. Raises what pump.profiles raises, and
-    ImportError where pump's packages are missing.
+    base: name of the nearest profile that comes with pump. Raises what pump_lab.profiles raises,
+    and ImportError where pump's packages are missing.
     """
     found = [*_outcomes(report), *_coded(report, root), *_profile(report, base, root)]
     return sorted(found, key=lambda one: -one.ratio)
@@ -172,8 +172,8 @@ def coded_value(one: Coded, root: Path) -> float | None:
 
 
 def _profile(report: Mapping[str, Json], base: str, root: Path) -> Iterator[Difference]:
-    from pump import profiles
-    from pump.profiles import from_probe
+    from pump_lab import profiles
+    from pump_lab.profiles import from_probe
 
     assumed = profiles.load(base)
     fields = profile_fields(root)
@@ -189,14 +189,14 @@ def _profile(report: Mapping[str, Json], base: str, root: Path) -> Iterator[Diff
             f"{old:g} ({base})",
             f"{value:g} ({constant.kind})",
             ratio(old, value),
-            where or "pump/profiles",
+            where or "lab/pump_lab/profiles",
         )
 
 
 def profile_fields(root: Path) -> dict[str, str]:
     """Field of struct uvm_profile for each key of a profile."""
     try:
-        lines = (root / "pump/profiles/keys.def").read_text(encoding="utf-8")
+        lines = (root / "lab/pump_lab/profiles/keys.def").read_text(encoding="utf-8")
     except OSError:
         return {}
     return dict(re.findall(r'^PROFILE_KEY\("([\w.]+)", \w+, (\w+),', lines, re.MULTILINE))

@@ -23,7 +23,8 @@ On a machine that is lent for 15 minutes:
 1. Prepare with a network: `scripts/gpu_acceptance --prepare`, and build with
    `scripts/gpu_acceptance --virtual h200-pcie5 --quick --stage trace`. Rehearse both calls:
    `scripts/first_call A --virtual h200-pcie5 --quick`, then `B`.
-2. Copy the checkout with `.wheels` and `build/acceptance/pump`, which git ignores. Name the commit:
+2. Copy the checkout with `.wheels`, `build/acceptance/pump` and `build/acceptance/pump_lab`, which
+   git ignores. Name the commit:
    `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to `$OUT` or `build/card/out`:
    at most 8 files, of which `results.tar.gz` contains all.
 3. **Call A**, 225 s: `scripts/first_call A`. It checks machine and libraries and measures a decoder
@@ -43,7 +44,8 @@ own GPU, `scripts/first_call --here` runs both calls in the memory that other pr
 Under gVisor some answers hold only for that runtime; the page names the reason next to them.
 """
 FOOT = """Enter each answer into the table of `docs/uvm.md` with GPU, driver and date, and the
-constants of `probe/<card>.toml` into `pump/profiles/`. `docs/uvm.md` covers the other questions.
+constants of `probe/<card>.toml` into `lab/pump_lab/profiles/`. `docs/uvm.md` covers the other
+questions.
 """
 MARK = "**this**"
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pump import profiles
+from pump_lab import profiles
 
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = ROOT / "scripts" / "gpu_probe"

@@ -13,7 +13,8 @@ import pytest
 from acceptance.first_call import adopt
 from places import ROOT
 
-from pump import paths, profiles
+from pump import paths
+from pump_lab import profiles
 
 LIMIT_S = 240
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from probe_recovery import FIGURES, PACKAGE, PROBE, PUMP_RUN, QUESTIONS, Hidden, draw
 
-from pump import profiles
-from pump.profiles import from_probe
+from pump_lab import profiles
+from pump_lab.profiles import from_probe
 
 pytest.importorskip("cuda.bindings.nvrtc")
 if shutil.which("cc") is None:

@@ -10,14 +10,14 @@ import pytest
 from jobs import BIN
 from places import PROGRAMS
 
-from pump import paths
+from pump_lab.paths import library
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With the sanitizer as a shared library, as gcc links it by default."""
     made = tmp_path_factory.mktemp("sanitized") / "sanitized"
-    driver = paths.library("virtual/libcuda.so.1")
+    driver = library("virtual/libcuda.so.1")
     source = str(PROGRAMS / "sanitized.c")
     subprocess.run(["gcc", "-g", "-fsanitize=address", source, driver, "-o", made], check=True)
     return made

@@ -19,7 +19,7 @@ from devices_job import DEVICES, expected
 from jobs import BIN, MIB
 from places import PROGRAMS
 
-from pump.paths import library
+from pump_lab.paths import library
 
 ROUNDS = 48
 """Enough for each device to be seen at work by its schedule alone, in some of many short looks."""

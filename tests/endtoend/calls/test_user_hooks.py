@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs import pump_run
 from places import ROOT
 
-from pump import paths
+from pump_lab.paths import library
 
 LOADER = ROOT / "tests" / "loader"
 
@@ -21,7 +21,7 @@ def build(target: Path, *words: str | Path) -> str:
 
 def test_a_preloaded_hook_sees_every_allocation_and_pump_serves_it(tmp_path: Path) -> None:
     hook = build(tmp_path / "hook.so", "-shared", "-fPIC", LOADER / "hook.c")
-    driver = paths.library("virtual/libcuda.so.1")
+    driver = library("virtual/libcuda.so.1")
     program = build(tmp_path / "program", LOADER / "client_hooked.c", driver)
     command = ("--virtual-set=memory=256MiB", "--", program, "linked")
     plain = pump_run(*command, LD_PRELOAD=hook, PUMP_DISABLE="1")

@@ -20,7 +20,8 @@ from jobs import BIN, MIB
 from other_users import ATTACKER, needs_root, serving
 from places import PROGRAMS, ROOT
 
-from pump import paths, profiles
+from pump_lab import profiles
+from pump_lab.paths import library
 
 SHAPE = {"buffers": 12, "mib": 8, "steps": 90, "seed": 5}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
@@ -50,7 +51,7 @@ class User:
         self.activator = 0
         """Process id of `pumpd jobs`, where it listens."""
         settings = {"device.memory_bytes": str(CARD_MIB * MIB), "mode": "compute"}
-        driver = str(Path(paths.library("virtual/libcuda.so.1")).parent)
+        driver = str(Path(library("virtual/libcuda.so.1")).parent)
         clean = {
             name: value
             for name, value in os.environ.items()

@@ -11,7 +11,7 @@ from bench_rows import bench
 from suites import policy as suite_policy
 from suites import virtual as suite_virtual
 
-from pump.sim import wakeups
+from pump_lab.sim import wakeups
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from pump.paths import library
+from pump_lab.paths import library
 
 HERE = Path(__file__).resolve().parent
 

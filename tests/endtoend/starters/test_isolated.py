@@ -13,6 +13,7 @@ import pytest
 from places import ROOT
 
 from pump import paths
+from pump_lab.paths import library
 
 BIN = Path(sys.executable).parent
 GPU = ("--virtual", "a100-pcie4", "--virtual-set", "memory=128MiB")
@@ -61,7 +62,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A C program that needs more memory than the virtual GPU of these tests has."""
     program = tmp_path_factory.mktemp("pages") / "pages"
     source = ROOT / "packaging/release/pages.c"
-    driver = paths.library("virtual/libcuda.so.1")
+    driver = library("virtual/libcuda.so.1")
     subprocess.run([os.environ.get("CC", "cc"), source, "-o", program, driver], check=True)
     return str(program)
 

@@ -6,8 +6,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from pump import profiles
-from pump.profiles import ProfileError
+from pump_lab import profiles
+from pump_lab.profiles import ProfileError
 
 from . import one_line
 

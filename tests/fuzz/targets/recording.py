@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pump.report import gather
 from pump.report.page import page
-from pump.sim import recording as simulated
-from pump.sim.program import ProgramError
 from pump.trace import format as form
 from pump.trace.format import TraceError
 from pump.trace.writer import Rows, TraceWriter
+from pump_lab.sim import recording as simulated
+from pump_lab.sim.program import ProgramError
 
 from . import one_line
 

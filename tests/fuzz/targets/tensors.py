@@ -7,8 +7,8 @@ import json
 import lzma
 from typing import Any
 
-from pump.sim import tensors
-from pump.sim.program import ProgramError
+from pump_lab.sim import tensors
+from pump_lab.sim.program import ProgramError
 
 from . import one_line
 

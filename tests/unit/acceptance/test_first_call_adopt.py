@@ -19,8 +19,8 @@ from acceptance.first_card import page as first_card
 from places import ROOT
 from probe import questions, transfer
 
-from pump import profiles
-from pump.profiles import from_probe
+from pump_lab import profiles
+from pump_lab.profiles import from_probe
 
 RESULTS = "benchmarks/results"
 
@@ -303,7 +303,7 @@ def test_runs_of_the_proof_with_other_bits_are_named(tmp_path: Path) -> None:
 def test_no_constant_is_changed(tmp_path: Path) -> None:
     root = made_up.checkout(tmp_path)
     coded = [root / one.file for one in settings.CODED]
-    shipped = [*coded, *(root / "pump/profiles").glob("*.toml")]
+    shipped = [*coded, *(root / "lab/pump_lab/profiles").glob("*.toml")]
     before = [file.read_bytes() for file in shipped]
     adopted(tmp_path, of_card(tmp_path, made_up.SLOW, **made_up.slow_link()), root)
     assert before == [file.read_bytes() for file in shipped]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from workloads import intensity
 
-from pump import profiles
+from pump_lab import profiles
 
 FOUND: dict[str, Any] = json.loads(intensity.DATA.read_text())
 CURVES = FOUND["curves"]

@@ -7,9 +7,9 @@ import json
 import pytest
 from workloads import intensity, one_model
 
-from pump import profiles
-from pump.sim.report import Case
-from pump.sim.simulation import Machine
+from pump_lab import profiles
+from pump_lab.sim.report import Case
+from pump_lab.sim.simulation import Machine
 
 
 def test_the_picture_shows_the_data() -> None:

@@ -7,7 +7,7 @@ from study.jobs import sweeps
 from study.papers import several
 from suites import order, shared
 
-from pump import profiles
+from pump_lab import profiles
 
 
 def test_a_job_that_waits_for_its_memory_keeps_another_from_the_engine() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 from study.dead_bytes import BLOCK_BYTES, Handed
 from workloads.ordered_discards import by_operation, emptied, with_discards
 
-from pump.sim import program as form
-from pump.sim.program import Builder, Program
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Program
 
 BASE = 16 * BLOCK_BYTES
 

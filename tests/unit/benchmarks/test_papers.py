@@ -15,8 +15,8 @@ from study.papers import artifact, autoswap, experiments, table
 from study.papers.experiments import Bench, Cell, Experiment
 from suites import papers, sim
 
-from pump import profiles
-from pump.sim import tensors
+from pump_lab import profiles
+from pump_lab.sim import tensors
 
 RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
 COLUMNS = set(table.COLUMNS)

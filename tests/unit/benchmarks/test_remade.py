@@ -17,12 +17,12 @@ from study.papers.experiments import Bench
 from study.papers.recompute import Drop, History
 from suites import sim
 
-from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim import tensors
-from pump.sim.floor import Rates, Touch
-from pump.sim.tensors import TensorTrace
+from pump_lab import profiles
+from pump_lab.floor import Rates, Touch
+from pump_lab.sim import program as form
+from pump_lab.sim import tensors
+from pump_lab.sim.tensors import TensorTrace
 
 pytest.importorskip("scipy")
 

@@ -16,11 +16,11 @@ from study.jobs.world import Card, Job, Seen, Shares, Way, World
 from study.papers import several
 from suites import sim
 
-from pump import profiles
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.arbiter import Claim, arbitrate
 from pump.policy.turns import CROWDED
-from pump.sim import tensors
+from pump_lab import profiles
+from pump_lab.sim import tensors
 
 GIB = 1 << 30
 LINK = Link(20e9, 20e9, 1.85)

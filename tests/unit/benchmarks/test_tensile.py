@@ -10,8 +10,8 @@ from study import greedy
 from study.papers import autoswap, tensile
 from study.papers.tensile import Swapping
 
-from pump.sim import tensors
-from pump.sim.tensors import TensorTrace
+from pump_lab.sim import tensors
+from pump_lab.sim.tensors import TensorTrace
 
 MIB = 1 << 20
 RATE = 10.0

@@ -11,7 +11,7 @@ import pytest
 from gpu_model import Gpu
 from quickstart.run import RATIOS, SPEED
 
-from pump import profiles
+from pump_lab import profiles
 
 BLOCKS = floor.block_numbers(SPEED.model.tensors())
 TOTAL_BLOCKS = sum(map(len, BLOCKS.values()))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from probe import transfer
 
-from pump import profiles
-from pump.profiles import duplicates, from_probe
+from pump_lab import profiles
+from pump_lab.profiles import duplicates, from_probe
 
 BASE = profiles.load("h200-pcie5")
 REPORT: dict[str, Any] = {

@@ -369,7 +369,7 @@ def test_a_process_that_never_initialised_writes_no_report() -> None:
 
 
 def test_the_report_carries_mode_scale_and_the_hash_of_the_profile() -> None:
-    from pump import profiles
+    from pump_lab import profiles
 
     report = run("allocate", "3", memory_bytes=GIB).report
     assert report["virtual"] is True

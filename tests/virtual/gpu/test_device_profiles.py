@@ -8,7 +8,7 @@ from pathlib import Path
 import gpu_model
 import pytest
 
-from pump import profiles
+from pump_lab import profiles
 
 
 def table(name: str = "a100-pcie4") -> dict[str, object]:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import virtual_driver as virtual
 
-from pump import paths
-from pump.cli.support.environment import STAND_INS
+from pump_lab.cli.virtual import STAND_INS
+from pump_lab.paths import library
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = virtual.ROOT / "virtual" / "runtime"
@@ -29,7 +29,7 @@ HEADERS_OF = {
 
 
 def libraries() -> list[str]:
-    return [paths.library(f"virtual/runtime/{name}") for name in STAND_INS]
+    return [library(f"virtual/runtime/{name}") for name in STAND_INS]
 
 
 def run(
@@ -302,8 +302,8 @@ def returned(function: str) -> str:
         return "void"
     if function == "cudaCreateChannelDesc":
         return "struct cudaChannelFormatDesc"
-    library = next(name for name in ("cuda", "cublas", "cudnn") if function.startswith(name))
-    return "cudaError_t" if library == "cuda" else f"{library}Status_t"
+    prefix = next(name for name in ("cuda", "cublas", "cudnn") if function.startswith(name))
+    return "cudaError_t" if prefix == "cuda" else f"{prefix}Status_t"
 
 
 def layout(struct: str) -> str:

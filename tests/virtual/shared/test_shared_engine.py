@@ -9,7 +9,7 @@ import gpu_model
 import pytest
 import virtual_driver as virtual
 
-from pump import profiles
+from pump_lab import profiles
 
 HERE = Path(__file__).resolve().parent
 FLAGS = ("-std=gnu11", "-O1", "-g1", "-Wall", "-Wextra", "-DUVM_JOURNAL_PROBE")

@@ -11,17 +11,19 @@ import pytest
 from run_bench import TIMEOUT_S, Bench
 from supervisor_client import eventually
 
-from pump.cli.support import environment
+from pump_lab.cli.virtual import STAND_INS
 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like pump/_lib: a loadable libpump.so, a libcuda.so.1 on the library path, and
     stand-ins for CUDA's runtime."""
-    folder = tmp_path_factory.mktemp("lib")
-    (folder / "virtual" / "runtime").mkdir(parents=True)
-    stand_ins = (f"virtual/runtime/{name}" for name in environment.STAND_INS)
-    for name in ("libpump.so", "virtual/libcuda.so.1", *stand_ins):
+    folder = tmp_path_factory.mktemp("build") / "pump" / "_lib"
+    virtual = "../../pump_lab/_lib/virtual"
+    folder.mkdir(parents=True)
+    (folder / virtual / "runtime").mkdir(parents=True)
+    stand_ins = (f"{virtual}/runtime/{name}" for name in STAND_INS)
+    for name in ("libpump.so", f"{virtual}/libcuda.so.1", *stand_ins):
         subprocess.run(
             ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", folder / name],
             input=b"int pump_nothing;",

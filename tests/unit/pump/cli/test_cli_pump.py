@@ -10,9 +10,9 @@ import pytest
 from places import ROOT
 
 import pump
-from pump import profiles
 from pump.cli import main
 from pump.cli.support import options
+from pump_lab import profiles
 
 CODE = "import sys; from pump.cli.main import main; sys.exit(main())"
 

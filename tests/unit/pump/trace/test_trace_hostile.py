@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pump.sim.program import TOUCHES_FREE
 from pump.trace import format as form
+from pump_lab.sim.program import TOUCHES_FREE
 
 PUMP = Path(sys.executable).parent / "pump"
 MEMORY_BYTES = 3 << 30

@@ -10,11 +10,11 @@ import pytest
 from test_trace_file import device_facts, ring, written
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import recording, report
-from pump.sim.program import Program, ProgramError
 from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.writer import TraceWriter
+from pump_lab.sim import recording, report
+from pump_lab.sim.program import Program, ProgramError
 
 BASE = 1 << 40
 

@@ -1,13 +1,13 @@
-"""The blocks that a program's operations use, for the floor (pump/sim/floor.py)."""
+"""The blocks that a program's operations use, for the floor (pump_lab.floor)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim.floor import Touch
-from pump.sim.program import Program
+from pump_lab.floor import Touch
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Program
 
 
 def touches(program: Program, first: int = 0, end: int | None = None) -> list[Touch]:

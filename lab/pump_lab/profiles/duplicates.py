@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pump.profiles import Value
+from pump_lab.profiles import Value
 
 DUPLEX_MOST: Final = 0.85
 """Share of its speed that a direction of the link keeps beside the other: from there on departures

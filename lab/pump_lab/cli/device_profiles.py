@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pump import inputs, outputs, profiles
+from pump import inputs, outputs
 from pump.cli.support.lines import BadInputError, save
 from pump.names import quoted
+from pump_lab import profiles
 
 REPORT_BYTES_MOST = 16 << 20
 
@@ -49,7 +50,7 @@ def _line(profile: profiles.Profile) -> str:
 
 def write(asked: argparse.Namespace) -> None:
     """Write the profile of --profile-from, and print its line. Raises BadInputError."""
-    from pump.profiles import from_probe
+    from pump_lab.profiles import from_probe
 
     for option in ("base", "out"):
         if getattr(asked, option) is None:
@@ -76,7 +77,7 @@ def write(asked: argparse.Namespace) -> None:
 def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
     """Whether read duplication pays on the card, for the user to set. found: the constants of
     the report."""
-    from pump.profiles import duplicates
+    from pump_lab.profiles import duplicates
 
     if any(found.get(name) is None for name in ("delta", "t_advise_us", "t_advise_block_us")):
         return "whether read duplication pays was not measured"

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pump import outputs, schemas
-from pump.cli.support import device_profiles
 from pump.cli.support.lines import BadInputError, Once, save
 from pump.config.values import BadValueError, parse_size
 from pump.measure.progress import Progress
 from pump.model.bounds import with_reserve
 from pump.names import quoted
+from pump_lab.cli import device_profiles
 
 if TYPE_CHECKING:
-    from pump.sim.host import Host
-    from pump.sim.named_policies import NamedPolicy
-    from pump.sim.report import Case
+    from pump_lab.sim.host import Host
+    from pump_lab.sim.named_policies import NamedPolicy
+    from pump_lab.sim.report import Case
 
 HELP = "simulate a recording with another GPU memory or policy, without a GPU"
 EXAMPLES = (
@@ -123,9 +123,9 @@ def run(asked: argparse.Namespace) -> int:
         return 0
     if asked.trace is None:
         raise BadInputError("no TRACE given; name a recording (pump-run --record run.pump ...)")
-    from pump.profiles import ProfileError
-    from pump.sim.program import ProgramError
-    from pump.sim.wakeups import WakeUpsError
+    from pump_lab.profiles import ProfileError
+    from pump_lab.sim.program import ProgramError
+    from pump_lab.sim.wakeups import WakeUpsError
 
     try:
         return _run(asked)
@@ -134,7 +134,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from pump.sim import report, sweep
+    from pump_lab.sim import report, sweep
 
     _check(asked)
     case = _case(asked)
@@ -201,11 +201,11 @@ def _check_writable(option: str, name: str, kind: outputs.Kind) -> None:
 
 
 def _case(asked: argparse.Namespace) -> Case:
-    from pump import profiles
-    from pump.sim import recording, tensors, wakeups
-    from pump.sim.program import touches_allowed
-    from pump.sim.report import Case
-    from pump.sim.simulation import Daemon, Jitter, Machine
+    from pump_lab import profiles
+    from pump_lab.sim import recording, tensors, wakeups
+    from pump_lab.sim.program import touches_allowed
+    from pump_lab.sim.report import Case
+    from pump_lab.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
     data = _read(asked.trace)
@@ -265,7 +265,7 @@ def _size(option: str, text: str) -> int:
 
 
 def _host(asked: argparse.Namespace) -> Host | None:
-    from pump.sim.host import Host
+    from pump_lab.sim.host import Host
 
     if not asked.flash and (asked.flash_latency or asked.flash_writes is not None):
         raise BadInputError("--flash-latency and --flash-writes need flash; add --flash GBPS")
@@ -304,7 +304,7 @@ def _pair(text: str, least: float, most: float) -> tuple[float, float] | None:
 
 
 def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:
-    from pump.sim.named_policies import by_name
+    from pump_lab.sim.named_policies import by_name
 
     names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else ("window",)
     if asked.policy:

@@ -1,7 +1,7 @@
 """A floor that keeps the order of operations: the least time of each part of an iteration. Pure.
 
 DESIGN
-  pump/sim/floor.py lets all bytes of an iteration cross the link at any time. Here the repeating
+  pump_lab.floor lets all bytes of an iteration cross the link at any time. Here the repeating
   iteration is cut between operations into consecutive parts. At a cut the memory holds at most C
   blocks. Take a block between two uses on both sides of a cut, with contents that the second use
   needs:
@@ -58,7 +58,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.floor import Rates, Touch
+from pump_lab.floor import Rates, Touch
 
 CUTS: Final = 64
 """Places where an iteration is cut, about."""

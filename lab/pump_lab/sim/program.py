@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.library import ffi, lib
+from pump_lab.abi import ffi, lib
 
 KERNEL: Final[int] = lib.GPU_KERNEL
 COPY_H2D: Final[int] = lib.GPU_COPY_H2D

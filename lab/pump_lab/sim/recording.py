@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import program as form
-from pump.sim.program import Builder, Program, ProgramError, Use
 from pump.trace import format as trace
 from pump.trace import records as rec
 from pump.trace.info import Summary
 from pump.trace.reader import Reader
+from pump_lab.sim import program as form
+from pump_lab.sim.program import Builder, Program, ProgramError, Use
 
 KINDS: Final = {
     trace.KERNEL: form.KERNEL,

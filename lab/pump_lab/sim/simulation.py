@@ -15,12 +15,12 @@ from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy.base import Deciding, Policy
 from pump.policy.step import decide
-from pump.profiles import Profile
-from pump.sim.host import Host
-from pump.sim.library import ffi, lib
-from pump.sim.program import Program, ProgramError
-from pump.sim.wakeups import Delays, WakeUps
 from pump.wire.mapping import carry_out
+from pump_lab.abi import ffi, lib
+from pump_lab.profiles import Profile
+from pump_lab.sim.host import Host
+from pump_lab.sim.program import Program, ProgramError
+from pump_lab.sim.wakeups import Delays, WakeUps
 
 MEMORY_MOST_BYTES: Final = 64 << 40
 

@@ -141,7 +141,7 @@ class Rates:
 
     @staticmethod
     def of(values: Mapping[str, object], threads: int) -> Rates:
-        """The rates of a device profile's values (pump/profiles)."""
+        """The rates of a device profile's values (lab/pump_lab/profiles)."""
 
         def number(key: str) -> float:
             value = values[key]

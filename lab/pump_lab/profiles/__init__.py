@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pump import inputs, tables
+from pump import inputs
 from pump.config.values import BadValueError, nearest, parse_size
+from pump_lab import tables
 
 FOLDER = Path(__file__).parent
 MODES = ("timing", "compute")

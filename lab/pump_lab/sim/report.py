@@ -11,13 +11,12 @@ import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.report.words import percent, size
-from pump.sim import lp_floor
-from pump.sim.floor import Floor, Rates, floor_of, least_traffic
-from pump.sim.host import Host
-from pump.sim.named_policies import NamedPolicy, iteration_steps, simulate
-from pump.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
-from pump.sim.simulation import Machine, Outcome, Stretch, run
-from pump.sim.touches import touches
+from pump_lab.floor import Floor, Rates, floor_of, least_traffic, lp_floor
+from pump_lab.sim.host import Host
+from pump_lab.sim.named_policies import NamedPolicy, iteration_steps, simulate
+from pump_lab.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
+from pump_lab.sim.simulation import Machine, Outcome, Stretch, run
+from pump_lab.sim.touches import touches
 
 GIB: Final = 1 << 30
 FLOOR_REPEATS: Final = 2
@@ -76,7 +75,7 @@ def _measured(case: Case) -> tuple[Program, int]:
 
 def floor_of_parts(case: Case, least: Floor | None = None) -> float | None:
     """Returns the seconds of an iteration that any policy needs if the operations keep their order
-    (pump/sim/lp_floor.py): at least the floor. None for a recording, which does not show its
+    (pump_lab.floor.lp_floor): at least the floor. None for a recording, which does not show its
     iterations, and without scipy.
 
     least: the floor, if the caller has it."""

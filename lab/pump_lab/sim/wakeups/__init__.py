@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from pump import tables
+from pump_lab import tables
 
 FOLDER: Final = Path(__file__).parent
 DELAY_MOST_NS: Final = 10**10

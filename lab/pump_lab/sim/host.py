@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim.program import Program, ProgramError
+from pump_lab.sim.program import Program, ProgramError
 
 DAY_SECONDS: Final = 86_400
 

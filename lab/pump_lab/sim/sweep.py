@@ -9,9 +9,9 @@ from typing import Any, Final
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
 from pump.report.words import percent
-from pump.sim import report
-from pump.sim.named_policies import NamedPolicy, simulate
-from pump.sim.report import GIB, Case, Figures
+from pump_lab.sim import report
+from pump_lab.sim.named_policies import NamedPolicy, simulate
+from pump_lab.sim.report import GIB, Case, Figures
 
 SHARES: Final = (1.05, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2)
 """Shares of the trace's peak, largest first."""

@@ -18,10 +18,10 @@ from typing import IO, Any, Final, cast
 import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.sim import deaths
-from pump.sim import program as form
-from pump.sim.allocator import BestFit
-from pump.sim.program import Builder, Program, ProgramError
+from pump_lab.sim import deaths
+from pump_lab.sim import program as form
+from pump_lab.sim.allocator import BestFit
+from pump_lab.sim.program import Builder, Program, ProgramError
 
 MAPPINGS: Final = ("unique", "caching")
 """unique: each tensor has a range of its own. caching: a best-fit caching allocator."""

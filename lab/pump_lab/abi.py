@@ -1,6 +1,6 @@
 """The simulator's C part (`virtual/simulate/sim.h`, `gpu_engine.h`) for Python.
 
-Importing this module loads libpump_core.so, as pump/wire/abi.py does.
+Importing this module loads libpump_lab.so and libpump_core.so, as pump/wire/abi.py does.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import cffi
 
-from pump.paths import library
 from pump.wire import abi
+from pump_lab.paths import library
 
 HEADERS = ("uvm_profile.h", "gpu_engine.h", "sim.h")
 
@@ -20,4 +20,4 @@ ffi: Any = cffi.FFI()
 ffi.include(abi.ffi)
 for _name in HEADERS:
     ffi.cdef(abi.contract(Path(library(f"include/{_name}"))))
-lib: Any = ffi.dlopen(library("libpump_core.so"))
+lib: Any = ffi.dlopen(library("libpump_lab.so"))

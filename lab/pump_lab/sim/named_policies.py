@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pump.config.values import nearest, shown
 from pump.policy import POLICIES
 from pump.policy.base import Policy
-from pump.sim.program import Program, ProgramError
-from pump.sim.simulation import Foresight, Machine, Outcome, run
+from pump_lab.sim.program import Program, ProgramError
+from pump_lab.sim.simulation import Foresight, Machine, Outcome, run
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pump.profiles import KEYS, Profile, Value, validate
+from pump_lab.profiles import KEYS, Profile, Value, validate
 
 MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
 VIRTUAL_MARK = "(pump virtual)"
@@ -133,7 +133,7 @@ def text_of(
 
     base: gives the values that were not measured; with keep_kernels also its tables of single
     kernels. Raises ReportError when the report is not the probe's or has no device,
-    ProfileError (of pump.profiles) when a value is out of its bounds.
+    ProfileError (of pump_lab.profiles) when a value is out of its bounds.
     """
     constants = constants_of(report, base, name)
     tables: dict[str, Any] = {}

@@ -1,0 +1,14 @@
+"""Paths of the laboratory's own files."""
+
+from __future__ import annotations
+
+import pump_lab
+from pump import paths
+
+
+def library(name: str) -> str:
+    """Absolute path of a file below pump_lab/_lib, such as "virtual/libcuda.so.1".
+
+    Raises pump.paths.MissingFileError.
+    """
+    return paths.library(name, pump_lab)
