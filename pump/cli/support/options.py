@@ -111,12 +111,13 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
 def parser(*, of_lab: bool = True) -> OneLineParser:
     """The parser of the options, without the command. of_lab: whether it knows those of the
     laboratory, where that is installed."""
+    found = lab.find() if of_lab else None
     made = OneLineParser(
         prog=PROGRAM,
         usage=USAGE,
         description="Run a CUDA program that needs more memory than its GPU has.",
         epilog=EPILOG,
-        examples=EXAMPLES,
+        examples=[line for line in EXAMPLES if found or lab.OPTIONS[0] not in line],
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         add_help=False,
@@ -124,7 +125,7 @@ def parser(*, of_lab: bool = True) -> OneLineParser:
     _everyday(made.add_argument_group("everyday"))
     _sharing(made.add_argument_group("sharing GPUs"))
     _output(made.add_argument_group("recording and output"))
-    if of_lab and (found := lab.find()):
+    if found:
         found.options(made.add_argument_group("without a GPU"))
     _only_settings(made)
     return made

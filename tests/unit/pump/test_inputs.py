@@ -88,7 +88,13 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
+def _lab(words: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.lab] if "simulate" in words or "--virtual" in words else []
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, id=name, marks=_lab(words)) for name, words in VERBS.items()]
+)
 def test_no_verb_waits_for_a_pipe(
     words: str,
     tmp_path: Path,

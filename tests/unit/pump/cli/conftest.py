@@ -11,21 +11,24 @@ import pytest
 from run_bench import TIMEOUT_S, Bench
 from supervisor_client import eventually
 
-from pump_lab.cli.virtual import STAND_INS
+from pump.cli import lab
 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like pump/_lib: a loadable libpump.so, a libcuda.so.1 on the library path, and
-    stand-ins for CUDA's runtime."""
+    """A folder like pump/_lib: a loadable libpump.so. Where the laboratory is installed, there is
+    its libcuda.so.1, too, and the stand-ins for CUDA's runtime."""
     folder = tmp_path_factory.mktemp("build") / "pump" / "_lib"
-    virtual = "../../pump_lab/_lib/virtual"
-    folder.mkdir(parents=True)
-    (folder / virtual / "runtime").mkdir(parents=True)
-    stand_ins = (f"{virtual}/runtime/{name}" for name in STAND_INS)
-    for name in ("libpump.so", f"{virtual}/libcuda.so.1", *stand_ins):
+    files = [folder / "libpump.so"]
+    if lab.find():
+        from pump_lab.cli.virtual import STAND_INS
+
+        virtual = folder.parents[1] / "pump_lab" / "_lib" / "virtual"
+        files += [virtual / "libcuda.so.1", *(virtual / "runtime" / name for name in STAND_INS)]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", folder / name],
+            ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", file],
             input=b"int pump_nothing;",
             check=True,
             timeout=TIMEOUT_S,

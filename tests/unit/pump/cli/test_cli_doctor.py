@@ -36,6 +36,7 @@ def by_name(found: list[Finding]) -> dict[str, Finding]:
     return {finding.name: finding for finding in found}
 
 
+@pytest.mark.lab
 def test_on_the_virtual_gpu_nothing_is_a_problem_and_calls_are_intercepted() -> None:
     done = doctor("--virtual", "a100-pcie4", "--json", "--", sys.executable, "train.py")
     told = json.loads(done.stdout)
@@ -68,6 +69,7 @@ def test_where_cuda_python_is_missing_the_remedy_is_said(monkeypatch: pytest.Mon
     assert "cuda-python" in found.text and found.remedy == "pip install --force-reinstall pump-cuda"
 
 
+@pytest.mark.lab
 def test_a_problem_is_one_line_with_its_remedy_and_status_1() -> None:
     env = {"CUDA_MANAGED_FORCE_DEVICE_ALLOC": "1"}
     done = doctor("--virtual", "a100-pcie4", **env)
@@ -77,6 +79,7 @@ def test_a_problem_is_one_line_with_its_remedy_and_status_1() -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.lab
 def test_an_unknown_profile_is_a_finding_like_any_other() -> None:
     done = doctor("--virtual", "a1000")
     assert done.returncode == 1
@@ -248,6 +251,7 @@ def test_a_server_of_mps_gets_a_warning_where_it_runs_or_is_named(
     assert "is named by" in named.text and "is running" in runs.text
 
 
+@pytest.mark.lab
 def test_the_last_line_says_ready_or_what_is_in_the_way() -> None:
     ready = doctor("--virtual", "a100-pcie4", PUMP_DISABLE="")
     assert ready.stdout.splitlines()[-1].startswith("Ready")

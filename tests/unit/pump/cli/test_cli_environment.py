@@ -2,7 +2,8 @@
 
 import pytest
 
-from pump.cli.support.environment import STAND_INS, Parts, disabled, for_job, for_pumpd, notes
+from pump.cli.lab import Virtual
+from pump.cli.support.environment import Parts, disabled, for_job, for_pumpd, notes
 from pump.cli.support.lines import BadInputError
 from pump.config.job import JobConfig
 
@@ -88,42 +89,20 @@ def test_the_shim_reports_everything_only_where_a_pumpd_can_record_it() -> None:
         assert "PUMP_RECORD" not in for_job(config, parts, {"PUMP_RECORD": "/outer"})
 
 
-def test_the_virtual_driver_comes_first_and_once() -> None:
-    parts = Parts(None, virtual_folder="/v", virtual_profile="memory=1")
-    job = for_job(CONFIG, parts, {"LD_LIBRARY_PATH": "/x::/v:/y"})
-    assert job == {"LD_LIBRARY_PATH": "/v:/x:/y", "PUMP_VIRTUAL_PROFILE": "memory=1"}
-
-
-def test_only_a_virtual_gpu_that_processes_share_has_neighbours() -> None:
-    def told(profile: str, environ: dict[str, str]) -> str | None:
-        parts = Parts(SHIM, virtual_folder="/v", virtual_profile=profile)
-        return for_job(CONFIG, parts, environ).get("PUMP_NEIGHBOURS")
-
-    outer = {"PUMP_NEIGHBOURS": "none"}
-    assert told("memory=1;mode=compute", {}) == "none"
-    assert told("memory=1;shared=lab;mode=compute", outer) is None
-    assert told("shared=lab", outer) is None
-    assert "PUMP_NEIGHBOURS" not in for_job(CONFIG, Parts(SHIM), outer), "a real one may"
-
-
-def test_stand_ins_follow_the_shim_and_come_once() -> None:
-    parts = Parts(SHIM, virtual_folder="/v", virtual_profile="p", stand_in_folder="/v/runtime")
-    libraries = [f"/v/runtime/{name}" for name in STAND_INS]
-    for environ in (
-        {"LD_PRELOAD": "/mine.so", "PUMP_VIRTUAL_KERNELS": "/k.so"},
-        {"LD_PRELOAD": ":".join([SHIM, *libraries, "/mine.so"]), "PUMP_VIRTUAL_KERNELS": "/k.so"},
-    ):
-        job = for_job(CONFIG, parts, environ)
+def test_a_virtual_gpu_has_its_libraries_after_the_shim_and_its_variables() -> None:
+    libraries = ["/v/libone.so", "/v/libtwo.so"]
+    virtual = Virtual("/v", libraries, lambda environ: {"SEEN": environ["SEEN"] + "2"}, {}, False)
+    for existing in ("/mine.so", ":".join([SHIM, *libraries, "/mine.so"])):
+        job = for_job(CONFIG, Parts(SHIM, virtual), {"LD_PRELOAD": existing, "SEEN": "1"})
         assert job["LD_PRELOAD"].split(":") == [SHIM, *libraries, "/mine.so"]
-        assert job["PUMP_VIRTUAL_KERNELS"].split(":") == ["/k.so", "/v/runtime/libcublasLt.so.13"]
+        assert job["SEEN"] == "12"
 
 
-def test_no_stand_in_is_ever_put_before_a_real_gpus_job() -> None:
-    outer = {"LD_PRELOAD": "/v/runtime/libcudart.so.13:/mine.so"}
-    for parts in (Parts(SHIM), Parts(SHIM, stand_in_folder="/v/runtime")):
-        job = for_job(CONFIG, parts, outer)
-        assert job["LD_PRELOAD"].split(":") == [SHIM, "/mine.so"]
-        assert "PUMP_VIRTUAL_KERNELS" not in job
+def test_a_job_inside_one_with_a_virtual_gpu_keeps_that_gpu() -> None:
+    outer = {"LD_PRELOAD": "/old/libpump.so:/v/libcudart.so.13", "PUMP_NEIGHBOURS": "none"}
+    job = for_job(CONFIG, Parts(SHIM), outer)
+    assert job["LD_PRELOAD"].split(":") == [SHIM, "/v/libcudart.so.13"]
+    assert "PUMP_NEIGHBOURS" not in job
 
 
 def test_without_virtual_the_library_path_is_the_users() -> None:

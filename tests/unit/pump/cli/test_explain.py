@@ -100,6 +100,7 @@ def test_a_setting_is_explained_by_each_of_its_names(words: list[str]) -> None:
     assert "setting of [limits]" in done.stdout
 
 
+@pytest.mark.lab
 def test_an_option_that_is_no_setting_is_explained_by_its_help() -> None:
     assert explain("--virtual").stdout.startswith("--virtual PROFILE (pump-run)\n  run on a")
 

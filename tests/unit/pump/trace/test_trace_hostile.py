@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from pump.trace import format as form
-from pump_lab.sim.program import TOUCHES_FREE
 
 PUMP = Path(sys.executable).parent / "pump"
 MEMORY_BYTES = 3 << 30
@@ -89,11 +88,11 @@ RECORDINGS: dict[str, Callable[[], bytes]] = {
     ),
     "a header of brackets": lambda: recording(header=b'{"a":' + b"[" * 200_000),
 }
-COMMANDS = {
-    "info": ("trace", "info"),
-    "report": ("report", "--output=/dev/null"),
-    "simulate": ("simulate",),
-}
+COMMANDS = [
+    pytest.param(("trace", "info"), id="info"),
+    pytest.param(("report", "--output=/dev/null"), id="report"),
+    pytest.param(("simulate",), id="simulate", marks=pytest.mark.lab),
+]
 
 
 def limited() -> None:
@@ -120,16 +119,19 @@ def told(*words: str | Path) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_hostile_recording_costs_little_and_gets_one_line(
-    name: str, command: str, tmp_path: Path
+    name: str, command: tuple[str, ...], tmp_path: Path
 ) -> None:
     file = tmp_path / "recording"
     file.write_bytes(RECORDINGS[name]())
-    told(*COMMANDS[command], file)
+    told(*command, file)
 
 
+@pytest.mark.lab
 def test_what_a_file_of_its_length_may_not_need_is_simulated_where_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
+    from pump_lab.sim.program import TOUCHES_FREE
+
     file = tmp_path / "recording"
     most = TOUCHES_FREE // 256
     file.write_bytes(recording(allocation(1 << 30, 512 << 20), kernels(most + 500, 512 << 20)))
@@ -145,6 +147,7 @@ def trace(length_bytes: int, duration_us: float, kernels: int) -> bytes:
     return json.dumps(whole).encode()
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -163,6 +166,7 @@ def test_a_hostile_trace_costs_little_and_gets_one_line(
     assert words in told("simulate", file)
 
 
+@pytest.mark.lab
 def test_few_iterations_may_use_no_more_blocks_in_each(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     file.write_bytes(trace(1 << 40, 1.0, 1))
@@ -174,6 +178,7 @@ def test_few_iterations_may_use_no_more_blocks_in_each(tmp_path: Path) -> None:
         subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
+@pytest.mark.lab
 def test_a_file_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
     assert "not a regular file" in told("simulate", "/dev/zero")
     profile = tmp_path / "profile.toml"
