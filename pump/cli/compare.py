@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from pump import outputs, schemas
 from pump.cli.support import repeated
@@ -132,7 +131,7 @@ def _write(asked: argparse.Namespace, found: Comparison) -> None:
         "--markdown": comparison.as_markdown(found),
     }
     to_stdout = [option for option, name, _ in _outputs(asked) if name == "-"]
-    sys.stdout.write(texts[to_stdout[0]] if to_stdout else comparison.as_text(found) + "\n")
+    print(texts[to_stdout[0]] if to_stdout else comparison.as_text(found) + "\n", end="")
     for option, name, kind in _outputs(asked):
         if name != "-":
             save(name, texts[option], kind, option, mode=outputs.PRIVATE)

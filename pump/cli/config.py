@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from pump.cli.support.lines import BadInputError, OneLineParser
 from pump.config import layers
@@ -87,9 +86,9 @@ def _show(asked: argparse.Namespace) -> int:
     width = min(60, max(len(row[0]) for row in rows))
     for text, origin in rows:
         shown = f"{text:<{width}}  # {origin}" if asked.origin and origin else text
-        sys.stdout.write(shown + "\n")
+        print(shown)
     for note in resolved.notes:
-        sys.stdout.write(f"# {note}\n")
+        print(f"# {note}")
     return 0
 
 
@@ -101,12 +100,12 @@ def _check(asked: argparse.Namespace) -> int:
     try:
         found = files.load(asked.file, administrators=administrators)
     except files.ConfigError as error:
-        sys.stdout.write("".join(f"{fault}\n" for fault in error.faults))
+        print("".join(f"{fault}\n" for fault in error.faults), end="")
         return 1
     if found is None:
         raise BadInputError(f"there is no file {asked.file}")
     count = sum(len(table) for table in found.tables.values())
-    sys.stdout.write(f"{asked.file}: valid, {count} settings\n")
+    print(f"{asked.file}: valid, {count} settings")
     return 0
 
 
@@ -119,7 +118,7 @@ def _trust(asked: argparse.Namespace) -> int:
     try:
         if asked.revoke:
             changed = trust.change(path, None, os.environ)
-            sys.stdout.write(f"{quoted(path)}: {'' if changed else 'was '}not trusted\n")
+            print(f"{quoted(path)}: {'' if changed else 'was '}not trusted")
             return 0
         if os.path.basename(path) != layers.FOLDER_FILE:
             raise BadInputError(
@@ -139,12 +138,12 @@ def _trust(asked: argparse.Namespace) -> int:
     never = folder.asks(found, NEVER)
     told += [f"{key} never applies" for key in never]
     what = ", ".join(told) or "it has no setting that needs trust"
-    sys.stdout.write(f"{quoted(path)}: trusted with its current content: {what}\n")
+    print(f"{quoted(path)}: trusted with its current content: {what}")
     return 0
 
 
 def _example(asked: argparse.Namespace) -> int:
     from pump.config import reference
 
-    sys.stdout.write(reference.example(administrators=asked.system))
+    print(reference.example(administrators=asked.system), end="")
     return 0

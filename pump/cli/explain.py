@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 
 from pump.cli.support import guide
@@ -46,7 +45,7 @@ def run(asked: argparse.Namespace) -> int:
     entries = guide.load()
     words = " ".join([*asked.words, *(asked.named or [])])
     lines = _explained(words, entries, width) if words else _known(entries, width)
-    sys.stdout.write("\n".join(lines) + "\n")
+    print("\n".join(lines))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -237,7 +236,7 @@ def _speed(text: str) -> Speed:
 
 def _write(file: str | None, found: dict[str, Any]) -> None:
     as_json = schemas.dump("fit", found) + "\n"
-    sys.stdout.write(as_json if file == "-" else _as_text(found))
+    print(as_json if file == "-" else _as_text(found), end="")
     if file and file != "-":
         save(file, as_json, outputs.FITTED, "--json", mode=outputs.PRIVATE)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from pump.cli.support.lines import BadInputError, save
@@ -66,7 +65,7 @@ def run(asked: argparse.Namespace) -> int:
         made = page(found)
     target = asked.output or ("-" if asked.json or asked.text else f"{path}.html")
     if target == "-":
-        sys.stdout.write(made)
+        print(made, end="")
         return 0
     sources = [path, asked.other] if asked.other else [path]
     kind = outputs.REPORT if asked.json or asked.text else outputs.PAGE

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable
 
@@ -78,7 +77,7 @@ def run(asked: argparse.Namespace) -> int:
         elif repeats:
             _serve(text, asked.socket, asked.tcp)
         else:
-            sys.stdout.write(text())
+            print(text(), end="")
     return 0
 
 

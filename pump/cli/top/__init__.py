@@ -84,7 +84,6 @@ def _print(as_json: bool, look: live.Look, before: live.Look | None) -> None:
         out = console()
         for part in parts(look, before, min(FULL, out.width)):
             out.print(part)
-        sys.stdout.flush()
 
 
 def parts(look: live.Look, before: live.Look | None, width: int) -> list[Text | Columns]:

@@ -16,10 +16,10 @@ from pump.cli import lab
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like pump/_lib: a loadable libpump.so. Where the laboratory is installed, there is
-    its libcuda.so.1, too, and the stand-ins for CUDA's runtime."""
+    """A folder like pump/_lib: a loadable libpump.so. In driver/ there is a libcuda.so.1; where
+    the laboratory is installed, there are its own and the stand-ins for CUDA's runtime, too."""
     folder = tmp_path_factory.mktemp("build") / "pump" / "_lib"
-    files = [folder / "libpump.so"]
+    files = [folder / "libpump.so", folder / "driver" / "libcuda.so.1"]
     if lab.find():
         from pump_lab.cli.virtual import STAND_INS
 

@@ -30,7 +30,7 @@ class Bench:
             self.environ.pop(name, None)
         self.environ["XDG_RUNTIME_DIR"] = str(runtime)
         self.environ["PUMP_LIB_DIR"] = str(libraries)
-        self.environ["LD_LIBRARY_PATH"] = str(libraries / "virtual")
+        self.environ["LD_LIBRARY_PATH"] = str(libraries / "driver")
 
     def run(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -31,7 +31,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_traceback() -> None:
     os.close(read)
     with os.fdopen(write, "w") as gone:
         done = subprocess.run(
-            [sys.executable, "-c", CODE, "trace", "--help"],
+            [sys.executable, "-c", CODE, "config", "show"],
             stdout=gone,
             stderr=subprocess.PIPE,
             text=True,
@@ -141,10 +141,13 @@ def test_bad_input_gets_one_line_and_status_2(words: list[str], expected: str) -
     assert expected in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["config show", "jobs", "top --once"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_and_a_closed_output_end_it_without_a_traceback(unbuffered: str) -> None:
+def test_a_full_disk_and_a_closed_output_end_it_without_a_traceback(
+    unbuffered: str, verb: str
+) -> None:
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    command = f"'{sys.executable}' -c '{CODE}' trace --help"
+    command = f"'{sys.executable}' -c '{CODE}' {verb}"
     full, closed = (
         subprocess.run(
             ["sh", "-c", f"{command} {where}"],
