@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pump.trace import format as form
 from pump.trace import records as rec
-from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows
+from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 
 ROW_TYPES: dict[str, Any] = {
     **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
@@ -126,3 +128,33 @@ def random_record(dice: random.Random) -> rec.Record:
     function, signature = (number(64), number(64)) if kind == form.KERNEL else (0, 0)
     own_op = (kind, number(64), number(64), stream, device, function, signature)
     return rec.Operation(*own_op, extents)
+
+
+# ---- small recordings, written as the worker would ----
+
+Fill = Callable[[TraceWriter], None]
+
+
+def written(path: Path, fill: Fill, end: dict[str, Any] | None = None) -> bytes:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        writer = TraceWriter(fd, {"pump": "test"})
+        fill(writer)
+        writer.flush()
+        if end is not None:
+            writer.end(end)
+    finally:
+        os.close(fd)
+    return path.read_bytes()
+
+
+def ring(records: list[rec.Record]) -> Rows:
+    maker = RowMaker()
+    for record in records:
+        maker.add(record)
+    return maker.made()
+
+
+def device_facts(**more: int) -> dict[str, int]:
+    facts = {"index": 1, "total_bytes": 1 << 40, "free_at_start_bytes": 5, "budget_bytes": 4}
+    return {**facts, "plain_bytes": 3, "state": 2, "emulated": 1, **more}

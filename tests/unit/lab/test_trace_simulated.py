@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trace_files import device_facts, ring, written
+from trace_rows import device_facts, ring, written
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.trace import format as form

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trace_files import device_facts, ring, written
-from trace_rows import RowMaker, random_record
+from trace_rows import RowMaker, device_facts, random_record, ring, written
 
 from pump.trace import format as form
 from pump.trace import records as rec
