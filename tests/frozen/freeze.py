@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 import random
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,9 +22,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / name) for name in ("support", "abi", "unit/project")]
 
+import builds  # noqa: E402
+import jobs  # noqa: E402
 import test_layout  # noqa: E402
 import test_messages_page  # noqa: E402
-from places import ROOT  # noqa: E402
+from places import EXAMPLES, ROOT  # noqa: E402
 from trace_rows import RowMaker, random_record  # noqa: E402
 
 from pump import profiles  # noqa: E402
@@ -100,10 +104,58 @@ def simulated(trace: Path) -> dict[str, Any]:
     return found
 
 
+PROGRAMS = {
+    "mix": ("job.py", "--steps=50", "--rounds=2"),
+    "churn": ("job.py", "--steps=50", "--churn"),
+    "graph": ("job.py", "--steps=50", "--replays=3"),
+    "sweep": (
+        str(EXAMPLES / "cyclic_sweep.py"),
+        "--buffers=24",
+        "--buffer-mib=4",
+        "--iterations=4",
+    ),
+}
+"""Programs of 96 MiB with arguments."""
+MEMORY_MIB = 64
+CALLS = re.compile(r"cu(Mem(Alloc|Free|cpy|set)|Launch|GraphLaunch)")
+"""The program's own calls: pump adds none of this kind."""
+
+
+def host_kernels(folder: Path) -> None:
+    """Compiles the kernels of the programs so that each processor rounds alike."""
+    jobs.host_kernels("mix_kernels.c", folder)
+    command = [sys.executable, str(EXAMPLES / "host_build.py"), str(folder)]
+    env = {**os.environ, "CC": "cc -ffp-contract=off"}
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+
+
+def program(words: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what a program makes in compute mode, on naive Unified Memory and under pump."""
+    kernels = ":".join(str(file) for file in builds.once("frozen", host_kernels).glob("*.so"))
+    with tempfile.TemporaryDirectory() as folder:
+        job = jobs.Job(Path(kernels), Path(folder), words[0])
+
+        def made(*more: str, **how: Any) -> dict[str, Any]:
+            done = job.run(*words[1:], *more, memory_mib=MEMORY_MIB, **how)
+            assert done.returncode == 0, done.stderr
+            report = json.loads(job.report.read_text())
+            calls = {call: n for call, n in report["calls"].items() if CALLS.match(call)}
+            (result,) = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
+            same = {key: report[key] for key in ("kernels", "operations", "graphs", "violations")}
+            return {"result": result, "calls": calls, "counters": report["counters"], **same}
+
+        found = {"naive": made("--managed", env={"PUMP_DISABLE": "1"})}
+        for policy in POLICIES:
+            found[policy] = made(run=("--policy", policy))
+            del found[policy]["counters"]  # they depend on when pump acts
+        return found
+
+
 SMALL: dict[str, Callable[[], Any]] = {
     "abi": abi,
     "messages": messages,
     "recordings": recordings,
+    **{f"program_{name}": lambda words=words: program(words) for name, words in PROGRAMS.items()},
 }
 ALL: dict[str, Callable[[], Any]] = SMALL | {
     trace.name.removesuffix("_marginal.json.xz"): lambda trace=trace: simulated(trace)
