@@ -20,19 +20,22 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE.parent / name) for name in ("support", "abi", "unit/project")]
+sys.path += [
+    str(HERE.parent / name) for name in ("support", "abi", "unit/project", "../benchmarks")
+]
 
 import builds  # noqa: E402
 import jobs  # noqa: E402
 import test_layout  # noqa: E402
 import test_messages_page  # noqa: E402
 from places import EXAMPLES, ROOT  # noqa: E402
+from study import sim_planned, studied_policies  # noqa: E402
 from trace_rows import RowMaker, random_record  # noqa: E402
 
 from pump import profiles  # noqa: E402
 from pump.policy import by_name  # noqa: E402
 from pump.sim import tensors  # noqa: E402
-from pump.sim.simulation import Machine, run  # noqa: E402
+from pump.sim.simulation import Machine, Outcome, run  # noqa: E402
 from pump.trace import format as form  # noqa: E402
 from pump.trace.writer import TraceWriter  # noqa: E402
 from pump.wire.abi import ffi, lib  # noqa: E402
@@ -40,6 +43,8 @@ from pump.wire.abi import ffi, lib  # noqa: E402
 TRACES = sorted((ROOT / "benchmarks" / "data" / "g10" / "ten").glob("*.json.xz"))
 RATIOS = 1.1, 1.5, 2.0, 4.0
 POLICIES = "demand", "window", "planned"
+STUDIED = "unbounded", "correlation", "g10", "autoswap-doa", "perfect", "oracle"
+"""Policies that test_frozen_papers.py leaves to the long campaigns."""
 ITERATIONS = 6
 STREAMS = 20
 
@@ -98,10 +103,27 @@ def simulated(trace: Path) -> dict[str, Any]:
     for ratio in RATIOS:
         machine = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio))
         for policy in POLICIES:
-            outcome = run(program, machine, by_name(policy))
-            counters = {key: value for key, value in outcome.whole.counters.items() if value}
-            found[f"{policy} at {ratio}x"] = {"seconds": outcome.whole.seconds, **counters}
+            found[f"{policy} at {ratio}x"] = _figures(run(program, machine, by_name(policy)))
     return found
+
+
+def studied() -> dict[str, Any]:
+    """Returns the same of one trace at twice its memory under policies that were studied."""
+    trace = tensors.parse(TRACES[0].read_bytes(), TRACES[0].name)
+    case = sim_planned.case_of(trace, profiles.load("a100-pcie4"))
+    case = case.with_memory(case.program.peak_bytes // 2)
+    found = {}
+    for name in STUDIED:
+        policy = studied_policies.by_name(name)
+        program = case.of(policy)
+        assert program is not None
+        found[name] = _figures(studied_policies.simulate(policy, program, case.machine))
+    return found
+
+
+def _figures(outcome: Outcome) -> dict[str, float]:
+    counters = {key: value for key, value in outcome.whole.counters.items() if value}
+    return {"seconds": outcome.whole.seconds, **counters}
 
 
 PROGRAMS = {
@@ -155,6 +177,7 @@ SMALL: dict[str, Callable[[], Any]] = {
     "abi": abi,
     "messages": messages,
     "recordings": recordings,
+    "studied": studied,
     **{f"program_{name}": lambda words=words: program(words) for name, words in PROGRAMS.items()},
 }
 ALL: dict[str, Callable[[], Any]] = SMALL | {
