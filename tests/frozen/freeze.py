@@ -26,6 +26,7 @@ sys.path += [
 
 import builds  # noqa: E402
 import jobs  # noqa: E402
+import numpy as np  # noqa: E402
 import test_layout  # noqa: E402
 import test_messages_page  # noqa: E402
 from places import EXAMPLES, ROOT  # noqa: E402
@@ -37,6 +38,7 @@ from pump.policy import by_name  # noqa: E402
 from pump.sim import tensors  # noqa: E402
 from pump.sim.simulation import Machine, Outcome, run  # noqa: E402
 from pump.trace import format as form  # noqa: E402
+from pump.trace import records as rec  # noqa: E402
 from pump.trace.writer import TraceWriter  # noqa: E402
 from pump.wire.abi import ffi, lib  # noqa: E402
 
@@ -65,9 +67,10 @@ def messages() -> list[str]:
 
 
 def recordings() -> dict[str, str]:
-    """Returns the SHA-256 of the recording of each made-up event stream, before compression, which
-    differs between versions of zlib."""
-    return {str(seed): _sum(_recording(seed)) for seed in range(STREAMS)}
+    """Returns the SHA-256 of the recording of each made-up event stream, and of the rows that the
+    worker adds, before compression, which differs between versions of zlib."""
+    found = {str(seed): _sum(_recording(seed, _add_events)) for seed in range(STREAMS)}
+    return found | {"worker": _sum(_recording(STREAMS, _add_workers_rows))}
 
 
 def _sum(data: bytes) -> str:
@@ -81,16 +84,42 @@ def _sum(data: bytes) -> str:
     return found.hexdigest()
 
 
-def _recording(seed: int) -> bytes:
-    dice, maker = random.Random(seed), RowMaker()
-    for _ in range(dice.randrange(1, 2000)):
-        maker.add(random_record(dice))
+def _recording(seed: int, add: Callable[[random.Random, TraceWriter], None]) -> bytes:
     with tempfile.TemporaryFile() as file:
         writer = TraceWriter(file.fileno(), {"pump": "frozen", "seed": seed})
-        writer.events(maker.made())
+        add(random.Random(seed), writer)
         writer.flush()
         writer.end({"whole": True})
         return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
+def _add_events(dice: random.Random, writer: TraceWriter) -> None:
+    maker = RowMaker()
+    for _ in range(dice.randrange(1, 2000)):
+        maker.add(random_record(dice))
+    writer.events(maker.made())
+
+
+def _add_workers_rows(dice: random.Random, writer: TraceWriter) -> None:
+    def row(group: str) -> dict[str, int]:
+        fields = {n: field for n, field in form.FIELDS.items() if n.startswith(f"{group}_")}
+        return {
+            name.removeprefix(f"{group}_"): dice.randrange(field.limit or np.iinfo(field.dtype).max)
+            for name, field in fields.items()
+        }
+
+    def columns(group: str) -> dict[str, Any]:
+        rows = [row(group) for _ in range(10)]
+        return {name: np.array([one[name] for one in rows], np.uint64) for name in rows[0]}
+
+    writer.device(**(row("device") | {"uuid": dice.randbytes(16)}))
+    writer.sample(rec.Sample(**row("sample")))
+    writer.transfers(columns("transfer"))
+    writer.reads([rec.Read(**row("read")) for _ in range(10)])
+    writer.threads([rec.Threads(**row("threads")) for _ in range(10)])
+    writer.lost(**row("lost"))
+    writer.policy(dice.getrandbits(63), "window")
+    writer.resync(dice.getrandbits(63), dice.getrandbits(63), columns("range"))
 
 
 def simulated(trace: Path) -> dict[str, Any]:
