@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 import random
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,24 +20,33 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE.parent / name) for name in ("support", "abi", "unit/project")]
+sys.path += [
+    str(HERE.parent / name) for name in ("support", "abi", "unit/project", "../benchmarks")
+]
 
+import builds  # noqa: E402
+import jobs  # noqa: E402
+import numpy as np  # noqa: E402
 import test_layout  # noqa: E402
 import test_messages_page  # noqa: E402
-from places import ROOT  # noqa: E402
+from places import EXAMPLES, ROOT  # noqa: E402
+from study import sim_planned, studied_policies  # noqa: E402
 from trace_rows import RowMaker, random_record  # noqa: E402
 
 from pump.policy import by_name  # noqa: E402
 from pump.trace import format as form  # noqa: E402
+from pump.trace import records as rec  # noqa: E402
 from pump.trace.writer import TraceWriter  # noqa: E402
 from pump.wire.abi import ffi, lib  # noqa: E402
 from pump_lab import profiles  # noqa: E402
 from pump_lab.sim import tensors  # noqa: E402
-from pump_lab.sim.simulation import Machine, run  # noqa: E402
+from pump_lab.sim.simulation import Machine, Outcome, run  # noqa: E402
 
 TRACES = sorted((ROOT / "benchmarks" / "data" / "g10" / "ten").glob("*.json.xz"))
 RATIOS = 1.1, 1.5, 2.0, 4.0
 POLICIES = "demand", "window", "planned"
+STUDIED = "unbounded", "correlation", "g10", "autoswap-doa", "perfect", "oracle"
+"""Policies that test_frozen_papers.py leaves to the long campaigns."""
 ITERATIONS = 6
 STREAMS = 20
 
@@ -56,9 +67,10 @@ def messages() -> list[str]:
 
 
 def recordings() -> dict[str, str]:
-    """Returns the SHA-256 of the recording of each made-up event stream, before compression, which
-    differs between versions of zlib."""
-    return {str(seed): _sum(_recording(seed)) for seed in range(STREAMS)}
+    """Returns the SHA-256 of the recording of each made-up event stream, and of the rows that the
+    worker adds, before compression, which differs between versions of zlib."""
+    found = {str(seed): _sum(_recording(seed, _add_events)) for seed in range(STREAMS)}
+    return found | {"worker": _sum(_recording(STREAMS, _add_workers_rows))}
 
 
 def _sum(data: bytes) -> str:
@@ -72,16 +84,42 @@ def _sum(data: bytes) -> str:
     return found.hexdigest()
 
 
-def _recording(seed: int) -> bytes:
-    dice, maker = random.Random(seed), RowMaker()
-    for _ in range(dice.randrange(1, 2000)):
-        maker.add(random_record(dice))
+def _recording(seed: int, add: Callable[[random.Random, TraceWriter], None]) -> bytes:
     with tempfile.TemporaryFile() as file:
         writer = TraceWriter(file.fileno(), {"pump": "frozen", "seed": seed})
-        writer.events(maker.made())
+        add(random.Random(seed), writer)
         writer.flush()
         writer.end({"whole": True})
         return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
+def _add_events(dice: random.Random, writer: TraceWriter) -> None:
+    maker = RowMaker()
+    for _ in range(dice.randrange(1, 2000)):
+        maker.add(random_record(dice))
+    writer.events(maker.made())
+
+
+def _add_workers_rows(dice: random.Random, writer: TraceWriter) -> None:
+    def row(group: str) -> dict[str, int]:
+        fields = {n: field for n, field in form.FIELDS.items() if n.startswith(f"{group}_")}
+        return {
+            name.removeprefix(f"{group}_"): dice.randrange(field.limit or np.iinfo(field.dtype).max)
+            for name, field in fields.items()
+        }
+
+    def columns(group: str) -> dict[str, Any]:
+        rows = [row(group) for _ in range(10)]
+        return {name: np.array([one[name] for one in rows], np.uint64) for name in rows[0]}
+
+    writer.device(**(row("device") | {"uuid": dice.randbytes(16)}))
+    writer.sample(rec.Sample(**row("sample")))
+    writer.transfers(columns("transfer"))
+    writer.reads([rec.Read(**row("read")) for _ in range(10)])
+    writer.threads([rec.Threads(**row("threads")) for _ in range(10)])
+    writer.lost(**row("lost"))
+    writer.policy(dice.getrandbits(63), "window")
+    writer.resync(dice.getrandbits(63), dice.getrandbits(63), columns("range"))
 
 
 def simulated(trace: Path) -> dict[str, Any]:
@@ -94,16 +132,82 @@ def simulated(trace: Path) -> dict[str, Any]:
     for ratio in RATIOS:
         machine = Machine(profiles.load("a100-pcie4"), int(program.peak_bytes / ratio))
         for policy in POLICIES:
-            outcome = run(program, machine, by_name(policy))
-            counters = {key: value for key, value in outcome.whole.counters.items() if value}
-            found[f"{policy} at {ratio}x"] = {"seconds": outcome.whole.seconds, **counters}
+            found[f"{policy} at {ratio}x"] = _figures(run(program, machine, by_name(policy)))
     return found
+
+
+def studied() -> dict[str, Any]:
+    """Returns the same of one trace at twice its memory under policies that were studied."""
+    trace = tensors.parse(TRACES[0].read_bytes(), TRACES[0].name)
+    case = sim_planned.case_of(trace, profiles.load("a100-pcie4"))
+    case = case.with_memory(case.program.peak_bytes // 2)
+    found = {}
+    for name in STUDIED:
+        policy = studied_policies.by_name(name)
+        program = case.of(policy)
+        assert program is not None
+        found[name] = _figures(studied_policies.simulate(policy, program, case.machine))
+    return found
+
+
+def _figures(outcome: Outcome) -> dict[str, float]:
+    counters = {key: value for key, value in outcome.whole.counters.items() if value}
+    return {"seconds": outcome.whole.seconds, **counters}
+
+
+PROGRAMS = {
+    "mix": ("job.py", "--steps=50", "--rounds=2"),
+    "churn": ("job.py", "--steps=50", "--churn"),
+    "graph": ("job.py", "--steps=50", "--replays=3"),
+    "sweep": (
+        str(EXAMPLES / "cyclic_sweep.py"),
+        "--buffers=24",
+        "--buffer-mib=4",
+        "--iterations=4",
+    ),
+}
+"""Programs of 96 MiB with arguments."""
+MEMORY_MIB = 64
+CALLS = re.compile(r"cu(Mem(Alloc|Free|cpy|set)|Launch|GraphLaunch)")
+"""The program's own calls: pump adds none of this kind."""
+
+
+def host_kernels(folder: Path) -> None:
+    """Compiles the kernels of the programs so that each processor rounds alike."""
+    jobs.host_kernels("mix_kernels.c", folder)
+    command = [sys.executable, str(EXAMPLES / "host_build.py"), str(folder)]
+    env = {**os.environ, "CC": "cc -ffp-contract=off"}
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+
+
+def program(words: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what a program makes in compute mode, on naive Unified Memory and under pump."""
+    kernels = ":".join(str(file) for file in builds.once("frozen", host_kernels).glob("*.so"))
+    with tempfile.TemporaryDirectory() as folder:
+        job = jobs.Job(Path(kernels), Path(folder), words[0])
+
+        def made(*more: str, **how: Any) -> dict[str, Any]:
+            done = job.run(*words[1:], *more, memory_mib=MEMORY_MIB, **how)
+            assert done.returncode == 0, done.stderr
+            report = json.loads(job.report.read_text())
+            calls = {call: n for call, n in report["calls"].items() if CALLS.match(call)}
+            (result,) = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
+            same = {key: report[key] for key in ("kernels", "operations", "graphs", "violations")}
+            return {"result": result, "calls": calls, "counters": report["counters"], **same}
+
+        found = {"naive": made("--managed", env={"PUMP_DISABLE": "1"})}
+        for policy in POLICIES:
+            found[policy] = made(run=("--policy", policy))
+            del found[policy]["counters"]  # they depend on when pump acts
+        return found
 
 
 SMALL: dict[str, Callable[[], Any]] = {
     "abi": abi,
     "messages": messages,
     "recordings": recordings,
+    "studied": studied,
+    **{f"program_{name}": lambda words=words: program(words) for name, words in PROGRAMS.items()},
 }
 ALL: dict[str, Callable[[], Any]] = SMALL | {
     trace.name.removesuffix("_marginal.json.xz"): lambda trace=trace: simulated(trace)

@@ -6,17 +6,11 @@ Python has its layers in test_tidy_imports.py.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
-import functools
 import graphlib
-import json
-import os
 import re
-import shlex
-import subprocess
 from pathlib import Path
 
-import pytest
+from tidy_objects import includes, libraries, room_of, symbols
 from tidy_sources import ROOT, files, name, python_files, text
 
 SHIM = (
@@ -70,10 +64,6 @@ CALLED_BY_NAME = re.compile(r"_*cu|nvml[A-Z]|dlsym$|dlerror$|_ZN3c10|pump_(host|
 """Functions that programs and PyTorch call, and functions of kernels."""
 
 
-def room_of(path: Path) -> str:
-    return name(path).rpartition("/")[0]
-
-
 def library_room(path: Path) -> str:
     """Where its symbols count: objects of the virtual driver need each other, as its folders do."""
     return "virtual/driver" if name(path).startswith("virtual/driver/") else room_of(path)
@@ -101,65 +91,18 @@ def test_no_include_runs_up() -> None:
     for path in files():
         if path.suffix not in {".c", ".h"} or room_of(path) not in BELOW:
             continue
-        for asked in re.findall(r'#include "([^"]+)"', text(path)):
-            included = next(
-                place.resolve()
-                for place in (path.parent / asked, ROOT / asked, ROOT / "shim/include" / asked)
-                if place.exists()
-            )
-            if not may_use(room_of(path), room_of(included)):
-                found.append(f"{name(path)} -> {name(included)}")
+        found += [
+            f"{name(path)} -> {name(included)}"
+            for included in includes(path)
+            if not may_use(room_of(path), room_of(included))
+        ]
     assert not found
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, Path]]:
-    """Each library's sources with their objects, compiled as the build would, unoptimised."""
-    build = tmp_path_factory.mktemp("build")
-    configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Debug"]
-    configure.append("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
-    done = subprocess.run(configure, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[Path, Path]] = {}
-    objects: dict[Path, Path] = {}
-    compiling: list[list[str]] = []
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        source = Path(entry["file"]).resolve()
-        if not source.is_relative_to(ROOT):
-            continue  # made by the build
-        command = shlex.split(entry["command"])
-        place = command.index("-o") + 1
-        library = re.search(r"(\w+)\.dir/", command[place])
-        assert library, command
-        if source not in objects:
-            objects[source] = build / f"{len(objects)}.o"
-            command[place] = str(objects[source])
-            compiling.append(command)
-        found.setdefault(library[1], {})[source] = objects[source]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done in pool.map(functools.partial(subprocess.run, capture_output=True), compiling):
-            assert done.returncode == 0, done.stderr.decode()
-    return found
-
-
-def symbols(objects: dict[Path, Path]) -> tuple[dict[str, Path], dict[Path, set[str]]]:
-    """Where each symbol is defined, and which ones each source uses and does not define."""
-    defined: dict[str, Path] = {}
-    used: dict[Path, set[str]] = {}
-    for source, compiled in objects.items():
-        listing = subprocess.run(
-            ["nm", "-P", str(compiled)], capture_output=True, text=True, check=True
-        )
-        rows = [line.split()[:2] for line in listing.stdout.splitlines()]
-        defined |= {symbol: source for symbol, kind in rows if kind.isupper() and kind != "U"}
-        used[source] = {symbol for symbol, kind in rows if kind == "U"}
-    return defined, used
-
-
-def test_no_symbol_of_a_higher_room_is_used(libraries: dict[str, dict[Path, Path]]) -> None:
-    assert {"pump", "pump_core", "pump_lab", "pump_virtual"} <= set(libraries)
+def test_no_symbol_of_a_higher_room_is_used() -> None:
+    assert {"pump", "pump_core", "pump_lab", "pump_virtual"} <= set(libraries())
     found = []
-    for library, objects in libraries.items():
+    for library, objects in libraries().items():
         defined, used = symbols(objects)
         found += [
             f"{library}: {name(source)} -> {name(defined[symbol])}: {symbol}"
@@ -170,7 +113,7 @@ def test_no_symbol_of_a_higher_room_is_used(libraries: dict[str, dict[Path, Path
     assert not found
 
 
-def test_each_function_has_a_caller_in_the_product(libraries: dict[str, dict[Path, Path]]) -> None:
+def test_each_function_has_a_caller_in_the_product() -> None:
     """Another object, Python, or another line of its own source: a test alone is none."""
     sources = [path for path in files() if name(path).startswith(("shim/", "daemon/", "virtual/"))]
     sources = [path for path in sources if path.suffix in {".c", ".cmake"}] + python_files(
@@ -179,7 +122,7 @@ def test_each_function_has_a_caller_in_the_product(libraries: dict[str, dict[Pat
     code = (re.sub(r"/\*.*?\*/", "", text(path), flags=re.DOTALL) for path in sources)
     mentions = collections.Counter(word for part in code for word in re.findall(r"\w+", part))
     found = set()
-    for objects in libraries.values():
+    for objects in libraries().values():
         defined, used = symbols(objects)
         called = set().union(*used.values())
         found |= {
@@ -190,8 +133,8 @@ def test_each_function_has_a_caller_in_the_product(libraries: dict[str, dict[Pat
     assert not found
 
 
-def test_calls_that_run_up_have_one_table(libraries: dict[str, dict[Path, Path]]) -> None:
-    defined, used = symbols(libraries["pump"])
+def test_calls_that_run_up_have_one_table() -> None:
+    defined, used = symbols(libraries()["pump"])
     assert {name(defined[symbol]) for symbol in UPCALLS} == {"shim/life/upcalls.c"}
     members = set(re.findall(r"\(\*(\w+)\)\(|\*const \*(\w+);", text(ROOT / "shim/base/upcalls.h")))
     calls = {one or other for one, other in members}
