@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ ENTRIES_MOST = 4
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's argument. The names of pump-run's options are accepted as words."""
+    """Add the verb's argument. Words that look like options are accepted, too."""
     parser.add_argument(
         "words",
         nargs="*",
@@ -33,18 +34,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a printed line or a fragment (in quotes), a word, a setting or an option "
         "(default: list everything that can be explained)",
     )
-    named = [name for action in pump_run.parser()._actions for name in action.option_strings]
-    for name in set(named) - {"-h", "--help"}:
-        parser.add_argument(
-            name, action="append_const", const=name, dest="named", help=argparse.SUPPRESS
-        )
+    parser._negative_number_matcher = re.compile("-")  # what it matches is no option
 
 
 def run(asked: argparse.Namespace) -> int:
     """Print the explanation. Raises BadInputError for an unknown word."""
     width = min(shutil.get_terminal_size().columns, WIDTH_MOST)
     entries = guide.load()
-    words = " ".join([*asked.words, *(asked.named or [])])
+    words = " ".join(asked.words)
     lines = _explained(words, entries, width) if words else _known(entries, width)
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
