@@ -93,7 +93,10 @@ static void put_devices(FILE *file) {
     fprintf(file, "%s\n  {\"active\": %s, ", d == 0 ? "" : ",",
             PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
     put(file, device, device_places, COUNT(device_places));
-    fputs("}", file);
+    uint64_t least, most;
+    pump_device_budgets(d, &least, &most);
+    fprintf(file, ", \"least_budget_bytes\": %llu, \"most_budget_bytes\": %llu}",
+            (unsigned long long)least, (unsigned long long)most);
   }
 }
 
