@@ -43,7 +43,7 @@ def percent(part: float, decimals: int = 0) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage, "-" of nothing."""
+    """Returns a percentage as short as columns need it: "6.0%", "-" of nothing."""
     return f"{part / whole:.1%}" if whole else "-"
 
 
