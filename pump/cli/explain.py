@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pump.cli.support import guide
 from pump.cli.support import options as pump_run
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, take_options_as_words
 from pump.config.values import nearest, shown
 
 HELP = "explain a line or a word that pump printed, a setting or an option"
@@ -24,7 +24,7 @@ ENTRIES_MOST = 4
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's argument. The names of pump-run's options are accepted as words."""
+    """Add the verb's argument. Words that look like options are accepted, too."""
     parser.add_argument(
         "words",
         nargs="*",
@@ -32,18 +32,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a printed line or a fragment (in quotes), a word, a setting or an option "
         "(default: list everything that can be explained)",
     )
-    named = [name for action in pump_run.parser()._actions for name in action.option_strings]
-    for name in set(named) - {"-h", "--help"}:
-        parser.add_argument(
-            name, action="append_const", const=name, dest="named", help=argparse.SUPPRESS
-        )
+    take_options_as_words(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
     """Print the explanation. Raises BadInputError for an unknown word."""
     width = min(shutil.get_terminal_size().columns, WIDTH_MOST)
     entries = guide.load()
-    words = " ".join([*asked.words, *(asked.named or [])])
+    words = " ".join(asked.words)
     lines = _explained(words, entries, width) if words else _known(entries, width)
     print("\n".join(lines))
     return 0

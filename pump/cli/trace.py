@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pump import outputs, schemas
 from pump.cli.support.lines import BadInputError
 from pump.names import quoted, readable_kernel
-from pump.report.words import many, plain, seconds, size
+from pump.report.words import many, memory, plain, seconds, size
 from pump.trace import place
 
 if TYPE_CHECKING:  # it imports numpy, which help does not need
@@ -155,9 +155,7 @@ def _gpu_lines(found: dict[str, Any]) -> list[str]:
     virtual = job.get("virtual")
     lines = []
     for device in found["devices"]:
-        emulated = " (set by the user)" if device["emulated"] else ""
-        text = f"{device['device']}: {size(device['total_bytes'])}, budget "
-        lines.append(_line("GPU", f"{text}{size(device['budget_bytes'])}{emulated}"))
+        lines.append(_line("GPU", f"{device['device']}: {memory(device)}"))
     if isinstance(virtual, dict):
         words = ", ".join(f"{key} {value}" for key, value in virtual.items())
         lines.append(_line("virtual", words))

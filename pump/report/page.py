@@ -17,7 +17,7 @@ from pump.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series
-from pump.report.words import command, percent, plain, seconds, size
+from pump.report.words import command, memory, percent, plain, seconds, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
@@ -302,10 +302,7 @@ def _run(report: dict[str, Any]) -> list[str]:
         **({"lost events": lost} if lost else {}),
     }
     for device in report["devices"]:
-        by_choice = " (set by the user)" if device["emulated"] else ""
-        rows[f"GPU {device['device']}"] = (
-            f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{by_choice}"
-        )
+        rows[f"GPU {device['device']}"] = memory(device)
     job = report["job"] if isinstance(report["job"], dict) else {}
     if isinstance(job.get("virtual"), dict):
         words = ", ".join(f"{key} {value}" for key, value in job["virtual"].items())

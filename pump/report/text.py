@@ -7,7 +7,7 @@ from typing import Any
 
 from pump.names import readable_kernel
 from pump.report.advice import advise, time_lost, waited_for_turns
-from pump.report.words import command, percent, plain, seconds, size
+from pump.report.words import command, memory, percent, plain, seconds, size
 
 SHOWN = 10
 WIDTH = 96
@@ -57,19 +57,17 @@ def _weight(kernel: dict[str, Any]) -> tuple[float, float]:
 
 def _device(device: dict[str, Any]) -> list[tuple[str, str]]:
     used, misses = device["blocks_used"], device["blocks_used"] - device["blocks_hit"]
-    by_choice = " (set by the user)" if device["emulated"] else ""
     causes = ", ".join(
         f"{percent(device[f'blocks_{cause}'] / misses)} {name}"
         for cause, name in (("no_room", "budget full"), ("late", "late"), ("unseen", "unseen"))
         if misses
     )
-    memory = (
-        f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{by_choice}; peaks: "
-        f"{size(device['allocated_bytes_peak'])} allocated, "
+    sizes = (
+        f"{memory(device)}; peaks: {size(device['allocated_bytes_peak'])} allocated, "
         f"{size(device['resident_bytes_peak'])} on the GPU"
     )
     hits = f"{percent(1 - misses / used, 1)} of {used:,} block uses (estimate)" if used else "-"
     return [
-        (f"GPU {device['device']}", memory),
+        (f"GPU {device['device']}", sizes),
         ("hit rate", f"{hits}; misses: {causes}" if causes else hits),
     ]

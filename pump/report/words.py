@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from pump.names import printable
 
@@ -41,8 +43,18 @@ def percent(part: float, decimals: int = 0) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage, "-" of nothing."""
+    """Returns a percentage as short as columns need it: "6.0%", "-" of nothing."""
     return f"{part / whole:.1%}" if whole else "-"
+
+
+def memory(device: Mapping[str, Any]) -> str:
+    """Returns the memory and the budget of a recording's device, with the range of a budget that
+    changed."""
+    least, most = device["least_budget_bytes"], device["most_budget_bytes"]
+    notes = ["set by --budget or a lease"] if device["emulated"] else []
+    notes += [f"{size(least)} to {size(most)} while recorded"] if least < most else []
+    note = f" ({'; '.join(notes)})" if notes else ""
+    return f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{note}"
 
 
 def command(words: object) -> str:

@@ -92,6 +92,7 @@ class Summary:
         self.signatures: set[int] = set()
         self.streams: set[int] = set()
         self.devices: dict[int, rec.Device] = {}
+        self.budgets: dict[int, set[int]] = {}
         self.extents = 0
         self.extent_bytes = 0.0
         self.memory = Memory()
@@ -125,6 +126,7 @@ class Summary:
                     self.names[record.function] = record.name
             case rec.Device():
                 self.devices[record.device] = record
+                self.budgets.setdefault(record.device, set()).add(record.budget_bytes)
             case rec.Lost():
                 self.lost[record.reason] += record.events
             case rec.Resync():
@@ -188,7 +190,10 @@ class Summary:
             "client_pid": header.get("client_pid"),
             "command": header.get("command"),
             "job": header.get("job"),
-            "devices": [_device(self.devices[number]) for number in sorted(self.devices)],
+            "devices": [
+                _device(self.devices[number], self.budgets[number])
+                for number in sorted(self.devices)
+            ],
             "seconds": max(0, self.end_ns - (self.begin_ns or 0)) / 1e9,
             "operations": operations,
             **{KIND_WORDS[kind]: self.kinds[kind] for kind in form.OPERATIONS},
@@ -307,13 +312,15 @@ class Gaps:
         }
 
 
-def _device(device: rec.Device) -> dict[str, Any]:
+def _device(device: rec.Device, budgets: set[int]) -> dict[str, Any]:
     return {
         "device": device.device,
         "uuid": gpu_uuid(device.uuid.hex()),
         "total_bytes": device.total_bytes,
         "free_at_start_bytes": device.free_at_start_bytes,
         "budget_bytes": device.budget_bytes,
+        "least_budget_bytes": min(budgets),
+        "most_budget_bytes": max(budgets),
         "emulated": bool(device.emulated),
     }
 

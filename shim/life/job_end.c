@@ -224,9 +224,6 @@ void pump_job_end(int status) {
     pump_log(PUMP_LOG_INFO,
              "%llu processes of this job used CUDA; the last line describes one of them",
              notes.ended);
-  if (pump_job_computes_nothing() && notes.ended != 0)
-    pump_log(PUMP_LOG_INFO, "virtual GPU in timing mode: kernels compute nothing, so "
-                            "ignore results such as losses");
   pump_line_print(&line, status);
   pump_job_said();
 }

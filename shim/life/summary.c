@@ -58,6 +58,20 @@ static void detail_lost(const struct pump_moved *moved) {
            pump_duration_text(longest, less(moved->of_ns, moved->least_ns)));
 }
 
+/* A lease, or a user, changes the budget of a running job. */
+static void detail_budgets(void) {
+  for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
+    char least_text[32], most_text[32];
+    uint64_t least, most;
+    pump_device_budgets(d, &least, &most);
+    if (least == most) continue;
+    pump_bytes_text(least_text, sizeof least_text, least);
+    pump_bytes_text(most_text, sizeof most_text, most);
+    pump_log(PUMP_LOG_INFO, "device %u: pumpd set budgets from %s to %s during the run", d,
+             least_text, most_text);
+  }
+}
+
 static void detail_bytes(const struct pump_moved *moved) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   char peak[32], budget[32], in[32], out[32];
@@ -67,6 +81,7 @@ static void detail_bytes(const struct pump_moved *moved) {
   pump_bytes_text(out, sizeof out, PUMP_LOAD(&counters->moved_to_host_bytes));
   pump_log(PUMP_LOG_INFO, "memory: peak %s, budget %s; %s prefetched, %s evicted", peak,
            moved->budget_bytes != 0 ? budget : "not known", in, out);
+  detail_budgets();
 }
 
 /* The share of block uses that hit their block, and of each cause in the misses. */

@@ -93,7 +93,10 @@ static void put_devices(FILE *file) {
     fprintf(file, "%s\n  {\"active\": %s, ", d == 0 ? "" : ",",
             PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
     put(file, device, device_places, COUNT(device_places));
-    fputs("}", file);
+    uint64_t least, most;
+    pump_device_budgets(d, &least, &most);
+    fprintf(file, ", \"least_budget_bytes\": %llu, \"most_budget_bytes\": %llu}",
+            (unsigned long long)least, (unsigned long long)most);
   }
 }
 
@@ -122,7 +125,7 @@ void pump_summary_write(const char *line) {
   if (length < 0 || (size_t)length >= sizeof path) return;
   if (!pump_may_replace(path, HEAD)) {
     pump_log(PUMP_LOG_WARNING,
-             "PUMP_SUMMARY: %s is not a summary of pump's; choose another file",
+             "PUMP_SUMMARY: %s is not a summary that pump wrote; choose another file",
              PUMP_QUOTED(path));
     return;
   }

@@ -44,7 +44,8 @@ static struct device {
   uint64_t card_bytes;  /* a budget from here on is none */
   uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
-  uint64_t left_bytes; /* see pump_device_left */
+  uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
+  uint64_t left_bytes;                              /* see pump_device_left */
   bool active;
 } devices[PUMP_MAX_DEVICES];
 /* On all devices; under pump_range_lock. */
@@ -159,10 +160,20 @@ static bool adopt_budget(uint32_t index) {
   if (asked != 0) {
     if (drains(index, bytes)) return false;
     set_budget(d, shared, bytes);
+    if (d->most_adopted_bytes == 0 || d->budget_bytes < d->least_adopted_bytes)
+      d->least_adopted_bytes = d->budget_bytes;
+    if (d->budget_bytes > d->most_adopted_bytes) d->most_adopted_bytes = d->budget_bytes;
   }
   /* A thread that sees this sees the figures above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
   return true;
+}
+
+void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+  pthread_mutex_lock(&pump_range_lock);
+  *least = devices[device].least_adopted_bytes;
+  *most = devices[device].most_adopted_bytes;
+  pthread_mutex_unlock(&pump_range_lock);
 }
 
 /* Under pump_range_lock. */

@@ -130,6 +130,10 @@ void pump_device_reset(void);
  * active and has such a budget: it needs its executors. By the link thread. */
 uint32_t pump_device_adopt_budgets(void);
 
+/* The smallest and the largest budget in bytes that the device adopted from workers, that
+ * is, under leases or because a user set one for the running job; 0, 0: none. */
+void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most);
+
 struct pump_card; /* host.h */
 struct pump_neighbours;
 

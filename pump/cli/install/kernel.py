@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from pump import folders, inputs, outputs
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, take_options_as_words
 
 HELP = 'install or remove the Jupyter kernel "Python (pump)"'
 EXAMPLES = (
@@ -26,7 +26,8 @@ SPECIFICATION = "kernel.json"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Add the verb's options. All others are those of pump-run."""
+    take_options_as_words(parser)
     parser.add_argument("--remove", action="store_true", help="remove the kernel")
     parser.add_argument(
         "--prefix", metavar="DIR", default="", help="use DIR/share/jupyter instead of the user's"
@@ -59,7 +60,7 @@ def _install(folder: str, prefix: str, python: str, words: list[str]) -> None:
     run_options.parse([*words, "--", "true"])  # refuse bad options now, not in a notebook
     path = os.path.join(folder, SPECIFICATION)
     if os.path.lexists(folder) and not _is_ours(path):
-        raise BadInputError(f"{folder} already exists and is not pump's; move it away")
+        raise BadInputError(f"{folder} already exists, but pump did not write it; move it away")
     if not os.path.isabs(python) or not os.access(python, os.X_OK):
         raise BadInputError(f"--python: must be the absolute path of a program, not {python}")
     text = json.dumps(_specification(python, words), indent=1) + "\n"

@@ -34,6 +34,13 @@ uint32_t pump_device_adopt_budgets(void) {
   return asked != 0;
 }
 
+uint64_t harness_least, harness_most; /* budgets that device 0 has adopted */
+
+void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+  *least = device == 0 ? harness_least : 0;
+  *most = device == 0 ? harness_most : 0;
+}
+
 uint64_t harness_need, harness_others; /* of device 0; what others need there */
 uint8_t harness_card;
 

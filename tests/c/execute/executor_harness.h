@@ -107,6 +107,7 @@ uint32_t harness_allocate(uint32_t device, uint64_t blocks);
 /* Generation changes, pump_slot_wait, then the memory is freed in the driver. */
 void harness_free(uint32_t slot);
 uint32_t harness_generation(uint32_t slot);
+extern uint64_t harness_least, harness_most;  /* budgets that device 0 has adopted */
 extern uint64_t harness_need, harness_others; /* of device 0; what others need there */
 extern uint8_t harness_card;                  /* the last byte of its UUID */
 /* A command for blocks of it that nothing stands against. */

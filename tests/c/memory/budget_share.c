@@ -1,6 +1,5 @@
-/* budget_share.c - budgets that a worker asks for, as memory/devices.c adopts them: its
- * figures, what it tells of them, and what programs are told; and the share that other
- * processes leave (memory/share.c). No driver, no pumpd, no ledger.
+/* budget_share.c - how memory/devices.c adopts the budgets that a worker asks for, and the
+ * share that other processes leave (memory/share.c). No driver, no pumpd, no ledger.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,7 +217,7 @@ static void programs_that_want_it_are_told_what_the_limit_leaves(void) {
 }
 
 static void programs_are_told_what_the_budget_leaves(void) {
-  uint64_t total;
+  uint64_t total, least, most;
   struct pump_device *device = prepared("");
   allocate(100);
   CHECK(ask(device, 300 * BLOCK) == 300);
@@ -227,6 +226,8 @@ static void programs_are_told_what_the_budget_leaves(void) {
   CHECK(told_free(&total) == 0 && total == 1024);
   CHECK(ask(device, 900 * BLOCK) == 900);
   CHECK(told_free(&total) == 800 && total == 1024);
+  pump_device_budgets(2, &least, &most); /* without the first one */
+  CHECK(least == 50 * BLOCK && most == 900 * BLOCK);
 }
 
 static void a_device_that_fits_no_more_becomes_active(void) {

@@ -204,6 +204,12 @@ SCENARIO(the_summary_of_an_active_job) {
   active_job();
 }
 
+SCENARIO(the_summary_of_a_job_whose_lease_changed) {
+  active_job();
+  harness_least = 512ull << 20;
+  harness_most = 3ull << 30;
+}
+
 /* Nothing is known, nothing was lost, and what is vague, of one process each. */
 SCENARIO(the_summaries_of_times_lost) {
   active_job();

@@ -361,6 +361,15 @@ def test_all_else_that_pump_knows_is_said_at_level_info() -> None:
     ]
 
 
+def test_the_budgets_of_a_changing_lease_are_said_at_level_info() -> None:
+    told = {"PUMP_LOG_LEVEL": "info"}
+    found = run(SAN, "the_summary_of_a_job_whose_lease_changed", told).stderr.splitlines()
+    steady = run(SAN, "the_summary_of_an_active_job", told).stderr.splitlines()
+    assert [line for line in found if line not in steady] == [
+        "pump: device 0: pumpd set budgets from 512 MiB to 3072 MiB during the run"
+    ]
+
+
 def test_a_time_lost_that_is_not_known_well_is_a_range() -> None:
     lines = run(SAN, "the_summaries_of_times_lost").stderr.splitlines()
     assert [line.rpartition(" at 1.50x the budget")[0] for line in lines] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -78,13 +79,14 @@ def start(
     sleep_ms: int = 15,
     run: tuple[str, ...] = (),
     hold: Path | None = None,
+    **env: str,
 ):
     """A job; with `hold` it does not end before that file is gone, however slow the test is."""
     words = [*WORDS, f"--sleep-ms={sleep_ms}"]
     if hold is not None:
         hold.touch()
         words.append(f"--hold={hold}")
-    return start_words(job, service, words, run)
+    return start_words(job, service, words, run, **env)
 
 
 def start_lasting(job: Job, service: Service, *, run: tuple[str, ...] = ()):
@@ -92,9 +94,9 @@ def start_lasting(job: Job, service: Service, *, run: tuple[str, ...] = ()):
     return start_words(job, service, [*WORDS, "--steps=100000", "--sleep-ms=40"], run)
 
 
-def start_words(job: Job, service: Service, words: list[str], run: tuple[str, ...]):
+def start_words(job: Job, service: Service, words: list[str], run: tuple[str, ...], **env: str):
     line = job.command(*words, memory_mib=CARD_MIB, run=run)
-    environ = job.environment(PUMP_SERVICE=str(service.socket))
+    environ = job.environment(PUMP_SERVICE=str(service.socket), **env)
     return subprocess.Popen(
         line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -121,7 +123,8 @@ def budget_of(process: subprocess.Popen) -> int:
 def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: Service) -> None:
     hold = job.folder / "hold"
     card = ("--virtual-set", f"shared=moves{os.getpid()}")
-    first = start(job, service, run=card, hold=hold)
+    summary = job.folder / "summary.json"
+    first = start(job, service, run=card, hold=hold, PUMP_SUMMARY=str(summary))
     assert pumpds.wait_for(lambda: service.granted(first.pid) > 200 * MIB, 20), "the whole card"
     others = [start(job, service, sleep_ms=20, run=card) for _ in range(3)]
     assert pumpds.wait_for(lambda: len(service.jobs() or []) == 4, 20)
@@ -133,6 +136,9 @@ def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: 
     hold.unlink()
     finish(first)
     assert pumpds.wait_for(lambda: service.jobs() == [])
+    (device,) = json.loads(summary.read_text())["devices"]
+    assert 0 < device["least_budget_bytes"] < 100 * MIB
+    assert device["most_budget_bytes"] == device["budget_bytes"] > 200 * MIB
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(16, marks=pytest.mark.long)])

@@ -130,7 +130,7 @@ def test_without_a_word_it_lists_causes_questions_and_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("lte", "did you mean 'late'?"), ("--budgt", "see pump explain --help")]
+    ("word", "hint"), [("lte", "did you mean 'late'?"), ("--budgt", "did you mean 'budget'?")]
 )
 def test_an_unknown_word_gets_one_line_with_the_nearest(word: str, hint: str) -> None:
     done = explain(word)

@@ -29,7 +29,8 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
     series |= {"seconds": [0.0, 1.0], "window_depth": [1.0, 2.0]}
     series |= {f"moved_to_{side}_bytes": [0.0, 1e9] for side in ("gpu", "host")}
     series |= {f"blocks_{cause}": [0.0, 5.0] for cause in ("late", "unseen", "no_room")}
-    facts = {"device": 0, "total_bytes": 4 << 30, "budget_bytes": 2 << 30, "emulated": False}
+    facts = {"device": 0, "total_bytes": 4 << 30, "emulated": False}
+    facts |= {f"{which}budget_bytes": 2 << 30 for which in ("", "least_", "most_")}
     return {
         **{"file": "f", "state": "complete", "command": ["train"], "recorded": "now", "pump": "0"},
         **{

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from trace_rows import RowMaker, random_record
 
+from pump.report import words
 from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.estimate import RESOLVED, Estimate
@@ -66,11 +67,12 @@ def record(path: Path, records: list[rec.Record], chunk: int, whole: bool = True
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     command = ["train", "\x1b[31mred"]
     writer = TraceWriter(fd, {"pump": "0.1.0", "policy": "window", "command": command})
-    writer.device(
-        *(1, bytes(16)),
-        **{"index": 0, "total_bytes": 8 << 30, "free_at_start_bytes": 7 << 30},
-        **{"budget_bytes": 6 << 30, "plain_bytes": 0, "state": 2, "emulated": 1},
-    )
+    for budget_gib in (5, 7, 6):
+        writer.device(
+            *(1, bytes(16)),
+            **{"index": 0, "total_bytes": 8 << 30, "free_at_start_bytes": 7 << 30},
+            **{"budget_bytes": budget_gib << 30, "plain_bytes": 0, "state": 2, "emulated": 1},
+        )
     for start in range(0, len(records), chunk):
         maker = RowMaker()
         for one in records[start : start + chunk]:
@@ -124,7 +126,12 @@ def test_the_summary_says_what_is_in_the_file_however_it_is_cut_in_chunks(
         {"name": "function 0x8", "count": 1, "estimated_seconds": None},
     ]
     assert found["bytes_per_operation"] == found["file_bytes"] / 5
-    assert found["devices"][0]["budget_bytes"] == 6 << 30
+    (device,) = found["devices"]
+    budgets = [device[f"{which}budget_bytes"] >> 30 for which in ("", "least_", "most_")]
+    assert budgets == [6, 5, 7]
+    assert words.memory(device) == (
+        "8.0 GiB, budget 6.0 GiB (set by --budget or a lease; 5.0 GiB to 7.0 GiB while recorded)"
+    )
 
 
 def test_a_resync_replaces_what_was_believed_live(tmp_path: Path) -> None:
