@@ -69,6 +69,9 @@ void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
 
+/* timeline.c: what the model calls */
+extern const struct gpu_hooks vd_hooks;
+
 /* exports.c */
 #define X(level, twin, symbol, ...) VD_CALL_##symbol,
 enum vd_call {
@@ -168,7 +171,11 @@ void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost);
 /* timeline.c. *_locked run with the lock; waits release it meanwhile. */
 CUresult vd_timeline_start(void);
 int vd_worker_start_locked(void); /* the thread that runs actions; -1: there is none */
-extern const struct gpu_hooks vd_hooks;
+void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns);
+void vd_on_leave(void *context, uint32_t block, uint32_t pages);
+static inline uint64_t vd_block_address(uint32_t block) {
+  return vd.managed.base + (uint64_t)(block - vd.first_block) * GPU_BLOCK_BYTES;
+}
 /* Submits; waits while the launch queue is full. `action` may be NULL. */
 CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
                           struct vd_action *action);
@@ -189,7 +196,8 @@ void vd_changed_locked(void);
 uint64_t vd_peak_resident_bytes(void);
 
 /* actions.c, with the lock */
-struct vd_action *vd_action_new(enum vd_action_kind kind);
+struct vd_action *vd_action_new(enum vd_manner manner, bool (*run)(const void *),
+                                const void *what, size_t length_bytes);
 void vd_action_free(struct vd_action *action);
 void vd_action_emit(struct vd_action *action);
 void vd_action_pending(int change); /* submitted, not yet started */
@@ -206,6 +214,10 @@ bool vd_actions_poll_locked(uint64_t now_ns);
 bool vd_device_visible(void);
 
 /* stream.c */
+/* An operation that ends when its action has been carried out. */
+CUresult vd_host_operation(CUstream handle, enum vd_manner manner,
+                           bool (*run)(const void *), const void *what,
+                           size_t length_bytes);
 CUresult vd_streams_start(void);
 struct vd_stream *vd_stream_of_locked(CUstream handle); /* NULL: invalid */
 void vd_streams_drop_context_locked(struct vd_context *context);
@@ -247,6 +259,9 @@ void vd_capture_tail_empty(struct vd_nodes *tail);
 CUresult vd_capture_implicit_locked(struct vd_stream *stream);
 void vd_capture_forget_stream_locked(struct vd_stream *stream);
 
+/* managed.c */
+void vd_on_drop(void *context, uint32_t block);
+
 /* copy.c. The two that run what a graph holds: nothing is captured, staged or waited
  * for. */
 CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy);
@@ -274,6 +289,7 @@ CUresult vd_kernel_submit_locked(struct vd_stream *stream,
                                  const struct vd_kernel_call *call);
 
 /* stream.c, event.c: what nodes of graphs do */
+struct vd_action *vd_action_of_host(const CUDA_HOST_NODE_PARAMS_v1 *host);
 CUresult vd_host_submit_locked(struct vd_stream *stream,
                                const CUDA_HOST_NODE_PARAMS_v1 *host);
 CUresult vd_event_record_locked(struct vd_stream *stream, CUevent event);

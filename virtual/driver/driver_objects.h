@@ -213,19 +213,6 @@ struct vd_library {
   struct vd_module *module; /* created on first use */
 };
 
-/* Effects on data (actions.c). */
-enum vd_action_kind {
-  VD_ACTION_KERNEL,
-  VD_ACTION_COPY,
-  VD_ACTION_SET,
-  VD_ACTION_HOST_FUNCTION,
-  VD_ACTION_CALLBACK,
-  VD_ACTION_WRITE_VALUE,
-  VD_ACTION_WAIT_VALUE,
-  VD_ACTION_FREE,
-  VD_ACTION_POISON,
-};
-
 /* Up to three dimensions; a plain copy has height = depth = 1. */
 struct vd_copy {
   uint64_t destination, source;
@@ -248,28 +235,24 @@ struct vd_kernel_call {
   uint8_t *parameters; /* the parameter buffer */
 };
 
+/* Who carries out an action (actions.c), and how. */
+enum vd_manner {
+  VD_APART,   /* any thread, without the lock */
+  VD_PROGRAM, /* the driver's own, without the lock: a function of the program */
+  VD_LOCKED,  /* any thread */
+  VD_POLLED,  /* the driver's own asks until `run` answers true */
+};
+
+/* An effect on data. `run` gets `what`, a copy of what the action was made with. */
+#define VD_ACTION_BYTES 88
 struct vd_action {
-  enum vd_action_kind kind;
+  enum vd_manner manner;
   bool ends_operation; /* of kind GPU_HOST: gpu_complete() after it */
+  bool (*run)(const void *what);
   uint64_t ticket;
-  void *staged; /* owned copy of pageable memory */
+  void *owned; /* freed with it */
   struct vd_action *next;
-  union {
-    struct vd_kernel_call kernel;
-    struct vd_copy copy;
-    struct vd_set set;
-    struct {
-      CUhostFn function;
-      CUstreamCallback callback;
-      void *user_data;
-      CUstream stream;
-    } host;
-    struct {
-      uint64_t address, value;
-      uint32_t bytes, flags;
-    } word;
-    uint64_t address; /* free, poison */
-  };
+  uint64_t what[VD_ACTION_BYTES / 8];
 };
 
 /* Work as a program asks for it: what a node of a graph holds. */

@@ -136,6 +136,17 @@ static void say_that_nothing_is_computed(void) {
            "program's results, such as a loss of 0");
 }
 
+static bool call_kernel(const void *what) {
+  const struct vd_kernel_call *call = what;
+  const struct image_kernel *kernel = call->function->kernel;
+  void *pointers[kernel->parameter_count + 1];
+  for (uint32_t i = 0; i < kernel->parameter_count; i++)
+    pointers[i] = call->parameters + kernel->parameters[i].offset_bytes;
+  pointers[kernel->parameter_count] = NULL;
+  call->function->host(pointers, call->grid, call->block);
+  return true;
+}
+
 /* In compute mode what the kernel computes; false: it cannot. */
 static CUresult compute_action(const struct vd_kernel_call *call, struct vd_action **out) {
   const struct vd_function *function = call->function;
@@ -149,15 +160,16 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
         function->kernel->name, function->kernel->name);
     return CUDA_ERROR_NOT_FOUND;
   }
-  uint8_t *parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);
-  struct vd_action *action = parameters ? vd_action_new(VD_ACTION_KERNEL) : NULL;
+  struct vd_kernel_call own = *call;
+  own.parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);
+  struct vd_action *action =
+      own.parameters ? vd_action_new(VD_APART, call_kernel, &own, sizeof own) : NULL;
   if (action == NULL) {
-    free(parameters);
+    free(own.parameters);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  memcpy(parameters, call->parameters, call->parameter_bytes);
-  action->kernel = *call;
-  action->kernel.parameters = parameters;
+  memcpy(own.parameters, call->parameters, call->parameter_bytes);
+  action->owned = own.parameters;
   *out = action;
   return CUDA_SUCCESS;
 }

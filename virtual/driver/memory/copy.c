@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "virtual/driver/driver.h"
 
@@ -60,12 +61,59 @@ static uint64_t span(const struct vd_copy *copy, size_t pitch, size_t slice) {
   return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width_bytes;
 }
 
+/* -- the effects on data -- */
+
+static bool copy_bytes(const void *what) {
+  const struct vd_copy *copy = what;
+  for (size_t z = 0; z < copy->depth; z++)
+    for (size_t y = 0; y < copy->height; y++) {
+      uint64_t to =
+          copy->destination + z * copy->destination_slice + y * copy->destination_pitch;
+      uint64_t from = copy->source + z * copy->source_slice + y * copy->source_pitch;
+      memmove((void *)to, (const void *)from, copy->width_bytes);
+    }
+  return true;
+}
+
+/* Zeroes of whole pages of ours are free: the kernel hands out zero pages. */
+static void zero_bytes(uint64_t begin, uint64_t length_bytes) {
+  uint64_t first = (begin + 4095) & ~4095ull, last = (begin + length_bytes) & ~4095ull;
+  bool ours = (begin >= vd.managed.base && begin < vd.managed.end) ||
+              (begin >= vd.plain.base && begin < vd.plain.end);
+  if (ours && last > first + 65536 &&
+      madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
+    memset((void *)begin, 0, first - begin);
+    memset((void *)last, 0, begin + length_bytes - last);
+    return;
+  }
+  memset((void *)begin, 0, length_bytes);
+}
+
+static void set_row(uint64_t row, const struct vd_set *set) {
+  if (set->value == 0) {
+    zero_bytes(row, set->width * set->element_bytes);
+  } else if (set->element_bytes == 1) {
+    memset((void *)row, (int)set->value, set->width);
+  } else if (set->element_bytes == 2) {
+    for (size_t i = 0; i < set->width; i++) ((uint16_t *)row)[i] = (uint16_t)set->value;
+  } else {
+    for (size_t i = 0; i < set->width; i++) ((uint32_t *)row)[i] = set->value;
+  }
+}
+
+static bool set_bytes(const void *what) {
+  const struct vd_set *set = what;
+  for (size_t y = 0; y < set->height; y++) set_row(set->destination + y * set->pitch, set);
+  return true;
+}
+
 /* Takes a copy of pageable source memory into the action. */
 static bool stage(struct vd_action *action, uint64_t length_bytes) {
-  action->staged = malloc(length_bytes);
-  if (action->staged == NULL) return false;
-  memcpy(action->staged, (const void *)action->copy.source, length_bytes);
-  action->copy.source = (uint64_t)action->staged;
+  struct vd_copy *copy = (void *)action->what;
+  action->owned = malloc(length_bytes);
+  if (action->owned == NULL) return false;
+  memcpy(action->owned, (const void *)copy->source, length_bytes);
+  copy->source = (uint64_t)action->owned;
   return true;
 }
 
@@ -105,9 +153,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
 
   struct vd_action *action = NULL;
   if (moves_data(operation.length_bytes)) {
-    action = vd_action_new(VD_ACTION_COPY);
+    action = vd_action_new(VD_APART, copy_bytes, copy, sizeof *copy);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    action->copy = *copy;
   }
   bool wait = manner == WAITED;
   if (manner != QUEUED) {
@@ -260,9 +307,8 @@ CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *wha
   operation.length_bytes = what->width * what->element_bytes * what->height;
   operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
   if (moves_data(operation.length_bytes)) {
-    action = vd_action_new(VD_ACTION_SET);
+    action = vd_action_new(VD_APART, set_bytes, what, sizeof *what);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    action->set = *what;
   }
   return vd_submit_locked(stream, &operation, action);
 }

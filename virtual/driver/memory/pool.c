@@ -89,6 +89,12 @@ CUresult vd_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t length_bytes,
   return allocate(out, length_bytes, pool_of(pool), stream);
 }
 
+static bool release(const void *address) {
+  struct vd_memory *memory = vd_memory_at(*(const uint64_t *)address);
+  if (memory != NULL) vd_memory_release(memory);
+  return true;
+}
+
 CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   if (address == 0) return CUDA_SUCCESS;
   vd_lock();
@@ -104,12 +110,12 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   } else if (result == CUDA_SUCCESS && memory->of_graph) {
     result = vd_graph_memory_free_locked(memory);
   } else if (result == CUDA_SUCCESS) {
-    struct vd_action *action = vd_action_new(VD_ACTION_FREE);
+    uint64_t freed = address;
+    struct vd_action *action = vd_action_new(VD_LOCKED, release, &freed, sizeof freed);
     struct gpu_operation operation = {.kind = GPU_COPY_LOCAL};
     if (action == NULL) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
-      action->address = address;
       memory->freed = true;
       result = vd_submit_locked(stream, &operation, action);
       if (result != CUDA_SUCCESS) memory->freed = false;

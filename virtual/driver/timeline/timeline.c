@@ -94,7 +94,7 @@ uint64_t vd_peak_resident_bytes(void) {
 /* -- hooks of the model: the cookie is an action, an event with bit 0 set, or with bit 1
  * set four times the time at which a kernel was issued -- */
 
-static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
+void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
   (void)context, (void)time_ns;
   if (cookie == 0) return;
   if (cookie & 1) {
@@ -112,26 +112,13 @@ static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t t
   vd_action_emit(action);
 }
 
-static uint64_t address_of(uint32_t block) {
-  return vd.managed.base + (uint64_t)(block - vd.first_block) * GPU_BLOCK_BYTES;
-}
-
-/* The model dropped a discarded block: a program that still reads it must see that. */
-static void on_drop(void *context, uint32_t block) {
+void vd_on_leave(void *context, uint32_t block, uint32_t pages) {
   (void)context;
-  if (vd.mode != VD_COMPUTE) return;
-  struct vd_action *action = vd_action_new(VD_ACTION_POISON);
-  if (action == NULL) return;
-  action->address = address_of(block);
-  vd_action_emit(action);
+  vd_departures_note(vd_block_address(block), pages);
 }
 
-static void on_leave(void *context, uint32_t block, uint32_t pages) {
-  (void)context;
-  vd_departures_note(address_of(block), pages);
-}
-
-const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop, .leave = on_leave};
+const struct gpu_hooks vd_hooks = {
+    .start = vd_on_start, .drop = vd_on_drop, .leave = vd_on_leave};
 
 /* -- the driver's own thread -- */
 
