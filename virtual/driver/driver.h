@@ -69,8 +69,26 @@ void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
 
-/* timeline.c: what the model calls */
+/* timeline.c: what the model calls; upcalls.c: the calls from a lower room to a higher one,
+ * each for what only the higher room can do */
 extern const struct gpu_hooks vd_hooks;
+extern const struct vd_upcalls {
+  /* timeline -> graph: a stream is destroyed, and captures no more. */
+  void (*stream_ends)(struct vd_stream *stream);
+  /* memory, code -> graph: what a capturing stream is to do becomes a node of the graph,
+   * and *captured true. */
+  CUresult (*capture_copy)(struct vd_stream *stream, const struct vd_copy *copy,
+                           bool *captured);
+  CUresult (*capture_set)(struct vd_stream *stream, const struct vd_set *set,
+                          bool *captured);
+  CUresult (*capture_allocation)(struct vd_stream *stream, size_t length_bytes,
+                                 CUdeviceptr *out);
+  CUresult (*capture_free)(struct vd_stream *stream, CUdeviceptr address);
+  CUresult (*capture_kernel)(struct vd_stream *stream, const struct vd_kernel_call *call,
+                             const CUlaunchConfig *config, bool *captured);
+  /* memory -> graph: the program frees memory of an allocation node. */
+  CUresult (*graph_memory_free)(struct vd_memory *memory);
+} vd_upcalls;
 
 /* exports.c */
 #define X(level, twin, symbol, ...) VD_CALL_##symbol,
@@ -213,6 +231,12 @@ bool vd_actions_poll_locked(uint64_t now_ns);
 /* device.c */
 bool vd_device_visible(void);
 
+/* event.c: NULL: no event */
+static inline struct vd_event *vd_event_of(CUevent handle) {
+  struct vd_event *event = (void *)handle;
+  return vd_is(event, VD_EVENT) ? event : NULL;
+}
+
 /* stream.c */
 /* An operation that ends when its action has been carried out. */
 CUresult vd_host_operation(CUstream handle, enum vd_manner manner,
@@ -230,34 +254,15 @@ CUresult vd_setting_get(const struct vd_settings *settings, bool of_node, int at
 CUresult vd_setting_set(struct vd_settings *settings, bool of_node, int attribute,
                         const CUstreamAttrValue *value);
 
-/* graph_memory.c */
-CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out);
-/* `graph`: that the free shall be part of, or NULL. */
-CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr address,
-                                struct vd_work *out);
-void vd_graph_memory_let_go_locked(const struct vd_work *work);
-CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
-
-/* capture.c */
-const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream);
+/* capture_rules.c: captures under way */
+extern struct vd_capture *vd_captures;
+void vd_capture_invalidate(struct vd_capture *capture, const char *what);
 /* An API call that a capture forbids: CUDA_SUCCESS, or the error to return. */
 CUresult vd_capture_unsafe_locked(const char *what);
-/* Work for `stream`: when it captures, a copy of `work` becomes a node and *captured is
- * true. */
-CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
-                                bool *captured);
-/* Gives the node that was captured last the attributes that its launch came with. */
-void vd_capture_attributes_locked(struct vd_stream *stream, const CUlaunchConfig *config);
-/* `external`: as a node of its own. */
-CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                        bool external, bool *captured);
-CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                      bool external, bool *captured);
 CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what);
-void vd_capture_tail_empty(struct vd_nodes *tail);
 /* Work in the legacy stream beside a capture that it would wait for. */
 CUresult vd_capture_implicit_locked(struct vd_stream *stream);
-void vd_capture_forget_stream_locked(struct vd_stream *stream);
+void vd_tail_empty(struct vd_nodes *tail);
 
 /* managed.c */
 void vd_on_drop(void *context, uint32_t block);

@@ -148,6 +148,19 @@ struct vd_event {
   struct vd_nodes tail;       /* ... behind these */
 };
 
+/* Under way; `graph` is what it fills. */
+struct vd_capture {
+  struct vd_stream *origin;
+  struct vd_graph *graph;
+  pthread_t thread;
+  uint64_t id;
+  int mode;
+  bool invalid;
+  bool borrowed;        /* the graph is the program's own */
+  struct vd_nodes left; /* the tails of streams that were destroyed */
+  struct vd_capture *next;
+};
+
 struct vd_pool {
   uint32_t magic;
   bool is_default;
@@ -253,22 +266,6 @@ struct vd_action {
   void *owned; /* freed with it */
   struct vd_action *next;
   uint64_t what[VD_ACTION_BYTES / 8];
-};
-
-/* Work as a program asks for it: what a node of a graph holds. */
-struct vd_work {
-  int type; /* CU_GRAPH_NODE_TYPE_* */
-  union {
-    struct vd_kernel_call kernel;
-    struct vd_copy copy;
-    struct vd_set set;
-    CUDA_HOST_NODE_PARAMS_v1 host;
-    struct vd_graph *child;
-    CUevent event;
-    struct {
-      uint64_t address, length_bytes, id;
-    } memory; /* allocated, freed */
-  };
 };
 
 /* Work that launches of graphs have submitted. */

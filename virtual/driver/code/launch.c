@@ -236,23 +236,22 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **p
                        void **extra) {
   const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
   const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-  CUresult result = call_of(handle, grid, block, config->sharedMemBytes, &work.kernel);
+  struct vd_kernel_call call;
+  CUresult result = call_of(handle, grid, block, config->sharedMemBytes, &call);
   if (result != CUDA_SUCCESS) return result;
-  const struct vd_function *function = work.kernel.function;
-  uint64_t words[work.kernel.parameter_bytes / 8 + 1];
-  work.kernel.parameters = (uint8_t *)words;
-  result = gather(function->kernel, parameters, extra, work.kernel.parameters);
+  const struct vd_function *function = call.function;
+  uint64_t words[call.parameter_bytes / 8 + 1];
+  call.parameters = (uint8_t *)words;
+  result = gather(function->kernel, parameters, extra, call.parameters);
   if (result != CUDA_SUCCESS) return result;
   struct vd_touched touched;
-  vd_touches_ask(function, grid, block, work.kernel.parameters, &touched);
+  vd_touches_ask(function, grid, block, call.parameters, &touched);
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(config->hStream);
   bool captured = false;
   result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
-                          : vd_capture_take_locked(stream, &work, &captured);
-  if (result == CUDA_SUCCESS && captured) vd_capture_attributes_locked(stream, config);
-  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &work.kernel, &touched);
+                          : vd_upcalls.capture_kernel(stream, &call, config, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &call, &touched);
   vd_unlock();
   free(touched.parts);
   return result;

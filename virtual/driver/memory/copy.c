@@ -135,9 +135,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (manner != QUEUED) {
-    struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
     bool captured = false;
-    CUresult result = vd_capture_take_locked(stream, &work, &captured);
+    CUresult result = vd_upcalls.capture_copy(stream, copy, &captured);
     if (captured || result != CUDA_SUCCESS) return result;
   }
   struct gpu_use uses[2];
@@ -327,8 +326,7 @@ static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous
       (!end_of(what->destination, total, false, &end) || end.memory == NULL))
     result = CUDA_ERROR_INVALID_VALUE;
   bool captured = false, waits = result == CUDA_SUCCESS && waits_for_set(end.memory);
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *what};
-  if (result == CUDA_SUCCESS) result = vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS) result = vd_upcalls.capture_set(stream, what, &captured);
   if (result == CUDA_SUCCESS && !captured) result = vd_set_submit_locked(stream, what);
   if (result == CUDA_SUCCESS && synchronous && waits)
     result = vd_wait_stream_locked(stream);

@@ -13,30 +13,6 @@ static struct vd_pool *pool_of(CUmemoryPool handle) {
   return vd_is(pool, VD_POOL) ? pool : NULL;
 }
 
-/* `work` becomes the stream's next node. */
-static CUresult capture(struct vd_stream *stream, struct vd_work *work) {
-  bool captured = false;
-  CUresult result = vd_capture_take_locked(stream, work, &captured);
-  if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) vd_graph_memory_let_go_locked(work);
-  return result;
-}
-
-static CUresult capture_allocation(CUdeviceptr *out, size_t length_bytes,
-                                   struct vd_stream *stream) {
-  struct vd_work work;
-  CUresult result = vd_work_of_alloc_locked(length_bytes, &work);
-  if (result != CUDA_SUCCESS) return result;
-  result = capture(stream, &work);
-  if (result == CUDA_SUCCESS) *out = work.memory.address;
-  return result;
-}
-
-static CUresult capture_free(CUdeviceptr address, struct vd_stream *stream) {
-  struct vd_work work;
-  CUresult result = vd_work_of_free_locked(vd_capture_graph_locked(stream), address, &work);
-  return result == CUDA_SUCCESS ? capture(stream, &work) : result;
-}
-
 static CUresult from_pool(const struct vd_pool *pool, size_t length_bytes,
                           struct vd_memory **out) {
   if (pool->most_bytes != 0 && (length_bytes > pool->most_bytes ||
@@ -57,7 +33,7 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
     return result;
   }
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
-    result = capture_allocation(out, length_bytes, stream);
+    result = vd_upcalls.capture_allocation(stream, length_bytes, out);
     vd_unlock();
     return result;
   }
@@ -103,12 +79,12 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   struct vd_memory *memory = vd_range_find(&vd.plain, address);
   bool known = memory != NULL && memory->base == address;
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
-    result = capture_free(address, stream);
+    result = vd_upcalls.capture_free(stream, address);
   } else if (result == CUDA_SUCCESS && (!known || memory->freed)) {
     vd.checks.free_unknown++;
     result = CUDA_ERROR_INVALID_VALUE;
   } else if (result == CUDA_SUCCESS && memory->of_graph) {
-    result = vd_graph_memory_free_locked(memory);
+    result = vd_upcalls.graph_memory_free(memory);
   } else if (result == CUDA_SUCCESS) {
     uint64_t freed = address;
     struct vd_action *action = vd_action_new(VD_LOCKED, release, &freed, sizeof freed);

@@ -34,8 +34,8 @@ static struct vd_stream *new_locked(unsigned int flags, int priority) {
 }
 
 static void destroy_locked(struct vd_stream *stream) {
-  vd_capture_forget_stream_locked(stream);
-  vd_capture_tail_empty(&stream->tail);
+  vd_upcalls.stream_ends(stream);
+  vd_tail_empty(&stream->tail);
   gpu_stream_destroy(vd.engine, stream->number);
   *stream->link = stream->next;
   if (stream->next != NULL) stream->next->link = stream->link;
@@ -262,27 +262,6 @@ CUresult vd_host_operation(CUstream handle, enum vd_manner manner,
 CUresult vd_host_submit_locked(struct vd_stream *stream,
                                const CUDA_HOST_NODE_PARAMS_v1 *host) {
   return submit_host(stream, vd_action_of_host(host));
-}
-
-CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data) {
-  if (function == NULL) return CUDA_ERROR_INVALID_VALUE;
-  vd_lock();
-  struct vd_stream *stream = vd_stream_of_locked(handle);
-  bool captured = false;
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, user_data}};
-  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
-                                   : vd_capture_take_locked(stream, &work, &captured);
-  if (result == CUDA_SUCCESS && !captured)
-    result = vd_host_submit_locked(stream, &work.host);
-  vd_unlock();
-  return result;
-}
-
-/* Modes say how the GPU waits for the host: the same time here. */
-CUresult vd_cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void *user_data,
-                                unsigned int sync_mode) {
-  if (sync_mode > 1) return CUDA_ERROR_INVALID_VALUE;
-  return vd_cuLaunchHostFunc(handle, function, user_data);
 }
 
 CUresult vd_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *user_data,
