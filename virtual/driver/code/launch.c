@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 #define MOST_POINTERS 1024 /* distinct allocations in one launch */
 #define MOST_PARAMETER_BYTES 32768

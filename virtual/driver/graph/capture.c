@@ -103,7 +103,7 @@ static CUresult wait_event(struct vd_stream *stream, struct vd_event *event, boo
     vd_capture_invalidate(stream->capture, "a merge with another capture");
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
-  if (stream == &vd.legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (stream == &vd_streams.legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   stream->capture = capture;
   if (!add(&stream->tail, capture->graph, event->tail.nodes, event->tail.count))
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -223,7 +223,7 @@ static CUresult begin_on(CUstream handle, CUgraph graph_handle,
   CUresult result = CUDA_SUCCESS;
   if (stream == NULL)
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if (stream == &vd.legacy)
+  else if (stream == &vd_streams.legacy)
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   else if (stream->capture != NULL)
     result = CUDA_ERROR_ILLEGAL_STATE;
@@ -287,7 +287,7 @@ static bool detach(struct vd_capture *capture) {
   for (size_t i = 0; i < capture->graph->count; i++)
     capture->graph->nodes[i]->index = (uint32_t)i;
   mark(&capture->origin->tail, capture->graph);
-  for (struct vd_stream *s = vd.streams; s != NULL; s = s->next) {
+  for (struct vd_stream *s = vd_streams.first; s != NULL; s = s->next) {
     if (s->capture != capture) continue;
     unjoined |= outside(&s->tail);
     s->capture = NULL;

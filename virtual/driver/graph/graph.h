@@ -7,7 +7,7 @@
 #ifndef PUMP_VIRTUAL_GRAPH_H
 #define PUMP_VIRTUAL_GRAPH_H
 
-#include "virtual/driver/driver.h"
+#include "virtual/driver/code/code.h"
 
 /* Work as a program asks for it: what a node of a graph holds. */
 struct vd_work {
@@ -52,6 +52,12 @@ struct vd_graph {
   size_t count, room;
   struct vd_user_reference *references; /* user_object.c */
 };
+
+/* Work that launches of graphs have submitted. */
+extern struct vd_graph_counts {
+  uint64_t launches, kernels, copies, memsets;
+  uint64_t used_high, reserved_high; /* bytes of graphs' own memory */
+} vd_graphs;
 
 /* A caller that takes a handle takes the driver's lock first. NULL: not such a handle. */
 static inline struct vd_graph *vd_graph_of(const void *handle, enum vd_magic magic) {

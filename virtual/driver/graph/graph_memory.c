@@ -35,8 +35,8 @@ static void bytes_locked(uint64_t *used, uint64_t *reserved) {
 static void note_peaks(void) {
   uint64_t used = 0, reserved = 0;
   bytes_locked(&used, &reserved);
-  if (used > vd.graph_used_high) vd.graph_used_high = used;
-  if (reserved > vd.graph_reserved_high) vd.graph_reserved_high = reserved;
+  if (used > vd_graphs.used_high) vd_graphs.used_high = used;
+  if (reserved > vd_graphs.reserved_high) vd_graphs.reserved_high = reserved;
 }
 
 /* -- what nodes hold -- */
@@ -261,8 +261,8 @@ CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *v
   vd_lock();
   bytes_locked(&found[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT],
                &found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT]);
-  found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd.graph_used_high;
-  found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd.graph_reserved_high;
+  found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd_graphs.used_high;
+  found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd_graphs.reserved_high;
   vd_unlock();
   *(uint64_t *)value = found[attribute];
   return CUDA_SUCCESS;
@@ -275,8 +275,8 @@ CUresult vd_cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *v
     return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   vd_lock();
-  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) vd.graph_used_high = 0;
-  if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) vd.graph_reserved_high = 0;
+  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) vd_graphs.used_high = 0;
+  if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) vd_graphs.reserved_high = 0;
   note_peaks();
   vd_unlock();
   return CUDA_SUCCESS;

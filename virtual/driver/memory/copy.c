@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
 #define LONG_BYTES (1 << 20)   /* from here on copies=modelled leaves data out */
@@ -167,11 +167,6 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   return result;
 }
 
-static CUresult copy_locked(struct vd_stream *stream, const struct vd_copy *copy,
-                            bool wait) {
-  return submit_copy(stream, copy, wait ? WAITED : AS_ASKED);
-}
-
 CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy) {
   return submit_copy(stream, copy, QUEUED);
 }
@@ -182,7 +177,8 @@ CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(what);
-  if (result == CUDA_SUCCESS) result = copy_locked(stream, copy, synchronous);
+  if (result == CUDA_SUCCESS)
+    result = submit_copy(stream, copy, synchronous ? WAITED : AS_ASKED);
   vd_unlock();
   return result;
 }

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define POISON_BYTE 0xdb
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define PLAIN_GRAIN 512 /* alignment that the driver promises */
 

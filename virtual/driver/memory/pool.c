@@ -6,7 +6,10 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
+
+static struct vd_pool standard = {.magic = VD_POOL, .is_default = true};
+static struct vd_pool *current = &standard; /* that cuMemAllocAsync takes from */
 
 static struct vd_pool *pool_of(CUmemoryPool handle) {
   struct vd_pool *pool = (void *)handle;
@@ -57,7 +60,7 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
 }
 
 CUresult vd_cuMemAllocAsync(CUdeviceptr *out, size_t length_bytes, CUstream stream) {
-  return allocate(out, length_bytes, vd.current_pool, stream);
+  return allocate(out, length_bytes, current, stream);
 }
 
 CUresult vd_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t length_bytes,
@@ -109,18 +112,18 @@ static CUresult give_pool(CUmemoryPool *out, CUdevice device, struct vd_pool *po
 }
 
 CUresult vd_cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) {
-  return give_pool(out, device, &vd.pool);
+  return give_pool(out, device, &standard);
 }
 
 CUresult vd_cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) {
-  return give_pool(out, device, vd.current_pool);
+  return give_pool(out, device, current);
 }
 
 CUresult vd_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   struct vd_pool *pool = pool_of(handle);
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   if (pool == NULL) return CUDA_ERROR_INVALID_VALUE;
-  vd.current_pool = pool;
+  current = pool;
   return CUDA_SUCCESS;
 }
 
@@ -134,12 +137,12 @@ static CUresult pool_kind(const CUmemLocation *location, int type) {
 
 CUresult vd_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
   CUresult result = pool_kind(location, type);
-  return result == CUDA_SUCCESS ? give_pool(out, 0, &vd.pool) : result;
+  return result == CUDA_SUCCESS ? give_pool(out, 0, &standard) : result;
 }
 
 CUresult vd_cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
   CUresult result = pool_kind(location, type);
-  return result == CUDA_SUCCESS ? give_pool(out, 0, vd.current_pool) : result;
+  return result == CUDA_SUCCESS ? give_pool(out, 0, current) : result;
 }
 
 CUresult vd_cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool) {
@@ -167,7 +170,7 @@ CUresult vd_cuMemPoolDestroy(CUmemoryPool handle) {
   vd_lock();
   for (size_t i = 0; i < vd.plain.count; i++)
     if (vd.plain.entries[i].memory->pool == pool) vd.plain.entries[i].memory->pool = NULL;
-  if (vd.current_pool == pool) vd.current_pool = &vd.pool;
+  if (current == pool) current = &standard;
   vd_object_free(pool);
   vd_unlock();
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 /* word.c - stream memory operations: a stream writes a word, or waits for its value. */
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 struct word {
   uint64_t address, value;
@@ -35,7 +35,9 @@ static bool value_arrived(const void *what) {
   }
 }
 
-static CUresult word_operation(CUstream handle, bool waits, uint64_t address,
+enum effect { WRITE, WAIT };
+
+static CUresult word_operation(CUstream handle, enum effect effect, uint64_t address,
                                uint64_t value, uint32_t bytes, unsigned int flags) {
   if (address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
@@ -47,26 +49,27 @@ static CUresult word_operation(CUstream handle, bool waits, uint64_t address,
     vd_log("stream memory operation on managed memory 0x%llx", (unsigned long long)address);
   if (memory == NULL || managed) return CUDA_ERROR_INVALID_VALUE;
   struct word word = {address, value, bytes, flags};
-  return waits ? vd_host_operation(handle, VD_POLLED, value_arrived, &word, sizeof word)
-               : vd_host_operation(handle, VD_APART, write_value, &word, sizeof word);
+  return effect == WAIT
+             ? vd_host_operation(handle, VD_POLLED, value_arrived, &word, sizeof word)
+             : vd_host_operation(handle, VD_APART, write_value, &word, sizeof word);
 }
 
 #define WORD_OPERATIONS(suffix)                                                            \
   CUresult vd_cuStreamWaitValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,           \
                                           unsigned int f) {                                \
-    return word_operation(s, true, a, v, 4, f);                                            \
+    return word_operation(s, WAIT, a, v, 4, f);                                            \
   }                                                                                        \
   CUresult vd_cuStreamWaitValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,           \
                                           unsigned int f) {                                \
-    return word_operation(s, true, a, v, 8, f);                                            \
+    return word_operation(s, WAIT, a, v, 8, f);                                            \
   }                                                                                        \
   CUresult vd_cuStreamWriteValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,          \
                                            unsigned int f) {                               \
-    return word_operation(s, false, a, v, 4, f);                                           \
+    return word_operation(s, WRITE, a, v, 4, f);                                           \
   }                                                                                        \
   CUresult vd_cuStreamWriteValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,          \
                                            unsigned int f) {                               \
-    return word_operation(s, false, a, v, 8, f);                                           \
+    return word_operation(s, WRITE, a, v, 8, f);                                           \
   }
 WORD_OPERATIONS()
 WORD_OPERATIONS(_v2)
@@ -83,16 +86,16 @@ CUresult vd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
     unsigned int f = p->value_op.flags;
     switch (p->operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      result = word_operation(stream, true, a, (uint32_t)v, 4, f);
+      result = word_operation(stream, WAIT, a, (uint32_t)v, 4, f);
       break;
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      result = word_operation(stream, true, a, v, 8, f);
+      result = word_operation(stream, WAIT, a, v, 8, f);
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      result = word_operation(stream, false, a, (uint32_t)v, 4, f);
+      result = word_operation(stream, WRITE, a, (uint32_t)v, 4, f);
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      result = word_operation(stream, false, a, v, 8, f);
+      result = word_operation(stream, WRITE, a, v, 8, f);
       break;
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
     case CU_STREAM_MEM_OP_BARRIER:

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 static struct vd_action *queue_first, **queue_end = &queue_first;
 static struct vd_action *polled; /* waits for values */
@@ -26,8 +26,8 @@ static uint64_t emitted, done;
 static uint64_t pending; /* submitted with an action that has not started */
 static struct vd_action *spare;
 
-struct vd_action *vd_action_new(enum vd_manner manner, bool (*run)(const void *),
-                                const void *what, size_t length_bytes) {
+struct vd_action *vd_action_new(enum vd_manner manner, vd_effect_fn run, const void *what,
+                                size_t length_bytes) {
   struct vd_action *action = spare;
   if (action != NULL)
     spare = action->next;

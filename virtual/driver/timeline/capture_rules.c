@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 struct vd_capture *vd_captures;
 
@@ -48,8 +48,9 @@ CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what) {
 /* Work in the legacy stream would wait for blocking streams that capture. */
 CUresult vd_capture_implicit_locked(struct vd_stream *stream) {
   CUresult result = CUDA_SUCCESS;
-  if (stream != &vd.legacy) return CUDA_SUCCESS;
-  for (struct vd_stream *s = vd.streams; s != NULL && vd_captures != NULL; s = s->next) {
+  if (stream != &vd_streams.legacy) return CUDA_SUCCESS;
+  for (struct vd_stream *s = vd_streams.first; s != NULL && vd_captures != NULL;
+       s = s->next) {
     if (s->capture == NULL || (s->flags & CU_STREAM_NON_BLOCKING)) continue;
     vd_capture_invalidate(s->capture, "work in the legacy default stream");
     result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 CUresult vd_cuEventCreate(CUevent *out, unsigned int flags) {
   if (out == NULL || flags > 7) return CUDA_ERROR_INVALID_VALUE;

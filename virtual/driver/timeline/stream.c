@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
+
+struct vd_streams vd_streams;
 
 static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =
@@ -26,10 +28,10 @@ static struct vd_stream *new_locked(unsigned int flags, int priority) {
   stream->context = vd_current();
   stream->flags = flags;
   stream->settings.priority = priority;
-  stream->next = vd.streams;
-  stream->link = &vd.streams;
-  if (vd.streams != NULL) vd.streams->link = &stream->next;
-  vd.streams = stream;
+  stream->next = vd_streams.first;
+  stream->link = &vd_streams.first;
+  if (vd_streams.first != NULL) vd_streams.first->link = &stream->next;
+  vd_streams.first = stream;
   return stream;
 }
 
@@ -43,7 +45,7 @@ static void destroy_locked(struct vd_stream *stream) {
 }
 
 void vd_streams_drop_context_locked(struct vd_context *context) {
-  for (struct vd_stream *stream = vd.streams, *next; stream != NULL; stream = next) {
+  for (struct vd_stream *stream = vd_streams.first, *next; stream != NULL; stream = next) {
     next = stream->next;
     if (stream->context == context) destroy_locked(stream);
   }
@@ -69,6 +71,8 @@ static void thread_ended(void *unused) {
 }
 
 CUresult vd_streams_start(void) {
+  vd_streams.legacy.magic = VD_STREAM;
+  vd_streams.legacy.id = vd.next_id++;
   if (pthread_key_create(&default_stream_key, thread_ended) == 0) return CUDA_SUCCESS;
   vd_error("no thread-specific key left for per-thread default streams");
   return CUDA_ERROR_OPERATING_SYSTEM;
@@ -85,7 +89,7 @@ static struct vd_stream *default_stream_locked(void) {
 }
 
 struct vd_stream *vd_stream_of_locked(CUstream handle) {
-  if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd.legacy;
+  if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd_streams.legacy;
   if (handle == CU_STREAM_PER_THREAD) return default_stream_locked();
   struct vd_stream *stream = (void *)handle;
   return vd_is(stream, VD_STREAM) ? stream : NULL;
@@ -136,7 +140,8 @@ CUresult vd_cuStreamGetCtx(CUstream handle, CUcontext *out) {
   vd_lock();
   const struct vd_stream *stream = vd_stream_of_locked(handle);
   if (stream != NULL)
-    *out = (CUcontext)(void *)(stream == &vd.legacy ? vd_current() : stream->context);
+    *out =
+        (CUcontext)(void *)(stream == &vd_streams.legacy ? vd_current() : stream->context);
   vd_unlock();
   return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -244,9 +249,8 @@ static CUresult submit_host(struct vd_stream *stream, struct vd_action *action) 
   return vd_submit_locked(stream, &operation, action);
 }
 
-CUresult vd_host_operation(CUstream handle, enum vd_manner manner,
-                           bool (*run)(const void *), const void *what,
-                           size_t length_bytes) {
+CUresult vd_host_operation(CUstream handle, enum vd_manner manner, vd_effect_fn run,
+                           const void *what, size_t length_bytes) {
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;

@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 #define STEP_NS 200000
 #define POLL_NS 50000
@@ -54,6 +54,20 @@ static uint64_t peak_resident_bytes;
 static struct {
   uint64_t came, passed;
 } lock_order[GPU_LOCK_CONTEXTS];
+
+void vd_wait_until_locked(uint64_t end_ns) {
+  if (end_ns <= vd_now_ns()) return;
+  vd_unlock();
+  vd_wait_until(end_ns);
+  vd_lock();
+}
+
+void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost) {
+  if (cost->caller_free_ns <= begun.now_ns) return;
+  vd_unlock();
+  vd_pay(begun, cost);
+  vd_lock();
+}
 
 void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
   uint32_t context = vd_lock_number(stream);
@@ -91,7 +105,7 @@ uint64_t vd_peak_resident_bytes(void) {
   return peak_resident_bytes;
 }
 
-/* -- hooks of the model: the cookie is an action, an event with bit 0 set, or with bit 1
+/* -- a hook of the model: the cookie is an action, an event with bit 0 set, or with bit 1
  * set four times the time at which a kernel was issued -- */
 
 void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
@@ -111,14 +125,6 @@ void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_
   vd_action_pending(-1);
   vd_action_emit(action);
 }
-
-void vd_on_leave(void *context, uint32_t block, uint32_t pages) {
-  (void)context;
-  vd_departures_note(vd_block_address(block), pages);
-}
-
-const struct gpu_hooks vd_hooks = {
-    .start = vd_on_start, .drop = vd_on_drop, .leave = vd_on_leave};
 
 /* -- the driver's own thread -- */
 
@@ -245,8 +251,9 @@ CUresult vd_wait_stream_locked(struct vd_stream *stream) {
 CUresult vd_wait_device_locked(void) {
   uint64_t tickets[GPU_MAX_STREAMS];
   uint32_t count = 0;
-  tickets[count++] = vd.legacy.last_ticket;
-  for (struct vd_stream *s = vd.streams; s != NULL && count < GPU_MAX_STREAMS; s = s->next)
+  tickets[count++] = vd_streams.legacy.last_ticket;
+  for (struct vd_stream *s = vd_streams.first; s != NULL && count < GPU_MAX_STREAMS;
+       s = s->next)
     tickets[count++] = s->last_ticket;
   for (uint32_t i = 0; i < count; i++)
     if (tickets[i] != 0) wait_ticket_locked(tickets[i]);
@@ -373,7 +380,11 @@ CUresult vd_timeline_start(void) {
   }
   vd.managed.end = vd.managed.base + managed_bytes;
   vd.plain.end = vd.plain.base + plain_bytes;
-  if (shared) return vd_card_join(&capacity);
+  if (shared) {
+    CUresult result = vd_card_join(&capacity);
+    vd_streams.legacy.number = vd.owner;
+    return result;
+  }
   vd.engine = gpu_engine_create(state, state_bytes, &capacity, &vd.profile, 0, vd_now_ns());
   if (vd.engine == NULL) {
     vd_error("profile \"%s\": cannot build the model of the GPU", vd.profile.name);

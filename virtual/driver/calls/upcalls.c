@@ -1,5 +1,8 @@
-/* upcalls.c - the calls from a lower room to a higher one: see driver.h. */
-#include "graph.h"
+/* upcalls.c - the calls from a lower room to a higher one: see base/upcalls.h. */
+#include "calls.h"
+
+const struct gpu_hooks vd_hooks = {
+    .start = vd_on_start, .drop = vd_on_drop, .leave = vd_on_leave};
 
 const struct vd_upcalls vd_upcalls = {
     .stream_ends = vd_capture_forget_stream_locked,
