@@ -4,7 +4,7 @@ DESIGN
   Two records that know nothing of each other, on one clock. witness.c writes what PyTorch's
   allocator handed out and took back, when. The virtual driver writes what left the GPU by a
   copy, and for each departure when the program issued the newest kernel that the GPU had begun
-  (virtual/driver/memory/departures.c). What the allocator had handed out by then, and not taken
+  (virtual/driver/timeline/departures.c). What the allocator had handed out by then, and not taken
   back, is what is live in the order of the stream: a tensor freed while kernels that use it are
   still queued is live until a kernel has begun that was issued after the free. That holds where
   one stream has all the work, as in PyTorch's training loop.
@@ -71,7 +71,7 @@ def read_handed(lines: Iterable[str]) -> list[Handed]:
 
 
 def read_departures(lines: Iterable[str]) -> list[Departure]:
-    """What virtual/driver/memory/departures.c wrote. Raises ValueError for anything else."""
+    """What virtual/driver/timeline/departures.c wrote. Raises ValueError for anything else."""
     found = []
     for line in lines:
         issued_ns, address, pages, left_ns = line.split()

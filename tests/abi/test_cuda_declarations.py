@@ -204,7 +204,7 @@ TYPEDEFS = ("cuda", "cudaProfiler", "cudaGL", "cudaEGL", "cudaVDPAU")
 
 def lacked() -> list[tuple[str, str, str, str]]:
     """Rows of driver_lacks.h: twin, ELF name, name, version."""
-    text = (VIRTUAL / "driver_lacks.h").read_text()
+    text = (VIRTUAL / "calls/driver_lacks.h").read_text()
     rows = re.findall(r"^VD_LACKS\((\w+), (\w+), (\w+), (\d+)\)$", text, re.M)
     assert len(rows) == text.count("\nVD_LACKS(") > 100
     return rows

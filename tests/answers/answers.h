@@ -14,7 +14,7 @@
 
 #include "shim/include/pump_cuda.h"
 #include "shim/include/pump_cuda_graph.h"
-#include "virtual/driver/driver_types.h"
+#include "virtual/driver/base/driver_types.h"
 
 #define MIB (1ull << 20)
 #define ARGUMENTS 24

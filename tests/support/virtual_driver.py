@@ -59,7 +59,7 @@ def compile_c(target: Path, *arguments: str | Path) -> Path:
 def sources() -> list[Path]:
     """The driver's sources, as the build lists them, and the model's."""
     listed = re.findall(r"^  ([\w./]+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
-    assert {"init.c", "exports.c", "timeline/timeline.c"} <= set(listed)
+    assert {"calls/init.c", "calls/exports.c", "timeline/timeline.c"} <= set(listed)
     model = sorted((ROOT / "virtual" / "gpu").glob("*.c"))
     return [*(DRIVER / name for name in listed), *model]
 

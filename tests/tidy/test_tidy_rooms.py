@@ -8,8 +8,8 @@ from __future__ import annotations
 import collections
 import graphlib
 import re
-from pathlib import Path
 
+import pytest
 from tidy_objects import includes, libraries, room_of, symbols
 from tidy_sources import ROOT, files, name, python_files, text
 
@@ -25,6 +25,7 @@ SHIM = (
     "hooks",
     "life",
 )
+DRIVER = ("base", "card", "timeline", "memory", "code", "graph", "calls")
 BELOW: dict[str, set[str]] = {
     "shim/include": set(),
     **{
@@ -44,29 +45,26 @@ BELOW: dict[str, set[str]] = {
         *("shim/include", "daemon/core", "daemon/core/model", "daemon/core/schedule"),
     },
     "virtual/gpu": {"lab/pump_lab/profiles"},
-    "virtual/driver": {"shim/include", "shim/base", "shim/driver", "virtual/gpu"},
     **{
-        f"virtual/driver/{room}": {"shim/include", "virtual/gpu", "virtual/driver"}
-        for room in ("card", "code", "graph", "memory", "timeline")
+        f"virtual/driver/{room}": {
+            *("shim/include", "shim/base", "shim/driver", "virtual/gpu"),
+            *(f"virtual/driver/{lower}" for lower in DRIVER[:at]),
+        }
+        for at, room in enumerate(DRIVER)
     },
-    "virtual/nvml": {"virtual/driver"},
+    "virtual/nvml": {"virtual/driver/calls"},
     "daemon/launcher": set(),
-    "virtual/runtime": {"shim/include", "virtual/driver"},
+    "virtual/runtime": {"shim/include", "virtual/driver/base"},
     "virtual/simulate": {
         *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),
         *("daemon/core/worker", "virtual/gpu"),
     },
 }
-UPCALLS = {"pump_upcalls"}
-"""Used from below on purpose: the table that shim/life fills (shim/base/upcalls.h)."""
+UPCALLS = {"pump_upcalls", "vd_upcalls", "vd_hooks"}
+"""Used from below on purpose: tables that the highest room fills (shim/base/upcalls.h)."""
 
 CALLED_BY_NAME = re.compile(r"_*cu|nvml[A-Z]|dlsym$|dlerror$|_ZN3c10|pump_(host|touch|cycles)_")
 """Functions that programs and PyTorch call, and functions of kernels."""
-
-
-def library_room(path: Path) -> str:
-    """Where its symbols count: objects of the virtual driver need each other, as its folders do."""
-    return "virtual/driver" if name(path).startswith("virtual/driver/") else room_of(path)
 
 
 def may_use(room: str, other: str) -> bool:
@@ -108,7 +106,7 @@ def test_no_symbol_of_a_higher_room_is_used() -> None:
             f"{library}: {name(source)} -> {name(defined[symbol])}: {symbol}"
             for source, wanted in used.items()
             for symbol in sorted((wanted & set(defined)) - UPCALLS)
-            if not may_use(library_room(source), library_room(defined[symbol]))
+            if not may_use(room_of(source), room_of(defined[symbol]))
         ]
     assert not found
 
@@ -133,11 +131,21 @@ def test_each_function_has_a_caller_in_the_product() -> None:
     assert not found
 
 
-def test_calls_that_run_up_have_one_table() -> None:
-    defined, used = symbols(libraries()["pump"])
-    assert {name(defined[symbol]) for symbol in UPCALLS} == {"shim/life/upcalls.c"}
-    members = set(re.findall(r"\(\*(\w+)\)\(|\*const \*(\w+);", text(ROOT / "shim/base/upcalls.h")))
+@pytest.mark.parametrize(
+    ("library", "table", "below", "filled"),
+    [
+        ("pump", "pump_upcalls", "shim/base", "shim/life"),
+        ("pump_virtual", "vd_upcalls", "virtual/driver/base", "virtual/driver/calls"),
+    ],
+)
+def test_calls_that_run_up_have_one_table(
+    library: str, table: str, below: str, filled: str
+) -> None:
+    defined, used = symbols(libraries()[library])
+    assert {name(defined[symbol]) for symbol in UPCALLS & set(defined)} == {f"{filled}/upcalls.c"}
+    header = text(ROOT / below / "upcalls.h")
+    members = set(re.findall(r"\(\*(\w+)\)\(|\*const \*(\w+);", header))
     calls = {one or other for one, other in members}
-    calling = [text(source) for source, wanted in used.items() if UPCALLS & wanted]
-    assert calls == {call for call in calls if any(f"pump_upcalls.{call}" in t for t in calling)}
+    calling = [text(source) for source, wanted in used.items() if table in wanted]
+    assert calls == {call for call in calls if any(f"{table}.{call}" in t for t in calling)}
     assert len(calls) <= 10, "a room that has to call up this often stands too low"

@@ -107,7 +107,7 @@ def test_text_is_plain_no_tabs_no_trailing_blanks_one_line_break_at_the_end() ->
 )
 def test_a_folders_readme_names_each_of_its_sources(readme: str, folder: str) -> None:
     told = text(ROOT / readme / "README.md")
-    sources = [p for p in files() if p.parent == ROOT / folder and p.suffix == ".c"]
+    sources = [p for p in files() if p.is_relative_to(ROOT / folder) and p.suffix == ".c"]
     assert len(sources) > 5
     assert [p.name for p in sources if f"`{p.name}`" not in told] == []
 

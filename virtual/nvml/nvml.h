@@ -4,7 +4,7 @@
 #ifndef PUMP_VIRTUAL_NVML_H
 #define PUMP_VIRTUAL_NVML_H
 
-#include "virtual/driver/driver_card.h"
+#include "virtual/driver/calls/driver_card.h"
 
 typedef int nvmlReturn_t;
 typedef struct nvml_device *nvmlDevice_t;

@@ -21,7 +21,7 @@
 struct rt_driver {
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   CUresult(*symbol) parameters;
-#include "virtual/driver/driver_list.h"
+#include "virtual/driver/base/driver_list.h"
 };
 extern struct rt_driver rt_driver;
 extern struct rt_driver rt_per_thread; /* the same for per-thread default streams */

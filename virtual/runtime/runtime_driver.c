@@ -44,7 +44,7 @@ static void resolve(proc_address find, uint64_t flags, struct rt_driver *out) {
   address = NULL;                                                                          \
   if (find(#name, &address, version, flags, &status) == CUDA_SUCCESS)                      \
     memcpy(&out->symbol, &address, sizeof address);
-#include "virtual/driver/driver_list.h"
+#include "virtual/driver/base/driver_list.h"
 }
 
 static void load(void) {

@@ -7,7 +7,7 @@
 #ifndef PUMP_RUNTIME_TYPES_H
 #define PUMP_RUNTIME_TYPES_H
 
-#include "virtual/driver/driver_types.h"
+#include "virtual/driver/base/driver_types.h"
 
 #define RT_ENUM(name) int
 

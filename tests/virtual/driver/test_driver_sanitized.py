@@ -24,10 +24,11 @@ def test_six_threads_that_do_everything_at_once_find_no_race(
     program = virtual.folder() / f"stress-{sanitizer}"
     if not program.exists():
         flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1", "-rdynamic")
-        places = (*virtual.INCLUDES, f"-I{virtual.DRIVER}")
         sources = (virtual.HERE / "client_stress.c", *virtual.sources())
         libraries = ("-lpthread", "-lm", "-ldl")
-        virtual.compile_c(program, *flags, f"-fsanitize={sanitizer}", *places, *sources, *libraries)
+        virtual.compile_c(
+            program, *flags, f"-fsanitize={sanitizer}", *virtual.INCLUDES, *sources, *libraries
+        )
     ptx, report = tmp_path / "touch.ptx", tmp_path / "report.json"
     ptx.write_text(PTX)
     done = subprocess.run(

@@ -172,7 +172,8 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
         pytest.skip("needs the headers of nvidia-cuda-runtime")
     include = virtual.SHIM / "include"
     places = (include / "pump_cuda.h", include / "pump_cuda_graph.h")
-    types = "".join(path.read_text() for path in (*places, virtual.DRIVER / "driver_types.h"))
+    own = virtual.DRIVER / "base/driver_types.h"
+    types = "".join(path.read_text() for path in (*places, own))
     lines = []
     for name in re.findall(r"^\} (\w+);$", types, re.MULTILINE):
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
@@ -190,10 +191,10 @@ def test_the_layouts_are_those_of_the_real_header(tmp_path: Path) -> None:
         lines.append(f'printf("{name} %d\\n", (int)({value}) == (int){name});')
     body = "#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n" + "\n".join(lines) + "}\n"
     outputs = []
-    for number, header in enumerate(("driver_types.h", "cuda.h")):
+    for number, header in enumerate((own, "cuda.h")):
         source = tmp_path / f"layout{number}.c"
-        source.write_text(f"#include <{header}>\n{body}")
-        folders = [f"-I{virtual.DRIVER}", f"-I{include}", f"-I{virtual.ROOT}"]
+        source.write_text(f'#include "{header}"\n{body}')
+        folders = [*virtual.INCLUDES]
         if header == "cuda.h":
             folders = [f"-I{headers[0].parent}"]
         program = virtual.compile_c(tmp_path / f"layout{number}", *folders, source)

@@ -30,7 +30,7 @@ ANSWER_S = 120
 @functools.cache
 def program() -> Path:
     """The client, built once per test run. Which driver it loads is the environment's to say."""
-    places = (*virtual.INCLUDES, f"-I{virtual.DRIVER}", f"-L{virtual.build()}")
+    places = (*virtual.INCLUDES, f"-L{virtual.build()}")
     flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1")
     source = HERE / "card_client.c"
 

@@ -15,10 +15,11 @@ PROCESSES = 3
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_processes_that_share_a_card_find_no_race(sanitizer: str, tmp_path: Path) -> None:
     flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1", "-rdynamic", f"-fsanitize={sanitizer}")
-    places = (*virtual.INCLUDES, f"-I{virtual.DRIVER}")
     sources = (HERE / "card_client.c", *virtual.sources())
     libraries = ("-lpthread", "-lm", "-ldl")
-    program = virtual.compile_c(tmp_path / "client", *flags, *places, *sources, *libraries)
+    program = virtual.compile_c(
+        tmp_path / "client", *flags, *virtual.INCLUDES, *sources, *libraries
+    )
     memory = 256 * virtual.MIB
     settings = {"shared": "sanitized", "copies": "modelled"}
     env = {

@@ -312,8 +312,8 @@ CUresult vd_card_join(const struct gpu_capacity *capacity) {
     if (retry) continue;
     if (result != CUDA_SUCCESS) return result;
     vd.shared = true;
+    vd.owner = own.owner;
     vd.first_block = own.owner * capacity->blocks;
-    vd.legacy.number = own.owner;
     vd_log("shared card \"%s\": owner %u", own.name, own.owner);
     return CUDA_SUCCESS;
   }

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "virtual/driver/driver.h"
+#include "card.h"
 
 #define CARD_MAGIC 0x6472616370756d70ull /* "pumpcard" */
 #define CARD_VERSION 1u

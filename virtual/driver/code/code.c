@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 bool vd_code_open(struct vd_code *code, struct image *image, struct vd_module *module,
                   struct vd_library *library) {

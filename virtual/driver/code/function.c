@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 #define MAX_HOST_LIBRARIES 16
 

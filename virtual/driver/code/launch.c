@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 #define MOST_POINTERS 1024 /* distinct allocations in one launch */
 #define MOST_PARAMETER_BYTES 32768
@@ -136,6 +136,17 @@ static void say_that_nothing_is_computed(void) {
            "program's results, such as a loss of 0");
 }
 
+static bool call_kernel(const void *what) {
+  const struct vd_kernel_call *call = what;
+  const struct image_kernel *kernel = call->function->kernel;
+  void *pointers[kernel->parameter_count + 1];
+  for (uint32_t i = 0; i < kernel->parameter_count; i++)
+    pointers[i] = call->parameters + kernel->parameters[i].offset_bytes;
+  pointers[kernel->parameter_count] = NULL;
+  call->function->host(pointers, call->grid, call->block);
+  return true;
+}
+
 /* In compute mode what the kernel computes; false: it cannot. */
 static CUresult compute_action(const struct vd_kernel_call *call, struct vd_action **out) {
   const struct vd_function *function = call->function;
@@ -149,15 +160,16 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
         function->kernel->name, function->kernel->name);
     return CUDA_ERROR_NOT_FOUND;
   }
-  uint8_t *parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);
-  struct vd_action *action = parameters ? vd_action_new(VD_ACTION_KERNEL) : NULL;
+  struct vd_kernel_call own = *call;
+  own.parameters = malloc(call->parameter_bytes ? call->parameter_bytes : 1);
+  struct vd_action *action =
+      own.parameters ? vd_action_new(VD_APART, call_kernel, &own, sizeof own) : NULL;
   if (action == NULL) {
-    free(parameters);
+    free(own.parameters);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  memcpy(parameters, call->parameters, call->parameter_bytes);
-  action->kernel = *call;
-  action->kernel.parameters = parameters;
+  memcpy(own.parameters, call->parameters, call->parameter_bytes);
+  action->owned = own.parameters;
   *out = action;
   return CUDA_SUCCESS;
 }
@@ -224,23 +236,22 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **p
                        void **extra) {
   const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
   const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-  CUresult result = call_of(handle, grid, block, config->sharedMemBytes, &work.kernel);
+  struct vd_kernel_call call;
+  CUresult result = call_of(handle, grid, block, config->sharedMemBytes, &call);
   if (result != CUDA_SUCCESS) return result;
-  const struct vd_function *function = work.kernel.function;
-  uint64_t words[work.kernel.parameter_bytes / 8 + 1];
-  work.kernel.parameters = (uint8_t *)words;
-  result = gather(function->kernel, parameters, extra, work.kernel.parameters);
+  const struct vd_function *function = call.function;
+  uint64_t words[call.parameter_bytes / 8 + 1];
+  call.parameters = (uint8_t *)words;
+  result = gather(function->kernel, parameters, extra, call.parameters);
   if (result != CUDA_SUCCESS) return result;
   struct vd_touched touched;
-  vd_touches_ask(function, grid, block, work.kernel.parameters, &touched);
+  vd_touches_ask(function, grid, block, call.parameters, &touched);
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(config->hStream);
   bool captured = false;
   result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
-                          : vd_capture_take_locked(stream, &work, &captured);
-  if (result == CUDA_SUCCESS && captured) vd_capture_attributes_locked(stream, config);
-  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &work.kernel, &touched);
+                          : vd_upcalls.capture_kernel(stream, &call, config, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &call, &touched);
   vd_unlock();
   free(touched.parts);
   return result;

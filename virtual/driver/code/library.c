@@ -1,5 +1,5 @@
 /* library.c - libraries: images loaded without a context, and their kernels. */
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 static struct vd_library *library_of(CUlibrary handle) {
   struct vd_library *library = (void *)handle;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 static struct vd_module *modules; /* all that are no library's */
 

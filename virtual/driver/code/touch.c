@@ -37,7 +37,7 @@
  */
 #include <stdlib.h>
 
-#include "virtual/driver/driver.h"
+#include "code.h"
 
 #define MOST_PARTS 65536
 #define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)

@@ -1,74 +1,16 @@
-/* capture.c - stream capture: what is recorded, what is refused, which captures are
- * invalidated.
+/* capture.c - stream capture: what is recorded, from its beginning to its end. What
+ * captures forbid is timeline/capture_rules.c.
  *
  * Each capturing stream has a tail: the nodes that its next one depends on. An event
  * recorded in a capture takes the tail along; a stream that waits for it adds it to its
  * own.
- *
- * A capture belongs to its origin stream and thread. Other streams join it by
- * waiting for an event recorded in it. Unsafe calls (those that allocate, free or
- * wait) fail in a thread that a capture concerns, and end that capture:
- *   thread in mode RELAXED        none
- *   THREAD_LOCAL                  captures of this thread that are not RELAXED
- *   GLOBAL                        those, and every thread's GLOBAL ones
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph.h"
 
-static struct vd_capture *captures;
-
-static void invalidate(struct vd_capture *capture, const char *what) {
-  if (!capture->invalid) {
-    vd.checks.capture_invalidated++;
-    vd_log("capture %llu ended by %s", (unsigned long long)capture->id, what);
-  }
-  capture->invalid = true;
-}
-
-CUresult vd_capture_unsafe_locked(const char *what) {
-  int mode = vd_thread.capture_mode;
-  CUresult result = CUDA_SUCCESS;
-  if (captures == NULL || mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
-  for (struct vd_capture *c = captures; c != NULL; c = c->next) {
-    bool mine = pthread_equal(c->thread, pthread_self());
-    bool concerned = mine ? c->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                          : c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!concerned) continue;
-    invalidate(c, what);
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  return result;
-}
-
-/* Refuses a call on this stream that cannot become part of a graph. */
-CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what) {
-  if (stream->capture == NULL) return CUDA_SUCCESS;
-  invalidate(stream->capture, what);
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
-/* Work in the legacy stream would wait for blocking streams that capture. */
-CUresult vd_capture_implicit_locked(struct vd_stream *stream) {
-  CUresult result = CUDA_SUCCESS;
-  if (stream != &vd.legacy) return CUDA_SUCCESS;
-  for (struct vd_stream *s = vd.streams; s != NULL && captures != NULL; s = s->next) {
-    if (s->capture == NULL || (s->flags & CU_STREAM_NON_BLOCKING)) continue;
-    invalidate(s->capture, "work in the legacy default stream");
-    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  }
-  return result;
-}
-
 /* -- tails -- */
-
-void vd_capture_tail_empty(struct vd_nodes *set) {
-  free(set->nodes);
-  free(set->edges);
-  *set = (struct vd_nodes){0};
-}
 
 /* false: no memory, or not nodes of that graph. */
 static bool add(struct vd_nodes *set, const struct vd_graph *graph,
@@ -101,7 +43,7 @@ static CUresult append(struct vd_stream *stream, struct vd_work *work) {
     return result;
   }
   node->settings.priority = stream->settings.priority;
-  vd_capture_tail_empty(&stream->tail);
+  vd_tail_empty(&stream->tail);
   return add(&stream->tail, graph, &node, 1) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -117,8 +59,8 @@ CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *
   return result;
 }
 
-CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                        bool external, bool *captured) {
+static CUresult record_event(struct vd_stream *stream, struct vd_event *event,
+                             bool external, bool *captured) {
   struct vd_capture *capture = stream->capture;
   if (capture == NULL) return vd_capture_implicit_locked(stream);
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -128,15 +70,15 @@ CUresult vd_capture_record_event_locked(struct vd_stream *stream, struct vd_even
                            .event = (CUevent)(void *)event};
     return append(stream, &work);
   }
-  vd_capture_tail_empty(&event->tail);
+  vd_tail_empty(&event->tail);
   if (!add(&event->tail, capture->graph, stream->tail.nodes, stream->tail.count))
     return CUDA_ERROR_OUT_OF_MEMORY;
   event->capture = capture;
   return CUDA_SUCCESS;
 }
 
-CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event *event,
-                                      bool external, bool *captured) {
+static CUresult wait_event(struct vd_stream *stream, struct vd_event *event, bool external,
+                           bool *captured) {
   struct vd_capture *capture = event->capture;
   if (external && stream->capture != NULL) {
     struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
@@ -150,18 +92,18 @@ CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event 
       *captured = true;
       return CUDA_SUCCESS;
     }
-    invalidate(stream->capture, "a wait for an event from outside");
+    vd_capture_invalidate(stream->capture, "a wait for an event from outside");
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
   bool live = false;
-  for (struct vd_capture *c = captures; c != NULL; c = c->next) live |= c == capture;
+  for (struct vd_capture *c = vd_captures; c != NULL; c = c->next) live |= c == capture;
   if (!live) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   if (stream->capture != NULL && stream->capture != capture) {
-    invalidate(capture, "a merge with another capture");
-    invalidate(stream->capture, "a merge with another capture");
+    vd_capture_invalidate(capture, "a merge with another capture");
+    vd_capture_invalidate(stream->capture, "a merge with another capture");
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
-  if (stream == &vd.legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (stream == &vd_streams.legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   stream->capture = capture;
   if (!add(&stream->tail, capture->graph, event->tail.nodes, event->tail.count))
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -169,8 +111,80 @@ CUresult vd_capture_wait_event_locked(struct vd_stream *stream, struct vd_event 
   return CUDA_SUCCESS;
 }
 
-const struct vd_graph *vd_capture_graph_locked(const struct vd_stream *stream) {
-  return stream->capture != NULL ? stream->capture->graph : NULL;
+/* -- calls that a stream executes, or its capture records -- */
+
+CUresult vd_capture_kernel_locked(struct vd_stream *stream,
+                                  const struct vd_kernel_call *call,
+                                  const CUlaunchConfig *config, bool *captured) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *call};
+  CUresult result = vd_capture_take_locked(stream, &work, captured);
+  if (result == CUDA_SUCCESS && *captured)
+    vd_node_attributes_locked(stream->tail.nodes[0], config);
+  return result;
+}
+
+CUresult vd_capture_copy_locked(struct vd_stream *stream, const struct vd_copy *copy,
+                                bool *captured) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
+  return vd_capture_take_locked(stream, &work, captured);
+}
+
+CUresult vd_capture_set_locked(struct vd_stream *stream, const struct vd_set *set,
+                               bool *captured) {
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *set};
+  return vd_capture_take_locked(stream, &work, captured);
+}
+
+CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data) {
+  if (function == NULL) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_stream *stream = vd_stream_of_locked(handle);
+  bool captured = false;
+  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, user_data}};
+  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
+                                   : vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS && !captured)
+    result = vd_host_submit_locked(stream, &work.host);
+  vd_unlock();
+  return result;
+}
+
+/* Modes say how the GPU waits for the host: the same time here. */
+CUresult vd_cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void *user_data,
+                                unsigned int sync_mode) {
+  if (sync_mode > 1) return CUDA_ERROR_INVALID_VALUE;
+  return vd_cuLaunchHostFunc(handle, function, user_data);
+}
+
+/* Into the stream's capture, if there is one, else into the stream. A flag of 1: in a
+ * capture as a node of its own. */
+static CUresult enqueue(CUstream stream_handle, CUevent handle, unsigned int flags,
+                        CUresult (*capture)(struct vd_stream *, struct vd_event *, bool,
+                                            bool *),
+                        CUresult (*submit)(struct vd_stream *, CUevent)) {
+  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  vd_lock();
+  struct vd_event *event = vd_event_of(handle);
+  struct vd_stream *stream = vd_stream_of_locked(stream_handle);
+  CUresult result =
+      event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  bool captured = false;
+  if (result == CUDA_SUCCESS) result = capture(stream, event, flags == 1, &captured);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, handle);
+  vd_unlock();
+  return result;
+}
+
+CUresult vd_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  return enqueue(stream, event, flags, record_event, vd_event_record_locked);
+}
+
+CUresult vd_cuEventRecord(CUevent event, CUstream stream) {
+  return vd_cuEventRecordWithFlags(event, stream, 0);
+}
+
+CUresult vd_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  return enqueue(stream, event, flags, wait_event, vd_event_wait_locked);
 }
 
 /* -- begin and end -- */
@@ -191,10 +205,10 @@ static CUresult begin(struct vd_stream *stream, struct vd_graph *graph, int mode
                                  .id = vd.next_id++,
                                  .mode = mode,
                                  .borrowed = borrowed,
-                                 .next = captures};
-  captures = capture;
+                                 .next = vd_captures};
+  vd_captures = capture;
   stream->capture = capture;
-  vd_capture_tail_empty(&stream->tail);
+  vd_tail_empty(&stream->tail);
   return CUDA_SUCCESS;
 }
 
@@ -209,7 +223,7 @@ static CUresult begin_on(CUstream handle, CUgraph graph_handle,
   CUresult result = CUDA_SUCCESS;
   if (stream == NULL)
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if (stream == &vd.legacy)
+  else if (stream == &vd_streams.legacy)
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   else if (stream->capture != NULL)
     result = CUDA_ERROR_ILLEGAL_STATE;
@@ -221,7 +235,7 @@ static CUresult begin_on(CUstream handle, CUgraph graph_handle,
   if (result == CUDA_SUCCESS)
     stream->tail = tail;
   else
-    vd_capture_tail_empty(&tail);
+    vd_tail_empty(&tail);
   vd_unlock();
   return result;
 }
@@ -273,14 +287,14 @@ static bool detach(struct vd_capture *capture) {
   for (size_t i = 0; i < capture->graph->count; i++)
     capture->graph->nodes[i]->index = (uint32_t)i;
   mark(&capture->origin->tail, capture->graph);
-  for (struct vd_stream *s = vd.streams; s != NULL; s = s->next) {
+  for (struct vd_stream *s = vd_streams.first; s != NULL; s = s->next) {
     if (s->capture != capture) continue;
     unjoined |= outside(&s->tail);
     s->capture = NULL;
-    vd_capture_tail_empty(&s->tail);
+    vd_tail_empty(&s->tail);
   }
   unjoined |= outside(&capture->left);
-  struct vd_capture **link = &captures;
+  struct vd_capture **link = &vd_captures;
   while (*link != capture) link = &(*link)->next;
   *link = capture->next;
   return unjoined;
@@ -288,7 +302,7 @@ static bool detach(struct vd_capture *capture) {
 
 static void free_capture(struct vd_capture *capture, bool with_graph) {
   if (with_graph && !capture->borrowed) vd_graph_free_locked(capture->graph);
-  vd_capture_tail_empty(&capture->left);
+  vd_tail_empty(&capture->left);
   free(capture);
 }
 
@@ -327,14 +341,14 @@ void vd_capture_forget_stream_locked(struct vd_stream *stream) {
   struct vd_capture *capture = stream->capture;
   if (capture == NULL) return;
   if (capture->origin == stream) {
-    invalidate(capture, "the end of its first stream");
+    vd_capture_invalidate(capture, "the end of its first stream");
     detach(capture);
     free_capture(capture, true);
   } else if (!add(&capture->left, capture->graph, stream->tail.nodes, stream->tail.count)) {
-    invalidate(capture, "out of memory");
+    vd_capture_invalidate(capture, "out of memory");
   }
   stream->capture = NULL;
-  vd_capture_tail_empty(&stream->tail);
+  vd_tail_empty(&stream->tail);
 }
 
 /* -- queries, and what a stream depends on -- */
@@ -405,10 +419,10 @@ CUresult vd_cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *depe
       result = CUDA_ERROR_INVALID_VALUE;
   }
   if (result == CUDA_SUCCESS) {
-    vd_capture_tail_empty(&stream->tail);
+    vd_tail_empty(&stream->tail);
     stream->tail = tail;
   } else {
-    vd_capture_tail_empty(&tail);
+    vd_tail_empty(&tail);
   }
   vd_unlock();
   return result;

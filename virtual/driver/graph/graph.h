@@ -1,5 +1,5 @@
 /* graph.h - graphs, their nodes, and the captures that fill them. Shared by capture.c
- * and graph*.c; the rest of the driver sees struct vd_work alone (driver.h).
+ * and graph*.c.
  *
  * A graph keeps its nodes in the order in which they were made. An executable graph is
  * a deep copy whose nodes remember which node they were copied from.
@@ -7,7 +7,23 @@
 #ifndef PUMP_VIRTUAL_GRAPH_H
 #define PUMP_VIRTUAL_GRAPH_H
 
-#include "virtual/driver/driver.h"
+#include "virtual/driver/code/code.h"
+
+/* Work as a program asks for it: what a node of a graph holds. */
+struct vd_work {
+  int type; /* CU_GRAPH_NODE_TYPE_* */
+  union {
+    struct vd_kernel_call kernel;
+    struct vd_copy copy;
+    struct vd_set set;
+    CUDA_HOST_NODE_PARAMS_v1 host;
+    struct vd_graph *child;
+    CUevent event;
+    struct {
+      uint64_t address, length_bytes, id;
+    } memory; /* allocated, freed */
+  };
+};
 
 struct vd_node {
   uint32_t magic;
@@ -37,17 +53,11 @@ struct vd_graph {
   struct vd_user_reference *references; /* user_object.c */
 };
 
-struct vd_capture {
-  struct vd_stream *origin;
-  struct vd_graph *graph;
-  pthread_t thread;
-  uint64_t id;
-  int mode;
-  bool invalid;
-  bool borrowed;        /* the graph is the program's own */
-  struct vd_nodes left; /* the tails of streams that were destroyed */
-  struct vd_capture *next;
-};
+/* Work that launches of graphs have submitted. */
+extern struct vd_graph_counts {
+  uint64_t launches, kernels, copies, memsets;
+  uint64_t used_high, reserved_high; /* bytes of graphs' own memory */
+} vd_graphs;
 
 /* A caller that takes a handle takes the driver's lock first. NULL: not such a handle. */
 static inline struct vd_graph *vd_graph_of(const void *handle, enum vd_magic magic) {
@@ -90,7 +100,28 @@ CUresult vd_node_add_locked(CUgraphNode *out, CUgraph graph, const CUgraphNode *
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_work *work);
 
+/* graph_attributes.c */
+void vd_node_attributes_locked(struct vd_node *node, const CUlaunchConfig *config);
+
+/* capture.c. Work for `stream`: when it captures, a copy of `work` becomes a node and
+ * *captured is true. */
+CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
+                                bool *captured);
+void vd_capture_forget_stream_locked(struct vd_stream *stream);
+CUresult vd_capture_kernel_locked(struct vd_stream *stream,
+                                  const struct vd_kernel_call *call,
+                                  const CUlaunchConfig *config, bool *captured);
+CUresult vd_capture_copy_locked(struct vd_stream *stream, const struct vd_copy *copy,
+                                bool *captured);
+CUresult vd_capture_set_locked(struct vd_stream *stream, const struct vd_set *set,
+                               bool *captured);
+
 /* graph_memory.c */
+CUresult vd_capture_allocation_locked(struct vd_stream *stream, size_t length_bytes,
+                                      CUdeviceptr *out);
+CUresult vd_capture_free_locked(struct vd_stream *stream, CUdeviceptr address);
+void vd_graph_memory_let_go_locked(const struct vd_work *work);
+CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
 void vd_graph_memory_hold_locked(const struct vd_work *work);
 bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph);
 /* Before a launch: all allocations get their memory. */

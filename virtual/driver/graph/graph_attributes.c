@@ -42,9 +42,9 @@ CUresult vd_cuGraphKernelNodeCopyAttributes(CUgraphNode to_handle,
 }
 
 /* What nodes lack, such as programmatic launches, is not kept. */
-void vd_capture_attributes_locked(struct vd_stream *stream, const CUlaunchConfig *config) {
+void vd_node_attributes_locked(struct vd_node *node, const CUlaunchConfig *config) {
   const CUlaunchAttribute *attributes = config->attrs;
   for (unsigned i = 0; attributes != NULL && i < config->numAttrs; i++)
-    vd_setting_set(&stream->tail.nodes[0]->settings, true, attributes[i].id,
+    vd_setting_set(&node->settings, true, attributes[i].id,
                    (const void *)&attributes[i].value);
 }

@@ -9,6 +9,8 @@
 
 #include "graph.h"
 
+struct vd_graph_counts vd_graphs;
+
 static CUresult run(struct vd_graph *graph, struct vd_stream *stream);
 
 static CUresult counted(CUresult result, uint64_t *count) {
@@ -20,11 +22,11 @@ static CUresult run_node(const struct vd_node *node, struct vd_stream *stream) {
   const struct vd_work *work = &node->work;
   switch (work->type) {
   case CU_GRAPH_NODE_TYPE_KERNEL:
-    return counted(vd_kernel_submit_locked(stream, &work->kernel), &vd.graphs.kernels);
+    return counted(vd_kernel_submit_locked(stream, &work->kernel), &vd_graphs.kernels);
   case CU_GRAPH_NODE_TYPE_MEMCPY:
-    return counted(vd_copy_submit_locked(stream, &work->copy), &vd.graphs.copies);
+    return counted(vd_copy_submit_locked(stream, &work->copy), &vd_graphs.copies);
   case CU_GRAPH_NODE_TYPE_MEMSET:
-    return counted(vd_set_submit_locked(stream, &work->set), &vd.graphs.memsets);
+    return counted(vd_set_submit_locked(stream, &work->set), &vd_graphs.memsets);
   case CU_GRAPH_NODE_TYPE_HOST:
     return vd_host_submit_locked(stream, &work->host);
   case CU_GRAPH_NODE_TYPE_GRAPH:
@@ -56,7 +58,7 @@ static CUresult launch_locked(struct vd_graph *exec, struct vd_stream *stream) {
     return vd_capture_refuse_locked(stream, "a graph that allocates memory");
   CUresult result = vd_capture_take_locked(stream, &child, &captured);
   if (captured || result != CUDA_SUCCESS) return result;
-  vd.graphs.launches++;
+  vd_graphs.launches++;
   exec->users++; /* the lock is released while the launch queue is full */
   result = vd_graph_memory_ready_locked(exec);
   if (result == CUDA_SUCCESS) result = run(exec, stream);

@@ -35,13 +35,13 @@ static void bytes_locked(uint64_t *used, uint64_t *reserved) {
 static void note_peaks(void) {
   uint64_t used = 0, reserved = 0;
   bytes_locked(&used, &reserved);
-  if (used > vd.graph_used_high) vd.graph_used_high = used;
-  if (reserved > vd.graph_reserved_high) vd.graph_reserved_high = reserved;
+  if (used > vd_graphs.used_high) vd_graphs.used_high = used;
+  if (reserved > vd_graphs.reserved_high) vd_graphs.reserved_high = reserved;
 }
 
 /* -- what nodes hold -- */
 
-CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out) {
+static CUresult work_of_alloc(size_t length_bytes, struct vd_work *out) {
   struct vd_memory *memory;
   CUresult result = vd_graph_memory_new(length_bytes, &memory);
   if (result != CUDA_SUCCESS) return result;
@@ -54,7 +54,7 @@ CUresult vd_work_of_alloc_locked(size_t length_bytes, struct vd_work *out) {
 }
 
 /* The work of freeing what an allocation node of any graph has made. */
-static CUresult work_of_free(CUdeviceptr address, struct vd_work *out) {
+static CUresult work_of_any_free(CUdeviceptr address, struct vd_work *out) {
   const struct vd_memory *memory = at(address, 0);
   if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
   out->type = CU_GRAPH_NODE_TYPE_MEM_FREE;
@@ -63,9 +63,9 @@ static CUresult work_of_free(CUdeviceptr address, struct vd_work *out) {
   return CUDA_SUCCESS;
 }
 
-CUresult vd_work_of_free_locked(const struct vd_graph *graph, CUdeviceptr address,
-                                struct vd_work *out) {
-  CUresult result = work_of_free(address, out);
+static CUresult work_of_free(const struct vd_graph *graph, CUdeviceptr address,
+                             struct vd_work *out) {
+  CUresult result = work_of_any_free(address, out);
   for (size_t i = 0; result == CUDA_SUCCESS && graph != NULL && i < graph->count; i++) {
     const struct vd_work *other = &graph->nodes[i]->work;
     if (other->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory.id == out->memory.id)
@@ -92,6 +92,32 @@ bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph) {
     if (memory != NULL && memory->holders > 1) return true;
   }
   return false;
+}
+
+/* -- captures -- */
+
+/* `work` becomes the stream's next node. */
+static CUresult capture(struct vd_stream *stream, struct vd_work *work) {
+  bool captured = false;
+  CUresult result = vd_capture_take_locked(stream, work, &captured);
+  if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) vd_graph_memory_let_go_locked(work);
+  return result;
+}
+
+CUresult vd_capture_allocation_locked(struct vd_stream *stream, size_t length_bytes,
+                                      CUdeviceptr *out) {
+  struct vd_work work;
+  CUresult result = work_of_alloc(length_bytes, &work);
+  if (result != CUDA_SUCCESS) return result;
+  result = capture(stream, &work);
+  if (result == CUDA_SUCCESS) *out = work.memory.address;
+  return result;
+}
+
+CUresult vd_capture_free_locked(struct vd_stream *stream, CUdeviceptr address) {
+  struct vd_work work;
+  CUresult result = work_of_free(stream->capture->graph, address, &work);
+  return result == CUDA_SUCCESS ? capture(stream, &work) : result;
 }
 
 /* -- launches -- */
@@ -167,7 +193,7 @@ CUresult vd_cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgrap
       params->poolProps.location.id != 0 || params->poolProps.handleTypes != 0)
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  CUresult result = vd_work_of_alloc_locked(params->bytesize, &work);
+  CUresult result = work_of_alloc(params->bytesize, &work);
   uint64_t address = work.memory.address;
   if (result == CUDA_SUCCESS)
     result = vd_node_add_locked(out, graph, on, NULL, count, &work);
@@ -180,7 +206,7 @@ CUresult vd_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph handle, const CUgrap
                                   size_t count, CUdeviceptr address) {
   struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
   vd_lock();
-  CUresult result = vd_work_of_free_locked(vd_graph_of(handle, VD_GRAPH), address, &work);
+  CUresult result = work_of_free(vd_graph_of(handle, VD_GRAPH), address, &work);
   if (result == CUDA_SUCCESS)
     result = vd_node_add_locked(out, handle, on, NULL, count, &work);
   vd_unlock();
@@ -235,8 +261,8 @@ CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *v
   vd_lock();
   bytes_locked(&found[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT],
                &found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT]);
-  found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd.graph_used_high;
-  found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd.graph_reserved_high;
+  found[CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = vd_graphs.used_high;
+  found[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = vd_graphs.reserved_high;
   vd_unlock();
   *(uint64_t *)value = found[attribute];
   return CUDA_SUCCESS;
@@ -249,8 +275,8 @@ CUresult vd_cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *v
     return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   vd_lock();
-  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) vd.graph_used_high = 0;
-  if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) vd.graph_reserved_high = 0;
+  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) vd_graphs.used_high = 0;
+  if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) vd_graphs.reserved_high = 0;
   note_peaks();
   vd_unlock();
   return CUDA_SUCCESS;

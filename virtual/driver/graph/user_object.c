@@ -37,10 +37,9 @@ static CUresult release(struct vd_user_object *object, uint32_t count) {
   if (object == NULL || count == 0 || count > object->references)
     return CUDA_ERROR_INVALID_VALUE;
   if (count == object->references) {
-    struct vd_action *action = vd_action_new(VD_ACTION_HOST_FUNCTION);
+    const CUDA_HOST_NODE_PARAMS_v1 destructor = {object->destroy, object->data};
+    struct vd_action *action = vd_action_of_host(&destructor);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    action->host.function = object->destroy;
-    action->host.user_data = object->data;
     vd_action_emit(action);
     vd_changed_locked();
     vd_object_free(object);

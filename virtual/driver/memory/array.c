@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define SECTOR_BYTES 64u
 #define PAGE_BYTES 65536u

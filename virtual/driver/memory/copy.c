@@ -11,8 +11,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
 #define LONG_BYTES (1 << 20)   /* from here on copies=modelled leaves data out */
@@ -60,12 +61,59 @@ static uint64_t span(const struct vd_copy *copy, size_t pitch, size_t slice) {
   return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width_bytes;
 }
 
+/* -- the effects on data -- */
+
+static bool copy_bytes(const void *what) {
+  const struct vd_copy *copy = what;
+  for (size_t z = 0; z < copy->depth; z++)
+    for (size_t y = 0; y < copy->height; y++) {
+      uint64_t to =
+          copy->destination + z * copy->destination_slice + y * copy->destination_pitch;
+      uint64_t from = copy->source + z * copy->source_slice + y * copy->source_pitch;
+      memmove((void *)to, (const void *)from, copy->width_bytes);
+    }
+  return true;
+}
+
+/* Zeroes of whole pages of ours are free: the kernel hands out zero pages. */
+static void zero_bytes(uint64_t begin, uint64_t length_bytes) {
+  uint64_t first = (begin + 4095) & ~4095ull, last = (begin + length_bytes) & ~4095ull;
+  bool ours = (begin >= vd.managed.base && begin < vd.managed.end) ||
+              (begin >= vd.plain.base && begin < vd.plain.end);
+  if (ours && last > first + 65536 &&
+      madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
+    memset((void *)begin, 0, first - begin);
+    memset((void *)last, 0, begin + length_bytes - last);
+    return;
+  }
+  memset((void *)begin, 0, length_bytes);
+}
+
+static void set_row(uint64_t row, const struct vd_set *set) {
+  if (set->value == 0) {
+    zero_bytes(row, set->width * set->element_bytes);
+  } else if (set->element_bytes == 1) {
+    memset((void *)row, (int)set->value, set->width);
+  } else if (set->element_bytes == 2) {
+    for (size_t i = 0; i < set->width; i++) ((uint16_t *)row)[i] = (uint16_t)set->value;
+  } else {
+    for (size_t i = 0; i < set->width; i++) ((uint32_t *)row)[i] = set->value;
+  }
+}
+
+static bool set_bytes(const void *what) {
+  const struct vd_set *set = what;
+  for (size_t y = 0; y < set->height; y++) set_row(set->destination + y * set->pitch, set);
+  return true;
+}
+
 /* Takes a copy of pageable source memory into the action. */
 static bool stage(struct vd_action *action, uint64_t length_bytes) {
-  action->staged = malloc(length_bytes);
-  if (action->staged == NULL) return false;
-  memcpy(action->staged, (const void *)action->copy.source, length_bytes);
-  action->copy.source = (uint64_t)action->staged;
+  struct vd_copy *copy = (void *)action->what;
+  action->owned = malloc(length_bytes);
+  if (action->owned == NULL) return false;
+  memcpy(action->owned, (const void *)copy->source, length_bytes);
+  copy->source = (uint64_t)action->owned;
   return true;
 }
 
@@ -87,9 +135,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (manner != QUEUED) {
-    struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
     bool captured = false;
-    CUresult result = vd_capture_take_locked(stream, &work, &captured);
+    CUresult result = vd_upcalls.capture_copy(stream, copy, &captured);
     if (captured || result != CUDA_SUCCESS) return result;
   }
   struct gpu_use uses[2];
@@ -105,9 +152,8 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
 
   struct vd_action *action = NULL;
   if (moves_data(operation.length_bytes)) {
-    action = vd_action_new(VD_ACTION_COPY);
+    action = vd_action_new(VD_APART, copy_bytes, copy, sizeof *copy);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    action->copy = *copy;
   }
   bool wait = manner == WAITED;
   if (manner != QUEUED) {
@@ -121,11 +167,6 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   return result;
 }
 
-static CUresult copy_locked(struct vd_stream *stream, const struct vd_copy *copy,
-                            bool wait) {
-  return submit_copy(stream, copy, wait ? WAITED : AS_ASKED);
-}
-
 CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy) {
   return submit_copy(stream, copy, QUEUED);
 }
@@ -136,7 +177,8 @@ CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && synchronous) result = vd_capture_unsafe_locked(what);
-  if (result == CUDA_SUCCESS) result = copy_locked(stream, copy, synchronous);
+  if (result == CUDA_SUCCESS)
+    result = submit_copy(stream, copy, synchronous ? WAITED : AS_ASKED);
   vd_unlock();
   return result;
 }
@@ -260,9 +302,8 @@ CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *wha
   operation.length_bytes = what->width * what->element_bytes * what->height;
   operation.duration_ns = uvm_profile_fill_ns(&vd.profile, operation.length_bytes);
   if (moves_data(operation.length_bytes)) {
-    action = vd_action_new(VD_ACTION_SET);
+    action = vd_action_new(VD_APART, set_bytes, what, sizeof *what);
     if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    action->set = *what;
   }
   return vd_submit_locked(stream, &operation, action);
 }
@@ -281,8 +322,7 @@ static CUresult set(CUstream handle, const struct vd_set *what, bool synchronous
       (!end_of(what->destination, total, false, &end) || end.memory == NULL))
     result = CUDA_ERROR_INVALID_VALUE;
   bool captured = false, waits = result == CUDA_SUCCESS && waits_for_set(end.memory);
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = *what};
-  if (result == CUDA_SUCCESS) result = vd_capture_take_locked(stream, &work, &captured);
+  if (result == CUDA_SUCCESS) result = vd_upcalls.capture_set(stream, what, &captured);
   if (result == CUDA_SUCCESS && !captured) result = vd_set_submit_locked(stream, what);
   if (result == CUDA_SUCCESS && synchronous && waits)
     result = vd_wait_stream_locked(stream);

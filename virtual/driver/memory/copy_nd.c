@@ -1,6 +1,6 @@
 /* copy_nd.c - copies of two and three dimensions, one by one and in batches, and from and
  * to arrays. */
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 /* One end of a copy, as the structures of all dimensions describe it. */
 struct side {

@@ -7,7 +7,24 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
+
+#define POISON_BYTE 0xdb
+
+static bool poison(const void *address) {
+  uint64_t at = *(const uint64_t *)address;
+  if (vd_memory_at(at) != NULL) memset((void *)at, POISON_BYTE, GPU_BLOCK_BYTES);
+  return true;
+}
+
+/* The model dropped a discarded block: a program that still reads it must see that. */
+void vd_on_drop(void *context, uint32_t block) {
+  (void)context;
+  if (vd.mode != VD_COMPUTE) return;
+  uint64_t address = vd_block_address(block);
+  struct vd_action *action = vd_action_new(VD_LOCKED, poison, &address, sizeof address);
+  if (action != NULL) vd_action_emit(action);
+}
 
 /* Blocks of [address, +length), which has to lie in one live managed range. */
 static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool whole,

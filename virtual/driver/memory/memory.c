@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define PLAIN_GRAIN 512 /* alignment that the driver promises */
 
@@ -180,7 +180,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
     } else if (memory->of_graph) {
       vd_wait_device_locked();
       memory = vd_memory_at(address);
-      result = memory != NULL && memory->of_graph ? vd_graph_memory_free_locked(memory)
+      result = memory != NULL && memory->of_graph ? vd_upcalls.graph_memory_free(memory)
                                                   : CUDA_ERROR_INVALID_VALUE;
     } else {
       uint64_t id = memory->id;

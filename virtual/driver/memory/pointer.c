@@ -1,7 +1,7 @@
 /* pointer.c - what the program is told about a pointer. */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 static CUresult copy_out(void *data, const void *value, size_t bytes) {
   memcpy(data, value, bytes);

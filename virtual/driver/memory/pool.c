@@ -6,35 +6,14 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
+
+static struct vd_pool standard = {.magic = VD_POOL, .is_default = true};
+static struct vd_pool *current = &standard; /* that cuMemAllocAsync takes from */
 
 static struct vd_pool *pool_of(CUmemoryPool handle) {
   struct vd_pool *pool = (void *)handle;
   return vd_is(pool, VD_POOL) ? pool : NULL;
-}
-
-/* `work` becomes the stream's next node. */
-static CUresult capture(struct vd_stream *stream, struct vd_work *work) {
-  bool captured = false;
-  CUresult result = vd_capture_take_locked(stream, work, &captured);
-  if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) vd_graph_memory_let_go_locked(work);
-  return result;
-}
-
-static CUresult capture_allocation(CUdeviceptr *out, size_t length_bytes,
-                                   struct vd_stream *stream) {
-  struct vd_work work;
-  CUresult result = vd_work_of_alloc_locked(length_bytes, &work);
-  if (result != CUDA_SUCCESS) return result;
-  result = capture(stream, &work);
-  if (result == CUDA_SUCCESS) *out = work.memory.address;
-  return result;
-}
-
-static CUresult capture_free(CUdeviceptr address, struct vd_stream *stream) {
-  struct vd_work work;
-  CUresult result = vd_work_of_free_locked(vd_capture_graph_locked(stream), address, &work);
-  return result == CUDA_SUCCESS ? capture(stream, &work) : result;
 }
 
 static CUresult from_pool(const struct vd_pool *pool, size_t length_bytes,
@@ -57,7 +36,7 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
     return result;
   }
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
-    result = capture_allocation(out, length_bytes, stream);
+    result = vd_upcalls.capture_allocation(stream, length_bytes, out);
     vd_unlock();
     return result;
   }
@@ -81,12 +60,18 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
 }
 
 CUresult vd_cuMemAllocAsync(CUdeviceptr *out, size_t length_bytes, CUstream stream) {
-  return allocate(out, length_bytes, vd.current_pool, stream);
+  return allocate(out, length_bytes, current, stream);
 }
 
 CUresult vd_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t length_bytes,
                                     CUmemoryPool pool, CUstream stream) {
   return allocate(out, length_bytes, pool_of(pool), stream);
+}
+
+static bool release(const void *address) {
+  struct vd_memory *memory = vd_memory_at(*(const uint64_t *)address);
+  if (memory != NULL) vd_memory_release(memory);
+  return true;
 }
 
 CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
@@ -97,19 +82,19 @@ CUresult vd_cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   struct vd_memory *memory = vd_range_find(&vd.plain, address);
   bool known = memory != NULL && memory->base == address;
   if (result == CUDA_SUCCESS && stream->capture != NULL) {
-    result = capture_free(address, stream);
+    result = vd_upcalls.capture_free(stream, address);
   } else if (result == CUDA_SUCCESS && (!known || memory->freed)) {
     vd.checks.free_unknown++;
     result = CUDA_ERROR_INVALID_VALUE;
   } else if (result == CUDA_SUCCESS && memory->of_graph) {
-    result = vd_graph_memory_free_locked(memory);
+    result = vd_upcalls.graph_memory_free(memory);
   } else if (result == CUDA_SUCCESS) {
-    struct vd_action *action = vd_action_new(VD_ACTION_FREE);
+    uint64_t freed = address;
+    struct vd_action *action = vd_action_new(VD_LOCKED, release, &freed, sizeof freed);
     struct gpu_operation operation = {.kind = GPU_COPY_LOCAL};
     if (action == NULL) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
-      action->address = address;
       memory->freed = true;
       result = vd_submit_locked(stream, &operation, action);
       if (result != CUDA_SUCCESS) memory->freed = false;
@@ -127,18 +112,18 @@ static CUresult give_pool(CUmemoryPool *out, CUdevice device, struct vd_pool *po
 }
 
 CUresult vd_cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) {
-  return give_pool(out, device, &vd.pool);
+  return give_pool(out, device, &standard);
 }
 
 CUresult vd_cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) {
-  return give_pool(out, device, vd.current_pool);
+  return give_pool(out, device, current);
 }
 
 CUresult vd_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   struct vd_pool *pool = pool_of(handle);
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   if (pool == NULL) return CUDA_ERROR_INVALID_VALUE;
-  vd.current_pool = pool;
+  current = pool;
   return CUDA_SUCCESS;
 }
 
@@ -152,12 +137,12 @@ static CUresult pool_kind(const CUmemLocation *location, int type) {
 
 CUresult vd_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
   CUresult result = pool_kind(location, type);
-  return result == CUDA_SUCCESS ? give_pool(out, 0, &vd.pool) : result;
+  return result == CUDA_SUCCESS ? give_pool(out, 0, &standard) : result;
 }
 
 CUresult vd_cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, int type) {
   CUresult result = pool_kind(location, type);
-  return result == CUDA_SUCCESS ? give_pool(out, 0, vd.current_pool) : result;
+  return result == CUDA_SUCCESS ? give_pool(out, 0, current) : result;
 }
 
 CUresult vd_cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool) {
@@ -185,7 +170,7 @@ CUresult vd_cuMemPoolDestroy(CUmemoryPool handle) {
   vd_lock();
   for (size_t i = 0; i < vd.plain.count; i++)
     if (vd.plain.entries[i].memory->pool == pool) vd.plain.entries[i].memory->pool = NULL;
-  if (vd.current_pool == pool) vd.current_pool = &vd.pool;
+  if (current == pool) current = &standard;
   vd_object_free(pool);
   vd_unlock();
   return CUDA_SUCCESS;

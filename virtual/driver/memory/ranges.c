@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 /* Index of the first entry that ends above `address`. */
 static size_t position(const struct vd_range_set *set, uint64_t address) {

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 enum { ARRAY, MIPMAPPED_ARRAY, LINEAR, PITCH_2D }; /* CU_RESOURCE_TYPE_* */
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "virtual/driver/driver.h"
+#include "memory.h"
 
 #define GRANULARITY GPU_BLOCK_BYTES
 

@@ -7,12 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "virtual/driver/driver.h"
-
-static struct vd_event *event_of(CUevent handle) {
-  struct vd_event *event = (void *)handle;
-  return vd_is(event, VD_EVENT) ? event : NULL;
-}
+#include "timeline.h"
 
 CUresult vd_cuEventCreate(CUevent *out, unsigned int flags) {
   if (out == NULL || flags > 7) return CUDA_ERROR_INVALID_VALUE;
@@ -35,10 +30,10 @@ CUresult vd_cuEventCreate(CUevent *out, unsigned int flags) {
 
 CUresult vd_cuEventDestroy_v2(CUevent handle) {
   vd_lock();
-  struct vd_event *event = event_of(handle);
+  struct vd_event *event = vd_event_of(handle);
   if (event != NULL) {
     if (!event->foreign) gpu_event_destroy(vd.engine, event->number);
-    vd_capture_tail_empty(&event->tail);
+    vd_tail_empty(&event->tail);
     vd_object_free(event);
   }
   vd_unlock();
@@ -51,7 +46,7 @@ static bool is_recorded(const struct vd_event *event) {
 }
 
 CUresult vd_event_record_locked(struct vd_stream *stream, CUevent handle) {
-  struct vd_event *event = event_of(handle);
+  struct vd_event *event = vd_event_of(handle);
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
   struct gpu_operation operation = {
       .kind = GPU_EVENT_RECORD, .event = event->number, .cookie = (uint64_t)event | 1};
@@ -62,43 +57,11 @@ CUresult vd_event_record_locked(struct vd_stream *stream, CUevent handle) {
 }
 
 CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent handle) {
-  const struct vd_event *event = event_of(handle);
+  const struct vd_event *event = vd_event_of(handle);
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (!is_recorded(event)) return CUDA_SUCCESS;
   struct gpu_operation operation = {.kind = GPU_EVENT_WAIT, .event = event->number};
   return vd_submit_locked(stream, &operation, NULL);
-}
-
-/* Into the stream's capture, if there is one, else into the stream. A flag of 1: in a
- * capture as a node of its own. */
-static CUresult enqueue(CUstream stream_handle, CUevent handle, unsigned int flags,
-                        CUresult (*capture)(struct vd_stream *, struct vd_event *, bool,
-                                            bool *),
-                        CUresult (*submit)(struct vd_stream *, CUevent)) {
-  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
-  vd_lock();
-  struct vd_event *event = event_of(handle);
-  struct vd_stream *stream = vd_stream_of_locked(stream_handle);
-  CUresult result =
-      event == NULL || stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-  bool captured = false;
-  if (result == CUDA_SUCCESS) result = capture(stream, event, flags == 1, &captured);
-  if (result == CUDA_SUCCESS && !captured) result = submit(stream, handle);
-  vd_unlock();
-  return result;
-}
-
-CUresult vd_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
-  return enqueue(stream, event, flags, vd_capture_record_event_locked,
-                 vd_event_record_locked);
-}
-
-CUresult vd_cuEventRecord(CUevent event, CUstream stream) {
-  return vd_cuEventRecordWithFlags(event, stream, 0);
-}
-
-CUresult vd_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
-  return enqueue(stream, event, flags, vd_capture_wait_event_locked, vd_event_wait_locked);
 }
 
 static CUresult ready_locked(struct vd_event *event) {
@@ -112,14 +75,14 @@ static CUresult ready_locked(struct vd_event *event) {
 CUresult vd_cuEventQuery(CUevent handle) {
   vd_lock();
   CUresult result = vd_capture_unsafe_locked("cuEventQuery");
-  if (result == CUDA_SUCCESS) result = ready_locked(event_of(handle));
+  if (result == CUDA_SUCCESS) result = ready_locked(vd_event_of(handle));
   vd_unlock();
   return result;
 }
 
 CUresult vd_cuEventSynchronize(CUevent handle) {
   vd_lock();
-  struct vd_event *event = event_of(handle);
+  struct vd_event *event = vd_event_of(handle);
   CUresult result = vd_capture_unsafe_locked("cuEventSynchronize");
   if (result == CUDA_SUCCESS) result = ready_locked(event);
   if (result == CUDA_ERROR_NOT_READY) result = vd_wait_event_locked(event);
@@ -131,7 +94,7 @@ CUresult vd_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) 
   uint64_t first_ns = 0, last_ns = 0;
   if (milliseconds == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  struct vd_event *first = event_of(start), *last = event_of(end);
+  struct vd_event *first = vd_event_of(start), *last = vd_event_of(end);
   CUresult result = CUDA_SUCCESS;
   if (first == NULL || last == NULL || !first->recorded || !last->recorded ||
       ((first->flags | last->flags) & CU_EVENT_DISABLE_TIMING))
@@ -168,7 +131,7 @@ static struct ipc_event ipc_event(uint32_t number) {
 CUresult vd_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle) {
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
-  const struct vd_event *event = event_of(handle);
+  const struct vd_event *event = vd_event_of(handle);
   bool right = event != NULL && (event->flags & CU_EVENT_INTERPROCESS) && !event->foreign;
   if (right) {
     struct ipc_event made = ipc_event(event->number);

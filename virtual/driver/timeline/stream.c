@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
+
+struct vd_streams vd_streams;
 
 static struct vd_stream *new_locked(unsigned int flags, int priority) {
   uint32_t kind =
@@ -26,16 +28,16 @@ static struct vd_stream *new_locked(unsigned int flags, int priority) {
   stream->context = vd_current();
   stream->flags = flags;
   stream->settings.priority = priority;
-  stream->next = vd.streams;
-  stream->link = &vd.streams;
-  if (vd.streams != NULL) vd.streams->link = &stream->next;
-  vd.streams = stream;
+  stream->next = vd_streams.first;
+  stream->link = &vd_streams.first;
+  if (vd_streams.first != NULL) vd_streams.first->link = &stream->next;
+  vd_streams.first = stream;
   return stream;
 }
 
 static void destroy_locked(struct vd_stream *stream) {
-  vd_capture_forget_stream_locked(stream);
-  vd_capture_tail_empty(&stream->tail);
+  vd_upcalls.stream_ends(stream);
+  vd_tail_empty(&stream->tail);
   gpu_stream_destroy(vd.engine, stream->number);
   *stream->link = stream->next;
   if (stream->next != NULL) stream->next->link = stream->link;
@@ -43,7 +45,7 @@ static void destroy_locked(struct vd_stream *stream) {
 }
 
 void vd_streams_drop_context_locked(struct vd_context *context) {
-  for (struct vd_stream *stream = vd.streams, *next; stream != NULL; stream = next) {
+  for (struct vd_stream *stream = vd_streams.first, *next; stream != NULL; stream = next) {
     next = stream->next;
     if (stream->context == context) destroy_locked(stream);
   }
@@ -69,6 +71,8 @@ static void thread_ended(void *unused) {
 }
 
 CUresult vd_streams_start(void) {
+  vd_streams.legacy.magic = VD_STREAM;
+  vd_streams.legacy.id = vd.next_id++;
   if (pthread_key_create(&default_stream_key, thread_ended) == 0) return CUDA_SUCCESS;
   vd_error("no thread-specific key left for per-thread default streams");
   return CUDA_ERROR_OPERATING_SYSTEM;
@@ -85,7 +89,7 @@ static struct vd_stream *default_stream_locked(void) {
 }
 
 struct vd_stream *vd_stream_of_locked(CUstream handle) {
-  if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd.legacy;
+  if (handle == NULL || handle == CU_STREAM_LEGACY) return &vd_streams.legacy;
   if (handle == CU_STREAM_PER_THREAD) return default_stream_locked();
   struct vd_stream *stream = (void *)handle;
   return vd_is(stream, VD_STREAM) ? stream : NULL;
@@ -136,7 +140,8 @@ CUresult vd_cuStreamGetCtx(CUstream handle, CUcontext *out) {
   vd_lock();
   const struct vd_stream *stream = vd_stream_of_locked(handle);
   if (stream != NULL)
-    *out = (CUcontext)(void *)(stream == &vd.legacy ? vd_current() : stream->context);
+    *out =
+        (CUcontext)(void *)(stream == &vd_streams.legacy ? vd_current() : stream->context);
   vd_unlock();
   return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -214,140 +219,58 @@ CUresult vd_cuStreamSynchronize(CUstream handle) {
 
 /* -- operations that end when the CPU says so -- */
 
-static CUresult submit_host(struct vd_stream *stream, const struct vd_action *prototype) {
-  struct vd_action *action = vd_action_new(prototype->kind);
-  if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+static bool call_function(const void *what) {
+  const CUDA_HOST_NODE_PARAMS_v1 *host = what;
+  host->fn(host->userData);
+  return true;
+}
+
+struct callback {
+  CUstreamCallback function;
+  CUstream stream;
+  void *user_data;
+};
+
+static bool call_back(const void *what) {
+  const struct callback *callback = what;
+  callback->function(callback->stream, CUDA_SUCCESS, callback->user_data);
+  return true;
+}
+
+struct vd_action *vd_action_of_host(const CUDA_HOST_NODE_PARAMS_v1 *host) {
+  return vd_action_new(VD_PROGRAM, call_function, host, sizeof *host);
+}
+
+/* `action` NULL: there was no memory for it. */
+static CUresult submit_host(struct vd_stream *stream, struct vd_action *action) {
   struct gpu_operation operation = {.kind = GPU_HOST};
-  *action = *prototype;
+  if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   action->ends_operation = true;
   return vd_submit_locked(stream, &operation, action);
 }
 
-static CUresult host_operation(CUstream handle, struct vd_action prototype) {
+CUresult vd_host_operation(CUstream handle, enum vd_manner manner, vd_effect_fn run,
+                           const void *what, size_t length_bytes) {
   vd_lock();
   struct vd_stream *stream = vd_stream_of_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS)
     result = vd_capture_refuse_locked(stream, "a callback or memory operation");
   if (result == CUDA_SUCCESS) result = vd_capture_implicit_locked(stream);
-  if (result == CUDA_SUCCESS) result = submit_host(stream, &prototype);
+  if (result == CUDA_SUCCESS)
+    result = submit_host(stream, vd_action_new(manner, run, what, length_bytes));
   vd_unlock();
   return result;
 }
 
 CUresult vd_host_submit_locked(struct vd_stream *stream,
                                const CUDA_HOST_NODE_PARAMS_v1 *host) {
-  struct vd_action action = {.kind = VD_ACTION_HOST_FUNCTION};
-  action.host.function = host->fn;
-  action.host.user_data = host->userData;
-  return submit_host(stream, &action);
-}
-
-CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data) {
-  if (function == NULL) return CUDA_ERROR_INVALID_VALUE;
-  vd_lock();
-  struct vd_stream *stream = vd_stream_of_locked(handle);
-  bool captured = false;
-  struct vd_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, user_data}};
-  CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
-                                   : vd_capture_take_locked(stream, &work, &captured);
-  if (result == CUDA_SUCCESS && !captured)
-    result = vd_host_submit_locked(stream, &work.host);
-  vd_unlock();
-  return result;
-}
-
-/* Modes say how the GPU waits for the host: the same time here. */
-CUresult vd_cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void *user_data,
-                                unsigned int sync_mode) {
-  if (sync_mode > 1) return CUDA_ERROR_INVALID_VALUE;
-  return vd_cuLaunchHostFunc(handle, function, user_data);
+  return submit_host(stream, vd_action_of_host(host));
 }
 
 CUresult vd_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *user_data,
                                 unsigned int flags) {
   if (callback == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  struct vd_action action = {.kind = VD_ACTION_CALLBACK};
-  action.host.callback = callback;
-  action.host.user_data = user_data;
-  action.host.stream = handle;
-  return host_operation(handle, action);
-}
-
-static CUresult word_operation(CUstream handle, enum vd_action_kind kind, uint64_t address,
-                               uint64_t value, uint32_t bytes, unsigned int flags) {
-  if (address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  vd_lock();
-  const struct vd_memory *memory = vd_memory_at(address);
-  bool managed = memory != NULL && memory->kind == VD_MANAGED;
-  if (managed) vd.checks.managed_stream_operations++;
-  vd_unlock();
-  if (managed) /* cuda.h: these do not accept pointers to managed memory */
-    vd_log("stream memory operation on managed memory 0x%llx", (unsigned long long)address);
-  if (memory == NULL || managed) return CUDA_ERROR_INVALID_VALUE;
-  struct vd_action action = {.kind = kind};
-  action.word.address = address;
-  action.word.value = value;
-  action.word.bytes = bytes;
-  action.word.flags = flags;
-  return host_operation(handle, action);
-}
-
-#define WORD_OPERATIONS(suffix)                                                            \
-  CUresult vd_cuStreamWaitValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,           \
-                                          unsigned int f) {                                \
-    return word_operation(s, VD_ACTION_WAIT_VALUE, a, v, 4, f);                            \
-  }                                                                                        \
-  CUresult vd_cuStreamWaitValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,           \
-                                          unsigned int f) {                                \
-    return word_operation(s, VD_ACTION_WAIT_VALUE, a, v, 8, f);                            \
-  }                                                                                        \
-  CUresult vd_cuStreamWriteValue32##suffix(CUstream s, CUdeviceptr a, uint32_t v,          \
-                                           unsigned int f) {                               \
-    return word_operation(s, VD_ACTION_WRITE_VALUE, a, v, 4, f);                           \
-  }                                                                                        \
-  CUresult vd_cuStreamWriteValue64##suffix(CUstream s, CUdeviceptr a, uint64_t v,          \
-                                           unsigned int f) {                               \
-    return word_operation(s, VD_ACTION_WRITE_VALUE, a, v, 8, f);                           \
-  }
-WORD_OPERATIONS()
-WORD_OPERATIONS(_v2)
-
-CUresult vd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
-                                  CUstreamBatchMemOpParams *parameters,
-                                  unsigned int flags) {
-  if (count > 256 || (count > 0 && parameters == NULL) || flags != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned int i = 0; i < count; i++) {
-    const CUstreamBatchMemOpParams *p = &parameters[i];
-    CUresult result = CUDA_SUCCESS;
-    uint64_t a = p->value_op.address, v = p->value_op.value;
-    unsigned int f = p->value_op.flags;
-    switch (p->operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      result = word_operation(stream, VD_ACTION_WAIT_VALUE, a, (uint32_t)v, 4, f);
-      break;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      result = word_operation(stream, VD_ACTION_WAIT_VALUE, a, v, 8, f);
-      break;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      result = word_operation(stream, VD_ACTION_WRITE_VALUE, a, (uint32_t)v, 4, f);
-      break;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      result = word_operation(stream, VD_ACTION_WRITE_VALUE, a, v, 8, f);
-      break;
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-    case CU_STREAM_MEM_OP_BARRIER:
-      break; /* one memory: nothing to flush */
-    default:
-      result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult vd_cuStreamBatchMemOp(CUstream stream, unsigned int count,
-                               CUstreamBatchMemOpParams *parameters, unsigned int flags) {
-  return vd_cuStreamBatchMemOp_v2(stream, count, parameters, flags);
+  struct callback call = {callback, handle, user_data};
+  return vd_host_operation(handle, VD_PROGRAM, call_back, &call, sizeof call);
 }

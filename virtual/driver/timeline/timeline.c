@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 #define STEP_NS 200000
 #define POLL_NS 50000
@@ -54,6 +54,20 @@ static uint64_t peak_resident_bytes;
 static struct {
   uint64_t came, passed;
 } lock_order[GPU_LOCK_CONTEXTS];
+
+void vd_wait_until_locked(uint64_t end_ns) {
+  if (end_ns <= vd_now_ns()) return;
+  vd_unlock();
+  vd_wait_until(end_ns);
+  vd_lock();
+}
+
+void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost) {
+  if (cost->caller_free_ns <= begun.now_ns) return;
+  vd_unlock();
+  vd_pay(begun, cost);
+  vd_lock();
+}
 
 void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
   uint32_t context = vd_lock_number(stream);
@@ -91,10 +105,10 @@ uint64_t vd_peak_resident_bytes(void) {
   return peak_resident_bytes;
 }
 
-/* -- hooks of the model: the cookie is an action, an event with bit 0 set, or with bit 1
+/* -- a hook of the model: the cookie is an action, an event with bit 0 set, or with bit 1
  * set four times the time at which a kernel was issued -- */
 
-static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
+void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
   (void)context, (void)time_ns;
   if (cookie == 0) return;
   if (cookie & 1) {
@@ -111,27 +125,6 @@ static void on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t t
   vd_action_pending(-1);
   vd_action_emit(action);
 }
-
-static uint64_t address_of(uint32_t block) {
-  return vd.managed.base + (uint64_t)(block - vd.first_block) * GPU_BLOCK_BYTES;
-}
-
-/* The model dropped a discarded block: a program that still reads it must see that. */
-static void on_drop(void *context, uint32_t block) {
-  (void)context;
-  if (vd.mode != VD_COMPUTE) return;
-  struct vd_action *action = vd_action_new(VD_ACTION_POISON);
-  if (action == NULL) return;
-  action->address = address_of(block);
-  vd_action_emit(action);
-}
-
-static void on_leave(void *context, uint32_t block, uint32_t pages) {
-  (void)context;
-  vd_departures_note(address_of(block), pages);
-}
-
-const struct gpu_hooks vd_hooks = {.start = on_start, .drop = on_drop, .leave = on_leave};
 
 /* -- the driver's own thread -- */
 
@@ -258,8 +251,9 @@ CUresult vd_wait_stream_locked(struct vd_stream *stream) {
 CUresult vd_wait_device_locked(void) {
   uint64_t tickets[GPU_MAX_STREAMS];
   uint32_t count = 0;
-  tickets[count++] = vd.legacy.last_ticket;
-  for (struct vd_stream *s = vd.streams; s != NULL && count < GPU_MAX_STREAMS; s = s->next)
+  tickets[count++] = vd_streams.legacy.last_ticket;
+  for (struct vd_stream *s = vd_streams.first; s != NULL && count < GPU_MAX_STREAMS;
+       s = s->next)
     tickets[count++] = s->last_ticket;
   for (uint32_t i = 0; i < count; i++)
     if (tickets[i] != 0) wait_ticket_locked(tickets[i]);
@@ -386,7 +380,11 @@ CUresult vd_timeline_start(void) {
   }
   vd.managed.end = vd.managed.base + managed_bytes;
   vd.plain.end = vd.plain.base + plain_bytes;
-  if (shared) return vd_card_join(&capacity);
+  if (shared) {
+    CUresult result = vd_card_join(&capacity);
+    vd_streams.legacy.number = vd.owner;
+    return result;
+  }
   vd.engine = gpu_engine_create(state, state_bytes, &capacity, &vd.profile, 0, vd_now_ns());
   if (vd.engine == NULL) {
     vd_error("profile \"%s\": cannot build the model of the GPU", vd.profile.name);

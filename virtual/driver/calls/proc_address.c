@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "calls.h"
 
 /* Since 12.0 cuda.h spells cuGraphInstantiate for cuGraphInstantiateWithFlags. */
 static const struct {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver.h"
+#include "calls.h"
 
 enum level { ANY, INIT, CTX };
 
@@ -179,7 +179,7 @@ static inline CUstream per_thread(CUstream stream) {
 
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   WRAP_##twin(level, symbol, parameters, arguments)
-#include "driver_list.h"
+#include "virtual/driver/base/driver_list.h"
 
 #define ROW_NONE(symbol) NULL, (void *)symbol, NULL
 #define ROW_SZ(symbol) #symbol "_ptsz", (void *)symbol, (void *)symbol##_ptsz
@@ -191,7 +191,7 @@ static inline CUstream per_thread(CUstream stream) {
 #define X(level, twin, symbol, name, version, ...)                                         \
   ROW_EXPAND(#name, #symbol, version, ROW_##twin(symbol))
 const struct vd_export vd_exports[VD_CALLS] = {
-#include "driver_list.h"
+#include "virtual/driver/base/driver_list.h"
 };
 
 /* -- functions that are lacking -- */

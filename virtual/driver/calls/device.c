@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "driver.h"
+#include "calls.h"
 
 #define PCI_BUS_ID "0000:01:00.0" /* VD_PCI_BUS */
 /* How the UUID begins on all machines; no real card's does. */

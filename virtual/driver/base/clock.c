@@ -22,7 +22,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "virtual/driver/driver.h"
+#include "driver.h"
 
 #define LEAD_FIRST_NS 30000
 #define LEAD_MOST_NS 70000
@@ -86,13 +86,6 @@ void vd_wait_until(uint64_t end_ns) {
   spin_until(end_ns);
 }
 
-void vd_wait_until_locked(uint64_t end_ns) {
-  if (end_ns <= vd_now_ns()) return;
-  vd_unlock();
-  vd_wait_until(end_ns);
-  vd_lock();
-}
-
 struct vd_begun vd_begin(void) {
   uint64_t now_ns =
       vd_now_ns(); /* first: reading the other one takes up to a microsecond */
@@ -111,14 +104,12 @@ static void work(struct vd_begun begun, uint64_t length_ns, double share) {
   vd_wait_until(begun.now_ns + length_ns);
 }
 
-void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost) {
-  if (cost->caller_free_ns <= begun.now_ns) return;
+void vd_pay(struct vd_begun begun, const struct gpu_cost *cost) {
   double share = vd.profile.call_work_share, spin = vd.profile.copy_wait_spin;
   uint64_t from_ns = cost->waits_from_ns, until_ns = cost->waits_until_ns;
   if (from_ns < begun.now_ns) from_ns = begun.now_ns;
   if (until_ns < from_ns) until_ns = from_ns;
   uint64_t rest_ns = cost->caller_free_ns - until_ns;
-  vd_unlock();
   if (until_ns > from_ns) {
     work(begun, from_ns - begun.now_ns, share);
     spin_until(from_ns + (uint64_t)((double)(until_ns - from_ns) * spin));
@@ -126,5 +117,4 @@ void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost) {
     begun = vd_begin();
   }
   work(begun, rest_ns, share);
-  vd_lock();
 }

@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "card_state.h"
-#include "virtual/driver/driver_card.h"
+#include "calls.h"
+#include "driver_card.h"
+#include "virtual/driver/card/card_state.h"
 
 _Static_assert(PUMP_CARD_PROCESSES == GPU_MAX_OWNERS, "a place for each");
 

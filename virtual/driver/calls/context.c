@@ -1,15 +1,11 @@
-/* context.c - contexts, the thread's stack of them, their settings.
+/* context.c - contexts: made, ended, their settings. Which is current: base/current.c.
  *
  * All contexts share the one device, its memory and the model. What they own
  * ends with them: streams, modules, memory; settings are stored and given back.
  */
 #include <string.h>
 
-#include "driver.h"
-
-bool vd_context_alive(const struct vd_context *context) {
-  return vd_is(context, VD_CONTEXT) && __atomic_load_n(&context->alive, __ATOMIC_ACQUIRE);
-}
+#include "calls.h"
 
 static void defaults(struct vd_context *context, unsigned int flags, unsigned int version) {
   context->flags = flags;
@@ -42,7 +38,7 @@ CUresult vd_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   vd_lock();
   if (vd.primary.references++ == 0) {
     defaults(&vd.primary, vd.primary.flags, VD_DRIVER_VERSION);
-    vd.legacy.context = &vd.primary;
+    vd_streams.legacy.context = &vd.primary;
   }
   *out = (CUcontext)(void *)&vd.primary;
   vd_unlock();
@@ -107,12 +103,6 @@ CUresult vd_cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int
 
 /* -- created contexts -- */
 
-static CUresult push(struct vd_context *context) {
-  if (vd_thread.depth == VD_CONTEXT_DEPTH) return CUDA_ERROR_INVALID_VALUE;
-  vd_thread.stack[vd_thread.depth++] = context;
-  return CUDA_SUCCESS;
-}
-
 static CUresult create(CUcontext *out, unsigned int flags, CUdevice device,
                        unsigned int version) {
   if (out == NULL || flags > 0xff) return CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +124,7 @@ static CUresult create(CUcontext *out, unsigned int flags, CUdevice device,
   defaults(context, flags, version);
   vd_unlock();
   *out = (CUcontext)(void *)context;
-  return push(context);
+  return vd_context_push(context);
 }
 
 CUresult vd_cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device) {
@@ -191,35 +181,6 @@ CUresult vd_cuCtxDetach(CUcontext handle) {
   bool last = --context->references == 0;
   vd_unlock();
   return last ? vd_cuCtxDestroy_v2(handle) : CUDA_SUCCESS;
-}
-
-/* -- the thread's stack -- */
-
-CUresult vd_cuCtxPushCurrent_v2(CUcontext handle) {
-  struct vd_context *context = (void *)handle;
-  if (!vd_context_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  return push(context);
-}
-
-CUresult vd_cuCtxPopCurrent_v2(CUcontext *out) {
-  if (vd_thread.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  struct vd_context *context = vd_thread.stack[--vd_thread.depth];
-  if (out != NULL) *out = (CUcontext)(void *)context;
-  return CUDA_SUCCESS;
-}
-
-/* Replaces the top of the stack; NULL pops it. */
-CUresult vd_cuCtxSetCurrent(CUcontext handle) {
-  struct vd_context *context = (void *)handle;
-  if (context != NULL && !vd_context_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (vd_thread.depth > 0) vd_thread.depth--;
-  return context != NULL ? push(context) : CUDA_SUCCESS;
-}
-
-CUresult vd_cuCtxGetCurrent(CUcontext *out) {
-  if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *out = (CUcontext)(void *)vd_current();
-  return CUDA_SUCCESS;
 }
 
 CUresult vd_cuCtxGetDevice(CUdevice *device) {

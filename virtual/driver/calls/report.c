@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "calls.h"
 #include "shim/base/draft.h"
 
 static void put_string(FILE *file, const char *text) {
@@ -127,7 +127,7 @@ static void put_totals(FILE *file, const struct gpu_counters *c, uint64_t peak_b
 }
 
 static void put_graphs(FILE *file) {
-  const struct vd_graph_counts *g = &vd.graphs;
+  const struct vd_graph_counts *g = &vd_graphs;
   fputs("  \"graphs\": {", file);
   put(file, "launches", g->launches, ", ");
   put(file, "kernels", g->kernels, ", ");

@@ -7,12 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "calls.h"
 
 #define MAX_PROFILE_BYTES 65536
-
-struct vd_driver vd = {.lock = PTHREAD_MUTEX_INITIALIZER};
-__thread struct vd_thread vd_thread;
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -228,10 +225,6 @@ static CUresult initialise(void) {
   vd.primary = (struct vd_context){.magic = VD_CONTEXT, .primary = true, .id = 1};
   vd.contexts[0] = &vd.primary;
   vd.next_id = 2;
-  vd.pool = (struct vd_pool){.magic = VD_POOL, .is_default = true};
-  vd.current_pool = &vd.pool;
-  vd.legacy.magic = VD_STREAM;
-  vd.legacy.id = vd.next_id++;
   CUresult result = vd_streams_start();
   if (result == CUDA_SUCCESS) result = vd_timeline_start();
   if (result != CUDA_SUCCESS) return result;

@@ -72,10 +72,3 @@ void vd_object_free(void *object) {
   else
     prepend(slot);
 }
-
-_Static_assert(sizeof(struct vd_context) <= VD_OBJECT_BYTES, "context");
-_Static_assert(sizeof(struct vd_stream) <= VD_OBJECT_BYTES, "stream");
-_Static_assert(sizeof(struct vd_event) <= VD_OBJECT_BYTES, "event");
-_Static_assert(sizeof(struct vd_function) <= VD_OBJECT_BYTES, "function");
-_Static_assert(sizeof(struct vd_module) <= VD_OBJECT_BYTES, "module");
-_Static_assert(sizeof(struct vd_pool) <= VD_OBJECT_BYTES, "pool");

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/driver/driver.h"
+#include "timeline.h"
 
 static FILE *file;
 static bool opened;
@@ -35,10 +35,12 @@ void vd_departures_kernel(uint64_t issued_ns) {
   if (issued_ns > begun_ns) begun_ns = issued_ns;
 }
 
-void vd_departures_note(uint64_t address, uint32_t pages) {
+void vd_on_leave(void *context, uint32_t block, uint32_t pages) {
+  (void)context;
   if (!vd_departures_wanted()) return;
   fprintf(file, "%llu %llu %x %llu\n", (unsigned long long)begun_ns,
-          (unsigned long long)address, pages, (unsigned long long)vd_now_ns());
+          (unsigned long long)vd_block_address(block), pages,
+          (unsigned long long)vd_now_ns());
 }
 
 void vd_departures_end(void) {
