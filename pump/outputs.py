@@ -80,9 +80,9 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link; name the file itself")
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file; choose another file")
     if status.st_size and (fd is None or not kind.fits(os.pread(fd, HEAD_BYTES, 0))):
         raise OSError(errno.EEXIST, f"it is not {kind.name}; remove it or choose another file")
 

@@ -107,5 +107,5 @@ def _read(store: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise TrustError(f"{quoted(store)} is not a list of pump's; remove it")
+        raise TrustError(f"{quoted(store)} is not pump's list of trusted files; remove it")
     return found

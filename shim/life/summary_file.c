@@ -125,7 +125,7 @@ void pump_summary_write(const char *line) {
   if (length < 0 || (size_t)length >= sizeof path) return;
   if (!pump_may_replace(path, HEAD)) {
     pump_log(PUMP_LOG_WARNING,
-             "PUMP_SUMMARY: %s is not a summary of pump's; choose another file",
+             "PUMP_SUMMARY: %s is not a summary that pump wrote; choose another file",
              PUMP_QUOTED(path));
     return;
   }

@@ -267,8 +267,9 @@ void vd_report_write(void) {
                                        name, (int)getpid(), mark + 2);
   if (length < 0 || (size_t)length >= sizeof path) return;
   if (!pump_may_replace(path, HEAD)) {
-    vd_error("PUMP_VIRTUAL_REPORT %s: exists and is not such a report; choose another file",
-             path);
+    vd_error(
+        "PUMP_VIRTUAL_REPORT: %s is not a report of the virtual GPU; choose another file",
+        path);
     return;
   }
   if (!vd_lock_at_exit()) {

@@ -46,7 +46,7 @@ def test_what_is_no_regular_file_is_left_as_it_is(job: Job, tmp_path: Path) -> N
     done = job.run("--steps=10", memory_mib=512, env={"PUMP_SUMMARY": str(pipe)})
     assert done.returncode == 0, done.stderr
     assert pipe.is_fifo()
-    assert f"PUMP_SUMMARY: {pipe} is not a summary of pump's" in job.log.read_text()
+    assert f"PUMP_SUMMARY: {pipe} is not a summary that pump wrote" in job.log.read_text()
 
 
 def test_without_pump_there_is_no_file(job: Job, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> No
     done = run("one_product", mode="timing", **files)
     assert found(done) == {"status": 0}
     assert mine.read_text() == "mine"
-    assert "exists and is not such a report; choose another file" in done.stderr
+    assert "is not a report of the virtual GPU; choose another file" in done.stderr
 
 
 def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None:

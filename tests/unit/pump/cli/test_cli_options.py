@@ -137,8 +137,8 @@ def test_a_spelled_out_log_level_wins_over_v() -> None:
             ["--record", "/nonexistent/t", "job"],
             "--record: cannot write to '/nonexistent/t': the folder",
         ),
-        (["--record", "/", "job"], "--record: cannot write to '/': Is a directory"),
-        (["--record", "/dev/null", "job"], "--record: cannot write to '/dev/null': not a regular"),
+        (["--record", "/", "job"], "--record: cannot write to '/': it is a folder"),
+        (["--record", "/dev/null", "job"], "--record: cannot write to '/dev/null': it is not a"),
         (["--virtual", "", "job"], "--virtual: the name is empty"),
         (
             ["--virtual", "p", "--virtual-set", "memory", "job"],
