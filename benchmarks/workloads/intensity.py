@@ -15,7 +15,7 @@ DESIGN
               were chosen, pump/profiles/a100-pcie4.toml), of the virtual GPU (workloads), of an
               A100 (g10)
 
-  Writes docs/pictures/intensity.json and a picture of each program beside it. Everything is
+  Writes docs/pictures/intensity.json and the pictures that pages show beside it. Everything is
   simulated; nothing here is from a card.
 """
 
@@ -47,6 +47,8 @@ TRACES = "bert_base_b128", "vit_b256"
 COLOURS = {"naive": "#d62728", "window": "#1f77b4", "planned": "#2ca02c", "floor": "#555555"}
 FOLDER = ROOT / "docs" / "pictures"
 DATA = FOLDER / "intensity.json"
+PICTURED = "bert_base_b128", "inference", "quickstart"
+"""The programs whose curves pages show. The table in docs/guides/choose.md has all of them."""
 
 
 def programs(profile: Profile) -> Iterator[Program]:
@@ -220,6 +222,8 @@ def main() -> int:
     data = {"profile": PROFILE, "oversubscription": RATIO, "simulated": True, "curves": curves}
     DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     for found in curves:
+        if found["program"] not in PICTURED:
+            continue
         file = FOLDER / f"intensity-{found['program']}.svg"
         file.write_text(picture(found), encoding="utf-8")
     return 0
