@@ -41,7 +41,7 @@ def run(asked: argparse.Namespace) -> int:
         raise BadInputError(str(error)) from None
     for path in (_below(asked.root, one) for one in texts):
         if os.path.lexists(path) and not enabling.is_ours(path):
-            raise BadInputError(f"{path} already exists and is not pump's; move it away")
+            raise BadInputError(f"{path} already exists, but pump did not write it; move it away")
     for path, text in texts.items():
         service_files.write(_below(asked.root, path), text, asked.root)
         print(f"written  {_below(asked.root, path)}")

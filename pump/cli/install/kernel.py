@@ -59,7 +59,7 @@ def _install(folder: str, prefix: str, python: str, words: list[str]) -> None:
     run_options.parse([*words, "--", "true"])  # refuse bad options now, not in a notebook
     path = os.path.join(folder, SPECIFICATION)
     if os.path.lexists(folder) and not _is_ours(path):
-        raise BadInputError(f"{folder} already exists and is not pump's; move it away")
+        raise BadInputError(f"{folder} already exists, but pump did not write it; move it away")
     if not os.path.isabs(python) or not os.access(python, os.X_OK):
         raise BadInputError(f"--python: must be the absolute path of a program, not {python}")
     text = json.dumps(_specification(python, words), indent=1) + "\n"

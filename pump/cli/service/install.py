@@ -45,7 +45,7 @@ def run(asked: argparse.Namespace) -> int:
     for file in texts:
         path = service_files.place(file, asked.root)
         if not file.keep and os.path.lexists(path) and not service_files.is_ours(path):
-            raise BadInputError(f"{path} already exists and is not pump's; move it away")
+            raise BadInputError(f"{path} already exists, but pump did not write it; move it away")
     for file, text in texts.items():
         path = service_files.place(file, asked.root)
         if file.keep and os.path.lexists(path):

@@ -1,7 +1,7 @@
 """The files of pump's service on a machine, and their contents.
 
-Templates lie in daemon/systemd. `root` is put in front of every path, for tests and for
-packagers; nothing outside of it is changed, no process is started.
+The templates are in daemon/systemd. `root` is prepended to every path, for tests and for
+packagers: nothing outside it changes. No process is started.
 """
 
 from __future__ import annotations
