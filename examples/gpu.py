@@ -7,7 +7,7 @@ It does not use pump: the examples are ordinary programs.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,22 @@ def check(call: str, answer: Any) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def load(library: str, remedy: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Makes the first call of a library, which loads it. Raises GpuError if that fails."""
+    try:
+        return check(call.__name__, call(*arguments))
+    except GpuError:
+        raise
+    except RuntimeError:
+        raise GpuError(f"{library} cannot be loaded; {remedy}") from None
+
+
 def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, bytes]:
     """Compiles `source` for a compute capability; returns (cubin, PTX). Raises GpuError with
     NVRTC's log."""
-    program = check(
-        "nvrtcCreateProgram",
-        nvrtc.nvrtcCreateProgram(source.read_bytes(), source.name.encode(), 0, [], []),
-    )
+    first = source.read_bytes(), source.name.encode(), 0, [], []
+    remedy = "run: pip install nvidia-cuda-nvrtc"
+    program = load("NVRTC", remedy, nvrtc.nvrtcCreateProgram, *first)
     option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
     answer = nvrtc.nvrtcCompileProgram(program, 1, [option])
     if int(answer[0]) != 0:
@@ -92,7 +101,7 @@ class Gpu:
         self._managed = managed
         self._addresses: list[int] = []
         self._functions: dict[str, Any] = {}
-        check("cuInit", driver.cuInit(0))
+        load("the NVIDIA driver", "install it, or use a virtual GPU", driver.cuInit, 0)
         self._device = check("cuDeviceGet", driver.cuDeviceGet(0))
         name = check("cuDeviceGetName", driver.cuDeviceGetName(256, self._device))
         self.name = name.split(b"\0")[0].decode()

@@ -217,15 +217,19 @@ def main() -> int:
     if options.footprint:
         print(footprint_bytes)
         return 0
-    from gpu import Gpu, GpuError
-
     try:
+        from gpu import Gpu, GpuError
+
         gpu = Gpu(KERNELS, options.managed)
         trainer = Trainer(model, gpu, options.batch_from.values())
         result = train(trainer, gpu, options)
         result["weights_sha256"] = None if options.no_hash else trainer.weights_sha256()
         result |= {"gpu": gpu.name, "footprint_bytes": footprint_bytes, "managed": options.managed}
         gpu.close()
+    except ModuleNotFoundError as error:
+        packages = "cuda-python nvidia-cuda-nvrtc scikit-learn"
+        print(f"train_mlp: {error}; run: pip install {packages}", file=sys.stderr)
+        return 1
     except GpuError as error:
         print(f"train_mlp: {error}", file=sys.stderr)
         return 1
