@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 
 from pump.cli.support import guide
 from pump.cli.support import options as pump_run
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, take_options_as_words
 from pump.config.values import nearest, shown
 
 HELP = "explain a line or a word that pump printed, a setting or an option"
@@ -34,7 +33,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a printed line or a fragment (in quotes), a word, a setting or an option "
         "(default: list everything that can be explained)",
     )
-    parser._negative_number_matcher = re.compile("-")  # what it matches is no option
+    take_options_as_words(parser)
 
 
 def run(asked: argparse.Namespace) -> int:

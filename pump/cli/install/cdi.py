@@ -19,7 +19,7 @@ from pump import trust
 from pump.cli.run import parts_of
 from pump.cli.support import environment
 from pump.cli.support import options as pump_run
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, take_options_as_words
 from pump.config import layers
 from pump.config.job import JobConfig
 
@@ -38,7 +38,8 @@ OF_PUMPD = {"record": "--record", "log_file": "--log-file", "devices": "--device
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Add the verb's options. All others are those of pump-run."""
+    take_options_as_words(parser)
     parser.add_argument(
         "--as",
         dest="device",

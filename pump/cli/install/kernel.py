@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from pump import folders, inputs, outputs
-from pump.cli.support.lines import BadInputError
+from pump.cli.support.lines import BadInputError, take_options_as_words
 
 HELP = 'install or remove the Jupyter kernel "Python (pump)"'
 EXAMPLES = (
@@ -26,7 +26,8 @@ SPECIFICATION = "kernel.json"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Add the verb's options. All others are those of pump-run."""
+    take_options_as_words(parser)
     parser.add_argument("--remove", action="store_true", help="remove the kernel")
     parser.add_argument(
         "--prefix", metavar="DIR", default="", help="use DIR/share/jupyter instead of the user's"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -75,6 +76,11 @@ class OneLineParser(argparse.ArgumentParser):
             hint = nearest(word, known)
             raise BadInputError(f"unknown option '{word}'{hint}; see {self.prog} --help")
         return asked, unknown
+
+
+def take_options_as_words(parser: argparse.ArgumentParser) -> None:
+    """Lets the parser's positional arguments take options that it does not know."""
+    parser._negative_number_matcher = re.compile("-")  # what it matches is no option
 
 
 def add_value(

@@ -120,6 +120,8 @@ def test_a_specification_has_what_pump_run_would_set(tmp_path: Path) -> None:
         (["--", "--record=x"], "--record"),
         (["--", "--budget=x"], "--budget"),
         (["--", "--virtual=none-such"], "none-such"),
+        (["--virtual=none-such"], "none-such"),
+        (["--bugdet=3"], "did you mean '--budget'?"),
     ],
 )
 def test_what_cannot_be_specified_gets_one_line(
