@@ -236,7 +236,10 @@ def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) 
         writer.wait(TIMEOUT_S)
     pipe = jobs.folder / "pipe"  # or /dev/null, which root could replace
     os.mkfifo(pipe)
-    for refused, why in ((jobs.folder / "no" / "x", "the folder"), (pipe, "not a regular file")):
+    for refused, why in (
+        (jobs.folder / "no" / "x", "the folder"),
+        (pipe, "it is not a regular file"),
+    ):
         done = jobs.run("service", "metrics", "--textfile", str(refused))
         assert done.returncode == 2
         assert f"--textfile: cannot write to {refused}: {why}" in done.stderr

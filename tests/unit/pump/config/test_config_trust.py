@@ -347,7 +347,7 @@ def test_what_is_no_recording_is_neither_claimed_nor_changed(tmp_path: Path, the
         path.symlink_to(target[there])
     where = place.open_folder(str(path))
     try:
-        with pytest.raises(OSError, match=r"remove it|symbolic link|not a regular|directory"):
+        with pytest.raises(OSError, match=r"remove it|symbolic link|not a regular|folder"):
             place.claim("t", where)
     finally:
         os.close(where)
