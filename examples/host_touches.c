@@ -1,7 +1,7 @@
 /* host_touches.c - the memory that a kernel touches, for the virtual GPU.
  *
  * By default a kernel touches all memory that its pointers reach. A function in this file
- * lists the parts instead (virtual/driver/code/touch.c has the rules). It runs when the
+ * lists the parts instead (lab/driver/code/touch.c has the rules). It runs when the
  * kernel is launched and may read device memory.
  */
 #include <stdint.h>

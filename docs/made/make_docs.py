@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))  # acceptance
-sys.path.append(str(ROOT / "benchmarks"))  # study
+sys.path.append(str(ROOT / "lab" / "bench"))  # study
 
 import completions  # noqa: E402
 import man_pages  # noqa: E402
@@ -23,8 +23,8 @@ from workloads import intensity  # noqa: E402
 from pump.config import reference  # noqa: E402
 
 DOCS = ROOT / "docs"
-RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
-SUITES = ROOT / "benchmarks" / "results" / "thirdparty.jsonl"
+RESULTS = ROOT / "lab" / "bench" / "results" / "papers.jsonl"
+SUITES = ROOT / "lab" / "bench" / "results" / "thirdparty.jsonl"
 END = "<!-- end of the generated part -->\n"
 
 

@@ -1,4 +1,4 @@
-"""The simulator's C part (`virtual/simulate/sim.h`, `gpu_engine.h`) for Python.
+"""The simulator's C part (`lab/simulate/sim.h`, `gpu_engine.h`) for Python.
 
 Importing this module loads libpump_lab.so and libpump_core.so, as pump/wire/abi.py does.
 """

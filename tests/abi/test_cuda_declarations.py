@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SHIM = Path(__file__).resolve().parents[2] / "shim"
-VIRTUAL = SHIM.parent / "virtual" / "driver"
+VIRTUAL = SHIM.parent / "lab" / "driver"
 
 
 def cuda_include() -> Path:

@@ -7,7 +7,7 @@
  * Without it a kernel touches all that its pointers reach, and the probe's questions about
  * faults learn nothing. In compute mode the host functions stand in for the kernels. The
  * probe knows nothing of this file: a real GPU runs the real kernels.
- * virtual/driver/code/touch.c has the rules.
+ * lab/driver/code/touch.c has the rules.
  */
 #include <stdint.h>
 #include <string.h>

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lab/driver/base/driver_types.h"
 #include "shim/include/pump_cuda.h"
 #include "shim/include/pump_cuda_graph.h"
-#include "virtual/driver/base/driver_types.h"
 
 #define MIB (1ull << 20)
 #define ARGUMENTS 24

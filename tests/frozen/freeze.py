@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [
-    str(HERE.parent / name) for name in ("support", "abi", "unit/project", "../benchmarks")
-]
+sys.path += [str(HERE.parent / name) for name in ("support", "abi", "unit/project", "../lab/bench")]
 
 import builds  # noqa: E402
 import jobs  # noqa: E402
@@ -42,7 +40,7 @@ from pump_lab import profiles  # noqa: E402
 from pump_lab.sim import tensors  # noqa: E402
 from pump_lab.sim.simulation import Machine, Outcome, run  # noqa: E402
 
-TRACES = sorted((ROOT / "benchmarks" / "data" / "g10" / "ten").glob("*.json.xz"))
+TRACES = sorted((ROOT / "lab" / "bench" / "data" / "g10" / "ten").glob("*.json.xz"))
 RATIOS = 1.1, 1.5, 2.0, 4.0
 POLICIES = "demand", "window", "planned"
 STUDIED = "unbounded", "correlation", "g10", "autoswap-doa", "perfect", "oracle"

@@ -1,4 +1,4 @@
-"""The simulated cells of docs/papers.md come out again as benchmarks/results/papers.jsonl has them.
+"""The simulated cells of docs/papers.md come out again as lab/bench/results/papers.jsonl has them.
 
 One paper's for the first trace, and every one in the long campaigns.
 """

@@ -12,7 +12,7 @@ from pump_lab.sim import program as form
 from pump_lab.sim.program import Builder, Program
 from pump_lab.sim.simulation import Machine
 
-DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "g10"
+DATA = Path(__file__).resolve().parents[2] / "lab" / "bench" / "data" / "g10"
 MS = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Runs a suite of benchmarks/ for tests."""
+"""Runs a suite of lab/bench/ for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from places import ROOT
 def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
     """Rows by name of `scripts/bench WORDS --quick --pairs 1` in this Python."""
     file = folder / "rows.jsonl"
-    script = str(ROOT / "benchmarks" / "bench_run.py")
+    script = str(ROOT / "lab" / "bench" / "bench_run.py")
     done = subprocess.run(
         [sys.executable, script, *words[:1], "--quick", "--pairs=1", "--json", file, *words[1:]],
         capture_output=True,

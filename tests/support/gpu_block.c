@@ -1,6 +1,6 @@
 /* gpu_block.c - a block of a modelled GPU as tests see it (gpu_model.py); the product never
  * asks. */
-#include "virtual/gpu/gpu_engine_state.h"
+#include "lab/gpu/gpu_engine_state.h"
 
 /* cffi: begin */
 struct block_info {

@@ -19,7 +19,7 @@ from places import ROOT
 
 from pump_lab import profiles
 
-CORE = ROOT / "virtual" / "gpu"
+CORE = ROOT / "lab" / "gpu"
 BLOCK_INFO = Path(__file__).parent / "gpu_block.c"
 HEADERS = (CORE / "uvm_profile.h", CORE / "gpu_engine.h", BLOCK_INFO)
 FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")

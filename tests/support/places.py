@@ -7,7 +7,7 @@ folders, only tests that lie in them import what is there.
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
+BENCHMARKS = ROOT / "lab" / "bench"
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 INCLUDE = ROOT / "shim" / "include"

@@ -28,7 +28,7 @@ from pump_lab import profiles
 
 HERE = ROOT / "tests" / "virtual" / "driver"
 SHIM = ROOT / "shim"
-DRIVER = ROOT / "virtual" / "driver"
+DRIVER = ROOT / "lab" / "driver"
 INCLUDES = (f"-I{SHIM / 'include'}", f"-I{ROOT}")
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden")
 LINK = (
@@ -60,7 +60,7 @@ def sources() -> list[Path]:
     """The driver's sources, as the build lists them, and the model's."""
     listed = re.findall(r"^  ([\w./]+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
     assert {"calls/init.c", "calls/exports.c", "timeline/timeline.c"} <= set(listed)
-    model = sorted((ROOT / "virtual" / "gpu").glob("*.c"))
+    model = sorted((ROOT / "lab" / "gpu").glob("*.c"))
     return [*(DRIVER / name for name in listed), *model]
 
 

@@ -56,7 +56,7 @@ def test_code_and_names_are_no_prose() -> None:
         ("docs/made", 300, "CUDA programs"),
         ("shim", 1200, "demand paging"),
         ("daemon", 700, "until SIGTERM"),
-        ("virtual", 500, "out of memory"),
+        ("lab", 500, "out of memory"),
         ("scripts", 300, "C compiler"),
         ("examples", 300, "wait for the GPU"),
     ],

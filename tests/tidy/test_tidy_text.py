@@ -103,7 +103,7 @@ def test_text_is_plain_no_tabs_no_trailing_blanks_one_line_break_at_the_end() ->
 
 
 @pytest.mark.parametrize(
-    ("readme", "folder"), [("virtual", "virtual/driver"), ("tests/loader", "tests/loader")]
+    ("readme", "folder"), [("lab", "lab/driver"), ("tests/loader", "tests/loader")]
 )
 def test_a_folders_readme_names_each_of_its_sources(readme: str, folder: str) -> None:
     told = text(ROOT / readme / "README.md")

@@ -25,7 +25,7 @@ LITERALS = {
     "docs/made": ("docs/made/",),
     "shim": ("shim/",),
     "daemon": ("daemon/",),
-    "virtual": ("virtual/driver/", "virtual/gpu/", "virtual/nvml/", "virtual/runtime/"),
+    "lab": ("lab/driver/", "lab/gpu/", "lab/nvml/", "lab/runtime/", "lab/pump_lab/"),
     "scripts": ("scripts/",),
     "examples": ("examples/",),
 }

@@ -36,7 +36,7 @@ DESIGN
   kernel that made it. What that kernel reads is taken to be there, in no room.
 
   Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
-  (virtual/gpu/uvm_link.h): of two transfers that meet only one is slowed.
+  (lab/gpu/uvm_link.h): of two transfers that meet only one is slowed.
 
   The bound is not tight: it ignores that an operation needs all its blocks at once, since one may
   leave while its kernel runs.

@@ -1,6 +1,6 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
-keys.def lists a profile's keys, for this module and for virtual/gpu/uvm_profile.c, which parses
+keys.def lists a profile's keys, for this module and for lab/gpu/uvm_profile.c, which parses
 the flattened form. "gbps" means 10^9 bytes a second. A table [conditions] holds the conditions
 of the measurement (from_probe.py writes it); the driver does not get it.
 Standard library only, because pump-run imports it.

@@ -18,7 +18,7 @@ class Host:
     flash_gbps: reading and writing, 10^9 bytes a second; None: without flash a program that
     needs more is refused. flash_us: latencies of both. writes_a_day: bytes that may be written to
     flash in a day, kept in the mean since the beginning; None: any. ahead: pump's policies say
-    what goes to flash, and when (virtual/simulate/sim_flash.c); False: what comes to a full host.
+    what goes to flash, and when (lab/simulate/sim_flash.c); False: what comes to a full host.
     """
 
     memory_bytes: int

@@ -1,6 +1,6 @@
 """The policies that can be simulated by name: pump's, and the driver alone.
 
-benchmarks/study has the policies of papers.
+lab/bench/study has the policies of papers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A program for the simulator: ranges, operations with their uses, waits.
 
-Its tables have the layout of `virtual/simulate/sim.h`, so that C reads them where they lie.
+Its tables have the layout of `lab/simulate/sim.h`, so that C reads them where they lie.
 """
 
 from __future__ import annotations

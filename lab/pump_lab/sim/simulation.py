@@ -151,7 +151,7 @@ class Machine:
     transfers_most: int = 0
     duplicates: bool = False
     """Blocks are duplicated on trial, and what was not written leaves without a copy
-    (virtual/simulate/sim_duplicates.c)."""
+    (lab/simulate/sim_duplicates.c)."""
 
 
 @dataclass(frozen=True)

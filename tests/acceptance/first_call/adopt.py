@@ -26,7 +26,7 @@ from acceptance.first_call.archive import ArchiveError, load_json, unpack
 from acceptance.first_call.claims import FORM_ERRORS
 from acceptance.first_call.reports import Card, cards, not_adopted, transferable
 
-RESULTS = "benchmarks/results"
+RESULTS = "lab/bench/results"
 REHEARSED = "build/acceptance/adopted"
 """For results of the virtual GPU, which are never committed."""
 UVM, FIRST = "docs/uvm.md", "docs/first-card.md"

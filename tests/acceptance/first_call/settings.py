@@ -205,7 +205,7 @@ def profile_fields(root: Path) -> dict[str, str]:
 @cache
 def model(root: Path) -> tuple[tuple[str, str], ...]:
     """Name and text of each source of the model."""
-    files = sorted((root / "virtual").rglob("*.c"))
+    files = sorted((root / "lab").rglob("*.c"))
     return tuple(
         (str(file.relative_to(root)), file.read_text(encoding="utf-8", errors="replace"))
         for file in files

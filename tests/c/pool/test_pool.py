@@ -29,7 +29,7 @@ SOURCES = (
 )
 REQUESTS = 64
 """Of an iteration, as in pool_stress_cases.h."""
-TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
+TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 
 # What is wrong: file, the right text, the wrong one.
 BUGS = {

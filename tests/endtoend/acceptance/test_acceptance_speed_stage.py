@@ -23,7 +23,7 @@ LIMIT_S = 150.0
 def context(tmp_path_factory: pytest.TempPathFactory):
     """Of a checkout of its own, so that nothing is written into this one."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("scripts", "tests", "examples", "benchmarks", "pump", "daemon"):
+    for name in ("scripts", "tests", "examples", "lab", "pump", "daemon"):
         (root / name).symlink_to(ROOT / name)
     out, work = root / "out", root / "work"
     out.mkdir()

@@ -74,7 +74,7 @@ def adopted(results: Path, folder: Path) -> list[str]:
     """Packs results as a first call does and adopts them; lines with whole paths."""
     root = folder / "checkout"
     root.mkdir()
-    for name in ("pump", "shim", "virtual"):
+    for name in ("pump", "shim", "lab"):
         (root / name).symlink_to(ROOT / name)
     packed = folder / "results.tar.gz"
     with tarfile.open(packed, "w:gz") as archive:

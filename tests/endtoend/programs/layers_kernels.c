@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #define FACTOR 6364136223846793005u
-#define TOUCH_READ (1ull << 63) /* virtual/driver/code/touch.c */
+#define TOUCH_READ (1ull << 63) /* lab/driver/code/touch.c */
 
 struct pump_touch {
   uint64_t address, length_bytes;

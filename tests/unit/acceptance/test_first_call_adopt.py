@@ -22,7 +22,7 @@ from probe import questions, transfer
 from pump_lab import profiles
 from pump_lab.profiles import from_probe
 
-RESULTS = "benchmarks/results"
+RESULTS = "lab/bench/results"
 
 
 def adopted(folder: Path, members: dict[str, bytes], root: Path | None = None) -> list[str]:
@@ -117,7 +117,7 @@ def test_what_differs_much_is_listed_with_assumption_and_place_the_largest_first
     assert found["tma"][1] == "unsupported"
     base = profiles.load("a100-pcie4").values["link.copy_h2d_gbps"]
     assert found["link.copy_h2d_gbps"][0] == f"{base:g} (a100-pcie4)"
-    assert "virtual/gpu/" in found["link.copy_h2d_gbps"][3]
+    assert "lab/gpu/" in found["link.copy_h2d_gbps"][3]
     ratios = [settings.DECIDES if row[3] == "decides" else float(row[3]) for row in rows]
     assert ratios == sorted(ratios, reverse=True)
     assert any("discard: assumed unmaps, found keeps_mappings" in line for line in told)

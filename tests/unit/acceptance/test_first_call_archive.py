@@ -165,7 +165,7 @@ def test_a_damaged_part_costs_that_part(tmp_path: Path, name: str, content: byte
     root = made_up.checkout(tmp_path)
     told = adopt.adopt(made_up.pack(tmp_path / "results.tar.gz", members), root)
     assert all("\n" not in line for line in told)
-    folders = list((root / "benchmarks/results").glob("nvidia-h100*"))
+    folders = list((root / "lab/bench/results").glob("nvidia-h100*"))
     assert folders, told
     if name != "steps.json":
         assert any(name.rpartition("/")[2] in line for line in told), told
@@ -190,7 +190,7 @@ def test_answers_of_another_form_bring_nothing_down(tmp_path: Path, depth: int) 
     root = made_up.checkout(tmp_path)
     told = adopt.adopt(made_up.pack(tmp_path / "results.tar.gz", members), root)
     assert all("\n" not in line for line in told)
-    assert (root / "benchmarks/results").is_dir()
+    assert (root / "lab/bench/results").is_dir()
     for page in ("uvm.md", "first-card.md"):
         before, after = ((one / "docs" / page).read_text() for one in (ROOT, root))
         assert re.findall("^#+ .*", before, re.M) == re.findall("^#+ .*", after, re.M)

@@ -18,7 +18,7 @@ from suites import papers, sim
 from pump_lab import profiles
 from pump_lab.sim import tensors
 
-RESULTS = ROOT / "benchmarks" / "results" / "papers.jsonl"
+RESULTS = ROOT / "lab" / "bench" / "results" / "papers.jsonl"
 COLUMNS = set(table.COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/thread_times.py: what threads did between two moments."""
+"""lab/bench/thread_times.py: what threads did between two moments."""
 
 from __future__ import annotations
 

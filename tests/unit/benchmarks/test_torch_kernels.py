@@ -1,4 +1,4 @@
-"""What PyTorch's kernels touch by benchmarks/feeders/torch_kernels.c, on tables made by hand."""
+"""What PyTorch's kernels touch by lab/bench/feeders/torch_kernels.c, on tables made by hand."""
 
 from __future__ import annotations
 

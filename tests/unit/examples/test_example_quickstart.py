@@ -252,7 +252,7 @@ def test_a_bad_option_ends_with_status_2_before_anything_is_installed(options, n
     assert named in done.stderr and "Setting up" not in done.stdout
 
 
-@pytest.mark.parametrize("script", ["examples/quickstart/run.py", "benchmarks/bench_run.py"])
+@pytest.mark.parametrize("script", ["examples/quickstart/run.py", "lab/bench/bench_run.py"])
 def test_options_are_checked_by_a_python_without_anything_installed(script):
     """As on a fresh clone: -S leaves out what is installed, -B leaves no caches behind."""
     done = subprocess.run(

@@ -26,8 +26,8 @@ class Clone:
         for name in ("scripts/setup", "pyproject.toml", "CMakeLists.txt"):
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-        for name in ("pump", "daemon", "shim", "virtual"):
-            (folder / name).mkdir()
+        for name in ("pump", "daemon", "shim", "lab/gpu"):
+            (folder / name).mkdir(parents=True)
             (folder / name / "source").write_text("1")
         python = folder / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "virtual/driver/base/driver_types.h"
+#include "lab/driver/base/driver_types.h"
 
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   DECLARE_##twin(symbol, parameters)
@@ -16,7 +16,7 @@
 #define DECLARE_SZ DECLARE_NONE
 #define DECLARE_DS DECLARE_NONE
 #define DECLARE_EZ DECLARE_NONE
-#include "virtual/driver/base/driver_list.h"
+#include "lab/driver/base/driver_list.h"
 
 #define THREADS 6
 #define ROUNDS 10

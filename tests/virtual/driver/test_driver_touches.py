@@ -1,4 +1,4 @@
-"""Kernels whose host library tells what they touch (virtual/driver/code/touch.c)."""
+"""Kernels whose host library tells what they touch (lab/driver/code/touch.c)."""
 
 from __future__ import annotations
 

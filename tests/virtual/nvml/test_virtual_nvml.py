@@ -196,7 +196,7 @@ def test_layouts_are_those_of_nvidias_package(ours: str, theirs: Any, tmp_path: 
     rows = [f"offsetof({ours}, {name})" for name in members]
     source = tmp_path / "layout.c"
     source.write_text(
-        '#include <stddef.h>\n#include <stdio.h>\n#include "virtual/nvml/nvml.h"\n'
+        '#include <stddef.h>\n#include <stdio.h>\n#include "lab/nvml/nvml.h"\n'
         f"int main(void) {{ size_t rows[] = {{sizeof({ours}), {', '.join(rows)}}};\n"
         'for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) printf("%zu ", rows[i]); }\n'
     )
@@ -209,7 +209,7 @@ def test_layouts_are_those_of_nvidias_package(ours: str, theirs: Any, tmp_path: 
 
 def test_what_the_library_answers_it_exports() -> None:
     """PyTorch looks functions up by name; one that no list names would stay hidden."""
-    sources = (ROOT / "virtual" / "nvml").glob("*.c")
+    sources = (ROOT / "lab" / "nvml").glob("*.c")
     names = {one for c in sources for one in re.findall(r"^NVML\((nvml\w+)", c.read_text(), re.M)}
     assert "nvmlInit_v2" in names
     look = f"""

@@ -18,7 +18,7 @@ from pump_lab.cli.virtual import STAND_INS
 from pump_lab.paths import library
 
 HERE = Path(__file__).resolve().parent
-RUNTIME = virtual.ROOT / "virtual" / "runtime"
+RUNTIME = virtual.ROOT / "lab" / "runtime"
 OTHERS = ("cublas", "cublasLt", "cudnn")  # their headers come with the frameworks
 HEADERS_OF = {
     "cudart": "cuda_runtime_api.h",

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "virtual/driver/base/driver_types.h"
+#include "lab/driver/base/driver_types.h"
 
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   DECLARE_##twin(symbol, parameters)
@@ -30,7 +30,7 @@
 #define DECLARE_SZ DECLARE_NONE
 #define DECLARE_DS DECLARE_NONE
 #define DECLARE_EZ DECLARE_NONE
-#include "virtual/driver/base/driver_list.h"
+#include "lab/driver/base/driver_list.h"
 
 #define SLOTS 64
 #define MARKS 16

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual/gpu/gpu_engine_state.h"
+#include "lab/gpu/gpu_engine_state.h"
 
 #define BLOCKS 512u /* of both */
 #define HALF (BLOCKS / 2)

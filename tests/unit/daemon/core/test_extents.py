@@ -344,7 +344,7 @@ def test_what_was_learned_is_used_when_parameters_are_told_no_more() -> None:
 
 # ---- recorded traffic -------------------------------------------------------
 
-TRAFFIC = ROOT / "benchmarks" / "data" / "pytorch_traffic"
+TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 PRECISION, RECALL = 0.88, 0.92
 
 

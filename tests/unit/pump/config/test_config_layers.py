@@ -229,7 +229,7 @@ VARIABLE = re.compile(
 def test_each_variable_that_a_part_of_pump_reads_is_known() -> None:
     sources = [
         path
-        for room in ("shim", "virtual", "pump", "daemon")
+        for room in ("shim", "lab", "pump", "daemon")
         for path in (ROOT / room).rglob("*.[chp]*")
         if path.suffix in (".c", ".h", ".py")
     ]

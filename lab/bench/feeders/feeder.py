@@ -1,0 +1,140 @@
+"""feeder.c for Python: a client of its own mapping, and the worker that serves it.
+
+Not for judging a worker's schedules: every transfer succeeds, nothing is ever stale.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from harness import ROOT, MeasurementError, Tools, compile_c
+
+PER_MARKER = 16
+EXTENTS = 4
+RECORDS = 2
+TO_GPU, TO_HOST = 0, 1
+_U64, _U32, _POINTER = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "feeder_new": (_POINTER, [_POINTER, _U64, _U64, _U64, _U32, _U32]),
+    "feeder_free": (None, [_POINTER]),
+    "feeder_issue": (_U64, [_POINTER, _U64]),
+    "feeder_tell": (_U64, [_POINTER]),
+    "feeder_clock": (None, [_POINTER, _U64, _U64]),
+    "feeder_next": (ctypes.c_int, [_POINTER]),
+    "feeder_moved": (_U64, [_POINTER, _U32]),
+    "feeder_transfers": (_U64, [_POINTER, _U32]),
+    "feeder_start": (_POINTER, [_POINTER, _U32, _U64, _U64, _U32, _POINTER]),
+    "feeder_join": (_U32, [_POINTER, ctypes.POINTER(_U64), ctypes.POINTER(_U64)]),
+}
+
+
+def library(tools: Tools) -> ctypes.CDLL:
+    """feeder.c, built against the headers of this tree."""
+    source = ROOT / "lab" / "bench" / "feeders" / "feeder.c"
+    path = compile_c(tools, "feeder.so", [source], "-shared", "-fPIC", "-pthread")
+    loaded = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+class Feeder:
+    """A client over a mapping of its own; `worker` serves it, in this thread."""
+
+    def __init__(self, lib: ctypes.CDLL, raw: int, worker: Any) -> None:
+        self._lib = lib
+        self._raw = raw
+        self.worker = worker
+
+    def issue(self, count: int) -> None:
+        """Issues operations. Raises MeasurementError when the ring has no room for them."""
+        if self._lib.feeder_issue(self._raw, count) != count:
+            raise MeasurementError(f"the event ring has no room for {count} operations")
+
+    def tell(self) -> None:
+        """Tells the parameters behind each signature, once."""
+        self._lib.feeder_tell(self._raw)
+
+    def clock(self, operation_ns: int, block_ns: int) -> None:
+        """Times for next(): of an operation, and of a block on either direction of the link."""
+        self._lib.feeder_clock(self._raw, operation_ns, block_ns)
+
+    def next(self) -> bool:
+        """Goes to the next completion (False) or marker (True): 16 executed, 16 issued.
+
+        Raises MeasurementError when the worker does not read what was issued.
+        """
+        found = int(self._lib.feeder_next(self._raw))
+        if found < 0:
+            raise MeasurementError("the event ring is full: the worker does not read it")
+        return found == 1
+
+    def moved(self, direction: int) -> int:
+        """Blocks that transfers have moved."""
+        return int(self._lib.feeder_moved(self._raw, direction))
+
+    def transfers(self, direction: int) -> int:
+        """Transfers that were begun."""
+        return int(self._lib.feeder_transfers(self._raw, direction))
+
+    def start(self, operations: int, window: int, throttle: bool, cpus: Sequence[int]) -> int:
+        """Starts a thread on each of `cpus` (-1: anywhere); returns what join() takes."""
+        places = (ctypes.c_int32 * len(cpus))(*cpus)
+        crowd = self._lib.feeder_start(
+            self._raw, len(cpus), operations, window, throttle, ctypes.addressof(places)
+        )
+        if not crowd:
+            raise MeasurementError(f"cannot start {len(cpus)} producers of {operations} operations")
+        return int(crowd)
+
+    def join(self, crowd: int, threads: int) -> tuple[int, int]:
+        """Waits for the threads; (operations that they dropped, times they tried again)."""
+        dropped, retries = _U64(), _U64()
+        if self._lib.feeder_join(crowd, ctypes.byref(dropped), ctypes.byref(retries)) != threads:
+            raise MeasurementError("not every producer could be started")
+        return dropped.value, retries.value
+
+
+@contextmanager
+def serving(
+    lib: ctypes.CDLL,
+    policy: str,
+    *,
+    budget_blocks: int,
+    ranges: int,
+    range_blocks: int,
+    active: bool,
+    arguments: bool,
+) -> Iterator[Feeder]:
+    """A feeder and its worker over a fresh mapping.
+
+    `active`: the worker moves blocks. `arguments`: kernels tell pointers without lengths, as
+    the shim does, so the worker has to learn them.
+    """
+    from pump.policy import by_name
+    from pump.wire.abi import SHM_BYTES, ffi
+    from pump.wire.mapping import Mapping
+    from pumpd.worker.worker import Worker
+
+    fd = os.memfd_create("feeder")
+    try:
+        os.ftruncate(fd, SHM_BYTES)
+        mapping = Mapping(fd)
+    finally:
+        os.close(fd)
+    address = int(ffi.cast("uintptr_t", mapping.shm))
+    raw = lib.feeder_new(address, budget_blocks, ranges, range_blocks, active, arguments)
+    if not raw:
+        raise MeasurementError(f"no feeder of {ranges} ranges")
+    worker = Worker(mapping, by_name(policy))
+    try:
+        yield Feeder(lib, raw, worker)
+    finally:
+        lib.feeder_free(raw)
+        del worker
+        mapping.close()

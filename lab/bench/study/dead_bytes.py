@@ -1,0 +1,168 @@
+"""Which bytes that left the GPU had no owner: blocks of an allocator against departures.
+
+DESIGN
+  Two records that know nothing of each other, on one clock. witness.c writes what PyTorch's
+  allocator handed out and took back, when. The virtual driver writes what left the GPU by a
+  copy, and for each departure when the program issued the newest kernel that the GPU had begun
+  (lab/driver/timeline/departures.c). What the allocator had handed out by then, and not taken
+  back, is what is live in the order of the stream: a tensor freed while kernels that use it are
+  still queued is live until a kernel has begun that was issued after the free. That holds where
+  one stream has all the work, as in PyTorch's training loop.
+
+  Live bytes of a departure are those of live blocks in the pages that were copied; all others
+  are dead. Blocks are as long as the allocator rounded them. Dead bytes are told apart by what
+  could be known when they left (docs/decisions/0013-dead-bytes-that-remain.md):
+
+    part     of 2 MiB of which another part is live
+    handed   handed out again by then, to an owner whose first kernel had not begun
+    free     the others: no block had them
+
+  Pure.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+PAGE_BYTES = 64 << 10
+PAGES = 32
+BLOCK_BYTES = PAGES * PAGE_BYTES
+
+
+class Handed(NamedTuple):
+    """A block is handed out, or taken back (length_bytes 0)."""
+
+    time_ns: int
+    address: int
+    length_bytes: int
+
+
+class Departure(NamedTuple):
+    """Pages of the 2 MiB block at `address` that were copied out, a bit each, at `left_ns`."""
+
+    issued_ns: int
+    address: int
+    pages: int
+    left_ns: int
+
+
+class Bytes(NamedTuple):
+    """Copied out."""
+
+    free: int = 0
+    handed: int = 0
+    part: int = 0
+    live: int = 0
+
+    @property
+    def dead(self) -> int:
+        return self.free + self.handed + self.part
+
+
+def read_handed(lines: Iterable[str]) -> list[Handed]:
+    """What witness.c wrote. Raises ValueError for anything else."""
+    found = []
+    for line in lines:
+        time_ns, address, length_bytes = line.split()
+        found.append(Handed(int(time_ns), int(address), int(length_bytes)))
+    return found
+
+
+def read_departures(lines: Iterable[str]) -> list[Departure]:
+    """What lab/driver/timeline/departures.c wrote. Raises ValueError for anything else."""
+    found = []
+    for line in lines:
+        issued_ns, address, pages, left_ns = line.split()
+        found.append(Departure(int(issued_ns), int(address), int(pages, 16), int(left_ns)))
+    return found
+
+
+def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
+    """Dead and live bytes of all departures."""
+    blocks = _Blocks()
+    upcoming = sorted(handed, key=lambda one: one.time_ns)
+    times = _hand_outs(upcoming)
+    at = live = 0
+    dead = {"free": 0, "handed": 0, "part": 0}
+    for departure in sorted(departures, key=lambda one: one.issued_ns):
+        while at < len(upcoming) and upcoming[at].time_ns <= departure.issued_ns:
+            blocks.apply(upcoming[at])
+            at += 1
+        copied = owned = 0
+        for begin, end in _stretches(departure):
+            copied += end - begin
+            owned += blocks.owned(begin, end)
+        live += owned
+        dead[_kind(departure, blocks, times)] += copied - owned
+    return Bytes(**dead, live=live)
+
+
+def shares(moved: Bytes, naive_dead_bytes: int) -> dict[str, float]:
+    """`fewer`: the part of naive's dead bytes that did not leave. `fewer_at_most`: that part if
+    none of the free ones had left either: no discard beside the kernels can save more, as it
+    may overtake the first kernel of the next owner. `free_share`: free of all that left."""
+    naive = max(1, naive_dead_bytes)
+    return {
+        "fewer": 1 - moved.dead / naive,
+        "fewer_at_most": 1 - (moved.dead - moved.free) / naive,
+        "free_share": moved.free / max(1, moved.dead + moved.live),
+    }
+
+
+def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
+    """When something was handed out in each 2 MiB, by their number, in order."""
+    times: dict[int, list[int]] = {}
+    for one in handed:
+        if one.length_bytes > 0:
+            last = (one.address + one.length_bytes - 1) // BLOCK_BYTES
+            for block in range(one.address // BLOCK_BYTES, last + 1):
+                times.setdefault(block, []).append(one.time_ns)
+    return times
+
+
+def _kind(departure: Departure, blocks: _Blocks, times: Mapping[int, Sequence[int]]) -> str:
+    """Of the dead bytes of a departure."""
+    if blocks.owned(departure.address, departure.address + BLOCK_BYTES):
+        return "part"
+    of_block = times.get(departure.address // BLOCK_BYTES, ())
+    since = bisect.bisect_right(of_block, departure.issued_ns)
+    return "handed" if bisect.bisect_right(of_block, departure.left_ns) > since else "free"
+
+
+def _stretches(departure: Departure) -> Iterator[tuple[int, int]]:
+    """Neighbouring pages that left together."""
+    first = None
+    for page in range(PAGES + 1):
+        leaves = page < PAGES and departure.pages >> page & 1
+        if leaves and first is None:
+            first = page
+        elif not leaves and first is not None:
+            yield departure.address + first * PAGE_BYTES, departure.address + page * PAGE_BYTES
+            first = None
+
+
+class _Blocks:
+    """Live blocks by address; they never overlap."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def apply(self, one: Handed) -> None:
+        at = bisect.bisect_left(self._begins, one.address)
+        if one.length_bytes > 0:
+            self._begins.insert(at, one.address)
+            self._ends.insert(at, one.address + one.length_bytes)
+        elif at < len(self._begins) and self._begins[at] == one.address:
+            del self._begins[at], self._ends[at]
+
+    def owned(self, begin: int, end: int) -> int:
+        """Bytes of live blocks between two addresses."""
+        at = bisect.bisect_right(self._ends, begin)
+        found = 0
+        while at < len(self._begins) and self._begins[at] < end:
+            found += min(end, self._ends[at]) - max(begin, self._begins[at])
+            at += 1
+        return found

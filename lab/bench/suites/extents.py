@@ -1,0 +1,193 @@
+"""Extents that the learner believes, against the truth beside recorded PyTorch traffic.
+
+DESIGN
+  Each traffic file is replayed to a fresh learner as the shim would report it
+  (extents_traffic.py, which also says what the truth is) and scored by 2 MiB blocks
+  (extents_replay.py): of all blocks believed, how many were true (precision); of all true
+  ones, how many were believed (recall). Rows:
+
+    extents.precision, extents.recall     transformer-like files together, steady state: the
+                                          blocks of all launches from the third iteration on
+    extents.first.precision, .recall      the same files, first iteration
+    extents.file.precision, .recall       each file; case: file and iterations
+    extents.blocks.precision, .recall     transformer-like files, steady state, with what the
+                                          allocator reports of its blocks; case: against which
+                                          truth (extents_replay.py). "handed" is the truth of
+                                          all other rows
+    extents.scratch.handed, .addressed    bytes of the buffers that reductions were handed for
+                                          partial sums, of all launches together, and of these
+                                          what the kernels can address (extents_scratch.py)
+    extents.convolutions.precision, .recall    each file with convolutions, steady state; case:
+                                          learned or with block events, and whether the truth
+                                          is a sample or the operator's tensor
+    extents.layout.precision, .recall     transformer-like files laid out by other allocators
+                                          (extents_layout.py), steady state; case: layout
+    extents.us_per_launch                 mean over the same files' steady launches
+    extents.us_at_10, extents.us_at_100   launches with 9..12, and with 80..192 pointers
+
+  A file is transformer-like unless it contains a convolution, or no allocator's blocks (then
+  tensors are allocations of their own, and nothing has to be learned). Options after `--`:
+  --traffic FILE... scores other files of the same format; --no-layouts leaves those out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from c_part import feeder, load
+from harness import ROOT, MeasurementError, Options, Row
+from study.extents_cost import SOURCE, Cost
+from study.extents_layout import LAYOUTS, lay_out
+from study.extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, replay
+from study.extents_traffic import Event, Launch, open_lines, read_traffic
+
+TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
+REPLAYS = 9
+"""Replays that a launch's time is the median of."""
+
+
+@dataclass
+class File:
+    """A traffic file, read. `learned`: the allocator's blocks lie inside segments."""
+
+    name: str
+    lines: list[str]
+    events: list[Event]
+    result: Result
+
+    @property
+    def transformer_like(self) -> bool:
+        return any(line.startswith("B ") for line in self.lines) and not self.convolutions
+
+    @property
+    def convolutions(self) -> bool:
+        launches = (event for event in self.events if isinstance(event, Launch))
+        return any("convolution" in launch.operator for launch in launches)
+
+
+def traffic_files(options: Options) -> tuple[list[Path], bool]:
+    parser = argparse.ArgumentParser(prog="extents", description=__doc__.partition("\n")[0])
+    parser.add_argument("--traffic", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--no-layouts", action="store_true")
+    chosen = parser.parse_args(options.rest)
+    paths = chosen.traffic or sorted(TRAFFIC.glob("*.txt.*"))
+    if not paths:
+        raise MeasurementError(f"there is no traffic in {TRAFFIC}; name files with --traffic")
+    return paths, not chosen.no_layouts
+
+
+def read(path: Path) -> list[str]:
+    """Raises MeasurementError for a file that cannot be read."""
+    try:
+        with open_lines(path) as lines:
+            return list(lines)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise MeasurementError(f"{path} cannot be read: {error}") from None
+
+
+def scored(lines: list[str], learner: Learner, where: str) -> tuple[list[Event], Result]:
+    try:
+        events = read_traffic(iter(lines))
+    except ValueError as error:
+        raise MeasurementError(f"{where}: {error}") from None
+    return events, replay(events, learner)
+
+
+def pair(name: str, score: Score, **more: Any) -> Iterator[Row]:
+    for figure in ("precision", "recall"):
+        value = getattr(score, figure)
+        yield Row(f"{name}.{figure}", value, "share", launches=score.launches, **more)
+
+
+def run(options: Options) -> Iterator[Row]:
+    paths, layouts = traffic_files(options)
+    lib_dir = options.tools.lib_dir
+    library, header = lib_dir / "libpump_core.so", lib_dir / "include" / "extents.h"
+    learner_of = load(library, header)
+    files = []
+    for path in paths:
+        lines = read(path)
+        events, result = scored(lines, Learner(*learner_of), path.name)
+        files.append(File(path.name.partition(".")[0], lines, events, result))
+    counted = [file for file in files if file.transformer_like]
+    names = [file.name for file in counted]
+    if counted:
+        steady = sum((file.result.steady for file in counted), Score())
+        yield from pair("extents", steady, files=names)
+        first = sum((file.result.first for file in counted), Score())
+        yield from pair("extents.first", first, files=names)
+    for file in files:
+        yield from pair("extents.file", file.result.first, case=f"{file.name} first")
+        yield from pair("extents.file", file.result.steady, case=f"{file.name} steady")
+    if counted:
+        yield from told_rows(counted, learner_of)
+        yield from scratch_rows(counted)
+    for file in files:
+        if file.convolutions:
+            yield from convolution_rows(file, learner_of)
+    if layouts and counted:
+        chosen = counted[:1] if options.quick else counted
+        for layout in LAYOUTS:
+            total = Score()
+            for file in chosen:
+                moved = list(lay_out(file.lines, layout))
+                total += scored(moved, Learner(*learner_of), file.name)[1].steady
+            names = [file.name for file in chosen]
+            yield from pair("extents.layout", total, case=layout, files=names)
+    yield from cost_rows(options, counted or files, library, header)
+
+
+LEAST_TOLD = 0.97
+"""Precision and recall below which block events are not worth their name."""
+
+
+def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
+    """Raises MeasurementError when an exactly reported end is not used."""
+    names = [file.name for file in files]
+    for against in (TENSORS, ADDRESSED, HANDED):
+        total = Score()
+        for file in files:
+            learner = Learner(*learner_of, blocks=True)
+            total += replay(file.events, learner, against).steady
+        if against != HANDED and min(total.precision, total.recall) < LEAST_TOLD:
+            raise MeasurementError(
+                f"with block events {total} against {against}, less than {LEAST_TOLD}"
+            )
+        yield from pair("extents.blocks", total, case=against, files=names)
+
+
+def scratch_rows(files: list[File]) -> Iterator[Row]:
+    """What the difference between the truths "addressed" and "handed" is."""
+    launches = (event for file in files for event in file.events if isinstance(event, Launch))
+    buffers = [buffer for launch in launches for buffer in launch.scratch]
+    for figure, of in (("handed", 0), ("addressed", 1)):
+        total = sum(buffer[of] for buffer in buffers)
+        yield Row(f"extents.scratch.{figure}", total, "bytes", buffers=len(buffers))
+
+
+def convolution_rows(file: File, learner_of: tuple[Any, Any]) -> Iterator[Row]:
+    for truth, samples in (("samples", True), ("tensors", False)):
+        events = read_traffic(iter(file.lines), samples=samples)
+        for how, blocks in (("learned", False), ("block events", True)):
+            score = replay(events, Learner(*learner_of, blocks=blocks)).steady
+            yield from pair("extents.convolutions", score, case=f"{file.name} {how}, {truth}")
+
+
+def cost_rows(options: Options, files: list[File], library: Path, header: Path) -> Iterator[Row]:
+    lib = feeder(options.tools, SOURCE, library, header)
+    costs = [Cost(lib, file.events) for file in files]
+    for _ in range(3 if options.quick else REPLAYS):
+        for cost in costs:
+            cost.measure()
+    names = [file.name for file in files]
+    means = [cost.mean for cost in costs]
+    yield Row("extents.us_per_launch", statistics.fmean(means), "us", files=names)
+    for name, least, most in (("us_at_10", 9, 12), ("us_at_100", 80, 192)):
+        found = [us for cost in costs if (us := cost.of(least, most)) is not None]
+        if found:
+            yield Row(f"extents.{name}", statistics.fmean(found), "us", pointers=[least, most])

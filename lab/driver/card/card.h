@@ -1,0 +1,47 @@
+/* card.h - a card that several processes share, and the driver's lock. */
+#ifndef PUMP_VIRTUAL_CARD_H
+#define PUMP_VIRTUAL_CARD_H
+
+#include "lab/driver/base/driver.h"
+
+/* card.c */
+struct vd_card_figures {
+  const char *name;
+  uint32_t processes; /* that are there */
+  uint64_t joined, died, peak_bytes;
+  int check; /* gpu_check() */
+  struct gpu_memory memory;
+  struct gpu_counters counters; /* of all processes, also those that have left */
+};
+bool vd_card_name_set(const char *name, size_t length); /* false: a bad name */
+bool vd_card_wanted(void);
+const char *vd_card_name(void); /* empty: a private one */
+/* `capacity` of one process. Sets vd.engine, vd.shared, vd.owner and vd.first_block. */
+CUresult vd_card_join(const struct gpu_capacity *capacity);
+void vd_card_leave_locked(void); /* the process's lock must not be given back then */
+void vd_card_take(void);
+void vd_card_give(void);
+/* Frees what processes left behind that were killed; returns their number. */
+uint32_t vd_card_reclaim_locked(void);
+void vd_card_figures_locked(struct vd_card_figures *out);
+void vd_card_own_locked(struct gpu_owner_info *out);
+
+static inline void vd_lock(void) {
+  pthread_mutex_lock(&vd.lock);
+  if (vd.shared) vd_card_take();
+}
+static inline void vd_unlock(void) {
+  if (vd.shared) vd_card_give();
+  pthread_mutex_unlock(&vd.lock);
+}
+/* Waits without the locks; `until` NULL: without end. */
+static inline void vd_wait_locked(pthread_cond_t *condition, const struct timespec *until) {
+  if (vd.shared) vd_card_give();
+  if (until == NULL)
+    pthread_cond_wait(condition, &vd.lock);
+  else
+    pthread_cond_timedwait(condition, &vd.lock, until);
+  if (vd.shared) vd_card_take();
+}
+
+#endif
