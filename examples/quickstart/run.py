@@ -22,7 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
-sys.path.append(str(ROOT))  # last: options are checked before pump is installed
+sys.path += [str(ROOT), str(ROOT / "lab")]  # last: options are checked before pump is installed
 
 from host_build import BuildError, build  # noqa: E402
 from quickstart import report  # noqa: E402

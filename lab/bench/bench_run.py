@@ -26,7 +26,8 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SUITES = ROOT / "lab" / "bench" / "suites"
 sys.path[:0] = [str(ROOT / "lab" / "bench"), str(ROOT / "examples")]
-sys.path.append(str(ROOT))  # behind what is installed: options are checked before anything is
+# Behind what is installed: options are checked before anything is.
+sys.path += [str(ROOT), str(ROOT / "lab")]
 
 from harness import (  # noqa: E402
     PAIRS,

@@ -90,7 +90,7 @@ def adopt(archive: Path, root: Path) -> list[str]:
 def _adopt(archive: Path, root: Path) -> list[str]:
     """Raises ArchiveError when there is nothing to adopt, or nothing can be written."""
     if importlib.util.find_spec("pump") is None:
-        sys.path.append(str(root))
+        sys.path += [str(root), str(root / "lab")]
     root = root.resolve()
     with tempfile.TemporaryDirectory(prefix="first-call-") as name:
         unpacked = Path(name)

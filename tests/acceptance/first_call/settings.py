@@ -205,7 +205,8 @@ def profile_fields(root: Path) -> dict[str, str]:
 @cache
 def model(root: Path) -> tuple[tuple[str, str], ...]:
     """Name and text of each source of the model."""
-    files = sorted((root / "lab").rglob("*.c"))
+    rooms = (root / "lab" / room for room in ("driver", "gpu", "simulate"))
+    files = sorted(file for room in rooms for file in room.rglob("*.c"))
     return tuple(
         (str(file.relative_to(root)), file.read_text(encoding="utf-8", errors="replace"))
         for file in files

@@ -176,6 +176,7 @@ def checkout(folder: Path) -> Path:
     (root / "docs").mkdir(parents=True)
     for page in ("uvm.md", "first-card.md"):
         (root / "docs" / page).write_text((ROOT / "docs" / page).read_text())
-    for name in ("lab", "pump", "shim"):
+    (root / "lab").mkdir()
+    for name in ("lab/gpu", "lab/pump_lab", "pump", "shim"):
         (root / name).symlink_to(ROOT / name)
     return root
