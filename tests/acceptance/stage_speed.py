@@ -172,7 +172,7 @@ def link_bytes_per_second(context: Context) -> float | Item:
     """Fastest that bytes come to the GPU: measured by copies from pinned memory; of the
     virtual GPU, whose copies the host's memory slows down, its profile's. Or what failed."""
     if context.machine.virtual:
-        profile = context.root / "pump" / "profiles" / f"{context.machine.profile}.toml"
+        profile = context.root / "lab" / "pump_lab" / "profiles" / f"{context.machine.profile}.toml"
         return 1e9 * float(tomllib.loads(profile.read_text())["link"]["copy_h2d_gbps"])
     words = [sys.executable, str(context.root / "examples" / "quickstart" / "card.py")]
     ended = running.plain(context, words, limit_s=60)

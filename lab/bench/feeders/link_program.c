@@ -73,6 +73,10 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 uint32_t pump_device_adopt_budgets(void) {
   return 0;
 }
+void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+  (void)device;
+  *least = *most = 0;
+}
 bool pump_device_card(uint32_t device, struct pump_card *card) {
   (void)device, (void)card;
   return false;

@@ -30,7 +30,7 @@ CARRIED = (
     *("rich", "markdown-it-py", "mdurl", "pygments", "prometheus_client"),
 )
 """Packages that travel as wheels."""
-TREES = ("pump", "daemon/pumpd", "scripts", "examples", "tests/acceptance")
+TREES = ("pump", "daemon/pumpd", "lab/pump_lab", "scripts", "examples", "tests/acceptance")
 ALONE = (["unshare", "-n"], ["unshare", "-rn"])
 """Commands that start another one without a network, as root and as any user."""
 

@@ -339,4 +339,4 @@ def test_disable_removes_what_enable_wrote_and_nothing_else(user: User) -> None:
     assert f"kept     {unit}" in user.pump("disable")
     left = {path for path in user.home.rglob("*") if path.is_file()}
     assert left == {unit, user.rules / "training.toml"}
-    assert "not pump's; move it away" in user.pump("enable", status=2)
+    assert "pump did not write it; move it away" in user.pump("enable", status=2)

@@ -21,6 +21,7 @@ from jobs import BIN
 from places import DOCS
 from pumpds import wait_for
 
+import pump_lab
 from pump.paths import library
 
 USES = """
@@ -135,8 +136,10 @@ def test_what_cannot_be_specified_gets_one_line(
 
 
 def test_libraries_that_others_could_change_are_not_given_to_containers(tmp_path: Path) -> None:
-    libraries = tmp_path / "libraries"
+    libraries = tmp_path / "pump" / "_lib"
     shutil.copytree(Path(library("libpump.so")).parent, libraries)
+    (tmp_path / "pump_lab").mkdir()
+    (tmp_path / "pump_lab" / "_lib").symlink_to(Path(library("libpump_lab.so", pump_lab)).parent)
     words = ("--", *CARD)
     assert generate(*words, PUMP_LIB_DIR=str(libraries)).returncode == 0
     libraries.chmod(0o777)

@@ -128,4 +128,4 @@ def test_a_users_own_units_are_known_again_and_written_anew(tmp_path: Path) -> N
     assert install_own(tmp_path).returncode == 0
     assert unit.read_text() == text
     unit.write_text("[Service]\n")
-    assert "not pump's; move it away" in install_own(tmp_path).stderr
+    assert "pump did not write it; move it away" in install_own(tmp_path).stderr

@@ -130,7 +130,7 @@ def test_a_unit_that_pump_did_not_write_is_not_overwritten(root: Path) -> None:
     unit = root / SYSTEM_UNITS / "pumpd.service"
     unit.write_text("[Service]\nExecStart=/bin/true\n")
     done = pump("service", "install", "--root", str(root))
-    assert done.returncode == 2 and "not pump's; move it away" in done.stderr
+    assert done.returncode == 2 and "pump did not write it; move it away" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert pump("service", "uninstall", "--root", str(root)).returncode == 0
     assert unit.exists()
