@@ -27,15 +27,17 @@ COLUMNS = ("id", "source", "card", "driver", "link", "kind", "parameters", "grou
            "value", "unit", "profiled", "note")  # fmt: skip
 OBSERVED = {"source", "value", "profiled", "note"}
 """Columns in which several observations of one figure may differ."""
-UNITS: dict[str, tuple[str, float]] = {
-    **{"s": ("time", 1.0), "ms": ("time", 1e-3), "us": ("time", 1e-6)},
-    **{"B": ("bytes", 1.0), "MB": ("bytes", 1e6), "GB": ("bytes", 1e9)},
-    **{"MiB": ("bytes", float(1 << 20)), "GiB": ("bytes", float(1 << 30))},
-    **{"MB/s": ("rate", 1e6), "GB/s": ("rate", 1e9), "GiB/s": ("rate", float(1 << 30))},
-    **{"1": ("number", 1.0), "x": ("number", 1.0), "%": ("number", 0.01)},
+_SIZES: dict[str, dict[str, float]] = {
+    "time": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "bytes": {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+    "rate": {"MB/s": 1e6, "GB/s": 1e9, "GiB/s": 2**30},
+    "number": {"1": 1, "x": 1, "%": 0.01},
 }
+UNITS = {unit: (what, size) for what, sizes in _SIZES.items() for unit, size in sizes.items()}
 """What each unit measures, and its size in seconds, bytes, bytes a second or 1."""
 PROFILE = "a100-pcie4"
+TFLOPS = 19.5
+"""Of the profile's card."""
 USABLE = 0.97
 """Share of a card's memory that a program gets."""
 
@@ -69,11 +71,13 @@ class Figure:
 @dataclass(frozen=True)
 class Machine:
     """A modelled card in its host. memory_bytes: None if unknown: it holds the whole workload.
-    gbps: rate of its memory. host: name of the host, which decides on costs of the CPU's work."""
+    gbps, tflops: rates of its memory and of arithmetic in 4 bytes. host: name of the host, which
+    decides on costs of the CPU's work; the model does not use it."""
 
     profile: profiles.Profile
     memory_bytes: int | None
     gbps: float
+    tflops: float
     host: str
 
 
@@ -90,7 +94,9 @@ class Kind:
 def read(path: Path, kinds: Mapping[str, Kind]) -> list[Figure]:
     """Returns the figures of a file, in its order; rows of the same id are observations of one."""
     try:
-        rows = csv.DictReader(io.StringIO(inputs.text(str(path))), strict=True)
+        rows = csv.DictReader(
+            io.StringIO(inputs.text(str(path)).removeprefix("\ufeff")), strict=True
+        )
         if tuple(rows.fieldnames or ()) != COLUMNS:
             raise FigureError(f"{path.name}: the first line must be {','.join(COLUMNS)}")
         found: dict[str, list[dict[str, str]]] = {}
@@ -138,10 +144,8 @@ def _figure(file: str, rows: list[dict[str, str]], kinds: Mapping[str, Kind]) ->
         raise FigureError(f"{where}: group: must not be empty; name what it is judged with")
     dimension, unit = UNITS.get(first["unit"], ("", 0.0))
     if dimension != kind.quantities[quantity]:
-        fitting = [one for one, (what, _) in UNITS.items() if what == kind.quantities[quantity]]
-        raise FigureError(
-            f"{where}: unit: {quantity} has {', '.join(fitting)}, not '{first['unit']}'"
-        )
+        fitting = ", ".join(_SIZES[kind.quantities[quantity]])
+        raise FigureError(f"{where}: unit: {quantity} has {fitting}, not '{first['unit']}'")
     return Figure(
         first["id"],
         tuple(dict.fromkeys(row["source"] for row in rows)),
@@ -266,9 +270,14 @@ class Machines:
         gib = _named(card, r"(\d+) ?GB\b(?!/)") or known.get("memory_gib")
         memory_bytes = figure.parameters.get("memory") or (gib and int(gib * USABLE * (1 << 30)))
         gbps = _named(card, r"([\d.]+) ?GB/s") or known.get("gbps")
-        (host,) = [str((self._first("host", f"{card}; {link}") or {})["name"])]
-        default = float(self._base.values["kernels.default_gbps"])
-        return Machine(self._profile(rate), memory_bytes, float(gbps or default), host)
+        host = self._first("host", f"{card}; {link}") or {}
+        return Machine(
+            self._profile(rate),
+            memory_bytes,
+            gbps or float(self._base.values["kernels.default_gbps"]),
+            known.get("tflops", TFLOPS),
+            host["name"],
+        )
 
     def _first(self, kind: str, text: str) -> dict[str, Any] | None:
         entries = self._lists[kind]

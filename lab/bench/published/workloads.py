@@ -51,7 +51,7 @@ class Card:
     def __init__(self, machine: Machine, blocks: int, memory_blocks: int, processes: int = 1):
         capacity = ffi.new(
             "struct gpu_capacity *",
-            {"blocks": blocks, "streams": processes + 2, "events": 1, "operations": 4096,
+            {"blocks": blocks, "streams": processes + 2, "events": 1, "operations": blocks + 64,
              "uses": blocks + 64},
         )  # fmt: skip
         size_bytes = lib.gpu_engine_bytes(capacity)
@@ -76,31 +76,24 @@ class Card:
             lib.gpu_advance(self._engine, time_ns, ffi.NULL)
         return self.now
 
-    def until(self, ended: Callable[[], bool]) -> int:
-        """Lets time pass until an operation has ended; returns the time then."""
-        while not ended():
+    def until_idle(self, stream: int) -> int:
+        """Lets time pass until the stream's work has ended; returns the time then."""
+        end = ffi.new("uint64_t *")
+        query = ffi.NULL, self.streams[stream], end
+        while lib.gpu_stream_query(self._engine, self.now, *query) == 0:
             lib.gpu_advance(self._engine, lib.gpu_next_event_ns(self._engine), ffi.NULL)
         return self.now
 
-    def submit(
-        self, kind: int, stream: int = 0, uses: Iterable[Use] = (), **fields: int
-    ) -> Callable[[], bool]:
-        """Adds an operation to a stream; returns a function that says whether it has ended."""
-        rows = [{"first_block": use[0], "block_count": use[1], "pages_per_block": sum(use[2:])}
-                for use in uses]  # fmt: skip
+    def submit(self, kind: int, stream: int, uses: Iterable[Use] = (), **fields: int) -> None:
+        """Adds an operation to a stream."""
+        rows = [(use[0], use[1], sum(use[2:]), 0, 0) for use in uses]
         array = ffi.new("struct gpu_use[]", rows)
-        operation = ffi.new(
-            "struct gpu_operation *",
-            {"kind": kind, "use_count": len(rows), "uses": array, **fields},
-        )
+        operation = ffi.new("struct gpu_operation *", {"kind": kind, **fields})
+        operation.use_count, operation.uses = len(rows), array
+        stream = self.streams[stream]
         out = ffi.new("struct gpu_submitted *")
-        status = lib.gpu_submit(
-            self._engine, self.now, ffi.NULL, self.streams[stream], operation, out
-        )
+        status = lib.gpu_submit(self._engine, self.now, ffi.NULL, stream, operation, out)
         assert status == lib.GPU_OK, f"submit: {status}"
-        earliest = ffi.new("uint64_t *")
-        engine, ticket = self._engine, out.ticket
-        return lambda: lib.gpu_ticket_query(engine, self.now, ffi.NULL, ticket, earliest) == 1
 
     def kernel(self, uses: Iterable[Use], compute_s: float = 0.0, stream: int = 0) -> None:
         self.submit(lib.GPU_KERNEL, stream, uses, duration_ns=round(compute_s * 1e9))
@@ -178,16 +171,11 @@ class Passes:
         return statistics.median(self.seconds[1:] or self.seconds)
 
 
-def array_blocks(parameters: Parameters, parts: int) -> int:
-    return max(1, blocks_of(parameters["bytes"] // parts))
-
-
 def stream(machine: Machine, parameters: Parameters) -> Work:
     """Returns kernels one after another, each over arrays of its own that it sweeps together."""
     kernels, operands = parameters.get("kernels", 1), parameters.get("operands", 1)
-    length = array_blocks(parameters, kernels * operands)
-    firsts = range(0, kernels * operands * length, length)
-    arrays = [(first, length) for first in firsts]
+    length = max(1, blocks_of(parameters["bytes"] // (kernels * operands)))
+    arrays = [(at * length, length) for at in range(kernels * operands)]
     pages = parameters.get("pages", "all")
     return Work(
         [arrays[at : at + operands] for at in range(0, len(arrays), operands)],
@@ -203,17 +191,16 @@ def first_touch(machine: Machine, parameters: Parameters) -> Work:
 
 
 def gemm(machine: Machine, parameters: Parameters) -> Work:
-    """Returns the kernel of C = A B. Every part of C reads all columns of B."""
+    """Returns the kernel of C = A B, bound by arithmetic. Every part of C reads all of B."""
     n = parameters["n"]
     m, k = parameters.get("m", n), parameters.get("k", n)
     element = parameters.get("element", 4)
     lengths = [blocks_of(a * b * element) for a, b in ((m, k), (k, n), (m, n))]
     arrays = [(sum(lengths[:at]), length) for at, length in enumerate(lengths)]
-    moved_bytes = sum(lengths) * BLOCK
     return Work(
         [arrays],
         parameters.get("made", ["cpu", "cpu", "none"]),
-        parameters.get("compute", moved_bytes / machine.gbps / 1e9),
+        parameters.get("compute", 2 * m * n * k / machine.tflops / 1e12),
         wide=(1,),
     )
 
@@ -223,10 +210,10 @@ def carry_out(machine: Machine, work: Work, parameters: Parameters, *, fits: boo
     processes = parameters.get("processes", 1)
     works = [work.moved(by) for by in range(0, processes * work.blocks, work.blocks)]
     blocks = processes * work.blocks
-    memory = machine.memory_bytes
-    card = Card(
-        machine, blocks, blocks + 1 if fits or memory is None else memory // BLOCK, processes
-    )
+    memory = blocks + 1
+    if machine.memory_bytes and not fits:
+        memory = max(1, machine.memory_bytes // BLOCK)
+    card = Card(machine, blocks, memory, processes)
     for one in works:
         arrays = [array for kernel in one.kernels for array in kernel]
         for at, array in enumerate(arrays):
@@ -367,8 +354,8 @@ def duplex(machine: Machine, figure: Figure) -> float:
         card = Card(machine, 1, 2, 2)
         if beside:
             card.submit(other, 0, length_bytes=4 * length)
-        ended = card.submit(timed, 1, length_bytes=length)
-        return card.until(ended) / 1e9
+        card.submit(timed, 1, length_bytes=length)
+        return card.until_idle(1) / 1e9
 
     alone_s = copy_s(beside=False)
     return length / alone_s if what == "alone" else alone_s / copy_s(beside=True)

@@ -60,7 +60,7 @@ def test_a_file_of_others_gives_rows_with_name_group_and_ratio(tmp_path: Path) -
     [
         ({"kind": "sweep"}, "row a-1: kind: 'sweep' is none of stream, "),
         ({"quantity": "call"}, "row a-1: quantity: stream has time, "),
-        ({"unit": "GB/s"}, "row a-1: unit: time has s, ms, us, not 'GB/s'"),
+        ({"unit": "GB/s"}, "row a-1: unit: time has s, ms, us, ns, not 'GB/s'"),
         ({"value": "fast"}, "row a-1: value: must be a number above 0, not 'fast'"),
         ({"value": "nan"}, "row a-1: value: must be a number above 0, not 'nan'"),
         ({"profiled": "perhaps"}, "row a-1: profiled: must be yes, no or empty"),
