@@ -107,8 +107,10 @@ def read(path: Path, kinds: Mapping[str, Kind]) -> list[Figure]:
             if not re.search("[a-zA-Z0-9]", row["id"]):
                 raise FigureError(f"{where}: id: needs a letter or digit, not '{row['id']}'")
             found.setdefault(row["id"], []).append(row)
-    except (OSError, csv.Error) as error:
-        raise FigureError(f"{path.name}: {error}") from None
+    except OSError as error:
+        raise FigureError(f"{path.name}: {error.strerror}; name a CSV file") from None
+    except csv.Error as error:
+        raise FigureError(f"{path.name}: not CSV: {error}; write it again as CSV") from None
     figures = [_figure(path.name, rows, kinds) for rows in found.values()]
     taken: dict[str, str] = {}
     for figure in figures:

@@ -37,8 +37,10 @@ def run(options: Options) -> Iterator[Row]:
         if chosen.json:
             with outputs.replacing(str(chosen.json), outputs.BENCHED) as file:
                 file.writelines(json.dumps(row.as_json()) + "\n" for row in rows)
-    except (figures.FigureError, OSError) as error:
+    except figures.FigureError as error:
         raise MeasurementError(str(error)) from None
+    except OSError as error:
+        raise MeasurementError(f"--json: {chosen.json}: {error.strerror}") from None
     yield from rows
     for number, group in enumerate(table.groups(row.as_json() for row in rows), 1):
         mean = group.pop("mean")
