@@ -17,6 +17,7 @@ import completions  # noqa: E402
 import man_pages  # noqa: E402
 import python_page  # noqa: E402
 from acceptance.first_call import pages as first_call  # noqa: E402
+from published import table as published_table  # noqa: E402
 from study.papers import table  # noqa: E402
 from workloads import intensity  # noqa: E402
 
@@ -25,6 +26,7 @@ from pump.config import reference  # noqa: E402
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "lab" / "bench" / "results" / "papers.jsonl"
 SUITES = ROOT / "lab" / "bench" / "results" / "thirdparty.jsonl"
+PUBLISHED = ROOT / "lab" / "bench" / "results" / "published.jsonl"
 END = "<!-- end of the generated part -->\n"
 
 
@@ -57,6 +59,12 @@ def suites() -> str:
     return "\n".join(lines) + "\n"
 
 
+def published() -> str:
+    """Returns the tables of docs/published.md, made from the stored results."""
+    rows = [json.loads(line) for line in PUBLISHED.read_text(encoding="utf-8").splitlines()]
+    return "\n".join(published_table.lines(rows)) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Returns the path and text of each page that is made."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
@@ -67,6 +75,7 @@ def pages() -> dict[Path, str]:
         "reference/configuration.md": ("pump/config/schema.py", reference.markdown()),
         "guides/choose.md": (str(intensity.DATA.relative_to(ROOT)), intensity.table()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
+        "published.md": (str(PUBLISHED.relative_to(ROOT)), published()),
         "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}

@@ -1,0 +1,94 @@
+"""Groups of figures, and the tables of docs/published.md, from rows of suites/published.py as JSON
+has them. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Fields = dict[str, Any]
+
+
+def groups(rows: Iterable[Fields]) -> list[Fields]:
+    """Returns what the figures of each group have in common: ratios model / published.
+
+    mean: geometric; None if a ratio is not above 0. spread: the geometric standard deviation, a
+    factor. mean_server: the mean with a server as each host. sources: how many.
+    """
+    members: dict[str, list[Fields]] = {}
+    for row in rows:
+        members.setdefault(row["group"], []).append(row)
+    found = []
+    for group, figures in members.items():
+        ratios = [row["ratio"] for row in figures]
+        mean, spread = _geometric(ratios)
+        found.append(
+            {
+                "case": group,
+                "mean": mean,
+                "spread": spread,
+                "least_ratio": min(ratios),
+                "most_ratio": max(ratios),
+                "mean_server": _geometric([row["ratio_server"] for row in figures])[0],
+                "figures": len(figures),
+                "sources": len({row["sources"][0] for row in figures}),
+            }
+        )
+    return found
+
+
+def _geometric(ratios: list[float]) -> tuple[float | None, float | None]:
+    """Returns the geometric mean and standard deviation, if all are above 0."""
+    if min(ratios) <= 0:
+        return None, None
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(statistics.fmean(logs)), math.exp(statistics.pstdev(logs))
+
+
+def lines(rows: list[Fields]) -> Iterator[str]:
+    """Yields the lines of both tables: groups, then figures."""
+    yield from _table(
+        ["group", "figures", "sources", "mean", "least to most", "spread", "mean, all as server"],
+        (
+            [
+                found["case"],
+                str(found["figures"]),
+                str(found["sources"]),
+                _number(found["mean"]),
+                f"{_number(found['least_ratio'])} to {_number(found['most_ratio'])}",
+                _number(found["spread"]),
+                _number(found["mean_server"]),
+            ]
+            for found in groups(rows)
+        ),
+    )
+    yield ""
+    yield from _table(
+        ["figure", "card", "host", "kind", "quantity", "published", "model", "ratio", "source"],
+        (
+            [
+                row["id"] + (" (profiled)" if row["profiled"] else ""),
+                row["card"] or "not named",
+                row["host"],
+                row["kind"],
+                row["quantity"],
+                f"{row['baseline']:.4g} {row['unit']}".removesuffix(" 1"),
+                f"{row['value']:.4g} {row['unit']}".removesuffix(" 1"),
+                _number(row["ratio"]),
+                "; ".join(row["sources"]),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _table(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
+    for texts in (head, ["---"] * len(head), *cells):
+        safe = (text.replace("|", "/").replace("<", "&lt;") for text in texts)
+        yield f"| {' | '.join(safe)} |"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
