@@ -47,6 +47,11 @@ def run(asked: argparse.Namespace) -> int:
     """Install or remove. Raises BadInputError."""
     words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
     folder = _folder(asked.prefix)
+    if asked.remove and words:
+        raise BadInputError(
+            f"--remove takes no options of pump-run, such as '{words[0]}'; "
+            "see pump install kernel --help"
+        )
     if asked.remove:
         _remove(folder, asked.prefix)
     else:
