@@ -3,8 +3,12 @@ of earlier ones."""
 
 import os
 import signal
+from collections.abc import Iterator
 
 import builds
+import pytest
+
+SIGNALS = signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT
 
 
 def pytest_configure() -> None:
@@ -12,3 +16,13 @@ def pytest_configure() -> None:
     # A script's job in the background ignores it, and so would what tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     builds.folder()
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Keeps what Python does at signals: pump-run's main() gives them their default action for
+    its command. Called in this process, it would let a later broken pipe end all tests."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
