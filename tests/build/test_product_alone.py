@@ -63,7 +63,8 @@ def test_what_needs_the_laboratory_ends_with_one_line(product: Path, words: str)
 
 def test_the_products_unit_tests_pass(product: Path) -> None:
     folders = [str(ROOT / "tests/unit" / name) for name in ("pump", "daemon")]
-    options = ["-q", "-p", "no:cacheprovider", "-m", "not lab and not alone"]
+    options = ["-q", "-p", "no:cacheprovider", "-m", "not lab and not alone", "--tb=short"]
+    options += ["-n", "2", "--dist", "loadfile"]
     done = subprocess.run(
         [product / "bin" / "python", "-P", "-m", "pytest", *options, *folders],
         cwd=ROOT,

@@ -49,6 +49,7 @@ def test_on_the_virtual_gpu_nothing_is_a_problem_and_calls_are_intercepted() -> 
     assert found["command"]["status"] == OK
 
 
+@pytest.mark.lab
 def test_the_driver_is_asked_through_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
     through = """
 from cuda.bindings import driver
@@ -62,6 +63,7 @@ driver.cuDeviceGetName = marked
     assert found["device 0"].text == "through cuda-python, 40.0 GiB, sm_80"
 
 
+@pytest.mark.lab
 def test_where_cuda_python_is_missing_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     without = "import sys; sys.modules['cuda'] = None\n"
     monkeypatch.setattr(probe, "CHILD", without + probe.CHILD)

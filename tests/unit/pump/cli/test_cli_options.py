@@ -81,6 +81,7 @@ DOCUMENTED = (
 )
 
 
+@pytest.mark.lab
 def test_help_has_the_documented_options_in_groups_and_ends_in_an_example() -> None:
     helped = options.parser().format_help()
     assert set(re.findall(r"^  (?:-\w, )?--([\w-]+)", helped, re.M)) == set(DOCUMENTED.split())

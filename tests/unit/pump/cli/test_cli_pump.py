@@ -74,7 +74,13 @@ def test_a_verbs_help_ends_in_examples_that_it_accepts(name: str) -> None:
             main.verb_parser(name).parse_args(words[1 + len(name.split()) :])
 
 
-@pytest.mark.parametrize(("old", "new"), main.RENAMED.items())
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(old, new, marks=[pytest.mark.lab] if "simulate" in new else [])
+        for old, new in main.RENAMED.items()
+    ],
+)
 def test_an_old_name_works_and_its_one_line_gives_the_new_one(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
