@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pump.cli.support.lines import BadInputError
 
@@ -39,8 +39,8 @@ class Virtual(NamedTuple):
     duplicates: bool
 
 
-class Lab(Protocol):
-    """What pump_lab.register.LAB has.
+class Lab(NamedTuple):
+    """What pump_lab.register.LAB offers.
 
     verbs: modules by verb, as in pump/cli/main.py.
     options: adds OPTIONS to a group of pump-run's options: `virtual` and `virtual_set`, a list

@@ -223,10 +223,11 @@ def list_parser(above: str, *, listed: bool) -> OneLineParser:
 
 def _listed(above: str) -> list[str]:
     lines: list[str] = []
-    listed = {name: first_words(group) for name, group in groups().items()}
-    for group, names in ({"verbs": verbs_below(above)} if above else listed).items():
+    listed = {"verbs": verbs_below(above)} if above else groups()
+    for group, names in listed.items():
         lines += [f"{group}:"]
-        lines += [f"  {name:<11} {verb_help(f'{above} {name}'.strip())}" for name in names]
+        for name in first_words(names):
+            lines += [f"  {name:<11} {verb_help(f'{above} {name}'.strip())}"]
         lines += [""]
     program = f"{PROGRAM} {above}".strip()
     return [*lines, f"{program} VERB --help explains a verb, with an example."]

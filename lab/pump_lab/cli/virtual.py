@@ -73,10 +73,11 @@ def prepare(config: JobConfig) -> Virtual:
     try:
         folder = os.path.dirname(library(f"{FOLDER}/{DRIVER}"))
         stand_ins = [library(f"{FOLDER}/runtime/{name}") for name in STAND_INS]
-        base = profiles.load(config.virtual or "")
-        text = base.flatten(settings)
-        own = {key: value for key, value in settings.items() if key not in profiles.DRIVER_KEYS}
-        profile = base.changed(own)
+        computing = library(f"{FOLDER}/runtime/{COMPUTING_STAND_IN}")
+        drivers = {key: text for key, text in settings.items() if key in profiles.DRIVER_KEYS}
+        models = {key: text for key, text in settings.items() if key not in drivers}
+        profile = profiles.load(config.virtual or "").changed(models)
+        text = profile.flatten(drivers)
     except paths.MissingFileError as error:
         raise BadInputError(str(error)) from None
     except profiles.ProfileError as error:
@@ -90,10 +91,12 @@ def prepare(config: JobConfig) -> Virtual:
     def variables(environ: Mapping[str, str]) -> dict[str, str]:
         searched = listable(folder, "LD_LIBRARY_PATH", ":;")
         others = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != searched]
+        kernels = environ.get("PUMP_VIRTUAL_KERNELS", "").split(":")
+        kernels = [p for p in kernels if p and os.path.basename(p) != COMPUTING_STAND_IN]
         found = {
             "LD_LIBRARY_PATH": ":".join([searched, *others]),
             "PUMP_VIRTUAL_PROFILE": text,
-            "PUMP_VIRTUAL_KERNELS": _kernels(stand_ins, environ.get("PUMP_VIRTUAL_KERNELS", "")),
+            "PUMP_VIRTUAL_KERNELS": ":".join([*kernels, computing]),
         }
         if "shared" not in settings:  # each process has a GPU of its own
             found["PUMP_NEIGHBOURS"] = "none"
@@ -108,12 +111,6 @@ def prepare(config: JobConfig) -> Virtual:
         _facts(profile, settings.get("mode", profiles.MODES[0])),
         duplicates.pay(profile.values),
     )
-
-
-def _kernels(stand_ins: list[str], existing: str) -> str:
-    others = [p for p in existing.split(":") if p and os.path.basename(p) != COMPUTING_STAND_IN]
-    mine = [path for path in stand_ins if os.path.basename(path) == COMPUTING_STAND_IN]
-    return ":".join([*others, *mine])
 
 
 def _facts(profile: Profile, mode: str) -> dict[str, str]:

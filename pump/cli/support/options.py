@@ -79,9 +79,9 @@ def parse(argv: list[str]) -> Asked:
     made = parser(of_lab=False)
     front, command = _split(argv, {*_options_with_value(made), *lab.OPTIONS})
     words = {word.partition("=")[0] for word in front}
-    if asked_lab := words.intersection((*lab.OPTIONS, "-h", "--help")):
-        for option in asked_lab.intersection(lab.OPTIONS):
-            lab.get(option)
+    if of_lab := sorted(words.intersection(lab.OPTIONS)):
+        lab.get(of_lab[0])
+    if of_lab or words.intersection(("-h", "--help")):
         made = parser()
     asked = made.parse_args(front)
     if not command:

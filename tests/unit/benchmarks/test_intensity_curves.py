@@ -22,6 +22,11 @@ def test_each_picture_shows_the_data(program: str) -> None:
     assert file.read_text() == intensity.picture(found)
 
 
+def test_there_is_no_picture_without_data() -> None:
+    pictures = {path.name for path in intensity.FOLDER.glob("intensity-*.svg")}
+    assert pictures == {f"intensity-{program}.svg" for program in intensity.PICTURED}
+
+
 def test_there_is_no_picture_that_no_page_shows() -> None:
     pages = "".join(page.read_text() for page in [*DOCS.rglob("*.md"), ROOT / "README.md"])
     pictures = [path.name for path in intensity.FOLDER.glob("*.svg")]

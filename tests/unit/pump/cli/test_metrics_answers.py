@@ -106,6 +106,12 @@ def test_the_address_that_has_most_connections_loses_its_oldest(patient: None) -
         assert one.recv(12) == b"HTTP/1.0 200"
 
 
+def test_a_silent_peer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "REQUEST_S", 0.2)
+    with answering() as port, connect(port) as silent:
+        assert silent.recv(1) == b"", "the server closes the connection"
+
+
 def test_a_peer_that_asks_byte_by_byte_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "REQUEST_S", 0.4)
     with answering() as port, connect(port) as slow:
