@@ -53,7 +53,7 @@
  *   - what was discarded gets host pages when its chunk is taken, although nothing is
  *     copied there: the driver makes its pages resident on the CPU (uvm_va_block.c)
  *   - faults are 64 KiB pages; inside a block the tree prefetcher completes every
- *     aligned group of which more than 51 % is there or faulted
+ *     aligned group of which more than 51 % is resident or faulted
  *   - a copy engine's faults are serviced one block a batch, plus nonreplayable_us
  *   - where no chunk can be had at all (plain allocations hold everything) pages
  *     are read over the link and stay where they are: "remote"

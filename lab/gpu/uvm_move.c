@@ -14,16 +14,19 @@ uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
   return pages;
 }
 
-/* The driver's tree prefetcher inside one block, bottom up. */
+/* The driver's tree prefetcher inside one block (uvm_perf_prefetch.c): completes each
+ * aligned group of which more than 51 % is resident or faulted. Pages that the prefetcher
+ * adds do not count toward larger groups. */
 static uint32_t complete_groups(uint32_t pages) {
+  uint32_t completed = pages;
   for (uint32_t size = 2; size <= GPU_PAGES_PER_BLOCK; size *= 2) {
     uint32_t group = size == 32 ? UVM_ALL_PAGES : (1u << size) - 1;
     for (uint32_t at = 0; at < GPU_PAGES_PER_BLOCK; at += size) {
       uint32_t mask = group << at;
-      if ((uint32_t)__builtin_popcount(pages & mask) * 100 > 51 * size) pages |= mask;
+      if ((uint32_t)__builtin_popcount(pages & mask) * 100 > 51 * size) completed |= mask;
     }
   }
-  return pages;
+  return completed;
 }
 
 /* Draws the pace of the next transfer. */

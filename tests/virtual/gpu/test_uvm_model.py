@@ -7,7 +7,7 @@ expected time is worked out here from the same numbers as in the profile.
 from __future__ import annotations
 
 import pytest
-from gpu_model import BLOCK, gpu_with
+from gpu_model import BLOCK, EVERYTHING, gpu_with
 
 MS = 1_000_000
 
@@ -75,6 +75,15 @@ def test_the_tree_prefetcher_completes_a_block_of_which_more_than_51_percent_is_
     gpu.run_kernel([(1, 1, 17)])
     assert gpu.block(0).gpu_pages.bit_count() == 16
     assert gpu.block(1).gpu_pages.bit_count() == 32
+
+
+def test_pages_that_the_tree_prefetcher_adds_do_not_count_toward_larger_groups() -> None:
+    """As uvm_perf_prefetch.c has it: it counts resident and faulted pages."""
+    gpu = gpu_with(100)
+    gpu.on_host(0, 1)
+    gpu.run_kernel([(0, 1, EVERYTHING, gpu.lib.GPU_READ, 0b10111)])
+    # 3 of the first 4 pages complete these; 4 of the first 8 do not complete the 8.
+    assert gpu.block(0).gpu_pages == 0b11111
 
 
 def test_an_irregular_gather_is_far_worse_per_byte_than_a_sweep() -> None:
