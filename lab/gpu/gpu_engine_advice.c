@@ -25,7 +25,7 @@ int gpu_advise(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hook
     begin_ns = uvm_max(begin_ns, uvm_max(locks->read_until_ns, locks->write_until_ns));
   for (uint32_t i = first_block; i < first_block + block_count; i++) {
     const struct uvm_block *b = &uvm_blocks(uvm)[i];
-    begin_ns = uvm_max(begin_ns, uvm_max(b->ready_ns, b->left_ns));
+    begin_ns = uvm_max(begin_ns, uvm_max(uvm_ready_ns(uvm, b), uvm_left_ns(uvm, b)));
   }
   uint64_t end_ns = begin_ns + uvm_ns(uvm->profile.advise_call_us);
   for (uint32_t i = first_block; i < first_block + block_count; i++) {

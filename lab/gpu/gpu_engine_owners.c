@@ -25,15 +25,17 @@ _Static_assert(offsetof(struct gpu_counters, last_error) % 8 == 0 &&
 /* Of the owner whose counters the model's are: the links' time since is its, too. */
 static void current(const struct gpu_engine *engine, struct gpu_counters *out) {
   *out = engine->uvm.counters;
-  out->h2d_busy_ns += engine->uvm.h2d.busy_ns - engine->h2d_accounted_ns;
-  out->d2h_busy_ns += engine->uvm.d2h.busy_ns - engine->d2h_accounted_ns;
+  out->h2d_busy_ns +=
+      engine->uvm.links.ways[UVM_LINK_IN].busy_ns - engine->h2d_accounted_ns;
+  out->d2h_busy_ns +=
+      engine->uvm.links.ways[UVM_LINK_OUT].busy_ns - engine->d2h_accounted_ns;
 }
 
 void gpu_account(struct gpu_engine *engine, uint32_t owner) {
   if (!gpu_shared(engine) || engine->account == owner) return;
   current(engine, &gpu_owner_edit(engine, engine->account)->counters);
-  engine->h2d_accounted_ns = engine->uvm.h2d.busy_ns;
-  engine->d2h_accounted_ns = engine->uvm.d2h.busy_ns;
+  engine->h2d_accounted_ns = engine->uvm.links.ways[UVM_LINK_IN].busy_ns;
+  engine->d2h_accounted_ns = engine->uvm.links.ways[UVM_LINK_OUT].busy_ns;
   engine->uvm.counters = gpu_owners(engine)[owner].counters;
   engine->account = owner;
 }

@@ -95,7 +95,7 @@ static void begin_step(const struct gpu_engine *engine, struct gpu_op *op) {
   op->cursor_use = op->first_use;
   const struct gpu_use_node *node = cursor_node(engine, op);
   op->cursor_block = node ? part_begin(&node->use, op, op->step) : 0;
-  op->arrival_ns = 0;
+  op->wait_at = 0;
 }
 
 /* Checks one block: true when it is on the GPU or on its way there, else `miss` is filled.
@@ -116,7 +116,7 @@ static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use 
     *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
     return false;
   }
-  if (b->ready_ns > op->arrival_ns) op->arrival_ns = b->ready_ns;
+  op->wait_at = uvm_max(op->wait_at, b->ready_at);
   return true;
 }
 
@@ -190,6 +190,41 @@ static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
   return count;
 }
 
+/* Whether a transfer that was to have ended by now has not: the other direction has slowed
+ * it since (uvm_link.h). Then the operation waits on. */
+static bool waits_on(struct gpu_engine *engine, struct gpu_op *op, uint32_t way) {
+  uint64_t end_ns = uvm_link_time(&engine->uvm.links, way, op->wait_at);
+  if (end_ns <= engine->uvm.now_ns) return false;
+  op->next_ns = end_ns;
+  return true;
+}
+
+static bool is_link_copy(const struct gpu_op *op) {
+  return op->kind == GPU_COPY_H2D || op->kind == GPU_COPY_D2H;
+}
+
+static uint32_t way_of(const struct gpu_op *op) {
+  return op->kind == GPU_COPY_D2H || op->kind == GPU_PREFETCH_OUT ? UVM_LINK_OUT
+                                                                  : UVM_LINK_IN;
+}
+
+/* Whether a block of this step has not arrived; counts the time that the operation waits.
+ */
+static bool wait_for_arrival(struct gpu_engine *engine, struct gpu_op *op) {
+  struct uvm *uvm = &engine->uvm;
+  if (!waits_on(engine, op, UVM_LINK_IN)) return false;
+  uint64_t *stall_ns = op->kind == GPU_KERNEL ? &uvm->counters.stall_arrival_ns
+                                              : &uvm->counters.copy_stall_ns;
+  *stall_ns += op->next_ns - uvm->now_ns;
+  return true;
+}
+
+void gpu_op_completes(const struct gpu_engine *engine, struct gpu_op *op,
+                      uint64_t time_ns) {
+  op->complete_ns = uvm_max(op->complete_ns, time_ns);
+  op->wait_at = uvm_max(op->wait_at, uvm_link_at(&engine->uvm.links, way_of(op), time_ns));
+}
+
 static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   struct gpu_op *op) {
   struct uvm_miss misses[UVM_BATCH_FAULTS];
@@ -204,10 +239,8 @@ static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     return; /* and on from the cursor, after the replay */
   }
   op->phase = GPU_PHASE_STEP;
-  op->next_ns = uvm_max(uvm->now_ns, op->arrival_ns);
-  uint64_t *stall_ns =
-      kernel ? &uvm->counters.stall_arrival_ns : &uvm->counters.copy_stall_ns;
-  *stall_ns += op->next_ns - uvm->now_ns;
+  op->next_ns = uvm->now_ns;
+  wait_for_arrival(engine, op);
 }
 
 /* The part of `whole` that belongs to this step; the parts add up exactly. */
@@ -220,22 +253,19 @@ static void compute_step(struct gpu_engine *engine, struct gpu_op *op) {
   struct uvm *uvm = &engine->uvm;
   const struct uvm_profile *profile = &uvm->profile;
   op->phase = GPU_PHASE_STEP_END;
-  uint64_t length_bytes = step_part(op, op->length_bytes);
-  if (op->kind == GPU_COPY_H2D) {
-    op->next_ns =
-        uvm_link_book(&uvm->h2d, &uvm->d2h, uvm->now_ns, uvm->now_ns, length_bytes,
-                      profile->copy_h2d_gbps, profile->duplex_factor);
-    uvm->counters.h2d_copy_bytes += length_bytes;
-  } else if (op->kind == GPU_COPY_D2H) {
-    op->next_ns =
-        uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, uvm->now_ns, length_bytes,
-                      profile->copy_d2h_gbps, profile->duplex_factor);
-    uvm->counters.d2h_copy_bytes += length_bytes;
-  } else {
+  if (!is_link_copy(op)) {
     uint64_t part_ns = step_part(op, op->duration_ns);
     op->next_ns = uvm->now_ns + part_ns;
     if (op->kind == GPU_KERNEL) uvm->counters.compute_busy_ns += part_ns;
+    return;
   }
+  bool in = op->kind == GPU_COPY_H2D;
+  uint64_t length_bytes = step_part(op, op->length_bytes);
+  op->next_ns =
+      uvm_link_book(&uvm->links, way_of(op), uvm->now_ns, uvm->now_ns, length_bytes,
+                    in ? profile->copy_h2d_gbps : profile->copy_d2h_gbps);
+  op->wait_at = uvm_link_at(&uvm->links, way_of(op), op->next_ns);
+  *(in ? &uvm->counters.h2d_copy_bytes : &uvm->counters.d2h_copy_bytes) += length_bytes;
 }
 
 static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
@@ -245,8 +275,7 @@ static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks
     if (gpu_uses(engine)[n].use.block_count > most)
       most = gpu_uses(engine)[n].use.block_count;
   op->steps = most < GPU_KERNEL_STEPS ? most : GPU_KERNEL_STEPS;
-  if (op->kind == GPU_COPY_H2D || op->kind == GPU_COPY_D2H)
-    op->steps = (uint32_t)(op->length_bytes / GPU_COPY_STEP_BYTES) + 1;
+  if (is_link_copy(op)) op->steps = (uint32_t)(op->length_bytes / GPU_COPY_STEP_BYTES) + 1;
   if (op->kind == GPU_KERNEL)
     engine->uvm.counters.kernels++;
   else
@@ -296,7 +325,7 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   gpu_slice(engine, hooks, op, first, count, first_slice, op->blocks > 1, &cost);
   gpu_hold(engine, NULL, cost.caller_free_ns);
   op->next_ns = cost.caller_free_ns;
-  op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
+  gpu_op_completes(engine, op, cost.complete_ns);
 }
 
 static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
@@ -353,12 +382,13 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     sweep(engine, hooks, op);
     return;
   case GPU_PHASE_STEP:
-    compute_step(engine, op);
+    if (!wait_for_arrival(engine, op)) compute_step(engine, op);
     return;
   case GPU_PHASE_SLICE:
     run_slice(engine, hooks, op);
     return;
   case GPU_PHASE_STEP_END:
+    if (is_link_copy(op) && waits_on(engine, op, way_of(op))) return;
     if (++op->step < op->steps) {
       op->phase = GPU_PHASE_SWEEP;
       begin_step(engine, op);
@@ -366,8 +396,11 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
       return;
     }
     break;
-  default:
-    break; /* END */
+  default: /* END */
+    if ((op->kind == GPU_PREFETCH_IN || op->kind == GPU_PREFETCH_OUT) &&
+        waits_on(engine, op, way_of(op)))
+      return;
+    break;
   }
   finish(engine, hooks, op);
 }

@@ -57,7 +57,7 @@ struct gpu_op {
   uint64_t next_ns;
   uint64_t duration_ns;
   uint64_t length_bytes;
-  uint64_t arrival_ns;  /* of the latest block of this step that is on its way */
+  uint64_t wait_at;     /* on the clock of its direction: the end of what it waits for */
   uint64_t complete_ns; /* of a prefetch: so far */
   uint64_t bound_ns;    /* it takes at least so long */
   uint64_t ahead_ns;    /* bounds of all operations of its stream up to and with it */
@@ -242,6 +242,8 @@ bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 
 /* gpu_engine_run.c: executing */
 uint32_t gpu_server_of(uint32_t kind);
+/* A prefetch or discard is not complete before then. */
+void gpu_op_completes(const struct gpu_engine *engine, struct gpu_op *op, uint64_t time_ns);
 /* Some blocks of a prefetch or discard, for the caller or the driver's worker. */
 void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                const struct gpu_op *op, uint32_t first, uint32_t count, bool first_slice,

@@ -186,7 +186,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   if (gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED))
     gpu_slice(engine, hooks, op, first, count, first_slice, two_passes, &cost);
   call->blocks_done += count;
-  op->complete_ns = uvm_max(op->complete_ns, cost.complete_ns);
+  gpu_op_completes(engine, op, cost.complete_ns);
   call->cost = cost;
   call->cost.complete_ns = op->complete_ns;
   gpu_hold(engine, call, cost.caller_free_ns);

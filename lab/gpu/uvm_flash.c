@@ -61,8 +61,11 @@ static uint64_t make_room(struct uvm *uvm, uint64_t earliest_ns) {
     uint32_t block = host->victims[host->victims_taken++];
     struct uvm_block *b = uvm_edit(uvm, block);
     if (!(b->place & GPU_IN_HOST)) continue;
-    uint64_t left_ns = uvm_max(earliest_ns, b->left_ns);
-    if (!(b->place & GPU_ON_FLASH)) b->left_ns = left_ns = write_block(uvm, left_ns);
+    uint64_t left_ns = uvm_max(earliest_ns, uvm_left_ns(uvm, b));
+    if (!(b->place & GPU_ON_FLASH)) {
+      left_ns = write_block(uvm, left_ns);
+      uvm_set_left(uvm, b, left_ns);
+    }
     b->place = GPU_ON_FLASH;
     host->held--;
     return left_ns;
@@ -92,7 +95,7 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   if (host->room == 0) return earliest_ns;
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (b->place == GPU_ON_FLASH)
-    earliest_ns = read_block(uvm, uvm_max(earliest_ns, b->left_ns));
+    earliest_ns = read_block(uvm, uvm_max(earliest_ns, uvm_left_ns(uvm, b)));
   if (!(b->flags & UVM_READ_MOSTLY)) uvm_host_forget(uvm, block);
   return earliest_ns;
 }
@@ -102,7 +105,7 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
 int uvm_flash_write(struct uvm *uvm, uint32_t block, uint64_t *free_ns) {
   struct uvm_block *b = uvm_edit(uvm, block);
   if (b->place != GPU_IN_HOST) return GPU_INVALID;
-  b->left_ns = write_block(uvm, uvm_max(uvm->now_ns, b->left_ns));
+  uvm_set_left(uvm, b, write_block(uvm, uvm_max(uvm->now_ns, uvm_left_ns(uvm, b))));
   b->place |= GPU_ON_FLASH;
   *free_ns = uvm->host.write_free_ns;
   return GPU_OK;
@@ -112,7 +115,7 @@ int uvm_flash_read(struct uvm *uvm, uint32_t block, uint64_t *free_ns) {
   struct uvm_host *host = &uvm->host;
   struct uvm_block *b = uvm_edit(uvm, block);
   if (b->place != GPU_ON_FLASH || host->held >= host->room) return GPU_INVALID;
-  b->left_ns = read_block(uvm, uvm_max(uvm->now_ns, b->left_ns));
+  uvm_set_left(uvm, b, read_block(uvm, uvm_max(uvm->now_ns, uvm_left_ns(uvm, b))));
   b->place |= GPU_IN_HOST;
   host->held++;
   *free_ns = host->read_free_ns;
@@ -121,7 +124,7 @@ int uvm_flash_read(struct uvm *uvm, uint32_t block, uint64_t *free_ns) {
 
 int uvm_host_drop(struct uvm *uvm, uint32_t block) {
   struct uvm_block *b = uvm_edit(uvm, block);
-  if (b->place != (GPU_IN_HOST | GPU_ON_FLASH) || b->left_ns > uvm->now_ns)
+  if (b->place != (GPU_IN_HOST | GPU_ON_FLASH) || uvm_left_ns(uvm, b) > uvm->now_ns)
     return GPU_INVALID;
   b->place = GPU_ON_FLASH;
   uvm->host.held--;

@@ -1,64 +1,122 @@
-/* uvm_link.c - booking of transfers on one direction of the link. */
+/* uvm_link.c - booking of transfers on the link. See uvm_link.h. */
 #include "uvm_link.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
-static void forget_before(struct uvm_link *link, uint64_t now_ns) {
-  uint32_t past = 0;
-  while (past < link->count && link->end_ns[past] <= now_ns) past++;
-  if (past == 0) return;
-  link->count -= past;
-  memmove(link->begin_ns, link->begin_ns + past, link->count * sizeof link->begin_ns[0]);
-  memmove(link->end_ns, link->end_ns + past, link->count * sizeof link->end_ns[0]);
+/* A point on the way through both directions' spans. All counted from the last booking: a
+ * double would lose nanoseconds of a clock that has run for long. */
+struct point {
+  double time_ns;
+  double at[2];      /* the clocks */
+  double busy_ns[2]; /* so far */
+  uint32_t next[2];  /* first span that has not ended */
+};
+
+static double least(double a, double b) {
+  return a < b ? a : b;
 }
 
-/* End of a transfer that starts at `start_ns` and takes `work_ns` when alone. Counted
- * from the start: a double would lose nanoseconds of a clock that has run for long. */
-static uint64_t end_of(const struct uvm_link *other, uint64_t start_ns, double work_ns,
-                       double duplex_factor) {
-  double passed_ns = 0;
-  for (uint32_t i = 0; i < other->count; i++) {
-    double begin_ns = (double)(int64_t)(other->begin_ns[i] - start_ns);
-    double end_ns = (double)(int64_t)(other->end_ns[i] - start_ns);
-    if (end_ns <= passed_ns) continue;
-    if (begin_ns > passed_ns) {
-      if (work_ns <= begin_ns - passed_ns) break;
-      work_ns -= begin_ns - passed_ns;
-      passed_ns = begin_ns;
+static double since(const struct uvm_link *link, uint64_t at) {
+  return (double)(int64_t)(at - link->clock_at);
+}
+
+static struct point origin(const struct uvm_links *links) {
+  return (struct point){.at = {links->ways[0].clock_rest, links->ways[1].clock_rest}};
+}
+
+/* Goes on until `time_ns`, or until the clock of `way` reads `at`. */
+static void walk(const struct uvm_links *links, struct point *point, double time_ns,
+                 uint32_t way, double at) {
+  while (point->time_ns < time_ns && point->at[way] < at) {
+    bool busy[2];
+    double change_at[2]; /* where the direction begins or ends to be busy */
+    for (uint32_t i = 0; i < 2; i++) {
+      const struct uvm_link *link = &links->ways[i];
+      uint32_t *next = &point->next[i];
+      while (*next < link->count && since(link, link->end_at[*next]) <= point->at[i])
+        ++*next;
+      bool more = *next < link->count;
+      busy[i] = more && since(link, link->begin_at[*next]) <= point->at[i];
+      change_at[i] =
+          more ? since(link, busy[i] ? link->end_at[*next] : link->begin_at[*next])
+               : INFINITY;
     }
-    if (work_ns <= (end_ns - passed_ns) * duplex_factor) {
-      work_ns /= duplex_factor;
-      break;
+    bool both = busy[0] && busy[1];
+    double step_ns = time_ns - point->time_ns;
+    for (uint32_t i = 0; i < 2; i++) {
+      double rate = both ? links->ways[i].duplex : 1;
+      double to_at = i == way ? least(change_at[i], at) : change_at[i];
+      step_ns = least(step_ns, (to_at - point->at[i]) / rate);
     }
-    work_ns -= (end_ns - passed_ns) * duplex_factor;
-    passed_ns = end_ns;
+    for (uint32_t i = 0; i < 2; i++) {
+      double to_at = i == way ? least(change_at[i], at) : change_at[i];
+      double rate = both ? links->ways[i].duplex : 1;
+      bool reached = (to_at - point->at[i]) / rate <= step_ns;
+      point->at[i] = reached ? to_at : point->at[i] + step_ns * rate;
+      if (busy[i]) point->busy_ns[i] += step_ns;
+    }
+    point->time_ns += step_ns;
   }
-  return start_ns + (uint64_t)(passed_ns + work_ns + 0.5);
+}
+
+uint64_t uvm_link_at(const struct uvm_links *links, uint32_t way, uint64_t time_ns) {
+  if (time_ns <= links->now_ns) return links->ways[way].clock_at;
+  struct point point = origin(links);
+  walk(links, &point, (double)(time_ns - links->now_ns), way, INFINITY);
+  return links->ways[way].clock_at + (uint64_t)(point.at[way] + 0.5);
+}
+
+uint64_t uvm_link_time(const struct uvm_links *links, uint32_t way, uint64_t at) {
+  if (at <= links->ways[way].clock_at) return links->now_ns;
+  struct point point = origin(links);
+  walk(links, &point, INFINITY, way, since(&links->ways[way], at));
+  return links->now_ns + (uint64_t)(point.time_ns + 0.5);
+}
+
+static void remove_spans(struct uvm_link *link, uint32_t at, uint32_t count) {
+  uint32_t rest = link->count - at - count;
+  memmove(link->begin_at + at, link->begin_at + at + count, rest * sizeof(uint64_t));
+  memmove(link->end_at + at, link->end_at + at + count, rest * sizeof(uint64_t));
+  link->count -= count;
+}
+
+/* The time is `now_ns`: what has ended is forgotten. */
+static void pass(struct uvm_links *links, uint64_t now_ns) {
+  if (now_ns <= links->now_ns) return;
+  struct point point = origin(links);
+  walk(links, &point, (double)(now_ns - links->now_ns), 0, INFINITY);
+  for (uint32_t i = 0; i < 2; i++) {
+    struct uvm_link *link = &links->ways[i];
+    uint64_t whole = (uint64_t)point.at[i];
+    link->clock_at += whole;
+    link->clock_rest = point.at[i] - (double)whole;
+    remove_spans(link, 0, point.next[i]);
+  }
+  links->now_ns = now_ns;
 }
 
 static void merge_with_next(struct uvm_link *link, uint32_t at) {
-  link->end_ns[at] = link->end_ns[at + 1];
-  uint32_t rest = link->count - at - 2;
-  memmove(link->begin_ns + at + 1, link->begin_ns + at + 2, rest * sizeof(uint64_t));
-  memmove(link->end_ns + at + 1, link->end_ns + at + 2, rest * sizeof(uint64_t));
-  link->count--;
+  link->begin_at[at + 1] = link->begin_at[at];
+  remove_spans(link, at, 1);
 }
 
 /* Puts a busy span before position `at`. */
-static void insert(struct uvm_link *link, uint32_t at, uint64_t begin_ns, uint64_t end_ns) {
-  if (at > 0 && link->end_ns[at - 1] == begin_ns) {
-    link->end_ns[at - 1] = end_ns;
-    if (at < link->count && link->begin_ns[at] == end_ns) merge_with_next(link, at - 1);
+static void insert(struct uvm_link *link, uint32_t at, uint64_t begin_at, uint64_t end_at) {
+  if (at > 0 && link->end_at[at - 1] == begin_at) {
+    link->end_at[at - 1] = end_at;
+    if (at < link->count && link->begin_at[at] == end_at) merge_with_next(link, at - 1);
     return;
   }
-  if (at < link->count && link->begin_ns[at] == end_ns) {
-    link->begin_ns[at] = begin_ns;
+  if (at < link->count && link->begin_at[at] == end_at) {
+    link->begin_at[at] = begin_at;
     return;
   }
   if (link->count == UVM_LINK_SPANS) {
     /* Full: give up the earliest gap; nothing can be booked into it after that. */
     if (at == 0) {
-      link->begin_ns[0] = begin_ns;
+      link->begin_at[0] = begin_at;
       return;
     }
     merge_with_next(link, 0);
@@ -66,30 +124,33 @@ static void insert(struct uvm_link *link, uint32_t at, uint64_t begin_ns, uint64
     at--;
   }
   uint32_t rest = link->count - at;
-  memmove(link->begin_ns + at + 1, link->begin_ns + at, rest * sizeof(uint64_t));
-  memmove(link->end_ns + at + 1, link->end_ns + at, rest * sizeof(uint64_t));
-  link->begin_ns[at] = begin_ns;
-  link->end_ns[at] = end_ns;
+  memmove(link->begin_at + at + 1, link->begin_at + at, rest * sizeof(uint64_t));
+  memmove(link->end_at + at + 1, link->end_at + at, rest * sizeof(uint64_t));
+  link->begin_at[at] = begin_at;
+  link->end_at[at] = end_at;
   link->count++;
 }
 
-uint64_t uvm_link_book(struct uvm_link *link, struct uvm_link *other, uint64_t now_ns,
-                       uint64_t earliest_ns, uint64_t length_bytes, double gbps,
-                       double duplex_factor) {
+uint64_t uvm_link_book(struct uvm_links *links, uint32_t way, uint64_t now_ns,
+                       uint64_t earliest_ns, uint64_t length_bytes, double gbps) {
   if (length_bytes == 0) return earliest_ns;
-  forget_before(link, now_ns);
-  forget_before(other, now_ns);
-  double work_ns = (double)length_bytes / gbps;
-  uint64_t start_ns = earliest_ns;
-  uint64_t end_ns = end_of(other, start_ns, work_ns, duplex_factor);
-  uint32_t at = 0;
-  for (; at < link->count; at++) {
-    if (end_ns <= link->begin_ns[at]) break;
-    if (link->end_ns[at] <= start_ns) continue;
-    start_ns = link->end_ns[at];
-    end_ns = end_of(other, start_ns, work_ns, duplex_factor);
+  pass(links, now_ns);
+  struct uvm_link *link = &links->ways[way], *other = &links->ways[!way];
+  uint64_t work_ns = (uint64_t)((double)length_bytes / gbps + 0.5);
+  uint64_t begin_at = uvm_link_at(links, way, earliest_ns);
+  uint32_t span = 0;
+  for (; span < link->count; span++) {
+    if (begin_at + work_ns <= link->begin_at[span]) break;
+    if (link->end_at[span] > begin_at) begin_at = link->end_at[span];
   }
-  insert(link, at, start_ns, end_ns);
-  link->busy_ns += end_ns - start_ns;
-  return end_ns;
+  insert(link, span, begin_at, begin_at + work_ns);
+
+  struct point end = origin(links);
+  walk(links, &end, INFINITY, way, since(link, begin_at));
+  struct point begin = end;
+  walk(links, &end, INFINITY, way, since(link, begin_at + work_ns));
+  link->busy_ns += (uint64_t)(end.time_ns - begin.time_ns + 0.5);
+  double met_ns = end.busy_ns[!way] - begin.busy_ns[!way]; /* by the other direction */
+  other->busy_ns += (uint64_t)(met_ns * (1 - other->duplex) + 0.5);
+  return links->now_ns + (uint64_t)(end.time_ns + 0.5);
 }

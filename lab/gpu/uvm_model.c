@@ -13,6 +13,9 @@ void uvm_init(struct uvm *uvm, const struct uvm_profile *profile, uint64_t block
   uvm->now_ns = now_ns;
   uvm->handler_free_ns = now_ns;
   uvm->pace.now = 1;
+  uvm->links.now_ns = now_ns;
+  uvm->links.ways[UVM_LINK_IN].duplex = profile->duplex_in;
+  uvm->links.ways[UVM_LINK_OUT].duplex = profile->duplex_out;
   for (uint32_t list = 0; list < UVM_LISTS; list++)
     uvm->lists[list].head = uvm->lists[list].tail = UVM_NO_BLOCK;
 }
@@ -99,7 +102,7 @@ static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   out->pages = b->gpu_pages & ~b->host_pages;
   if (out->pages != 0 && hooks && hooks->leave)
     hooks->leave(hooks->context, block, out->pages);
-  out->after_ns = b->ready_ns;
+  out->after_ns = uvm_ready_ns(uvm, b);
   out->host_ns += uvm_host_allocate(uvm, block);
   uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
   b->gpu_pages = b->host_pages = 0;
@@ -127,10 +130,10 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
   if (list == GPU_LIST_USED) {
     evict_used(uvm, hooks, block, out);
   } else if (list == GPU_LIST_UNUSED) {
-    out->after_ns = uvm_max(b->left_ns, b->ready_ns);
+    out->after_ns = uvm_max(uvm_left_ns(uvm, b), uvm_ready_ns(uvm, b));
     uvm->counters.evictions_unused++;
   } else {
-    out->after_ns = b->ready_ns;
+    out->after_ns = uvm_ready_ns(uvm, b);
     uvm_drop(uvm, hooks, block);
     uvm->counters.evictions_discarded++;
   }
@@ -141,16 +144,16 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns) {
   if (victim->pages == 0) return uvm_max(victim->after_ns, earliest_ns);
   earliest_ns = uvm_host_take(uvm, victim->block, uvm_max(earliest_ns, victim->after_ns));
-  uint64_t left_ns = uvm_link_book(
-      &uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns, uvm_pages_bytes(victim->pages),
-      uvm->profile.copy_d2h_gbps / uvm->pace.now, uvm->profile.duplex_factor);
-  uvm_edit(uvm, victim->block)->left_ns = left_ns;
+  uint64_t left_ns = uvm_link_book(&uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns,
+                                   uvm_pages_bytes(victim->pages),
+                                   uvm->profile.copy_d2h_gbps / uvm->pace.now);
+  uvm_set_left(uvm, uvm_edit(uvm, victim->block), left_ns);
   return left_ns;
 }
 
 void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
   struct uvm_block *b = uvm_edit(uvm, block);
-  *complete_ns = uvm_max(*complete_ns, uvm_max(b->ready_ns, b->left_ns));
+  *complete_ns = uvm_max(*complete_ns, uvm_max(uvm_ready_ns(uvm, b), uvm_left_ns(uvm, b)));
   if (b->list != GPU_LIST_NONE) {
     uvm_list_remove(uvm, block);
     uvm->free_blocks++;

@@ -6,9 +6,10 @@
  * which exist at all (data_pages; those not on the GPU are on the host), and
  * whether it holds a chunk of the GPU's memory, which is the same as being in one
  * of the lists USED, DISCARDED, UNUSED. Movement is bookkeeping at once, with
- * times beside it: ready_ns is when the last arrival is complete, left_ns when
- * the last departure is. A chunk changes hands at once too; the newcomer's copy
- * starts after the old contents have left.
+ * times beside it: ready_at is when the last arrival is complete, left_at when
+ * the last departure is, each by the clock of its direction of the link (uvm_link.h). A
+ * chunk changes hands at once too; the newcomer's copy starts after the old contents have
+ * left.
  *
  *   chunks: free + UNUSED + DISCARDED + USED + plain = capacity, always
  *   gpu_pages != 0  <=>  in USED or DISCARDED;  DISCARDED <=> the block is discarded
@@ -83,8 +84,8 @@
 #define UVM_PREFERS_GPU 128u
 
 struct uvm_block {
-  uint64_t ready_ns;
-  uint64_t left_ns;
+  uint64_t ready_at; /* on the clock of the way in */
+  uint64_t left_at;  /* on that of the way out */
   uint32_t gpu_pages;
   uint32_t data_pages;
   uint32_t previous;
@@ -129,8 +130,7 @@ struct uvm_locks {
 struct uvm {
   struct uvm_profile profile; /* constant, and first: no journal keeps it */
   struct gpu_counters counters;
-  struct uvm_link h2d;
-  struct uvm_link d2h;
+  struct uvm_links links;
   uint64_t now_ns;
   uint64_t handler_free_ns; /* the serial fault handler */
   struct uvm_locks locks;
@@ -172,6 +172,26 @@ static inline uint64_t uvm_pages_bytes(uint32_t pages) {
 
 static inline uint64_t uvm_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
+}
+
+/* When the block's last arrival and departure are complete, as far as it is known; a time
+ * that has passed if they are. */
+static inline uint64_t uvm_ready_ns(const struct uvm *uvm, const struct uvm_block *b) {
+  return uvm_link_time(&uvm->links, UVM_LINK_IN, b->ready_at);
+}
+
+static inline uint64_t uvm_left_ns(const struct uvm *uvm, const struct uvm_block *b) {
+  return uvm_link_time(&uvm->links, UVM_LINK_OUT, b->left_at);
+}
+
+static inline void uvm_set_ready(const struct uvm *uvm, struct uvm_block *b,
+                                 uint64_t time_ns) {
+  b->ready_at = uvm_max(b->ready_at, uvm_link_at(&uvm->links, UVM_LINK_IN, time_ns));
+}
+
+static inline void uvm_set_left(const struct uvm *uvm, struct uvm_block *b,
+                                uint64_t time_ns) {
+  b->left_at = uvm_link_at(&uvm->links, UVM_LINK_OUT, time_ns);
 }
 
 /* A chunk on its way from one block to another. */

@@ -38,15 +38,13 @@ static void next_pace(struct uvm *uvm) {
 
 static uint64_t book_in(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages,
                         double gbps) {
-  return uvm_link_book(&uvm->h2d, &uvm->d2h, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), gbps / uvm->pace.now,
-                       uvm->profile.duplex_factor);
+  return uvm_link_book(&uvm->links, UVM_LINK_IN, uvm->now_ns, earliest_ns,
+                       uvm_pages_bytes(pages), gbps / uvm->pace.now);
 }
 
 static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) {
-  return uvm_link_book(&uvm->d2h, &uvm->h2d, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps / uvm->pace.now,
-                       uvm->profile.duplex_factor);
+  return uvm_link_book(&uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns,
+                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps / uvm->pace.now);
 }
 
 /* One block on its way in: what makes room, what is copied, what is zeroed. */
@@ -105,9 +103,9 @@ static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t 
   uint64_t room_ns = uvm_victim_leaves(uvm, &arrival->victim, earliest_ns);
   uint64_t ready_ns = room_ns;
   if (arrival->copy_pages != 0)
-    ready_ns =
-        book_in(uvm, uvm_host_give(uvm, arrival->block, uvm_max(room_ns, b->left_ns)),
-                arrival->copy_pages, gbps);
+    ready_ns = book_in(
+        uvm, uvm_host_give(uvm, arrival->block, uvm_max(room_ns, uvm_left_ns(uvm, b))),
+        arrival->copy_pages, gbps);
   if (arrival->populate_pages != 0) {
     double zero_ns =
         (double)uvm_pages_bytes(arrival->populate_pages) / uvm->profile.populate_gbps;
@@ -168,8 +166,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   end_ns += uvm_ns(profile->fault_replay_us);
   for (uint32_t i = 0; i < count; i++) {
     if (arrivals[i].remote) continue;
-    struct uvm_block *b = uvm_edit(uvm, misses[i].block);
-    b->ready_ns = uvm_max(b->ready_ns, end_ns);
+    uvm_set_ready(uvm, uvm_edit(uvm, misses[i].block), end_ns);
   }
   uvm->handler_free_ns = end_ns;
   uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
@@ -208,9 +205,9 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
     } else {
       uvm->counters.h2d_prefetch_bytes += uvm_pages_bytes(arrival.copy_pages);
       uint64_t ready_ns = arrive(uvm, &arrival, host_ns, profile->prefetch_h2d_gbps);
-      b->ready_ns = uvm_max(b->ready_ns, ready_ns);
+      uvm_set_ready(uvm, b, ready_ns);
     }
-    complete_ns = uvm_max(complete_ns, b->ready_ns);
+    complete_ns = uvm_max(complete_ns, uvm_ready_ns(uvm, b));
   }
   if (two_passes) host_ns += second_pass_ns(uvm, count);
   *cost = (struct gpu_cost){.caller_free_ns = host_ns,
@@ -230,7 +227,7 @@ static void vacate(struct uvm *uvm, uint32_t block) {
 static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                          uint32_t pages, uint64_t earliest_ns) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
-  uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, b->ready_ns));
+  uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, uvm_ready_ns(uvm, b)));
   if (hooks && hooks->leave) hooks->leave(hooks->context, block, pages);
   return book_out(uvm, room_ns, pages);
 }
@@ -245,10 +242,11 @@ static uint64_t copy_ahead(struct uvm *uvm, const struct gpu_hooks *hooks, uint3
   b->data_pages = UVM_ALL_PAGES;
   b->host_pages = b->gpu_pages;
   b->flags |= UVM_CPU_MAPPED | UVM_CPU_READS;
-  if (pages == 0) return uvm_max(earliest_ns, b->left_ns);
+  if (pages == 0) return uvm_max(earliest_ns, uvm_left_ns(uvm, b));
   uvm->counters.d2h_ahead_bytes += uvm_pages_bytes(pages);
-  b->left_ns = copy_out(uvm, hooks, block, pages, earliest_ns);
-  return b->left_ns;
+  uint64_t end_ns = copy_out(uvm, hooks, block, pages, earliest_ns);
+  uvm_set_left(uvm, b, end_ns);
+  return end_ns;
 }
 
 /* A block goes to the host by request; its chunk becomes the first victim.
@@ -263,10 +261,10 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   if (b->gpu_pages != 0) {
     end_ns = copy_out(uvm, hooks, block, b->gpu_pages, earliest_ns);
     *copied_bytes += uvm_pages_bytes(b->gpu_pages);
-    b->left_ns = end_ns;
+    uvm_set_left(uvm, b, end_ns);
     b->gpu_pages = 0;
   } else {
-    end_ns = uvm_max(end_ns, b->left_ns);
+    end_ns = uvm_max(end_ns, uvm_left_ns(uvm, b));
   }
   b->data_pages = UVM_ALL_PAGES; /* what was never there is zeroed on the host */
   b->flags |= UVM_CPU_MAPPED;
@@ -384,6 +382,6 @@ uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
     time_ns += uvm_ns(uvm->profile.cpu_unmap_us);
     b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
-  if (b->gpu_pages == 0) b->left_ns = time_ns; /* its chunk is not free before */
+  if (b->gpu_pages == 0) uvm_set_left(uvm, b, time_ns); /* its chunk is not free before */
   return time_ns;
 }

@@ -48,7 +48,8 @@ struct uvm_profile {
   double copy_h2d_gbps;
   double copy_d2h_gbps;
   double demand_gbps;
-  double duplex_factor; /* share of its speed that a direction keeps when both are busy */
+  double duplex_in; /* share of its speed that a direction keeps when both are busy */
+  double duplex_out;
   /* unified memory */
   double populate_gbps;
   double fault_base_us;        /* t0, per batch */

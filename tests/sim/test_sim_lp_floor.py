@@ -17,7 +17,7 @@ from pump_lab.sim import report, tensors
 
 pytest.importorskip("scipy")
 
-RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 2e6, 1, 0, 0, 1)
+RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 2e6, 1, 1, 0, 0, 1)
 """A block comes in one millisecond and leaves in two."""
 MS = 1_000_000
 
@@ -59,8 +59,14 @@ def test_what_waits_for_its_next_iteration_makes_way_in_between() -> None:
 def test_both_ways_together_carry_as_much_as_the_link_is_booked_for() -> None:
     """One of three blocks may stay, two come and leave."""
     sweep = [Touch((), (i,), ()) for i in range(3)]
-    for duplex, both_ms in ((1.0, 1.0), (0.5, 2 / 1.5)):
-        rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, duplex, 0, 0, 1)
+    # At shares of 0.5 and 0.8 two arrivals meet 1.6 ms of departures in 4 ms: 0.4 ms are left.
+    for (come, leave), both_ms in (
+        ((1, 1), 1.0),
+        ((0.5, 0.5), 2.0),
+        ((0.8, 0.8), 1.25),
+        ((0.5, 0.8), 1.625),
+    ):
+        rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, come, leave, 0, 0, 1)
         found = least_seconds(sweep, [0] * 3, BLOCK_BYTES, rates)
         assert found == pytest.approx(2 * both_ms / 1000)
 
@@ -149,7 +155,7 @@ def any_program(random: np.random.Generator) -> tuple[list[Touch], list[int]]:
 @pytest.mark.parametrize("both", [True, False])
 def test_no_schedule_is_faster_than_the_floors(both: bool) -> None:
     random = np.random.default_rng(11)
-    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1 if both else 0.5, 0, 0, 1)
+    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, *(2 * [1 if both else 0.5]), 0, 0, 1)
     for _ in range(150):
         operations, steps = any_program(random)
         blocks = int(random.integers(2, 4))
@@ -164,7 +170,7 @@ def test_no_schedule_is_faster_than_the_floors(both: bool) -> None:
 
 def test_of_a_pass_forth_and_back_it_is_close_to_the_best_schedule() -> None:
     random = np.random.default_rng(12)
-    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 0, 0, 1)
+    rates = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 1, 0, 0, 1)
     shares = []
     for blocks in (3, 4, 5):
         for _ in range(8):

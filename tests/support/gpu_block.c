@@ -9,8 +9,8 @@ struct block_info {
   uint32_t data_pages; /* bit per page that was ever populated, wherever it is */
   uint32_t discarded;  /* 0 or GPU_DISCARD_* */
   uint32_t host_pages; /* bit per page of gpu_pages that is valid on the host, too */
-  uint64_t ready_ns;   /* last arrival is complete */
-  uint64_t left_ns;    /* last departure is complete */
+  uint64_t ready_ns;   /* last arrival is complete, by the clock of the way in */
+  uint64_t left_ns;    /* last departure is complete, by the clock of the way out */
 };
 void block_info_get(const struct gpu_engine *engine, uint32_t block,
                     struct block_info *out);
@@ -25,7 +25,7 @@ void block_info_get(const struct gpu_engine *engine, uint32_t block,
       .data_pages = b->data_pages,
       .discarded = b->discard,
       .host_pages = b->host_pages,
-      .ready_ns = b->ready_ns,
-      .left_ns = b->left_ns,
+      .ready_ns = b->ready_at,
+      .left_ns = b->left_at,
   };
 }

@@ -63,10 +63,9 @@ STEPS = 8
 CHANGES: dict[str, dict[str, float]] = {
     "advice_quarter": {"uvm.advise_call_us": 0.25, "uvm.advise_block_us": 0.25},
     "advice_fourfold": {"uvm.advise_call_us": 4, "uvm.advise_block_us": 4},
-    "duplex_less": {"link.duplex_factor": 0.9},
+    "duplex_less": {"link.duplex_in": 0.9, "link.duplex_out": 0.9},
 }
-"""Factors on constants that no card has told. The last: as the link is booked only one of two
-transfers that meet is slowed; then each keeps about what the profile says."""
+"""Factors on constants that no GPU has confirmed."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ SETTINGS = {
         ),
         str(RATE),
     ),
-    "link.duplex_factor": "1",
+    "link.duplex_in": "1",
+    "link.duplex_out": "1",
     **dict.fromkeys(
         (
             *("uvm.fault_base_us", "uvm.fault_replay_us", "uvm.fault_block_us"),

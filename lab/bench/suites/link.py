@@ -7,7 +7,7 @@ DESIGN
 
     link.in_share    of the rate of prefetches towards the GPU, nothing else moving
     link.out_share   of the rate towards the host
-    link.both_share  of both rates together, times the profile's duplex factor. The model
+    link.both_share  of both rates together, each times the profile's duplex share. The model
                      slows one transfer of each pair that meets, so this may pass 1
 """
 
@@ -84,7 +84,9 @@ def run(options: Options) -> Iterator[Row]:
         "in": float(profile.values["link.prefetch_h2d_gbps"]),
         "out": float(profile.values["link.copy_d2h_gbps"]),
     }
-    rates["both"] = float(profile.values["link.duplex_factor"]) * (rates["in"] + rates["out"])
+    rates["both"] = sum(
+        float(profile.values[f"link.duplex_{way}"]) * rates[way] for way in ("in", "out")
+    )
     for phase, rate in rates.items():
         mine = [p for p in found if p["phase"] == phase]
         shares = [(p["in_gbps"] + p["out_gbps"]) / rate for p in mine]

@@ -89,7 +89,8 @@ STUDY = {
     "link.copy_h2d_gbps": "23",
     "link.copy_d2h_gbps": "23",
     "link.demand_gbps": "12.04",
-    "link.duplex_factor": "0.85",
+    "link.duplex_in": "0.85",
+    "link.duplex_out": "0.85",
     "uvm.populate_gbps": "1048.576",
     "uvm.fault_block_us": "8",
     **dict.fromkeys(
@@ -102,7 +103,12 @@ STUDY = {
         "0",
     ),
 }
-SERIAL = {"uvm.evict_us": "91.18", "link.copy_d2h_gbps": "100000", "link.duplex_factor": "1"}
+SERIAL = {
+    "uvm.evict_us": "91.18",
+    "link.copy_d2h_gbps": "100000",
+    "link.duplex_in": "1",
+    "link.duplex_out": "1",
+}
 
 FOUND = {
     "naive": (4.46, 4.46, 4.68, 6.63),

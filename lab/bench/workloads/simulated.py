@@ -97,7 +97,9 @@ def _simulated(
 
     name, link = program.name, float(profile.values["link.prefetch_h2d_gbps"]) * 1e9
     machine = Machine(profile, int(footprint_bytes / ratio))
-    full_duplex = replace(machine, profile=profile.changed({"link.duplex_factor": "1"}))
+    full_duplex = replace(
+        machine, profile=profile.changed({"link.duplex_in": "1", "link.duplex_out": "1"})
+    )
     case = report.Case(program, machine)
     alone, least = report.unlimited(case).steady.seconds, report.floor(case)
     step = replace(step, gap_seconds=max(0.0, alone / steps - step.compute_seconds))

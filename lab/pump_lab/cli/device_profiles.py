@@ -81,7 +81,7 @@ def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
 
     if any(found.get(name) is None for name in ("delta", "t_advise_us", "t_advise_block_us")):
         return "whether read duplication pays was not measured"
-    share = float(profile.values["link.duplex_factor"])
+    share = float(profile.values["link.duplex_in"])
     figures = f"the link keeps {share:.2f} of its speed both ways at once, a call of advice takes "
     figures += f"{duplicates.advice_us(profile.values):.0f} us"
     if duplicates.pay(profile.values):

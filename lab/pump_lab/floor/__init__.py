@@ -128,13 +128,15 @@ def floor_seconds(compute_seconds: float, traffic: Traffic, link_bytes_per_secon
 class Rates:
     """Rates of a machine.
 
-    h2d, d2h: bytes per nanosecond alone. duplex: factor of both while both directions are used.
+    h2d, d2h: bytes per nanosecond alone. duplex_in, duplex_out: share of its rate that each
+    direction keeps while both are used.
     cpu_in_ns, cpu_out_ns: processor time for each block. threads: that share that work.
     """
 
     h2d: float
     d2h: float
-    duplex: float
+    duplex_in: float
+    duplex_out: float
     cpu_in_ns: float
     cpu_out_ns: float
     threads: int
@@ -151,7 +153,8 @@ class Rates:
         return Rates(
             max(number("link.prefetch_h2d_gbps"), number("link.demand_gbps")),
             number("link.copy_d2h_gbps"),
-            number("link.duplex_factor"),
+            number("link.duplex_in"),
+            number("link.duplex_out"),
             # A prefetch's one pass, or a fault; whichever the driver does cheaper.
             1000 * min(number("uvm.prefetch_block_us"), number("uvm.fault_block_us")),
             # The driver's own eviction, or a prefetch to the CPU and its page tables.
@@ -193,7 +196,16 @@ def link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
     """Seconds on the link: both directions at once, each slowed, as long as both have bytes; then
     the rest alone."""
     there, back = h2d_bytes / rates.h2d, d2h_bytes / rates.d2h
-    together = min(there, back)
-    # One behind the other would be faster where both at once do not reach one's rate.
-    shared = min(together / rates.duplex, 2 * together)
-    return (shared + max(there, back) - together) / 1e9
+    shares = duplex_shares(rates)
+    return max(there * shares[0] + back, there + back * shares[1]) / 1e9
+
+
+def duplex_shares(rates: Rates) -> tuple[float, float]:
+    """Shares of its time alone that each direction adds to the time of the other, at least.
+
+    A time T with both directions in use carries duplex_in + duplex_out of what T carries with
+    one. If that is less than 1, one direction after the other is faster.
+    """
+    if rates.duplex_in + rates.duplex_out <= 1:
+        return 1.0, 1.0
+    return (1 - rates.duplex_out) / rates.duplex_in, (1 - rates.duplex_in) / rates.duplex_out

@@ -35,8 +35,8 @@ DESIGN
   part before the second use, and that part's kernels take longer by the block's share of the
   kernel that made it. What that kernel reads is taken to be there, in no room.
 
-  Both ways together carry 1 + duplex factor of one way's rate, as the link is booked
-  (lab/gpu/uvm_link.h): of two transfers that meet only one is slowed.
+  Both ways together carry duplex_in + duplex_out of one way's rate, as the link does
+  (lab/gpu/uvm_link.h): while both are busy each keeps its own share of its rate.
 
   The bound is not tight: it ignores that an operation needs all its blocks at once, since one may
   leave while its kernel runs.
@@ -58,7 +58,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES
-from pump_lab.floor import Rates, Touch
+from pump_lab.floor import Rates, Touch, duplex_shares
 
 CUTS: Final = 64
 """Places where an iteration is cut, about."""
@@ -332,9 +332,9 @@ class _Program:
         from scipy.sparse import csr_array
 
         there, back = BLOCK_BYTES / rates.h2d / 1e9, BLOCK_BYTES / rates.d2h / 1e9
-        both = 1 / (1 + rates.duplex)
+        share_in, share_out = duplex_shares(rates)
         for part, column in enumerate(self._seconds):
-            for come, leave in ((there, 0.0), (0.0, back), (there * both, back * both)):
+            for come, leave in ((there * share_in, back), (there, back * share_out)):
                 always = float(self._always[:, part] @ (come, leave))
                 crossing = [(c, f * come) for c, f in self._come[part]]
                 crossing += [(c, f * leave) for c, f in self._leave[part]]

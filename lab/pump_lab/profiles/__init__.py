@@ -8,8 +8,10 @@ Standard library only, because pump-run imports it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import string
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,6 +69,8 @@ def _keys(macro: str) -> dict[str, Key]:
 
 KEYS: dict[str, Key] = _keys("PROFILE_KEY")
 KERNEL_KEYS: dict[str, Key] = _keys("KERNEL_KEY")
+RETIRED: dict[str, tuple[str, ...]] = {"link.duplex_factor": ("link.duplex_in", "link.duplex_out")}
+"""Keys of older profiles, each with the keys that take its value."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,12 @@ class Profile:
             if key == "memory":
                 values["device.memory_bytes"] = _memory_bytes(self.name, text)
                 continue
-            rule = _rule(key)
-            if rule is None:
-                known = [*KEYS, "memory", *DRIVER_KEYS]
-                raise ProfileError(f"{self.name}: unknown key '{key}'{nearest(key, known)}")
-            values[key] = _checked(self.name, key, rule, _read(rule, text))
+            for name in _current(self.name, key):
+                rule = _rule(name)
+                if rule is None:
+                    known = [*KEYS, "memory", *DRIVER_KEYS]
+                    raise ProfileError(f"{self.name}: unknown key '{key}'{nearest(key, known)}")
+                values[name] = _checked(self.name, name, rule, _read(rule, text))
         return replace(_complete(self.name, values), conditions=self.conditions)
 
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
@@ -171,10 +176,21 @@ def validate(source: str, table: Mapping[str, Any]) -> Profile:
 
 
 def _take(source: str, values: dict[str, Value], key: str, value: object) -> None:
-    rule = _rule(key)
-    if rule is None:
-        raise ProfileError(f"{source}: unknown key '{key}'{nearest(key, list(KEYS))}")
-    values[key] = _checked(source, key, rule, value)
+    for name in _current(source, key):
+        rule = _rule(name)
+        if rule is None:
+            raise ProfileError(f"{source}: unknown key '{key}'{nearest(key, list(KEYS))}")
+        values[name] = _checked(source, name, rule, value)
+
+
+@functools.cache  # one warning a key and profile
+def _current(source: str, key: str) -> tuple[str, ...]:
+    """The keys that `key` stands for: itself, or if it is retired its successors."""
+    if key not in RETIRED:
+        return (key,)
+    instead = f"use {' and '.join(RETIRED[key])}" if RETIRED[key] else "it has no effect"
+    print(f"pump: {source}: {key} is an old key; {instead}", file=sys.stderr)
+    return RETIRED[key]
 
 
 def _rule(key: str) -> Key | None:

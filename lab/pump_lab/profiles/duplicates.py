@@ -8,7 +8,7 @@ from typing import Final
 from pump_lab.profiles import Value
 
 DUPLEX_MOST: Final = 0.85
-"""Share of its speed that a direction of the link keeps beside the other: from there on departures
+"""Share of its speed that the way to the GPU keeps next to departures: from there on departures
 take too little from arrivals."""
 ADVICE_MOST_US: Final = 60.0
 """Of a call of advice on SPAN_BLOCKS blocks."""
@@ -23,4 +23,4 @@ def advice_us(values: Mapping[str, Value]) -> float:
 
 def pay(values: Mapping[str, Value]) -> bool:
     """Whether departures without a copy save more than their advice takes."""
-    return float(values["link.duplex_factor"]) < DUPLEX_MOST and advice_us(values) <= ADVICE_MOST_US
+    return float(values["link.duplex_in"]) < DUPLEX_MOST and advice_us(values) <= ADVICE_MOST_US

@@ -67,7 +67,7 @@ def test_what_is_only_read_leaves_without_a_copy(layers: Job, tmp_path: Path) ->
         ((), True),
         (("--config", "no_duplicates.toml"), False),
         (("--policy", "planned"), True),
-        (("--virtual-set", "link.duplex_factor=0.95"), False),
+        (("--virtual-set", "link.duplex_in=0.95"), False),
         (("--virtual-set", "uvm.advise_block_us=30"), False),
     ],
 )

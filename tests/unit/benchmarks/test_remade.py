@@ -26,7 +26,7 @@ from pump_lab.sim.tensors import TensorTrace
 
 pytest.importorskip("scipy")
 
-RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 0, 0, 1)
+RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 1, 0, 0, 1)
 """A block comes in one millisecond, and leaves in one."""
 
 Uses = tuple[list[int], list[int]]

@@ -65,7 +65,7 @@ def test_measured_values_are_rounded_and_kept_in_bounds() -> None:
     found = written()
     assert found.values["link.prefetch_h2d_gbps"] == 24.32
     assert found.values["uvm.cpu_pte_us"] == 0.312
-    assert found.values["link.duplex_factor"] == 1.0, "a little above one is noise"
+    assert found.values["link.duplex_in"] == 1.0, "a little above one is noise"
     assert kinds(found)["link.prefetch_h2d_gbps"] == "measured"
 
 
@@ -193,7 +193,7 @@ def test_conditions_that_are_no_table_are_an_error() -> None:
     ("changes", "pays"),
     [
         ({}, True),
-        ({"link.duplex_factor": "0.9"}, False),
+        ({"link.duplex_in": "0.9"}, False),
         ({"uvm.advise_call_us": "12", "uvm.advise_block_us": "12"}, True),
         ({"uvm.advise_call_us": "13", "uvm.advise_block_us": "12"}, False),
     ],

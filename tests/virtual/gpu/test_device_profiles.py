@@ -110,7 +110,7 @@ def test_settings_change_a_profile_and_its_hash() -> None:
         ({"copies": "modelled", "mode": "compute"}, "mode=compute needs copies=real"),
         ({"uvm.evict_us": "soon"}, "uvm.evict_us must be a number, not 'soon'"),
         ({"uvm.evict_us": "nan"}, "uvm.evict_us must be from 0 to"),
-        ({"link.duplex_factor": "1.5"}, "must be from 0.1 to 1, not"),
+        ({"link.duplex_in": "1.5"}, "must be from 0.1 to 1, not"),
         ({"name": "a;b"}, "must not contain"),
         ({"device.compute_capability": "eight"}, 'must be like "8.0"'),
         ({"kernel.x;y.gbps": "1"}, "unknown key"),
@@ -121,6 +121,18 @@ def test_a_bad_setting_is_named_with_its_remedy(settings: dict[str, str], messag
         profiles.load("a100-pcie4").flatten(settings)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_profile_with_old_keys_loads_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "old.toml"
+    text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("duplex_")]
+    path.write_text("\n".join(lines).replace("[link]", "[link]\nduplex_factor = 0.7"))
+    values = profiles.load(str(path)).values
+    assert (values["link.duplex_in"], values["link.duplex_out"]) == (0.7, 0.7)
+    assert "link.duplex_factor is an old key; use link.duplex_in and" in capsys.readouterr().err
 
 
 def test_a_profile_may_come_from_a_file_and_bad_files_are_named(tmp_path: Path) -> None:

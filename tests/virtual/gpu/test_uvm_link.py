@@ -12,6 +12,7 @@ import gpu_model
 import pytest
 
 GBPS = 10.0
+IN, OUT = 0, 1
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +20,16 @@ def link() -> tuple[cffi.FFI, Any]:
     ffi = cffi.FFI()
     text = (gpu_model.CORE / "uvm_link.h").read_text()
     spans = re.search(r"#define UVM_LINK_SPANS \d+", text)
-    declarations = re.search(r"struct uvm_link \{.*duplex_factor\);", text, re.S)
+    declarations = re.search(r"struct uvm_link \{.*uint64_t at\);", text, re.S)
     assert spans and declarations
     ffi.cdef(spans[0] + "\n" + declarations[0])
     return ffi, ffi.dlopen(str(gpu_model.build()))
+
+
+def links_of(ffi: cffi.FFI, come: float = 0.8, leave: float = 0.8) -> Any:
+    links = ffi.new("struct uvm_links *")
+    links.ways[IN].duplex, links.ways[OUT].duplex = come, leave
+    return links
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -31,19 +38,20 @@ def test_transfers_never_overlap_nor_start_before_they_are_ready(
 ) -> None:
     ffi, lib = link
     draw = random.Random(seed)
-    one, other = ffi.new("struct uvm_link *"), ffi.new("struct uvm_link *")
+    links = links_of(ffi)
+    one = links.ways[IN]
     spans, now, total = [], 0, 0
     for _ in range(2000):
         now += draw.choice([0, 0, 0, 500])  # far fewer than it books: gaps overflow the table
         earliest = now + draw.randint(0, 100_000)
         length = draw.randint(1, 20_000)
-        end = lib.uvm_link_book(one, other, now, earliest, length, GBPS, 0.8)
+        end = lib.uvm_link_book(links, IN, now, earliest, length, GBPS)
         work = end - round(length / GBPS + 1e-9)
         assert end - length / GBPS >= earliest - 1
         spans.append((work, end))
         total += length / GBPS
         assert one.count <= 32
-        kept = [(one.begin_ns[i], one.end_ns[i]) for i in range(one.count)]
+        kept = [(one.begin_at[i], one.end_at[i]) for i in range(one.count)]
         assert all(a[1] < b[0] for a, b in pairwise(kept))
     spans.sort()
     assert all(a_end <= b_start + 1 for (_, a_end), (b_start, _) in pairwise(spans))
@@ -52,17 +60,17 @@ def test_transfers_never_overlap_nor_start_before_they_are_ready(
 
 def test_a_transfer_goes_into_the_first_gap_that_holds_it(link: tuple[cffi.FFI, Any]) -> None:
     ffi, lib = link
-    one, other = ffi.new("struct uvm_link *"), ffi.new("struct uvm_link *")
+    links = links_of(ffi)
 
     def book(earliest: int, length: int) -> int:
-        return int(lib.uvm_link_book(one, other, 0, earliest, length, GBPS, 0.8))
+        return int(lib.uvm_link_book(links, IN, 0, earliest, length, GBPS))
 
     assert book(1000, 10_000) == 2000
     assert book(3000, 10_000) == 4000
     assert book(0, 20_000) == 6000  # 2000 long: no gap holds it
     assert book(0, 10_000) == 1000
     assert book(0, 10_000) == 3000
-    assert one.count == 1
+    assert links.ways[IN].count == 1
 
 
 @pytest.mark.parametrize(("begin", "expected"), [(0, 1250), (500, 1125), (1000, 1000)])
@@ -70,6 +78,43 @@ def test_only_the_time_in_which_the_other_direction_is_busy_counts_as_duplex(
     link: tuple[cffi.FFI, Any], begin: int, expected: int
 ) -> None:
     ffi, lib = link
-    one, other = ffi.new("struct uvm_link *"), ffi.new("struct uvm_link *")
-    lib.uvm_link_book(other, one, 0, begin, 100_000, GBPS, 0.8)
-    assert lib.uvm_link_book(one, other, 0, 0, 10_000, GBPS, 0.8) == expected
+    links = links_of(ffi)
+    lib.uvm_link_book(links, OUT, 0, begin, 100_000, GBPS)
+    assert lib.uvm_link_book(links, IN, 0, 0, 10_000, GBPS) == expected
+
+
+def test_a_booked_transfer_ends_later_when_the_other_direction_joins(
+    link: tuple[cffi.FFI, Any],
+) -> None:
+    ffi, lib = link
+    links = links_of(ffi, 0.5, 0.8)
+    told = lib.uvm_link_book(links, IN, 0, 0, 10_000, GBPS)
+    end = lib.uvm_link_at(links, IN, told)
+    assert (told, end) == (1000, 1000)
+    # From 600 on: 400 left at half the speed, of which the way out runs 320 / 0.8 beside.
+    assert lib.uvm_link_book(links, OUT, 200, 600, 3_200, GBPS) == 1000
+    assert lib.uvm_link_time(links, IN, end) == 1200
+    assert (links.ways[IN].busy_ns, links.ways[OUT].busy_ns) == (1200, 400)
+    # What is booked after it begins at the later end.
+    assert lib.uvm_link_book(links, IN, 700, 700, 1_000, GBPS) == 1300
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_told_times_only_move_to_later_ones(link: tuple[cffi.FFI, Any], seed: int) -> None:
+    ffi, lib = link
+    draw = random.Random(seed)
+    links = links_of(ffi, 0.5, 0.9)
+    now = 0
+    told: dict[tuple[int, int], int] = {}
+    for _ in range(500):
+        now += draw.choice([0, 300, 2000])
+        way = draw.choice([IN, OUT])
+        end = lib.uvm_link_book(links, way, now, now + draw.randint(0, 5000), 9_000, GBPS)
+        told[way, lib.uvm_link_at(links, way, end)] = end
+        for (of, at), before in list(told.items()):
+            after = lib.uvm_link_time(links, of, at)
+            if after <= now:
+                del told[of, at]
+                continue
+            assert after >= before - 2, "rounding apart"
+            told[of, at] = after

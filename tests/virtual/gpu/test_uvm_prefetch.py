@@ -171,7 +171,7 @@ def test_prefetching_everything_without_control_loses_to_naive_paging() -> None:
     assert iteration(prefetch=True) > 1.02 * iteration(prefetch=False)
 
 
-def test_both_directions_at_once_slow_each_other_by_the_duplex_factor() -> None:
+def test_both_directions_at_once_slow_each_other_by_the_duplex_shares() -> None:
     def transfer(gpu: Gpu, kinds: list[int]) -> int:
         length = 1 << 30
         cookies = [
@@ -185,7 +185,18 @@ def test_both_directions_at_once_slow_each_other_by_the_duplex_factor() -> None:
     gpu = gpu_with(100)
     both = transfer(gpu, [gpu.lib.GPU_COPY_H2D, gpu.lib.GPU_COPY_D2H])
     factor = alone / both
-    assert gpu.profile.duplex_factor - 0.01 <= factor <= gpu.profile.duplex_factor + 0.1
+    assert factor == pytest.approx(gpu.profile.duplex_in, abs=0.001)
+
+
+def test_a_prefetch_on_its_way_ends_later_when_the_other_direction_joins() -> None:
+    gpu = gpu_with(200)
+    gpu.on_host(0, 64)
+    copy = gpu.prefetch(0, 64)
+    told, began = copy, gpu.now
+    gpu.submit(gpu.lib.GPU_COPY_D2H, stream=2, length_bytes=1 << 30)
+    gpu.run()
+    _, end = gpu.finished[1 << 40]
+    assert end - began == pytest.approx((told - began) / gpu.profile.duplex_in, rel=0.001)
 
 
 def test_links_serve_one_transfer_at_a_time() -> None:

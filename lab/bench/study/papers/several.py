@@ -85,9 +85,8 @@ def link_of(profile: Profile) -> Link:
     from study import studied_policies
 
     come, leave = studied_policies.link_rates(profile)
-    duplex = profile.values["link.duplex_factor"]
-    assert isinstance(duplex, (int, float))
-    return Link(come * 1e9, leave * 1e9, 1 + float(duplex))
+    duplex = sum(float(profile.values[f"link.duplex_{way}"]) for way in ("in", "out"))
+    return Link(come * 1e9, leave * 1e9, duplex)
 
 
 def several(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
