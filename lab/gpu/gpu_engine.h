@@ -74,6 +74,9 @@
 /* Access, as in PUMP_ACCESS_*: 0 counts as both */
 #define GPU_READ 1
 #define GPU_WRITE 2
+#define GPU_WIDE                                                                           \
+  4 /* many blocks of the use at once: a gather, a stride, the second operand of a         \
+       GEMM. Else a kernel sweeps over the use */
 
 /* Kinds of discard (uvm.h, UvmDiscard). UNMAP is what the public calls make: nothing is
  * resident then, the next access faults, and a write or a prefetch ends it. KEEP
@@ -194,7 +197,7 @@ struct gpu_prefetch_call {
 
 struct gpu_counters {
   /* unified memory */
-  uint64_t fault_blocks; /* blocks serviced in fault batches */
+  uint64_t fault_blocks; /* blocks whose first pages came by faults */
   uint64_t fault_pages;  /* faults: 64 KiB pages */
   uint64_t fault_batches;
   uint64_t nonreplayable_blocks; /* faults of copy engines */

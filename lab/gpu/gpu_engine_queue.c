@@ -90,6 +90,7 @@ static void take_uses(struct gpu_engine *engine, struct gpu_op *op,
   for (uint32_t i = 0; i < operation->use_count; i++) {
     const struct gpu_use_node *free_node = &gpu_uses(engine)[node];
     ((struct gpu_use_node *)(uintptr_t)free_node)->use = operation->uses[i];
+    ((struct gpu_use_node *)(uintptr_t)free_node)->step = GPU_NONE;
     op->blocks += operation->uses[i].block_count;
     last = node;
     node = free_node->next;

@@ -91,13 +91,6 @@ static uint32_t part_begin(const struct gpu_use *use, const struct gpu_op *op,
   return (uint32_t)((uint64_t)use->block_count * step / op->steps);
 }
 
-static void begin_step(const struct gpu_engine *engine, struct gpu_op *op) {
-  op->cursor_use = op->first_use;
-  const struct gpu_use_node *node = cursor_node(engine, op);
-  op->cursor_block = node ? part_begin(&node->use, op, op->step) : 0;
-  op->wait_at = 0;
-}
-
 /* Checks one block: true when it is on the GPU or on its way there, else `miss` is filled.
  */
 static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
@@ -110,10 +103,11 @@ static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use 
   uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
   /* What was only read since it was discarded, and what is duplicated, is mapped for
    * reading. */
-  bool refused = use->access != GPU_READ &&
+  uint32_t access = use->access & (GPU_READ | GPU_WRITE);
+  bool refused = access != GPU_READ &&
                  (b->discard == GPU_DISCARD_UNMAP || (pages & b->host_pages) != 0);
   if ((pages & ~b->gpu_pages) != 0 || refused) {
-    *miss = (struct uvm_miss){.block = block, .pages = pages, .access = use->access};
+    *miss = (struct uvm_miss){.block = block, .pages = pages, .access = access};
     return false;
   }
   op->wait_at = uvm_max(op->wait_at, b->ready_at);
@@ -148,46 +142,78 @@ static uint32_t faults_of(const struct uvm *uvm, struct uvm_miss *miss, uint32_t
   return faults;
 }
 
-/* Makes a checkpoint in the middle of an operation, which holds how far it has come. */
+/* Saves progress in the middle of an operation. */
 static void checkpoint(struct gpu_engine *engine, const struct gpu_op *op) {
+  if (!uvm_journal_filling(&engine->uvm)) return;
   uvm_checkpoint(&engine->uvm);
   (void)gpu_op_edit(engine, (uint32_t)(op - gpu_ops(engine)));
 }
 
-/* Continues through the step's blocks until a batch of faults is full or all have
- * been examined; returns the number of misses. */
-static uint32_t collect(struct gpu_engine *engine, struct gpu_op *op,
-                        struct uvm_miss *misses) {
+/* A batch of faults. */
+struct batch {
+  struct uvm_miss misses[UVM_BATCH_FAULTS];
+  uint32_t count, faults;
+  uint32_t most_blocks;
+};
+
+/* Whether an operation reaches many blocks of this use at once. Memory that cannot come is
+ * read where it is. */
+static bool is_wide(const struct uvm *uvm, const struct gpu_op *op,
+                    const struct gpu_use *use) {
+  return op->kind != GPU_KERNEL || use->pages_per_block != 0 || (use->access & GPU_WIDE) ||
+         uvm->capacity_blocks == uvm->plain_blocks;
+}
+
+/* Adds the miss behind the batch's last one; returns whether that is all of it. */
+static bool add_miss(const struct uvm *uvm, struct batch *batch, bool wide) {
+  struct uvm_miss *miss = &batch->misses[batch->count];
+  if (in_batch(batch->misses, batch->count, miss->block)) return false;
+  uint32_t missing = miss->pages & ~uvm_blocks(uvm)[miss->block].gpu_pages;
+  if (!wide && missing != 0) miss->pages = missing & -missing;
+  bool rest;
+  uint32_t faults = faults_of(uvm, miss, UVM_BATCH_FAULTS - batch->faults, &rest);
+  if (rest && faults == 0) return false; /* a batch of its own */
+  batch->faults += faults;
+  batch->count++;
+  return wide && !rest;
+}
+
+static bool is_full(const struct batch *batch) {
+  return batch->count == batch->most_blocks || batch->faults >= UVM_BATCH_FAULTS;
+}
+
+/* Continues through the step's blocks of one use until the batch is full, a block has to be
+ * looked at again, or all have been examined. */
+static void collect_use(struct gpu_engine *engine, struct gpu_op *op, uint32_t index,
+                        struct batch *batch) {
   struct uvm *uvm = &engine->uvm;
-  uint32_t count = 0, faults = 0;
-  uint32_t most_blocks = op->kind == GPU_KERNEL ? UVM_BATCH_FAULTS : 1;
-  uint32_t pool = uvm->capacity_blocks - uvm->plain_blocks;
-  if (pool > 0 && pool < most_blocks) most_blocks = pool;
-  for (const struct gpu_use_node *node; (node = cursor_node(engine, op)) != NULL;) {
-    const struct gpu_use *use = &node->use;
-    uint32_t end = part_begin(use, op, op->step + 1);
-    for (; op->cursor_block < end; op->cursor_block++) {
-      uint32_t block = use->first_block + op->cursor_block;
-      if (uvm_journal_filling(uvm)) checkpoint(engine, op);
-      if (is_present(uvm, op, use, block, &misses[count])) continue;
-      if (in_batch(misses, count, block)) return count; /* two uses share it: next batch */
-      bool rest;
-      uint32_t places = faults < UVM_BATCH_FAULTS ? UVM_BATCH_FAULTS - faults : 0;
-      uint32_t more = faults_of(uvm, &misses[count], places, &rest);
-      if (rest && more == 0) return count; /* a batch of its own */
-      faults += more;
-      count++;
-      if (rest) return count; /* it is looked at again */
-      if (count == most_blocks || faults >= UVM_BATCH_FAULTS) {
-        op->cursor_block++;
-        return count;
-      }
-    }
-    op->cursor_use = node->next;
-    node = cursor_node(engine, op);
-    op->cursor_block = node ? part_begin(&node->use, op, op->step) : 0;
+  const struct gpu_use_node *node = &gpu_uses(engine)[index];
+  const struct gpu_use *use = &node->use;
+  bool wide = is_wide(uvm, op, use);
+  uint32_t end = part_begin(use, op, op->step + 1);
+  uint32_t at = node->step == op->step ? node->at : part_begin(use, op, op->step);
+  for (; at < end && !is_full(batch); at++) {
+    struct uvm_miss *miss = &batch->misses[batch->count];
+    if (is_present(uvm, op, use, use->first_block + at, miss)) continue;
+    if (!add_miss(uvm, batch, wide)) break;
   }
-  return count;
+  if (node->step == op->step && node->at == at) return;
+  checkpoint(engine, op);
+  struct gpu_use_node *edited = gpu_use_edit(engine, index);
+  edited->step = op->step;
+  edited->at = at;
+}
+
+/* Makes the next batch of this step; it is empty when the step's blocks have come. */
+static void collect(struct gpu_engine *engine, struct gpu_op *op, struct batch *batch) {
+  struct uvm *uvm = &engine->uvm;
+  uint32_t pool = uvm->capacity_blocks - uvm->plain_blocks;
+  batch->count = batch->faults = 0;
+  batch->most_blocks = op->kind == GPU_KERNEL ? UVM_BATCH_FAULTS : 1;
+  if (pool > 0 && pool < batch->most_blocks) batch->most_blocks = pool;
+  for (uint32_t i = op->first_use; i != GPU_NONE && !is_full(batch);
+       i = gpu_uses(engine)[i].next)
+    collect_use(engine, op, i, batch);
 }
 
 /* Whether a transfer that was to have ended by now has not: the other direction has slowed
@@ -227,16 +253,16 @@ void gpu_op_completes(const struct gpu_engine *engine, struct gpu_op *op,
 
 static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   struct gpu_op *op) {
-  struct uvm_miss misses[UVM_BATCH_FAULTS];
+  struct batch batch;
   struct uvm *uvm = &engine->uvm;
   bool kernel = op->kind == GPU_KERNEL;
-  uint32_t count = collect(engine, op, misses);
-  if (count > 0) {
-    op->next_ns = uvm_fault_batch(uvm, hooks, misses, count, kernel);
+  collect(engine, op, &batch);
+  if (batch.count > 0) {
+    op->next_ns = uvm_fault_batch(uvm, hooks, batch.misses, batch.count, kernel);
     uint64_t *stall_ns =
         kernel ? &uvm->counters.stall_fault_ns : &uvm->counters.copy_stall_ns;
     *stall_ns += op->next_ns - uvm->now_ns;
-    return; /* and on from the cursor, after the replay */
+    return; /* continues after the replay */
   }
   op->phase = GPU_PHASE_STEP;
   op->next_ns = uvm->now_ns;
@@ -281,7 +307,6 @@ static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks
   else
     engine->uvm.counters.copies++;
   op->phase = GPU_PHASE_SWEEP;
-  begin_step(engine, op);
   sweep(engine, hooks, op);
 }
 
@@ -391,7 +416,7 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     if (is_link_copy(op) && waits_on(engine, op, way_of(op))) return;
     if (++op->step < op->steps) {
       op->phase = GPU_PHASE_SWEEP;
-      begin_step(engine, op);
+      op->wait_at = 0;
       sweep(engine, hooks, op);
       return;
     }

@@ -44,7 +44,7 @@ struct gpu_op {
   uint32_t first_use; /* list of use nodes */
   uint32_t steps;
   uint32_t step;
-  uint32_t cursor_use; /* where a sweep or a deferred prefetch has got to */
+  uint32_t cursor_use; /* where a deferred prefetch has got to */
   uint32_t cursor_block;
   uint32_t blocks;   /* of all uses */
   uint32_t in_queue; /* 1: has not left its work queue */
@@ -66,6 +66,8 @@ struct gpu_op {
 struct gpu_use_node {
   struct gpu_use use;
   uint32_t next;
+  uint32_t step; /* of its operation, to which `at` belongs; else GPU_NONE */
+  uint32_t at;   /* the use's first block that the step still has to look at */
 };
 
 struct gpu_stream {

@@ -31,7 +31,8 @@
  * Costs, with the constants of the profile (t_x is x_us, bw_x is x_gbps):
  *
  *   fault batch  fault_base + blocks * fault_block + 64 KiB pages * fault_page
- *                + room + copies at demand_gbps + fault_replay; one at a time
+ *                + unmapping + room + copies at prefetch_h2d_gbps + fault_replay;
+ *                one at a time
  *   prefetch in  caller: prefetch_call + blocks * prefetch_block (* 1.3 when more
  *                than one) + room; copies at prefetch_h2d_gbps behind it
  *   prefetch out caller: the same without room, host_alloc at a block's first
@@ -39,7 +40,8 @@
  *                and 512 * cpu_pte more, while later blocks are copied
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
- *   way back     cpu_unmap for each block that was mapped for the CPU
+ *   way back     cpu_unmap for each part of a block that was mapped for the CPU and
+ *                comes at once: all of it by a prefetch, a step of the tree by a fault
  *   discard      discard_call, and discard_block for each block that is unmapped; the same
  *                thread does it, and the same waits for it, as with a prefetch
  *   advice       advise_call, and advise_block for each block whose mappings it changes
@@ -53,6 +55,10 @@
  *     from UNUSED and DISCARDED; only USED moves bytes
  *   - what was discarded gets host pages when its chunk is taken, although nothing is
  *     copied there: the driver makes its pages resident on the CPU (uvm_va_block.c)
+ *   - a kernel sweeps over each use that is not wide: a batch has one page of the first
+ *     absent block of each, and the prefetcher's steps bring a whole block in six
+ *     batches, as counted on cards (docs/uvm.md). Of wide uses, a batch has all pages of as
+ *     many blocks as fit into 256 faults
  *   - faults are 64 KiB pages; inside a block the tree prefetcher completes every
  *     aligned group of which more than 51 % is resident or faulted
  *   - a copy engine's faults are serviced one block a batch, plus nonreplayable_us

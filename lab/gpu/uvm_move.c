@@ -75,11 +75,12 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   out->copy_pages = missing & b->data_pages;
   out->populate_pages = missing & ~b->data_pages;
   bool duplicates = (b->flags & UVM_READ_MOSTLY) != 0;
-  if ((b->flags & UVM_CPU_MAPPED) && !(duplicates && (b->flags & UVM_CPU_READS))) {
+  if ((b->flags & UVM_CPU_MAPPED) && out->copy_pages != 0 &&
+      !(duplicates && (b->flags & UVM_CPU_READS))) {
     out->host_ns += uvm_ns(uvm->profile.cpu_unmap_us);
     if (duplicates)
       b->flags |= UVM_CPU_READS;
-    else
+    else if ((missing | b->gpu_pages) == UVM_ALL_PAGES)
       b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
   if (b->list == GPU_LIST_NONE) {
@@ -140,6 +141,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
     const struct uvm_miss *miss = &misses[i];
     const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
     uint32_t faulted = miss->pages & ~b->gpu_pages;
+    uvm->counters.fault_blocks += b->gpu_pages == 0 || faulted == 0;
     uint32_t pages = faulted != 0 ? complete_groups(b->gpu_pages | faulted) : b->gpu_pages;
     prepare_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
     host_ns += arrivals[i].host_ns;
@@ -162,7 +164,8 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uint64_t copies_ns = uvm_max(begin_ns, uvm->locks.write_until_ns) + host_ns;
   uint64_t end_ns = copies_ns;
   for (uint32_t i = 0; i < count; i++)
-    end_ns = uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->demand_gbps));
+    end_ns =
+        uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->prefetch_h2d_gbps));
   end_ns += uvm_ns(profile->fault_replay_us);
   for (uint32_t i = 0; i < count; i++) {
     if (arrivals[i].remote) continue;
@@ -171,7 +174,6 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uvm->handler_free_ns = end_ns;
   uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
   uvm->counters.fault_batches++;
-  uvm->counters.fault_blocks += count;
   if (!replayable) uvm->counters.nonreplayable_blocks += count;
   return end_ns;
 }

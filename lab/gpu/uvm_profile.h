@@ -47,7 +47,6 @@ struct uvm_profile {
   double prefetch_h2d_gbps;
   double copy_h2d_gbps;
   double copy_d2h_gbps;
-  double demand_gbps;
   double duplex_in; /* share of its speed that a direction keeps when both are busy */
   double duplex_out;
   /* unified memory */

@@ -18,10 +18,7 @@ MEMORY_BYTES = 40 << 30
 RATE = 15.754
 SETTINGS = {
     **dict.fromkeys(
-        (
-            *("link.prefetch_h2d_gbps", "link.copy_h2d_gbps", "link.copy_d2h_gbps"),
-            "link.demand_gbps",
-        ),
+        ("link.prefetch_h2d_gbps", "link.copy_h2d_gbps", "link.copy_d2h_gbps"),
         str(RATE),
     ),
     "link.duplex_in": "1",

@@ -88,7 +88,6 @@ STUDY = {
     "link.prefetch_h2d_gbps": "23",
     "link.copy_h2d_gbps": "23",
     "link.copy_d2h_gbps": "23",
-    "link.demand_gbps": "12.04",
     "link.duplex_in": "0.85",
     "link.duplex_out": "0.85",
     "uvm.populate_gbps": "1048.576",

@@ -151,7 +151,7 @@ class Rates:
             return float(value)
 
         return Rates(
-            max(number("link.prefetch_h2d_gbps"), number("link.demand_gbps")),
+            number("link.prefetch_h2d_gbps"),
             number("link.copy_d2h_gbps"),
             number("link.duplex_in"),
             number("link.duplex_out"),

@@ -69,7 +69,10 @@ def _keys(macro: str) -> dict[str, Key]:
 
 KEYS: dict[str, Key] = _keys("PROFILE_KEY")
 KERNEL_KEYS: dict[str, Key] = _keys("KERNEL_KEY")
-RETIRED: dict[str, tuple[str, ...]] = {"link.duplex_factor": ("link.duplex_in", "link.duplex_out")}
+RETIRED: dict[str, tuple[str, ...]] = {
+    "link.duplex_factor": ("link.duplex_in", "link.duplex_out"),
+    "link.demand_gbps": (),
+}
 """Keys of older profiles, each with the keys that take its value."""
 
 

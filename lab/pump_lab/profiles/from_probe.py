@@ -26,7 +26,6 @@ DIRECT = {
     "link.prefetch_h2d_gbps": "bw_h2d_gbps",
     "link.copy_h2d_gbps": "copy_h2d_gbps",
     "link.copy_d2h_gbps": "copy_d2h_gbps",
-    "link.demand_gbps": "bw_demand_gbps",
     "link.duplex_in": "delta",
     "link.duplex_out": "delta",
     "uvm.populate_gbps": "bw_memset_gbps",

@@ -74,7 +74,6 @@ FIGURES = (
     ),
     Figure("copy_h2d_gbps", one("link.copy_h2d_gbps"), BANDWIDTH, ("copy_engine",), "copy_h2d"),
     Figure("copy_d2h_gbps", one("link.copy_d2h_gbps"), BANDWIDTH, ("copy_engine",), "copy_d2h"),
-    Figure("bw_demand_gbps", one("link.demand_gbps"), BANDWIDTH, FAULTS, "demand"),
     Figure("delta", one("link.duplex_in"), BANDWIDTH, ("copy_engine",), "duplex_factor"),
     Figure("bw_memset_gbps", one("uvm.populate_gbps"), BANDWIDTH, ("kernel_speed",), "populate"),
     Figure(
@@ -143,7 +142,6 @@ def draw(seed: int) -> dict[str, str]:
         "link.prefetch_h2d_gbps": link,
         "link.copy_h2d_gbps": link * chance.uniform(1.02, 1.2),
         "link.copy_d2h_gbps": link * chance.uniform(0.85, 1.2),
-        "link.demand_gbps": link * chance.uniform(0.3, 0.8),
         "link.duplex_in": (duplex := chance.uniform(0.6, 1.0)),
         "link.duplex_out": duplex,
         "uvm.populate_gbps": between(400, 3000),

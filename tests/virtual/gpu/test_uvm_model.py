@@ -7,9 +7,14 @@ expected time is worked out here from the same numbers as in the profile.
 from __future__ import annotations
 
 import pytest
-from gpu_model import BLOCK, EVERYTHING, gpu_with
+from gpu_model import BLOCK, EVERYTHING, Gpu, gpu_with
 
 MS = 1_000_000
+
+
+def wide(gpu: Gpu) -> int:
+    """The access of a kernel that reads many blocks at once."""
+    return int(gpu.lib.GPU_READ | gpu.lib.GPU_WIDE)
 
 
 # ---- demand faults
@@ -20,30 +25,42 @@ def test_a_batch_of_faults_costs_what_the_table_says() -> None:
     gpu.on_host(0, 4)
     p = gpu.profile
     taken = gpu.run_kernel([(0, 4)], us=100)
-    host_us = p.fault_base_us + 4 * (p.fault_block_us + p.cpu_unmap_us) + 4 * 32 * p.fault_page_us
-    copy_us = 4 * BLOCK / p.demand_gbps / 1000
-    expected = 100 + 4 * (p.fault_replay_us + p.fault_base_us)  # four steps of one block each
-    expected += host_us - p.fault_base_us + copy_us
-    assert taken == pytest.approx(expected * 1000, abs=20)
-    assert gpu.counters().fault_batches == 4
+    # Four steps of one block each; each part of a block is unmapped when it comes.
+    batch_us = p.fault_base_us + p.fault_block_us + p.cpu_unmap_us + p.fault_replay_us
+    copy_us = BLOCK / p.prefetch_h2d_gbps / 1000
+    expected = 100 + 4 * (6 * batch_us + 32 * p.fault_page_us + copy_us)
+    assert taken == pytest.approx(expected * 1000, abs=50)
+    assert gpu.counters().fault_batches == 4 * 6
+
+
+def test_a_sweep_takes_six_batches_a_block_of_which_each_has_a_page_of_every_operand() -> None:
+    """Counted on cards: 6.00 groups of faults a block, by the steps of the tree prefetcher."""
+    gpu = gpu_with(200)
+    gpu.on_host(0, 96)
+    gpu.run_kernel([(0, 32), (32, 32), (64, 32)])
+    counters = gpu.counters()
+    assert counters.fault_batches == 32 * 6
+    assert (counters.fault_blocks, counters.fault_pages) == (96, 96 * 6)
+    assert counters.h2d_demand_bytes == 96 * BLOCK
 
 
 def test_a_batch_holds_at_most_256_faults() -> None:
     gpu = gpu_with(4000)
     gpu.on_host(0, 1600)
-    gpu.run_kernel([(0, 1600)])
+    gpu.run_kernel([(0, 1600, EVERYTHING, wide(gpu))])
     counters = gpu.counters()
     assert counters.fault_pages == 1600 * 32
     # 16 steps of 100 blocks; a batch of 256 faults is 8 whole blocks
     assert counters.fault_batches == 16 * 13
 
 
-def test_demand_paging_reaches_a_quarter_to_a_half_of_the_speed_of_a_copy() -> None:
+def test_demand_paging_reaches_a_seventh_to_a_third_of_the_speed_of_a_copy() -> None:
+    """0.20 to 0.23 on cards with PCIe 3 and 4, of memory that the CPU has made."""
     gpu = gpu_with(1000)
     gpu.on_host(0, 800)
     taken = gpu.run_kernel([(0, 800)], us=1)
     speed = 800 * BLOCK / taken
-    assert 0.25 < speed / gpu.profile.copy_h2d_gbps < 0.5
+    assert 1 / 7 < speed / gpu.profile.copy_h2d_gbps < 1 / 3
 
 
 def test_a_kernel_whose_blocks_are_all_resident_takes_exactly_its_time() -> None:
@@ -81,7 +98,7 @@ def test_pages_that_the_tree_prefetcher_adds_do_not_count_toward_larger_groups()
     """As uvm_perf_prefetch.c has it: it counts resident and faulted pages."""
     gpu = gpu_with(100)
     gpu.on_host(0, 1)
-    gpu.run_kernel([(0, 1, EVERYTHING, gpu.lib.GPU_READ, 0b10111)])
+    gpu.run_kernel([(0, 1, EVERYTHING, wide(gpu), 0b10111)])
     # 3 of the first 4 pages complete these; 4 of the first 8 do not complete the 8.
     assert gpu.block(0).gpu_pages == 0b11111
 
@@ -99,7 +116,7 @@ def test_faults_of_a_copy_engine_cost_more_than_faults_of_a_kernel() -> None:
     kernel, copy = gpu_with(200), gpu_with(200)
     for gpu in (kernel, copy):
         gpu.on_host(0, 64)
-    faulted = kernel.run_kernel([(0, 64)], us=1000)
+    faulted = kernel.run_kernel([(0, 64, EVERYTHING, wide(kernel))], us=1000)
     copied = copy.time_of(
         copy.submit(copy.lib.GPU_MEMSET, [(0, 64)], duration_ns=1_000_000),
     )
@@ -206,7 +223,9 @@ def test_the_first_eviction_of_a_block_pays_for_host_pages_and_the_next_does_not
     gpu.run_kernel([(0, 1)])  # evicts 1, which has none either
     assert gpu.counters().host_alloc_blocks == 2
     later = gpu.run_kernel([(1, 1)])
-    copy_us = BLOCK / gpu.profile.demand_gbps / 1000 - BLOCK / gpu.profile.populate_gbps / 1000
+    copy_us = (
+        BLOCK / gpu.profile.prefetch_h2d_gbps / 1000 - BLOCK / gpu.profile.populate_gbps / 1000
+    )
     assert first - later == pytest.approx((gpu.profile.host_alloc_us - copy_us) * 1000, abs=20)
 
 

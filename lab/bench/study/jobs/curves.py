@@ -39,7 +39,6 @@ LINK_KEYS: Final = (
     "link.prefetch_h2d_gbps",
     "link.copy_h2d_gbps",
     "link.copy_d2h_gbps",
-    "link.demand_gbps",
 )
 
 Grid = tuple[tuple[float, ...], ...]

@@ -33,7 +33,6 @@ SETTINGS: Final = {
     "link.prefetch_h2d_gbps": "6",
     "link.copy_h2d_gbps": "6",
     "link.copy_d2h_gbps": "6",
-    "link.demand_gbps": "3",
     "kernel.sweep.gbps": "15",
 }
 """Of the virtual GPU: a quarter of its link, so that two processors serve three jobs in time."""
