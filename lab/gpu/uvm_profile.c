@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { KIND_NAME, KIND_U32, KIND_U64, KIND_DOUBLE, KIND_VERSION };
+enum kind { KIND_NAME, KIND_U32, KIND_U64, KIND_DOUBLE, KIND_HOST, KIND_VERSION };
 
 struct key {
   const char *name;
@@ -126,7 +126,7 @@ static bool store(void *out, const struct key *key, const char *text, size_t len
   double value;
   if (!read_number(text, length, &value)) return false;
   if (!(value >= key->minimum && value <= key->maximum)) return false;
-  if (key->kind == KIND_DOUBLE) {
+  if (key->kind == KIND_DOUBLE || key->kind == KIND_HOST) {
     memcpy(field, &value, sizeof value);
     return true;
   }
@@ -206,6 +206,9 @@ int uvm_profile_parse(const char *text, struct uvm_profile *out, char *error,
   for (size_t i = 0; i < KEYS; i++)
     if (!parser.seen[i])
       return fail(&parser, "missing key", keys[i].name, (int)strlen(keys[i].name));
+  for (size_t i = 0; i < KEYS; i++)
+    if (keys[i].kind == KIND_HOST)
+      *(double *)(void *)((char *)out + keys[i].offset) *= out->host_factor;
   for (uint32_t i = 0; i < out->kernel_count; i++) {
     if (out->kernels[i].gbps < 0) out->kernels[i].gbps = out->kernel_gbps;
     if (out->kernels[i].min_us < 0) out->kernels[i].min_us = out->kernel_min_us;

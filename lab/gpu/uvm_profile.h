@@ -51,6 +51,7 @@ struct uvm_profile {
   double duplex_out;
   /* unified memory */
   double populate_gbps;
+  double host_factor;          /* the parser has applied it to every time below */
   double fault_base_us;        /* t0, per batch */
   double fault_replay_us;      /* t_replay, per batch */
   double fault_block_us;       /* t_blk */

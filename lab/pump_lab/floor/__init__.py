@@ -150,15 +150,16 @@ class Rates:
             assert isinstance(value, (int, float))
             return float(value)
 
+        host_ns = 1000 * number("uvm.host_factor")  # of a microsecond in the profile
         return Rates(
             number("link.prefetch_h2d_gbps"),
             number("link.copy_d2h_gbps"),
             number("link.duplex_in"),
             number("link.duplex_out"),
             # A prefetch's one pass, or a fault; whichever the driver does cheaper.
-            1000 * min(number("uvm.prefetch_block_us"), number("uvm.fault_block_us")),
+            host_ns * min(number("uvm.prefetch_block_us"), number("uvm.fault_block_us")),
             # The driver's own eviction, or a prefetch to the CPU and its page tables.
-            1000
+            host_ns
             * min(
                 number("uvm.evict_us"),
                 number("uvm.prefetch_block_us") + 512 * number("uvm.cpu_pte_us"),

@@ -54,7 +54,10 @@ class Key:
     maximum: float = 0
 
 
-_KINDS: dict[str, type] = {"NAME": str, "VERSION": str, "U32": int, "U64": int, "DOUBLE": float}
+_KINDS: dict[str, type] = {
+    **{"NAME": str, "VERSION": str, "U32": int, "U64": int},
+    **{"DOUBLE": float, "HOST": float},
+}
 
 
 def _keys(macro: str) -> dict[str, Key]:
@@ -74,6 +77,8 @@ RETIRED: dict[str, tuple[str, ...]] = {
     "link.demand_gbps": (),
 }
 """Keys of older profiles, each with the keys that take its value."""
+ADDED: dict[str, Value] = {"uvm.host_factor": 1.0}
+"""Keys that older profiles lack, with the value that they imply."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +273,7 @@ def _memory_bytes(source: str, text: str) -> int:
 
 
 def _complete(source: str, values: dict[str, Value]) -> Profile:
+    values = ADDED | values
     missing = [key for key in KEYS if key not in values]
     if missing:
         raise ProfileError(f"{source}: missing key '{missing[0]}'; every key is required")

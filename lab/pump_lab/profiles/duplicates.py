@@ -18,7 +18,7 @@ SPAN_BLOCKS: Final = 4
 def advice_us(values: Mapping[str, Value]) -> float:
     """What a call of advice on 8 MiB takes, by a profile's values."""
     call, block = (float(values[f"uvm.advise_{part}_us"]) for part in ("call", "block"))
-    return call + SPAN_BLOCKS * block
+    return float(values["uvm.host_factor"]) * (call + SPAN_BLOCKS * block)
 
 
 def pay(values: Mapping[str, Value]) -> bool:

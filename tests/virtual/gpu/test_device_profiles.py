@@ -161,3 +161,23 @@ def test_missing_keys_and_wrong_kinds_are_errors() -> None:
     broken["device"]["multiprocessors"] = True  # type: ignore[index]
     with pytest.raises(profiles.ProfileError, match="must be an integer"):
         profiles.validate("x", broken)
+
+
+def test_the_hosts_factor_multiplies_the_times_of_the_processor_and_no_rate() -> None:
+    base = profiles.load("a100-pcie4")
+    one, twice = (
+        gpu_model.parse(base.changed({"uvm.host_factor": factor}).flatten()) for factor in "12"
+    )
+    for key in profiles.KEYS:
+        name = key.rpartition(".")[2]
+        if key.startswith("uvm.") and name.endswith("_us"):
+            assert getattr(twice, name) == 2 * getattr(one, name) > 0, name
+    assert (twice.populate_gbps, twice.launch_us) == (one.populate_gbps, one.launch_us)
+
+
+def test_a_profile_without_a_hosts_factor_is_of_its_own_host(tmp_path: Path) -> None:
+    path = tmp_path / "old.toml"
+    text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith("host_factor")]
+    path.write_text("\n".join(kept))
+    assert profiles.load(str(path)).values["uvm.host_factor"] == 1
