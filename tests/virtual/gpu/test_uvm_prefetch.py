@@ -412,8 +412,8 @@ def training(blocks: int, prefetched: bool) -> int:
     return gpu.now - began
 
 
-def test_naive_cyclic_training_is_3_to_5_times_slower_than_unlimited_memory() -> None:
-    assert 3 < training(320, prefetched=False) / training(600, prefetched=False) < 5
+def test_naive_cyclic_training_is_3_to_6_times_slower_than_unlimited_memory() -> None:
+    assert 3 < training(320, prefetched=False) / training(600, prefetched=False) < 6
 
 
 def test_with_a_perfect_order_of_prefetches_training_is_close_to_the_floor() -> None:
