@@ -57,6 +57,13 @@ struct arrival {
   bool remote; /* there is no room to be had */
 };
 
+/* Work to take these pages of a block from the CPU: a walk over its page table and one
+ * invalidation of the TLBs. */
+static uint64_t unmap_ns(const struct uvm *uvm, uint32_t pages) {
+  uint32_t count = (uint32_t)__builtin_popcount(pages);
+  return uvm_ns(uvm->profile.cpu_unmap_us + count * uvm->profile.cpu_unmap_page_us);
+}
+
 /* Decides and books in the lists; times come later, by arrive(). */
 static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                             uint32_t pages, struct arrival *out) {
@@ -77,7 +84,7 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   bool duplicates = (b->flags & UVM_READ_MOSTLY) != 0;
   if ((b->flags & UVM_CPU_MAPPED) && out->copy_pages != 0 &&
       !(duplicates && (b->flags & UVM_CPU_READS))) {
-    out->host_ns += uvm_ns(uvm->profile.cpu_unmap_us);
+    out->host_ns += unmap_ns(uvm, out->copy_pages);
     if (duplicates)
       b->flags |= UVM_CPU_READS;
     else if ((missing | b->gpu_pages) == UVM_ALL_PAGES)
@@ -381,7 +388,7 @@ uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
   bool kept_here = advice == GPU_ADVICE_READ_MOSTLY_ENDS && b->gpu_pages != 0 &&
                    (b->flags & UVM_PREFERS_GPU);
   if (kept_here && (b->flags & UVM_CPU_MAPPED)) {
-    time_ns += uvm_ns(uvm->profile.cpu_unmap_us);
+    time_ns += unmap_ns(uvm, b->gpu_pages);
     b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
   if (b->gpu_pages == 0) uvm_set_left(uvm, b, time_ns); /* its chunk is not free before */

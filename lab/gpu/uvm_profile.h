@@ -61,7 +61,8 @@ struct uvm_profile {
   double prefetch_block_us;    /* t_hblk, per block and pass */
   double prefetch_second_pass; /* cost of the second pass, as a share of the first */
   double cpu_pte_us;           /* t_cpupte, per 4 KiB page mapped for the CPU */
-  double cpu_unmap_us;         /* t_cpuunmap, per block on its way back */
+  double cpu_unmap_us;         /* per part of a block on its way back */
+  double cpu_unmap_page_us;    /* and per 64 KiB page of it */
   double host_alloc_us;        /* t_hostalloc, first host pages of a block */
   double nonreplayable_us;     /* extra per block when a copy engine faults */
   double discard_call_us;      /* per range discarded: each is a call of the kernel */

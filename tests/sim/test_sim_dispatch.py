@@ -100,7 +100,10 @@ def test_transfers_go_in_the_rehearsals_order_whatever_the_times(
         assert passed <= fixed.passed_over if way else passed == 0
 
 
-COSTS = "prefetch_call_us", "prefetch_block_us", "cpu_pte_us", "cpu_unmap_us", "host_alloc_us"
+COSTS = (
+    *("prefetch_call_us", "prefetch_block_us", "cpu_pte_us", "host_alloc_us"),
+    *("cpu_unmap_us", "cpu_unmap_page_us"),
+)
 """What moving takes of the processor: with it a controller tries how many threads are best, which
 is worth up to 3 % of the time, to whom it finds it sooner."""
 

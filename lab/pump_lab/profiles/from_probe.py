@@ -33,7 +33,6 @@ DIRECT = {
     "uvm.fault_page_us": "t_pg_us",
     "uvm.evict_us": "t_ev_us",
     "uvm.cpu_pte_us": "t_cpupte_us",
-    "uvm.cpu_unmap_us": "t_cpuunmap_us",
     "uvm.host_alloc_us": "t_hostalloc_us",
     "uvm.nonreplayable_us": "t_nonreplayable_us",
     "uvm.discard_call_us": "t_discard_us",
@@ -51,6 +50,8 @@ SPLIT = {
     "uvm.prefetch_block_us": "t_hblk_passes_us",
     "uvm.prefetch_second_pass": "t_hblk_passes_us",
     "uvm.prefetch_call_us": "t_call_hblk_us",
+    "uvm.cpu_unmap_us": "t_cpuunmap_us",
+    "uvm.cpu_unmap_page_us": "t_cpuunmap_us",
 }
 """The same of sums that are split as the base splits them."""
 NO_ANSWER = "not measured by the probe"
@@ -234,6 +235,13 @@ def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
         why = f"base + replay is {both:g} us; shared out as in {base.name}"
         split("uvm.fault_base_us", both * share, why)
         split("uvm.fault_replay_us", both * (1 - share), why)
+    if "t_cpuunmap_us" in known:
+        both = known["t_cpuunmap_us"]
+        call, page = assumed("uvm.cpu_unmap_us"), assumed("uvm.cpu_unmap_page_us")
+        scale = both / (call + 32 * page) if call + 32 * page > 0 else 0.0
+        why = f"a block takes {both:g} us; call and 32 pages shared out as in {base.name}"
+        split("uvm.cpu_unmap_us", call * scale, why)
+        split("uvm.cpu_unmap_page_us", page * scale, why)
     if "t_hblk_passes_us" in known:
         passes = 1 + assumed("uvm.prefetch_second_pass")
         each = known["t_hblk_passes_us"] / passes

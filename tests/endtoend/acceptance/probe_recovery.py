@@ -62,6 +62,10 @@ def passes(values: Values) -> float:
     return float(values["uvm.prefetch_block_us"] * (1 + values["uvm.prefetch_second_pass"]))
 
 
+def unmapping(values: Values) -> float:
+    return float(values["uvm.cpu_unmap_us"]) + 32 * float(values["uvm.cpu_unmap_page_us"])
+
+
 FAULTS = ("faults", "kernel_speed")
 IDLE = ("prefetch_idle", "populate")
 FIGURES = (
@@ -97,7 +101,7 @@ FIGURES = (
     ),
     Figure("t_hblk_passes_us", passes, SUM, IDLE, "prefetch_block * (1 + second_pass)"),
     Figure("t_cpupte_us", one("uvm.cpu_pte_us"), SUM, (*IDLE, "copy_engine"), "cpu_pte"),
-    Figure("t_cpuunmap_us", one("uvm.cpu_unmap_us"), SUM, IDLE, "cpu_unmap"),
+    Figure("t_cpuunmap_us", unmapping, SUM, IDLE, "cpu_unmap"),
     Figure("t_hostalloc_us", one("uvm.host_alloc_us"), SUM, ("way_back",), "host_alloc"),
     Figure(
         "t_nonreplayable_us",

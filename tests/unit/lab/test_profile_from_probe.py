@@ -123,7 +123,15 @@ def test_the_cpus_part_never_comes_from_gvisor() -> None:
     report["questions"] = {}
     transfer.mark(report)
     found = written(report)
-    keys = {"evict", "prefetch_call", "prefetch_block", "cpu_pte", "cpu_unmap", "host_alloc"}
+    keys = {
+        "evict",
+        "prefetch_call",
+        "prefetch_block",
+        "cpu_pte",
+        "cpu_unmap",
+        "cpu_unmap_page",
+        "host_alloc",
+    }
     for key in ({f"uvm.{name}_us" for name in keys}) | {"kernels.launch_us"}:
         assert found.values[key] == BASE.values[key]
         assert kinds(found)[key] == "assumed"

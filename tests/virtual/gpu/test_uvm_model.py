@@ -28,7 +28,7 @@ def test_a_batch_of_faults_costs_what_the_table_says() -> None:
     # Four steps of one block each; each part of a block is unmapped when it comes.
     batch_us = p.fault_base_us + p.fault_block_us + p.cpu_unmap_us + p.fault_replay_us
     copy_us = BLOCK / p.prefetch_h2d_gbps / 1000
-    expected = 100 + 4 * (6 * batch_us + 32 * p.fault_page_us + copy_us)
+    expected = 100 + 4 * (6 * batch_us + 32 * (p.fault_page_us + p.cpu_unmap_page_us) + copy_us)
     assert taken == pytest.approx(expected * 1000, abs=50)
     assert gpu.counters().fault_batches == 4 * 6
 
