@@ -32,7 +32,7 @@
  *
  *   fault batch  fault_base + blocks * fault_block + 64 KiB pages * fault_page
  *                + unmapping + room + copies at prefetch_h2d_gbps + fault_replay;
- *                one at a time
+ *                one at a time; fault_wake before it if there was none for that long
  *   prefetch in  caller: prefetch_call + blocks * prefetch_block (* 1.3 when more
  *                than one) + room; copies at prefetch_h2d_gbps behind it
  *   prefetch out caller: the same without room, host_alloc at a block's first

@@ -167,7 +167,12 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
   if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
 
-  uint64_t begin_ns = uvm_max(uvm->now_ns, uvm->handler_free_ns);
+  /* A handler that has been idle has to be woken by an interrupt; else it finds the faults
+   * when it looks for more. */
+  uint64_t wake_ns = uvm_ns(profile->fault_wake_us);
+  bool idle = uvm->now_ns >= uvm->handler_free_ns + wake_ns;
+  uint64_t begin_ns =
+      idle ? uvm->now_ns + wake_ns : uvm_max(uvm->now_ns, uvm->handler_free_ns);
   uint64_t copies_ns = uvm_max(begin_ns, uvm->locks.write_until_ns) + host_ns;
   uint64_t end_ns = copies_ns;
   for (uint32_t i = 0; i < count; i++)

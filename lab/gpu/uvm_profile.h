@@ -52,6 +52,7 @@ struct uvm_profile {
   /* unified memory */
   double populate_gbps;
   double host_factor;          /* the parser has applied it to every time below */
+  double fault_wake_us;        /* from a fault until the handler runs, if it was idle */
   double fault_base_us;        /* t0, per batch */
   double fault_replay_us;      /* t_replay, per batch */
   double fault_block_us;       /* t_blk */

@@ -176,7 +176,8 @@ def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
 
 
 def test_a_discard_costs_its_time_beside_the_kernels() -> None:
-    """Only the next user of the memory waits: for a call of 8 us and 12 us a block."""
+    """Only the next user of the memory waits: for a call of 8 us and 12 us a block. Its faults come
+    late enough to find the handler asleep, which takes 75 us."""
 
     def seconds(uses_again: bool, behind_us: int = 0) -> float:
         builder = Builder()
@@ -189,7 +190,7 @@ def test_a_discard_costs_its_time_beside_the_kernels() -> None:
         builder.sync()
         return run(made(builder, [50, 1, 50]), machine(128)).whole.seconds
 
-    price = (8 + 50 * 12) * 1e-6
+    price = (8 + 50 * 12 + 75) * 1e-6
     assert seconds(uses_again=True) - seconds(uses_again=False) == pytest.approx(price, rel=0.05)
     late = seconds(uses_again=True, behind_us=2000) - seconds(uses_again=False, behind_us=2000)
     assert abs(late) < 0.01 * price

@@ -95,7 +95,13 @@ STUDY = {
     **dict.fromkeys(
         (
             *("uvm.fault_base_us", "uvm.fault_replay_us", "uvm.fault_page_us", "uvm.evict_us"),
-            *("uvm.cpu_pte_us", "uvm.cpu_unmap_us", "uvm.cpu_unmap_page_us", "uvm.host_alloc_us"),
+            *(
+                "uvm.cpu_pte_us",
+                "uvm.cpu_unmap_us",
+                "uvm.cpu_unmap_page_us",
+                "uvm.fault_wake_us",
+                "uvm.host_alloc_us",
+            ),
             *("uvm.prefetch_call_us", "uvm.prefetch_block_us", "kernels.launch_us"),
             *("uvm.discard_call_us", "uvm.discard_block_us"),
         ),

@@ -77,7 +77,11 @@ RETIRED: dict[str, tuple[str, ...]] = {
     "link.demand_gbps": (),
 }
 """Keys of older profiles, each with the keys that take its value."""
-ADDED: dict[str, Value] = {"uvm.host_factor": 1.0, "uvm.cpu_unmap_page_us": 0.0}
+ADDED: dict[str, Value] = {
+    "uvm.host_factor": 1.0,
+    "uvm.fault_wake_us": 0.0,
+    "uvm.cpu_unmap_page_us": 0.0,
+}
 """Keys that older profiles lack, with the value that they imply."""
 
 

@@ -178,8 +178,9 @@ def test_the_hosts_factor_multiplies_the_times_of_the_processor_and_no_rate() ->
 def test_a_profile_without_a_hosts_factor_is_of_its_own_host(tmp_path: Path) -> None:
     path = tmp_path / "old.toml"
     text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
-    added = ("host_factor", "cpu_unmap_page_us")
+    added = ("host_factor", "cpu_unmap_page_us", "fault_wake_us")
     kept = [line for line in text.splitlines() if not line.startswith(added)]
     path.write_text("\n".join(kept))
     values = profiles.load(str(path)).values
     assert (values["uvm.host_factor"], values["uvm.cpu_unmap_page_us"]) == (1, 0)
+    assert values["uvm.fault_wake_us"] == 0

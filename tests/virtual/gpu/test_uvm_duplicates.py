@@ -97,7 +97,7 @@ def test_a_write_has_a_fault_for_each_4_kib_and_a_block_takes_two_batches() -> N
     assert after.fault_batches - before.fault_batches == 2
     assert after.h2d_busy_ns == before.h2d_busy_ns, "no byte moves"
     batch_us = p.fault_base_us + p.fault_block_us + p.fault_replay_us
-    cost_us = p.launch_us + 10 + 2 * batch_us + 512 * p.collapse_page_us
+    cost_us = p.launch_us + 10 + p.fault_wake_us + 2 * batch_us + 512 * p.collapse_page_us
     assert gpu.now - began == pytest.approx(cost_us * 1000, rel=1e-3)
     assert [gpu.block(i).host_pages for i in range(3)] == [ALL, 0, ALL]
     again = gpu.counters().fault_batches

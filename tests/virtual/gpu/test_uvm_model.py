@@ -28,7 +28,11 @@ def test_a_batch_of_faults_costs_what_the_table_says() -> None:
     # Four steps of one block each; each part of a block is unmapped when it comes.
     batch_us = p.fault_base_us + p.fault_block_us + p.cpu_unmap_us + p.fault_replay_us
     copy_us = BLOCK / p.prefetch_h2d_gbps / 1000
-    expected = 100 + 4 * (6 * batch_us + 32 * (p.fault_page_us + p.cpu_unmap_page_us) + copy_us)
+    expected = (
+        p.fault_wake_us
+        + 100
+        + 4 * (6 * batch_us + 32 * (p.fault_page_us + p.cpu_unmap_page_us) + copy_us)
+    )
     assert taken == pytest.approx(expected * 1000, abs=50)
     assert gpu.counters().fault_batches == 4 * 6
 
@@ -310,3 +314,15 @@ def test_a_range_whose_copies_are_under_way_is_free_when_they_have_ended() -> No
     assert gpu.lib.gpu_range_destroy(gpu.engine, gpu.now, gpu.hooks, 0, 64, cost) == 0
     assert cost.complete_ns == complete
     assert gpu.memory_state().free_bytes == 64 * BLOCK
+
+
+def test_an_idle_fault_handler_is_woken_by_an_interrupt() -> None:
+    """A lone fault takes 152 us on a card, one of many a third of that."""
+    gpu = gpu_with(100)
+    gpu.create(0, 4)
+    p = gpu.profile
+    gpu.run_kernel([(0, 1, 1)], us=10)
+    soon = gpu.run_kernel([(1, 1, 1)], us=10)
+    gpu.advance(gpu.now + round(1000 * p.fault_wake_us))
+    later = gpu.run_kernel([(2, 1, 1)])
+    assert later - soon == pytest.approx((90 + p.fault_wake_us) * 1000, abs=1)
