@@ -74,9 +74,9 @@
 /* Access, as in PUMP_ACCESS_*: 0 counts as both */
 #define GPU_READ 1
 #define GPU_WRITE 2
-#define GPU_WIDE                                                                           \
-  4 /* many blocks of the use at once: a gather, a stride, the second operand of a         \
-       GEMM. Else a kernel sweeps over the use */
+/* A kernel reaches many blocks of the use at once, in any order: a gather, strides, the
+ * second operand of a GEMM. Else it sweeps over the use. */
+#define GPU_WIDE 4
 
 /* Kinds of discard (uvm.h, UvmDiscard). UNMAP is what the public calls make: nothing is
  * resident then, the next access faults, and a write or a prefetch ends it. KEEP
@@ -200,6 +200,7 @@ struct gpu_counters {
   uint64_t fault_blocks; /* blocks whose first pages came by faults */
   uint64_t fault_pages;  /* faults: 64 KiB pages */
   uint64_t fault_batches;
+  uint64_t fault_groups; /* blocks that batches served, one in several batches often */
   uint64_t nonreplayable_blocks; /* faults of copy engines */
   uint64_t remote_blocks;        /* touched in host memory: no memory left to migrate to */
   uint64_t h2d_demand_bytes;

@@ -6,6 +6,7 @@
  *   QUEUED -> ended                                 record, wait
  */
 #include "gpu_engine_state.h"
+#include "random.h"
 
 uint32_t gpu_server_of(uint32_t kind) {
   switch (kind) {
@@ -85,10 +86,45 @@ static const struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
   return op->cursor_use == GPU_NONE ? NULL : &gpu_uses(engine)[op->cursor_use];
 }
 
-/* First block (of a use) of step `step`; step `steps` is its end. */
+/* Whether a kernel reaches blocks all over the use at any time. */
+static bool is_scattered(const struct gpu_op *op, const struct gpu_use *use) {
+  return op->kind == GPU_KERNEL &&
+         (use->pages_per_block != 0 || (use->access & GPU_WIDE) != 0);
+}
+
+/* How often the blocks of a use are reached. Threads all over a use reach pages of the same
+ * block at different times, so a block that has left in between is needed again. */
+static uint32_t visits_of(const struct gpu_op *op, const struct gpu_use *use) {
+  return is_scattered(op, use) ? 2 : 1;
+}
+
+/* First visit (of a use) of step `step`; step `steps` is its end. */
 static uint32_t part_begin(const struct gpu_use *use, const struct gpu_op *op,
                            uint32_t step) {
-  return (uint32_t)((uint64_t)use->block_count * step / op->steps);
+  uint64_t visits = (uint64_t)use->block_count * visits_of(op, use);
+  return (uint32_t)(visits * step / op->steps);
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b) {
+  while (b != 0) {
+    uint32_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* The block of a visit: those of a sweep ascend. Scattered ones have another order in each
+ * launch and round: from somewhere on, by a step that reaches them all. */
+static uint32_t block_of(const struct gpu_op *op, const struct gpu_use *use,
+                         uint32_t visit) {
+  uint32_t count = use->block_count;
+  if (!is_scattered(op, use) || count < 3) return use->first_block + visit % count;
+  uint64_t seed = 2 * op->seq + visit / count;
+  uint32_t shift = (uint32_t)(gpu_random(&seed) * count);
+  uint32_t stride = 1 + (uint32_t)(gpu_random(&seed) * (count - 1));
+  while (common_divisor(stride, count) != 1) stride = stride % (count - 1) + 1;
+  return use->first_block + (uint32_t)((shift + (uint64_t)visit * stride) % count);
 }
 
 /* Checks one block: true when it is on the GPU or on its way there, else `miss` is filled.
@@ -160,7 +196,7 @@ struct batch {
  * read where it is. */
 static bool is_wide(const struct uvm *uvm, const struct gpu_op *op,
                     const struct gpu_use *use) {
-  return op->kind != GPU_KERNEL || use->pages_per_block != 0 || (use->access & GPU_WIDE) ||
+  return op->kind != GPU_KERNEL || is_scattered(op, use) ||
          uvm->capacity_blocks == uvm->plain_blocks;
 }
 
@@ -194,7 +230,7 @@ static void collect_use(struct gpu_engine *engine, struct gpu_op *op, uint32_t i
   uint32_t at = node->step == op->step ? node->at : part_begin(use, op, op->step);
   for (; at < end && !is_full(batch); at++) {
     struct uvm_miss *miss = &batch->misses[batch->count];
-    if (is_present(uvm, op, use, use->first_block + at, miss)) continue;
+    if (is_present(uvm, op, use, block_of(op, use, at), miss)) continue;
     if (!add_miss(uvm, batch, wide)) break;
   }
   if (node->step == op->step && node->at == at) return;

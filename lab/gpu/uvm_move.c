@@ -64,6 +64,12 @@ static uint64_t unmap_ns(const struct uvm *uvm, uint32_t pages) {
   return uvm_ns(uvm->profile.cpu_unmap_us + count * uvm->profile.cpu_unmap_page_us);
 }
 
+/* Work to map these pages for the CPU, each 4 KiB by itself. */
+static uint64_t map_ns(const struct uvm *uvm, uint32_t pages) {
+  uint32_t count = (uint32_t)__builtin_popcount(pages) * (512 / GPU_PAGES_PER_BLOCK);
+  return uvm_ns(count * uvm->profile.cpu_pte_us);
+}
+
 /* Decides and books in the lists; times come later, by arrive(). */
 static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                             uint32_t pages, struct arrival *out) {
@@ -85,10 +91,12 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   if ((b->flags & UVM_CPU_MAPPED) && out->copy_pages != 0 &&
       !(duplicates && (b->flags & UVM_CPU_READS))) {
     out->host_ns += unmap_ns(uvm, out->copy_pages);
-    if (duplicates)
+    if (duplicates) { /* the CPU keeps it, for reading */
+      out->host_ns += map_ns(uvm, out->copy_pages);
       b->flags |= UVM_CPU_READS;
-    else if ((missing | b->gpu_pages) == UVM_ALL_PAGES)
+    } else if ((missing | b->gpu_pages) == UVM_ALL_PAGES) {
       b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
+    }
   }
   if (b->list == GPU_LIST_NONE) {
     if (!uvm_take_chunk(uvm, hooks, &out->victim)) {
@@ -186,6 +194,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uvm->handler_free_ns = end_ns;
   uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
   uvm->counters.fault_batches++;
+  uvm->counters.fault_groups += count;
   if (!replayable) uvm->counters.nonreplayable_blocks += count;
   return end_ns;
 }
@@ -319,7 +328,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
       waited_ns += copied_ns[i] - end_ns;
       end_ns = copied_ns[i];
     }
-    if (!mapped[i]) end_ns += uvm_ns(512 * profile->cpu_pte_us);
+    if (!mapped[i]) end_ns += map_ns(uvm, UVM_ALL_PAGES);
   }
   *cost = (struct gpu_cost){.caller_free_ns = end_ns,
                             .complete_ns = end_ns,

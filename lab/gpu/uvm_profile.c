@@ -234,3 +234,17 @@ uint64_t uvm_profile_fill_ns(const struct uvm_profile *profile, uint64_t length_
   if (time_ns < profile->kernel_min_us * 1000) time_ns = profile->kernel_min_us * 1000;
   return (uint64_t)(time_ns + 0.5);
 }
+
+/* Parts of names of PyTorch's, JAX's and CuPy's kernels, and of cuBLAS's and CUTLASS's. */
+static const char *const WIDE_KERNELS[] = {"gather",      "scatter",   "index_",
+                                           "indexSelect", "embedding", "Embedding"};
+
+uint32_t uvm_wide_uses(const char *name) {
+  for (size_t i = 0; i < sizeof WIDE_KERNELS / sizeof *WIDE_KERNELS; i++)
+    if (strstr(name, WIDE_KERNELS[i]) != NULL) return UVM_WIDE_ALL;
+  return strstr(name, "gemm") != NULL ? 1u << 1 : 0;
+}
+
+bool uvm_wide_use(uint32_t wide, uint32_t use) {
+  return (wide >> (use < UVM_WIDE_USES ? use : UVM_WIDE_USES - 1)) & 1;
+}

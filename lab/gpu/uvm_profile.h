@@ -7,6 +7,7 @@
 #ifndef PUMP_UVM_PROFILE_H
 #define PUMP_UVM_PROFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -85,6 +86,13 @@ struct uvm_profile {
  * with a sentence in `error` that names the key. */
 int uvm_profile_parse(const char *text, struct uvm_profile *out, char *error,
                       size_t error_bytes);
+
+/* Which uses of a kernel are wide (GPU_WIDE) by its name: a bit for each in the order of
+ * its parameters, the last for all that follow. */
+#define UVM_WIDE_USES 16
+#define UVM_WIDE_ALL 0xffff
+uint32_t uvm_wide_uses(const char *name);
+bool uvm_wide_use(uint32_t wide, uint32_t use);
 
 /* Time of computing of a kernel with this name that touches so many bytes. */
 uint64_t uvm_profile_kernel_ns(const struct uvm_profile *profile, const char *name,

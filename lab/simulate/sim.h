@@ -48,7 +48,8 @@ struct pump_sim_step {
   uint32_t first_use;
   uint32_t uses;
   uint32_t range;     /* ALLOC, FREE: index */
-  uint32_t mark;      /* SYNC: 1: counters are kept for pump_sim_mark() */
+  uint16_t mark;      /* SYNC: 1: counters are kept for pump_sim_mark() */
+  uint16_t wide;      /* kernels: which uses, as uvm_wide_uses() has it */
   uint64_t signature; /* kernels that do the same on other addresses share one; 0: none */
 };
 

@@ -40,10 +40,11 @@ static uint32_t blocks_of(struct pump_sim *sim, const struct pump_sim_step *step
     if (step->seq != 0) touch(sim, use, step->seq);
     *touched_bytes += use->length_bytes;
     if (end_block <= begin_block) continue;
+    uint16_t wide = uvm_wide_use(step->wide, i) ? GPU_WIDE : 0;
     sim->scratch_uses[count++] = (struct gpu_use){
         .first_block = sim->program.ranges[use->range].first_block + (uint32_t)begin_block,
         .block_count = (uint32_t)(end_block - begin_block),
-        .access = use->access == PUMP_ACCESS_READ ? GPU_READ : GPU_WRITE};
+        .access = (use->access == PUMP_ACCESS_READ ? GPU_READ : GPU_WRITE) | wide};
   }
   return count;
 }

@@ -16,6 +16,7 @@ struct pump_touch {
   uint64_t address, length_bytes;
 };
 #define TOUCH_READ (1ull << 63) /* it is only read */
+#define TOUCH_WIDE (1ull << 62) /* all over it at once */
 
 #define SHAPE const unsigned grid[3], const unsigned block[3]
 #define TOUCH(kernel)                                                                      \
@@ -43,7 +44,8 @@ static unsigned slots(const void *data, uint64_t stride_bytes, const uint32_t *o
   if (count > most) return most + 1;
   for (uint64_t i = 0; i < count; i++) {
     uint64_t slot = order != NULL ? order[i] : i;
-    out[i] = (struct pump_touch){(uint64_t)data + slot * stride_bytes, sizeof(uint32_t)};
+    out[i] = (struct pump_touch){(uint64_t)data + slot * stride_bytes,
+                                 sizeof(uint32_t) | TOUCH_WIDE};
   }
   return (unsigned)count;
 }

@@ -6,9 +6,8 @@ The model runs on its own clock, so the same figure always gives the same digits
 
 from __future__ import annotations
 
-import random
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +29,6 @@ from pump_lab.sim.simulation import parsed
 
 BLOCK = int(lib.GPU_BLOCK_BYTES)
 MADE = "cpu", "gpu", "none"
-SEED = 1
 DUPLEX_BYTES = 1 << 30
 PAGE = 64 << 10
 
@@ -84,9 +82,19 @@ class Card:
             lib.gpu_advance(self._engine, lib.gpu_next_event_ns(self._engine), ffi.NULL)
         return self.now
 
-    def submit(self, kind: int, stream: int, uses: Iterable[Use] = (), **fields: int) -> None:
-        """Adds an operation to a stream."""
-        rows = [(use[0], use[1], sum(use[2:]), 0, 0) for use in uses]
+    def submit(
+        self,
+        kind: int,
+        stream: int,
+        uses: Iterable[Use] = (),
+        wide: Container[int] = (),
+        **fields: int,
+    ) -> None:
+        """Adds an operation to a stream; `wide`: numbers of uses that a kernel does not sweep."""
+        rows = [
+            (use[0], use[1], sum(use[2:]), lib.GPU_WIDE if number in wide else 0, 0)
+            for number, use in enumerate(uses)
+        ]
         array = ffi.new("struct gpu_use[]", rows)
         operation = ffi.new("struct gpu_operation *", {"kind": kind, **fields})
         operation.use_count, operation.uses = len(rows), array
@@ -95,8 +103,14 @@ class Card:
         status = lib.gpu_submit(self._engine, self.now, ffi.NULL, stream, operation, out)
         assert status == lib.GPU_OK, f"submit: {status}"
 
-    def kernel(self, uses: Iterable[Use], compute_s: float = 0.0, stream: int = 0) -> None:
-        self.submit(lib.GPU_KERNEL, stream, uses, duration_ns=round(compute_s * 1e9))
+    def kernel(
+        self,
+        uses: Iterable[Use],
+        compute_s: float = 0.0,
+        stream: int = 0,
+        wide: Container[int] = (),
+    ) -> None:
+        self.submit(lib.GPU_KERNEL, stream, uses, wide, duration_ns=round(compute_s * 1e9))
 
     def prefetch(self, array: Array, *, to_host: bool) -> float:
         """Carries out a prefetch call; returns the seconds that its caller needs for it."""
@@ -134,15 +148,13 @@ class Card:
 class Work:
     """What one process does in a pass: kernels with the arrays that each touches, in order.
 
-    compute_s: time of all kernels of a pass when everything is resident. random: blocks are
-    reached in random order, else in the model's own. wide: arrays of a kernel, by number, many
-    blocks of which are reached at once; the model does not distinguish them.
+    compute_s: time of all kernels of a pass when everything is resident. wide: arrays of a
+    kernel, by number, many blocks of which are reached at once, in any order.
     """
 
     kernels: list[list[Array]]
     made: list[str]
     compute_s: float
-    random: bool = False
     wide: tuple[int, ...] = ()
 
     @property
@@ -176,13 +188,12 @@ def stream(machine: Machine, parameters: Parameters) -> Work:
     kernels, operands = parameters.get("kernels", 1), parameters.get("operands", 1)
     length = max(1, blocks_of(parameters["bytes"] // (kernels * operands)))
     arrays = [(at * length, length) for at in range(kernels * operands)]
-    pages = parameters.get("pages", "all")
+    swept = parameters.get("pages", "all") == "all" and parameters.get("order") != "random"
     return Work(
         [arrays[at : at + operands] for at in range(0, len(arrays), operands)],
         parameters.get("made", ["cpu"]),
         parameters.get("compute", parameters["bytes"] / machine.gbps / 1e9),
-        random=pages == "random" or parameters.get("order") == "random",
-        wide=tuple(range(operands)) if pages != "all" else (),
+        wide=() if swept else tuple(range(operands)),
     )
 
 
@@ -221,7 +232,6 @@ def carry_out(machine: Machine, work: Work, parameters: Parameters, *, fits: boo
             if parameters.get("resident") == "yes":
                 card.prefetch(array, to_host=False)
     card.run()
-    order = random.Random(SEED)
     backwards = parameters.get("order") == "reversed"
     times, counted = [], [card.counters()]
     for number in range(parameters.get("passes", 1)):
@@ -229,11 +239,9 @@ def carry_out(machine: Machine, work: Work, parameters: Parameters, *, fits: boo
         for turn in range(len(work.kernels)):
             at = len(work.kernels) - 1 - turn if backwards and number % 2 else turn
             for process, one in enumerate(works):
-                uses = one.kernels[at]
-                if work.random:
-                    uses = [(first + i, 1) for first, n in uses for i in range(n)]
-                    order.shuffle(uses)
-                card.kernel(uses, work.compute_s / len(work.kernels), process)
+                card.kernel(
+                    one.kernels[at], work.compute_s / len(work.kernels), process, work.wide
+                )
         times.append((card.run() - began) / 1e9)
         counted.append(card.counters())
     return Passes(work, times, _less(counted[-1], counted[0]), _less(counted[-1], counted[-2]))
@@ -251,7 +259,7 @@ PASSES: dict[str, tuple[str, Callable[[Passes], float]]] = {
     "time": ("time", lambda run: run.time),
     "rate": ("rate", lambda run: run.work.blocks * BLOCK / run.time),
     "fault_time": ("time", lambda run: run.last["stall_fault_ns"] / 1e9),
-    "groups": ("number", lambda run: run.all["fault_blocks"] / _brought_blocks(run.all)),
+    "groups": ("number", lambda run: run.all["fault_groups"] / _brought_blocks(run.all)),
     "batches": ("number", lambda run: run.all["fault_batches"]),
     "copy_share": ("number", lambda run: run.all["h2d_busy_ns"] / run.all["stall_fault_ns"]),
     "bytes_in": ("bytes", lambda run: run.last["h2d_demand_bytes"]),

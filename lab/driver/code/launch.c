@@ -56,6 +56,7 @@ static void describe(const struct vd_function *function, const uint8_t *buffer,
                      struct gpu_operation *operation, struct gpu_use *uses) {
   struct touched touched;
   uint64_t bytes = 0;
+  uint32_t wide = uvm_wide_uses(function->kernel->name);
   touched.count = 0;
   for (uint32_t at = 0; at + 8 <= function->kernel->parameter_bytes; at += 8) {
     uint64_t word;
@@ -64,9 +65,10 @@ static void describe(const struct vd_function *function, const uint8_t *buffer,
   }
   for (uint32_t i = 0; i < touched.count; i++) {
     uint64_t from = touched.parts[i].from, length = touched.parts[i].end - from;
+    uint16_t access = GPU_READ | GPU_WRITE;
+    if (uvm_wide_use(wide, i)) access |= GPU_WIDE;
     bytes += length;
-    operation->use_count +=
-        vd_uses_of(from, length, GPU_READ | GPU_WRITE, &uses[operation->use_count]);
+    operation->use_count += vd_uses_of(from, length, access, &uses[operation->use_count]);
   }
   operation->duration_ns =
       uvm_profile_kernel_ns(&vd.profile, function->kernel->name, bytes);
@@ -79,6 +81,9 @@ static struct gpu_use *describe_told(const struct vd_function *function,
                                      struct gpu_operation *operation) {
   uint64_t bytes = 0;
   struct gpu_use *uses = vd_touches_uses_locked(touched, &operation->use_count, &bytes);
+  bool wide = uvm_wide_uses(function->kernel->name) == UVM_WIDE_ALL;
+  for (uint32_t i = 0; uses != NULL && wide && i < operation->use_count; i++)
+    uses[i].access |= GPU_WIDE;
   operation->duration_ns =
       uvm_profile_kernel_ns(&vd.profile, function->kernel->name, bytes);
   return uses;

@@ -24,7 +24,8 @@
  *                      const unsigned block[3], struct pump_touch *out, unsigned most);
  *
  * A part is written, as far as is known; PUMP_TOUCH_READ, 1 << 63, in its length says that
- * it is only read, which matters under READ_MOSTLY.
+ * it is only read, which matters under READ_MOSTLY; PUMP_TOUCH_WIDE, 1 << 62, that the
+ * kernel reaches blocks all over it at once (GPU_WIDE). Else it sweeps over the part.
  *
  * Libraries may also tell how long a launch computes at least, in clock cycles of one
  * multiprocessor, summed over all of them (the profile has their number and clock):
@@ -43,6 +44,8 @@
 #define PAGE_BYTES ((uint64_t)GPU_BLOCK_BYTES / GPU_PAGES_PER_BLOCK)
 #define ALL_PAGES 0xffffffffu
 #define TOUCH_READ (1ull << 63)
+#define TOUCH_WIDE (1ull << 62)
+#define TOUCH_LENGTH (TOUCH_WIDE - 1)
 
 /* The time of that many cycles, spread over all multiprocessors. */
 static uint64_t least_ns(double cycles) {
@@ -144,14 +147,15 @@ static void add_part(struct collector *out, const struct vd_memory *memory, uint
   }
 }
 
-/* Adds what is read alone, or all else, and the bytes of it. */
-static void add_parts(struct collector *out, const struct vd_touched *touched, bool read,
-                      uint64_t *length_bytes) {
+/* Adds the parts with just these marks (TOUCH_*), and the bytes of them. */
+static void add_parts(struct collector *out, const struct vd_touched *touched,
+                      uint64_t marks, uint64_t *length_bytes) {
   out->begin = out->count;
-  out->access = read ? GPU_READ : GPU_READ | GPU_WRITE;
+  out->access = (marks & TOUCH_READ) ? GPU_READ : GPU_READ | GPU_WRITE;
+  if (marks & TOUCH_WIDE) out->access |= GPU_WIDE;
   for (uint32_t i = 0; i < touched->count; i++) {
     const struct vd_touch *part = &touched->parts[i];
-    if (((part->length_bytes & TOUCH_READ) != 0) != read) continue;
+    if ((part->length_bytes & ~TOUCH_LENGTH) != marks) continue;
     const struct vd_memory *memory = vd_range_find(&vd.managed, part->address);
     bool managed = memory != NULL;
     if (!managed) memory = vd_range_find(&vd.plain, part->address);
@@ -160,7 +164,7 @@ static void add_parts(struct collector *out, const struct vd_touched *touched, b
     if (part->address >= memory->base + memory->length_bytes) continue;
     uint64_t base, end;
     if (!vd_memory_piece(memory, part->address, &base, &end)) continue;
-    uint64_t left = end - part->address, length = part->length_bytes & ~TOUCH_READ;
+    uint64_t left = end - part->address, length = part->length_bytes & TOUCH_LENGTH;
     if (length > left) length = left;
     *length_bytes += length;
     if (managed) add_part(out, memory, part->address, part->address + length);
@@ -174,8 +178,8 @@ struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_
                                        uint64_t *length_bytes) {
   struct collector out = {0};
   qsort(touched->parts, touched->count, sizeof *touched->parts, by_address);
-  add_parts(&out, touched, false, length_bytes);
-  add_parts(&out, touched, true, length_bytes);
+  for (uint64_t marks = 0; marks < 4; marks++)
+    add_parts(&out, touched, marks * TOUCH_WIDE, length_bytes);
   (void)make_room(&out); /* so that NULL means failure alone */
   *count = out.count;
   if (!out.failed) return out.uses;

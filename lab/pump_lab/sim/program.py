@@ -35,7 +35,9 @@ OVERWRITE: Final[int] = lib.PUMP_ACCESS_OVERWRITE
 STEP: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("host_ns", "duration_ns", "length_bytes", "seq")),
-        *((name, np.uint32) for name in ("kind", "stream", "first_use", "uses", "range", "mark")),
+        *((name, np.uint32) for name in ("kind", "stream", "first_use", "uses", "range")),
+        ("mark", np.uint16),
+        ("wide", np.uint16),
         ("signature", np.uint64),
     ]
 )
@@ -196,38 +198,45 @@ class Builder:
         stream: int = 0,
         length_bytes: int = 0,
         signature: int = 0,
+        wide: int = 0,
     ) -> None:
         """Add an operation. host_ns: time of the program's thread before its issue. length_bytes:
         of copies over the link. signature: the same for kernels that do the same at other
-        addresses; 0: unknown."""
+        addresses; 0: unknown. wide: which uses, as lib.uvm_wide_uses() has it."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
-        self._add(kind, uses, figures, stream, signature)
+        self._add(kind, uses, figures, stream, signature, wide)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
         """Add a discard: the contents of these are dead from here on, in stream order."""
-        self._add(DISCARD, uses, (0, 0, 0, 0), stream, 0)
+        self._add(DISCARD, uses, (0, 0, 0, 0), stream)
 
     def sync(self, *, stream: int = ALL_STREAMS, host_ns: int = 0, mark: bool = False) -> None:
         """Add a wait for the GPU. mark: whether figures are taken there."""
         place = len(self._uses)
-        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0))
+        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0, 0))
 
     def alloc(self, index: int, host_ns: int = 0) -> None:
         """Add the allocation of range `index`, host_ns after the step before it."""
-        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0))
+        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0, 0))
 
     def free(self, index: int, host_ns: int = 0) -> None:
         """Add the free of range `index`, host_ns after the step before it."""
-        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0))
+        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0, 0))
 
     def _add(
-        self, kind: int, uses: Iterable[Use], figures: tuple[int, ...], stream: int, signature: int
+        self,
+        kind: int,
+        uses: Iterable[Use],
+        figures: tuple[int, ...],
+        stream: int,
+        signature: int = 0,
+        wide: int = 0,
     ) -> None:
         first = len(self._uses)
         self._uses.extend((offset, length, index, access) for index, offset, length, access in uses)
         count = len(self._uses) - first
-        self._steps.append((*figures, kind, stream, first, count, 0, 0, signature))
+        self._steps.append((*figures, kind, stream, first, count, 0, 0, wide, signature))
 
     def tables(self) -> tuple[Table, Table]:
         """Steps and uses; adds a wait for everything where the program does not end with one."""

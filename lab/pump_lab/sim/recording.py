@@ -20,6 +20,7 @@ from pump.trace import format as trace
 from pump.trace import records as rec
 from pump.trace.info import Summary
 from pump.trace.reader import Reader
+from pump_lab.abi import lib
 from pump_lab.sim import program as form
 from pump_lab.sim.program import Builder, Program, ProgramError, Use
 
@@ -127,6 +128,7 @@ class _Taker:
             host_ns=self._host_ns(record.time_ns),
             stream=self._streams.setdefault(record.stream, len(self._streams)),
             signature=self._shapes.get(record.signature, record.signature),
+            wide=lib.uvm_wide_uses(name.encode()) if record.kind == trace.KERNEL else 0,
         )
 
     def _range(self, record: rec.RangeRow) -> None:
