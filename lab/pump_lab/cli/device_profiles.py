@@ -79,7 +79,7 @@ def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
     the report."""
     from pump_lab.profiles import duplicates
 
-    if any(found.get(name) is None for name in ("delta", "t_advise_us", "t_advise_block_us")):
+    if any(found.get(name) is None for name in ("delta_in", "t_advise_us", "t_advise_block_us")):
         return "whether read duplication pays was not measured"
     share = float(profile.values["link.duplex_in"])
     figures = f"the link keeps {share:.2f} of its speed both ways at once, a call of advice takes "

@@ -43,11 +43,16 @@ def least(*values: float | None) -> float | None:
     return min(known) if known else None
 
 
+BATCHES_OF_A_BLOCK = 6
+"""A kernel that sweeps brings a block in so many batches (docs/uvm.md)."""
+
+
 def fault_constants(at: Reader, memset_gbps: float | None) -> Json:
     """Costs of a fault batch, from memory that has no pages yet: nothing is copied.
 
-    `copied`: what 64 KiB cost that a fault copies, over what fresh ones cost; in a sweep,
-    where the driver works on whole batches.
+    `base_replay`: of the batches of a sweep, which follow one another. The first fault of a
+    kernel takes `wake` longer: the driver's fault handler is idle until then.
+    `copied`: what 64 KiB cost that a sweep's fault copies, over what fresh ones cost.
     """
 
     def faults(name: str, *path: str) -> float | None:
@@ -61,12 +66,18 @@ def fault_constants(at: Reader, memset_gbps: float | None) -> Json:
     block = subtract(fresh_block, page)
     first = subtract(faults("fresh_one_page_in_each_of_1_blocks_us"), faults("warm_touch_us"))
     unmapped = subtract(faults("fit_one_page_a_block", "per_block_us"), fresh_block)
+    fresh_sweep = subtract(faults("fresh_sequential_write_us"), faults("warm_touch_us"))
+    base_replay = None
+    if fresh_sweep is not None and page is not None:
+        batches = subtract(fresh_sweep / SWEPT_BLOCKS, 32 * (page + zeroing))
+        base_replay = subtract(batches and batches / BATCHES_OF_A_BLOCK, block)
     sweep = subtract(
         at("faults", "sequential_write", "us", "p10"), faults("fresh_sequential_write_us")
     )
     copied = subtract(sweep / SWEPT_BLOCKS if sweep is not None else None, unmapped)
     return {
-        "base_replay_us": subtract(first, block, page, zeroing),
+        "base_replay_us": base_replay,
+        "wake_us": subtract(first, base_replay, block, page, zeroing),
         "block_us": block,
         "page_us": page,
         "demand_gbps": 31 * 64 * KIB / copied / 1e3 if copied else None,
@@ -105,6 +116,7 @@ def derive_profile(questions: Json) -> Json:
     by_kernel = subtract(
         at("faults", "32_slots_of_64_kib_in_one_block_us", "p10"),
         at("faults", "warm_touch_us", "p10"),
+        fault["wake_us"],
     )
     kernel_min = at("markers", "us_per_launch_marker_every_never", "p10")
     # The call hands its work over when its arguments are converted, which is most of what
@@ -118,7 +130,9 @@ def derive_profile(questions: Json) -> Json:
         "copy_h2d_gbps": at("copy_engine", "h2d_gbps"),
         "copy_d2h_gbps": d2h,
         "bw_demand_gbps": least(fault["demand_gbps"], h2d) if fault["demand_gbps"] else None,
-        "delta": at("copy_engine", "duplex_factor"),
+        "delta_in": at("copy_engine", "h2d_share_in_company"),
+        "delta_out": at("copy_engine", "d2h_share_in_company"),
+        "t_wake_us": fault["wake_us"],
         "t0_replay_us": fault["base_replay_us"],
         "t_blk_us": fault["block_us"],
         "t_pg_us": fault["page_us"],

@@ -78,7 +78,8 @@ FIGURES = (
     ),
     Figure("copy_h2d_gbps", one("link.copy_h2d_gbps"), BANDWIDTH, ("copy_engine",), "copy_h2d"),
     Figure("copy_d2h_gbps", one("link.copy_d2h_gbps"), BANDWIDTH, ("copy_engine",), "copy_d2h"),
-    Figure("delta", one("link.duplex_in"), BANDWIDTH, ("copy_engine",), "duplex_factor"),
+    Figure("delta_in", one("link.duplex_in"), BANDWIDTH, ("copy_engine",), "duplex_in"),
+    Figure("delta_out", one("link.duplex_out"), BANDWIDTH, ("copy_engine",), "duplex_out"),
     Figure("bw_memset_gbps", one("uvm.populate_gbps"), BANDWIDTH, ("kernel_speed",), "populate"),
     Figure(
         "kernel_gbps", one("kernels.default_gbps"), BANDWIDTH, ("kernel_speed",), "default_gbps"
@@ -90,6 +91,7 @@ FIGURES = (
         FAULTS,
         "fault_base + fault_replay",
     ),
+    Figure("t_wake_us", one("uvm.fault_wake_us"), SUM, FAULTS, "fault_wake"),
     Figure("t_blk_us", one("uvm.fault_block_us"), SUM, FAULTS, "fault_block"),
     Figure("t_pg_us", one("uvm.fault_page_us"), SUM, FAULTS, "fault_page"),
     Figure(
@@ -146,9 +148,10 @@ def draw(seed: int) -> dict[str, str]:
         "link.prefetch_h2d_gbps": link,
         "link.copy_h2d_gbps": link * chance.uniform(1.02, 1.2),
         "link.copy_d2h_gbps": link * chance.uniform(0.85, 1.2),
-        "link.duplex_in": (duplex := chance.uniform(0.6, 1.0)),
-        "link.duplex_out": duplex,
+        "link.duplex_in": chance.uniform(0.6, 1.0),
+        "link.duplex_out": chance.uniform(0.6, 1.0),
         "uvm.populate_gbps": between(400, 3000),
+        "uvm.fault_wake_us": between(20, 150),
         "uvm.fault_base_us": fault * share,
         "uvm.fault_replay_us": fault * (1 - share),
         "uvm.fault_block_us": between(2, 20),
@@ -158,7 +161,9 @@ def draw(seed: int) -> dict[str, str]:
         "uvm.prefetch_block_us": between(3, 12),
         "uvm.prefetch_second_pass": chance.uniform(0.1, 0.6),
         "uvm.cpu_pte_us": between(0.05, 0.5),
-        "uvm.cpu_unmap_us": between(5, 40),
+        # Less than a block's copy takes: else no prefetch reaches the link's rate.
+        "uvm.cpu_unmap_us": between(2, 5),
+        "uvm.cpu_unmap_page_us": between(0.05, 0.15),
         "uvm.host_alloc_us": between(50, 300),
         "uvm.nonreplayable_us": between(15, 100),
         "uvm.discard_call_us": between(4, 15),

@@ -273,18 +273,26 @@ def test_only_changes_of_an_answer_are_kept_in_the_symbol_table() -> None:
 
 BASE_REPLAY, BLOCK, PAGE, UNMAP, NONREPLAYABLE = 30.0, 10.0, 0.5, 20.0, 50.0
 DEMAND, MEMSET, D2H = 12.0, 1000.0, 25.0
-WARM = 3.0
+WARM, WAKE = 3.0, 75.0
+
+
+def pages_us(blocks: int, pages: int, copied: bool) -> float:
+    """What `pages` 64 KiB pages of each of so many blocks take, however many batches bring them."""
+    page_us = PAGE + 64 * 1024 / 1e3 / (DEMAND if copied else MEMSET)
+    return blocks * (pages * page_us + (UNMAP if copied else 0))
 
 
 def fault_us(blocks: int, pages: int, copied: bool) -> float:
-    """One batch of faults on `pages` 64 KiB pages in each of so many blocks."""
-    moved = 64 * 1024 / 1e3 * pages * (blocks / DEMAND if copied else 1 / MEMSET)
-    host = blocks * (BLOCK + PAGE * pages + (UNMAP if copied else 0))
-    return WARM + BASE_REPLAY + host + moved
+    """One batch, behind nothing."""
+    return WARM + WAKE + BASE_REPLAY + blocks * BLOCK + pages_us(blocks, pages, copied)
+
+
+def sweep_us(blocks: int, copied: bool) -> float:
+    """Six batches for each block, one after another."""
+    return WARM + 6 * blocks * (BASE_REPLAY + BLOCK) + pages_us(blocks, 32, copied)
 
 
 def fault_answers() -> dict[str, Any]:
-    batches = 16  # of eight blocks each: what a sweep over 128 blocks makes
     answers: dict[str, Any] = {"warm_touch_us": {"p10": WARM}}
     for kind, copied in (("", True), ("fresh_", False)):
         slope = fault_us(2, 1, copied) - fault_us(1, 1, copied)
@@ -293,16 +301,21 @@ def fault_answers() -> dict[str, Any]:
         for pages in (1, 32):
             name = f"{kind}{pages}_slots_of_64_kib_in_one_block_us"
             answers[name] = {"p10": fault_us(1, pages, copied)}
-    answers["sequential_write"] = {"us": {"p10": batches * fault_us(8, 32, True)}}
-    answers["fresh_sequential_write_us"] = {"p10": batches * fault_us(8, 32, False)}
+    answers["sequential_write"] = {"us": {"p10": sweep_us(128, True)}}
+    answers["fresh_sequential_write_us"] = {"p10": sweep_us(128, False)}
     return answers
 
 
 def test_the_profile_undoes_the_cost_model() -> None:
     block_us = (2 << 20) / D2H / 1e3
-    memset_us = WARM + 32 * (fault_us(1, 32, True) - WARM + NONREPLAYABLE)
+    memset_us = WARM + 32 * (fault_us(1, 32, True) - WARM - WAKE + NONREPLAYABLE)
     answers = {
-        "copy_engine": {"d2h_gbps": D2H, "h2d_gbps": 26.0, "duplex_factor": 0.8},
+        "copy_engine": {
+            "d2h_gbps": D2H,
+            "h2d_gbps": 26.0,
+            "h2d_share_in_company": 0.8,
+            "d2h_share_in_company": 0.9,
+        },
         "prefetch_idle": {
             "256_mib": {"in": {"gbps": 21.0}, "in_after_a_fault_each": {"gbps": 22.0}},
             "fit_in_total": {"per_block_us": (2 << 20) / 23.0 / 1e3},
@@ -342,8 +355,10 @@ def test_the_profile_undoes_the_cost_model() -> None:
     expected = {
         "bw_h2d_gbps": 23.0,
         "copy_h2d_gbps": 26.0,
-        "bw_demand_gbps": DEMAND,
-        "delta": 0.8,
+        "bw_demand_gbps": 1 / (1 / DEMAND - 1 / MEMSET),
+        "delta_in": 0.8,
+        "delta_out": 0.9,
+        "t_wake_us": WAKE,
         "t0_replay_us": BASE_REPLAY,
         "t_blk_us": BLOCK,
         "t_pg_us": PAGE,
@@ -369,7 +384,8 @@ def test_the_profile_undoes_the_cost_model() -> None:
 
 
 def test_demand_paging_is_never_told_to_be_faster_than_prefetching() -> None:
-    faults = fault_answers() | {"sequential_write": {"us": {"p10": 16 * 460.0}}}
+    faults = fault_answers()
+    faults["sequential_write"]["us"]["p10"] *= 0.9
     answers = {"faults": faults, "prefetch_idle": {"256_mib": {"in": {"gbps": 14.0}}}}
     found = constants.derive_profile({name: {"result": result} for name, result in answers.items()})
     assert found["bw_demand_gbps"] == 14.0
