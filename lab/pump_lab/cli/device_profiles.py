@@ -37,15 +37,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show() -> None:
-    """Print one line per profile: name, memory in GiB, the device's name, the profile's hash."""
+    """Print one line per profile: name, memory in GiB, the device's name, the profile's hash.
+    Then the hosts."""
     for name in profiles.names():
         print(_line(profiles.load(name)))
+    hosts = ", ".join(f"{name} {factor:g}" for name, factor in profiles.hosts().items())
+    print(f"\nPROFILE@HOST: another host around the GPU (factor of its times): {hosts}")
 
 
 def _line(profile: profiles.Profile) -> str:
     memory_gib = int(profile.values["device.memory_bytes"]) / 2**30
     device = profile.values["device.name"]
-    return f"{profile.name:<16} {memory_gib:7.1f} GiB  {device}  {profile.hash()}"
+    factor = profile.values[profiles.FACTOR]
+    host = next((name for name, of in profiles.hosts().items() if of == factor), f"x {factor}")
+    return f"{profile.name:<16} {memory_gib:7.1f} GiB  {host:<8}{device}  {profile.hash()}"
 
 
 def write(asked: argparse.Namespace) -> None:

@@ -56,8 +56,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--oversubscription", type=float, metavar="X", help="peak of the trace / GPU memory"
     )
     parser.add_argument(
-        "--profile", default="a100-pcie4", help="of the GPU (default: a100-pcie4; see --profiles)"
-    )
+        "--profile", default="a100-pcie4", metavar="PROFILE",
+        help="of the GPU, also in another host as a100-pcie4@desktop (default: a100-pcie4; see "
+        "--profiles)",
+    )  # fmt: skip
     parser.add_argument(
         "--policy", metavar="P", action=Once,
         help="such as naive, window or planned+discard; an unknown name lists all "

@@ -38,8 +38,8 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     value(
         f"{gpu} PROFILE",
         _not_empty,
-        "run on a virtual GPU: the name of a profile (pump simulate --profiles lists them) or a "
-        ".toml file",
+        "run on a virtual GPU: the name of a profile (pump simulate --profiles lists them), also "
+        "in another host as a100-pcie4@desktop, or a .toml file",
     )
     value(
         f"{setting} KEY=VALUE",

@@ -1,8 +1,9 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
 keys.def lists a profile's keys, for this module and for lab/gpu/uvm_profile.c, which parses
-the flattened form. "gbps" means 10^9 bytes a second. A table [conditions] holds the conditions
-of the measurement (from_probe.py writes it); the driver does not get it.
+the flattened form. "gbps" means 10^9 bytes a second. `host` names the computer around the GPU, one
+of hosts.toml; a file without it has all costs of Unified Memory itself. A table [conditions] holds
+the conditions of the measurement (from_probe.py writes it); the driver does not get it.
 Standard library only, because pump-run imports it.
 """
 
@@ -12,6 +13,7 @@ import functools
 import hashlib
 import string
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +24,8 @@ from pump.config.values import BadValueError, nearest, parse_size
 from pump_lab import tables
 
 FOLDER = Path(__file__).parent
+HOSTS = FOLDER.parent / "hosts.toml"
+FACTOR = "uvm.host_factor"
 MODES = ("timing", "compute")
 DRIVER_KEYS: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -47,11 +51,12 @@ class ProfileError(ValueError):
 
 @dataclass(frozen=True)
 class Key:
-    """Kind of a value and its bounds (inclusive)."""
+    """Kind of a value and its bounds (inclusive). of_host: a time that the host's factor multiplies."""
 
     kind: type
     minimum: float = 0
     maximum: float = 0
+    of_host: bool = False
 
 
 _KINDS: dict[str, type] = {
@@ -66,7 +71,7 @@ def _keys(macro: str) -> dict[str, Key]:
     for line in inputs.text(str(FOLDER / "keys.def")).splitlines():
         if line.startswith(f"{macro}("):
             key, kind, _, least, most = line[len(macro) + 1 : -1].split(", ")
-            found[key.strip('"')] = Key(_KINDS[kind], float(least), float(most))
+            found[key.strip('"')] = Key(_KINDS[kind], float(least), float(most), kind == "HOST")
     return found
 
 
@@ -78,7 +83,7 @@ RETIRED: dict[str, tuple[str, ...]] = {
 }
 """Keys of older profiles, each with the keys that take its value."""
 ADDED: dict[str, Value] = {
-    "uvm.host_factor": 1.0,
+    FACTOR: 1.0,
     "uvm.fault_wake_us": 0.0,
     "uvm.cpu_unmap_page_us": 0.0,
 }
@@ -117,6 +122,15 @@ class Profile:
                     raise ProfileError(f"{self.name}: unknown key '{key}'{nearest(key, known)}")
                 values[name] = _checked(self.name, name, rule, _read(rule, text))
         return replace(_complete(self.name, values), conditions=self.conditions)
+
+    def on_own_host(self) -> Profile:
+        """The same machine, with the host's factor multiplied into the times."""
+        factor = float(self.values[FACTOR])
+        values = {
+            key: value * factor if key in KEYS and KEYS[key].of_host else value  # type: ignore[operator]
+            for key, value in self.values.items()
+        }
+        return replace(self, values=values | {FACTOR: 1.0})
 
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
         """The virtual driver's "key=value;key=value", with `settings` applied.
@@ -158,23 +172,61 @@ def names() -> list[str]:
     return tables.names(FOLDER)
 
 
+@functools.cache
+def hosts() -> dict[str, float]:
+    """Names of the hosts, each with its uvm.host_factor."""
+    return {name: float(factor) for name, factor in _hosts()["factors"].items()}
+
+
 def load(name: str) -> Profile:
-    """The profile of that name, or from a file when `name` ends in .toml.
+    """The profile of that name, or from a file when `name` ends in .toml; NAME@HOST: in that host.
 
     Raises ProfileError, also when the file is missing or a value is bad.
     """
-    return validate(name, tables.load(FOLDER, "profile", name, ProfileError))
+    card, at, host = name, "", ""
+    if "@" in name and not name.endswith(".toml"):
+        card, at, host = name.rpartition("@")
+    table = tables.load(FOLDER, "profile", card, ProfileError)
+    if at:
+        if "host" not in table:
+            raise ProfileError(f"{card}: has its own host's times; leave out '@{host}'")
+        if host != table["host"]:
+            table |= {"name": f"{table.get('name')}@{host}", "host": host}
+    return validate(name, table)
 
 
 def validate(source: str, table: Mapping[str, Any]) -> Profile:
     """A profile from parsed TOML; `source` names it in errors. Raises ProfileError."""
-    values: dict[str, Value] = {}
     conditions = table.get("conditions", {})
     if not isinstance(conditions, dict):
         raise ProfileError(f"{source}: conditions must be a table; write [conditions]")
+    values = _flat(source, {key: table[key] for key in table if key not in ("conditions", "host")})
+    if "host" in table:
+        values = _of_host(source, table["host"], values) | values
+    return replace(_complete(source, values), conditions=conditions)
+
+
+@functools.cache
+def _hosts() -> dict[str, Any]:
+    return tomllib.loads(inputs.text(str(HOSTS)))
+
+
+def _of_host(source: str, host: object, own: Mapping[str, Value]) -> dict[str, Value]:
+    """The constants of a named host. own: the profile's own values, which may differ from them."""
+    if not isinstance(host, str) or host not in hosts():
+        known = ", ".join(hosts())
+        raise ProfileError(
+            f"{source}: no host {_shown(host)}{nearest(str(host), list(hosts()))}; known: {known}"
+        )
+    if FACTOR in own:
+        raise ProfileError(f"{source}: host and {FACTOR} say the same; leave one out")
+    shared = {section: content for section, content in _hosts().items() if section != "factors"}
+    return _flat(HOSTS.name, shared) | {FACTOR: hosts()[host]}
+
+
+def _flat(source: str, table: Mapping[str, Any]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
     for section, content in table.items():
-        if section == "conditions":
-            continue
         if not isinstance(content, dict):
             _take(source, values, section, content)
             continue
@@ -184,7 +236,7 @@ def validate(source: str, table: Mapping[str, Any]) -> Profile:
                     _take(source, values, f"kernel.{key}.{kernel_key}", number)
             else:
                 _take(source, values, f"{section}.{key}", value)
-    return replace(_complete(source, values), conditions=conditions)
+    return values
 
 
 def _take(source: str, values: dict[str, Value], key: str, value: object) -> None:

@@ -170,6 +170,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
         raise ReportError("not a report of scripts/gpu_probe, or it found no device")
     checked(report)
     found = {"name": Constant(name, DERIVED, "chosen"), **_device(device)}
+    base = base.on_own_host()
     barred = _not_transferable(report)
     held = {name: value for name, value in report["profile"].items() if name not in barred}
     found |= _measured(held, base)

@@ -12,9 +12,12 @@ def test_every_profile_is_listed_with_its_memory_and_hash(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     device_profiles.show()
-    lines = capsys.readouterr().out.splitlines()
+    *lines, _, hosts = capsys.readouterr().out.splitlines()
+    for name, factor in profiles.hosts().items():
+        assert f"{name} {factor:g}" in hosts
     assert [line.split()[0] for line in lines] == profiles.names()
     for line in lines:
         profile = profiles.load(line.split()[0])
         assert profile.hash() in line
+        assert line.split()[3] == ("desktop" if "GeForce" in line else "server")
         assert f"{int(profile.values['device.memory_bytes']) / 2**30:.1f} GiB" in line

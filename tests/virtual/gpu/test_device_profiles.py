@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,9 +12,18 @@ import pytest
 
 from pump_lab import profiles
 
+DENSE = ("dense_forward", "dense_backward_weights", "dense_backward_input")
+CARD = (profiles.FOLDER / "a100-pcie4.toml").read_text()
 
-def table(name: str = "a100-pcie4") -> dict[str, object]:
-    return tomllib.loads((profiles.FOLDER / f"{name}.toml").read_text())
+
+def whole(without: str = "^$") -> str:
+    """A file with all constants of its own, as users wrote them before hosts had names, but for the
+    keys that match."""
+    lines = []
+    for key, value in profiles.load("a100-pcie4").values.items():
+        if not re.search(without, key):
+            lines.append(f"{key} = {json.dumps(value)}".replace("kernel.", "kernels."))
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("name", profiles.names())
@@ -21,6 +32,7 @@ def test_every_profile_means_the_same_in_c_as_in_python(name: str) -> None:
     loaded = profiles.load(name)
     parsed = gpu_model.parse(loaded.flatten())
     assert loaded.name == name
+    values = loaded.on_own_host().values | {"uvm.host_factor": loaded.values["uvm.host_factor"]}
     places = {key.rpartition(".")[2]: key for key in profiles.KEYS if key != "device.name"}
     places |= {
         "device_name": "device.name",
@@ -35,15 +47,83 @@ def test_every_profile_means_the_same_in_c_as_in_python(name: str) -> None:
         found = getattr(parsed, field)
         if not isinstance(found, int | float):
             found = ffi.string(found).decode()
-        assert found == loaded.values[places[field]], field
+        assert found == values[places[field]], field
         checked += 1
     assert checked == len(profiles.KEYS) - 1
     version = f"{parsed.compute_major}.{parsed.compute_minor}"
     assert version == loaded.values["device.compute_capability"]
 
 
-def test_the_two_profiles_of_the_first_release_are_there() -> None:
-    assert {"a100-pcie4", "h200-pcie5"} <= set(profiles.names())
+def test_the_cards_are_there_in_their_hosts() -> None:
+    factors = {name: profiles.load(name).values["uvm.host_factor"] for name in profiles.names()}
+    hosts = profiles.hosts()
+    assert factors == dict.fromkeys(("a100-pcie4", "h200-pcie5"), hosts["server"])
+    assert list(hosts) == ["desktop", "server", "vm"]
+    assert hosts["desktop"] < hosts["server"] == 1 < hosts["vm"]
+
+
+def test_cards_differ_in_device_and_rates_alone_and_share_the_hosts_constants() -> None:
+    """One list of the host's constants: a card's file has none of them."""
+    rates = {f"link.{way}_gbps" for way in ("copy_h2d", "copy_d2h", "prefetch_h2d")}
+    rates |= {"uvm.populate_gbps", "kernels.default_gbps"}
+    for name in profiles.names():
+        own = profiles._flat(name, {
+            key: value for key, value in tomllib.loads(
+                (profiles.FOLDER / f"{name}.toml").read_text()).items() if key != "host"
+        })  # fmt: skip
+        of_card = {key for key in own if key.startswith("device.")}
+        assert set(own) - of_card == {"name", *rates, *(f"kernel.{one}.gbps" for one in DENSE)}
+        first, found = (profiles.load(f"{card}@vm").values for card in ("a100-pcie4", name))
+        shared = set(profiles.KEYS) - set(own)
+        assert {key: first[key] for key in shared} == {key: found[key] for key in shared}
+        assert "uvm.fault_base_us" in shared
+        assert "link.duplex_in" in shared
+
+
+def test_a_host_by_name_changes_the_factor_the_name_and_the_hash_alone() -> None:
+    server = profiles.load("a100-pcie4")
+    assert repr(profiles.load("a100-pcie4@server")) == repr(server)
+    vm = profiles.load("a100-pcie4@vm")
+    changed = {key for key, value in vm.values.items() if value != server.values[key]}
+    assert changed == {"name", "uvm.host_factor"}
+    assert vm.name == "a100-pcie4@vm"
+    factor = profiles.hosts()["vm"]
+    assert vm.values["uvm.host_factor"] == factor
+    first, second = (gpu_model.parse(one.flatten()).evict_us for one in (server, vm))
+    assert second == factor * first
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a100-pcie4@sever", "no host 'sever' (did you mean 'server'?); known: desktop"),
+        ("a100-pcie4@", "no host ''; known: desktop, server, vm"),
+        ("a10-pcie4@vm", "no profile 'a10-pcie4' (did you mean 'a100-pcie4'?)"),
+        ("{file}@vm", "has its own host's times; leave out '@vm'"),
+    ],
+)
+def test_an_unknown_host_is_named_with_its_remedy(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "mine.toml").write_text(whole())
+    with pytest.raises(profiles.ProfileError) as caught:
+        profiles.load(name.format(file=tmp_path / "mine.toml"))
+    assert message in str(caught.value)
+
+
+def test_a_users_file_may_name_a_host_and_differ_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "a@b.toml"
+    path.write_text(CARD.replace("[uvm]", "[uvm]\nevict_us = 40"))
+    found = profiles.load(str(path))
+    server = profiles.load("a100-pcie4")
+    changed = {key for key, value in found.values.items() if value != server.values[key]}
+    assert (changed, found.values["uvm.evict_us"]) == ({"uvm.evict_us"}, 40)
+    desktop = profiles.load(f"{path}@desktop")
+    assert desktop.values["uvm.host_factor"] == profiles.hosts()["desktop"]
+    path.write_text(CARD.replace("[uvm]", "[uvm]\nhost_factor = 2"))
+    with pytest.raises(profiles.ProfileError, match=r"host and uvm\.host_factor say the same"):
+        profiles.load(str(path))
+    for bad in ("3", "[1]", "{ server = 1 }"):
+        with pytest.raises(profiles.ProfileError, match="no host"):
+            profiles.validate("x", tomllib.loads(f"host = {bad}"))
 
 
 def test_c_refuses_unknown_repeated_missing_and_bad_keys_by_name() -> None:
@@ -127,9 +207,7 @@ def test_a_profile_with_old_keys_loads_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "old.toml"
-    text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith("duplex_")]
-    path.write_text("\n".join(lines).replace("[link]", "[link]\nduplex_factor = 0.7"))
+    path.write_text(whole("duplex") + "\nlink.duplex_factor = 0.7\n")
     values = profiles.load(str(path)).values
     assert (values["link.duplex_in"], values["link.duplex_out"]) == (0.7, 0.7)
     assert "link.duplex_factor is an old key; use link.duplex_in and" in capsys.readouterr().err
@@ -137,10 +215,9 @@ def test_a_profile_with_old_keys_loads_with_a_warning(
 
 def test_a_profile_may_come_from_a_file_and_bad_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
-    path.write_text(text.replace('"a100-pcie4"', '"mine"'))
+    path.write_text(whole().replace('"a100-pcie4"', '"mine"'))
     assert profiles.load(str(path)).name == "mine"
-    path.write_text(text + "surprise = 1\n")
+    path.write_text(CARD + "surprise = 1\n")
     with pytest.raises(profiles.ProfileError, match=r"unknown key 'kernel\.\w+\.surprise'"):
         profiles.load(str(path))
     path.write_text("name = ")
@@ -153,12 +230,16 @@ def test_a_profile_may_come_from_a_file_and_bad_files_are_named(tmp_path: Path) 
 
 
 def test_missing_keys_and_wrong_kinds_are_errors() -> None:
-    broken = table()
+    broken = tomllib.loads(CARD)
     del broken["link"]
     with pytest.raises(profiles.ProfileError, match=r"missing key 'link\.prefetch_h2d_gbps'"):
         profiles.validate("x", broken)
-    broken = table()
-    broken["device"]["multiprocessors"] = True  # type: ignore[index]
+    broken = tomllib.loads(CARD)
+    del broken["host"]
+    with pytest.raises(profiles.ProfileError, match=r"missing key 'link\.duplex_in'"):
+        profiles.validate("x", broken)
+    broken = tomllib.loads(CARD)
+    broken["device"]["multiprocessors"] = True
     with pytest.raises(profiles.ProfileError, match="must be an integer"):
         profiles.validate("x", broken)
 
@@ -177,10 +258,7 @@ def test_the_hosts_factor_multiplies_the_times_of_the_processor_and_no_rate() ->
 
 def test_a_profile_without_a_hosts_factor_is_of_its_own_host(tmp_path: Path) -> None:
     path = tmp_path / "old.toml"
-    text = (profiles.FOLDER / "a100-pcie4.toml").read_text()
-    added = ("host_factor", "cpu_unmap_page_us", "fault_wake_us")
-    kept = [line for line in text.splitlines() if not line.startswith(added)]
-    path.write_text("\n".join(kept))
+    path.write_text(whole("host_factor|cpu_unmap_page_us|fault_wake_us"))
     values = profiles.load(str(path)).values
     assert (values["uvm.host_factor"], values["uvm.cpu_unmap_page_us"]) == (1, 0)
     assert values["uvm.fault_wake_us"] == 0
