@@ -71,8 +71,8 @@ class Figure:
 @dataclass(frozen=True)
 class Machine:
     """A modelled card in its host. memory_bytes: None if unknown: it holds the whole workload.
-    gbps, tflops: rates of its memory and of arithmetic in 4 bytes. host: name of the host, which
-    decides on costs of the CPU's work; the model does not use it."""
+    gbps, tflops: rates of its memory and of arithmetic in 4 bytes. host: the name of the profile's
+    host."""
 
     profile: profiles.Profile
     memory_bytes: int | None
@@ -256,11 +256,13 @@ class Machines:
     def __init__(self) -> None:
         text = inputs.text(str(FOLDER / "machines.toml"))
         self._lists: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
-        self._base = profiles.load(PROFILE)
-        self._profiles: dict[float, profiles.Profile] = {}
+        self._profiles: dict[tuple[float, str], profiles.Profile] = {}
 
-    def of(self, figure: Figure) -> Machine:
-        """Returns the machine of a figure. Raises FigureError if its link cannot be known."""
+    def of(self, figure: Figure, host: str | None = None) -> Machine:
+        """Returns the machine of a figure. host: instead of the one that card and link say.
+
+        Raises FigureError if its link cannot be known.
+        """
         card, link = figure.columns["card"], figure.columns["link"]
         known = self._first("card", card) or {}
         rate = self._rate(link) or self._rate(str(known.get("link", "")))
@@ -272,13 +274,14 @@ class Machines:
         gib = _named(card, r"(\d+) ?GB\b(?!/)") or known.get("memory_gib")
         memory_bytes = figure.parameters.get("memory") or (gib and int(gib * USABLE * (1 << 30)))
         gbps = _named(card, r"([\d.]+) ?GB/s") or known.get("gbps")
-        host = self._first("host", f"{card}; {link}") or {}
+        host = host or (self._first("host", f"{card}; {link}") or {})["name"]
+        profile = self._profile(rate, str(host))
         return Machine(
-            self._profile(rate),
+            profile,
             memory_bytes,
-            gbps or float(self._base.values["kernels.default_gbps"]),
+            gbps or float(profile.values["kernels.default_gbps"]),
             known.get("tflops", TFLOPS),
-            host["name"],
+            str(host),
         )
 
     def _first(self, kind: str, text: str) -> dict[str, Any] | None:
@@ -289,15 +292,15 @@ class Machines:
         generation = self._first("link", link)
         return generation["gbps"] if generation else _named(link, r"([\d.]+) ?GB/s")
 
-    def _profile(self, rate: float) -> profiles.Profile:
-        """Returns the profile with all rates of the link changed in proportion."""
-        if rate not in self._profiles:
-            values = self._base.values
-            copies = float(values["link.copy_h2d_gbps"])
-            keys = [k for k in values if k.startswith("link.") and k.endswith("_gbps")]
-            changes = {key: str(float(values[key]) * rate / copies) for key in keys}
-            self._profiles[rate] = self._base.changed(changes)
-        return self._profiles[rate]
+    def _profile(self, rate: float, host: str) -> profiles.Profile:
+        """Returns the profile in a host, with all rates of the link changed in proportion."""
+        if (rate, host) not in self._profiles:
+            base = profiles.load(f"{PROFILE}@{host}")
+            copies = float(base.values["link.copy_h2d_gbps"])
+            keys = [k for k in base.values if k.startswith("link.") and k.endswith("_gbps")]
+            changes = {key: str(float(base.values[key]) * rate / copies) for key in keys}
+            self._profiles[rate, host] = base.changed(changes)
+        return self._profiles[rate, host]
 
 
 def _named(text: str, pattern: str) -> float | None:

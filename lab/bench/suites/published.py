@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from harness import MeasurementError, Options, Row
@@ -59,7 +58,7 @@ def compared(path: Path) -> list[Row]:
         value = workloads.measure(machine, figure)
         server = value
         if machine.host != "server":
-            server = workloads.measure(replace(machine, host="server"), figure)
+            server = workloads.measure(machines.of(figure, "server"), figure)
         columns = figure.columns
         unit = figures.UNITS[columns["unit"]][1]
         row = Row(

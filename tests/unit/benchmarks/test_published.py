@@ -149,6 +149,20 @@ def test_a_machine_has_the_memory_and_the_link_of_its_row(tmp_path: Path) -> Non
     assert machine(card="H100", link="").profile.values["link.copy_d2h_gbps"] == 55
 
 
+def test_a_machine_has_its_hosts_factor(tmp_path: Path) -> None:
+    machines = figures.Machines()
+    for card, host in (("GeForce RTX 3080", "desktop"), ("T4 VM", "vm"), ("Tesla P100", "server")):
+        (figure,) = figures.read(file_of(tmp_path, {"card": card}), workloads.KINDS)
+        values = machines.of(figure).profile.values
+        assert values["uvm.host_factor"] == profiles.hosts()[host]
+        server = machines.of(figure, "server")
+        assert (server.host, server.profile.values["uvm.host_factor"]) == ("server", 1)
+    (row,) = published.compared(file_of(tmp_path, {"card": "T4 VM"}))
+    assert row.ratio > row.more["ratio_server"]
+    (row,) = published.compared(file_of(tmp_path, {"card": "Tesla P100"}))
+    assert row.ratio == row.more["ratio_server"]
+
+
 def test_passes_move_what_they_must(tmp_path: Path) -> None:
     cyclic = "memory=64MiB;bytes=128MiB;kernels=8;passes=3"
     mib = {"unit": "MiB", "value": "1"}
