@@ -45,7 +45,10 @@ QUICK = ("call_cost", "prefetch_idle", "copy_engine")
 POLL_S = 0.5
 BLOCK_BYTES = 2 * MIB
 TIME_SPENT = "time limit"
-BASES = {"h100": "h200-pcie5", "h200": "h200-pcie5", "b200": "h200-pcie5"}
+BASES = {
+    **{"h100": "h100-pcie5", "h200": "h200-pcie5", "b200": "h200-pcie5"},
+    **{"4090": "rtx4090", "5090": "rtx5090"},
+}
 DEFAULT_BASE = "a100-pcie4"
 """Profile that stands in for what was not measured."""
 

@@ -311,6 +311,7 @@ def test_a_virtual_gpu_has_a_cards_memory_in_whole_blocks() -> None:
 
 def test_the_profile_of_a_card_is_based_on_a_similar_one() -> None:
     assert stage_probe.base_for("NVIDIA H200") == "h200-pcie5"
+    assert stage_probe.base_for("NVIDIA GeForce RTX 5090") == "rtx5090"
     assert stage_probe.base_for("NVIDIA A100-SXM4-40GB") == "a100-pcie4"
 
 

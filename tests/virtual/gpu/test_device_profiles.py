@@ -57,7 +57,10 @@ def test_every_profile_means_the_same_in_c_as_in_python(name: str) -> None:
 def test_the_cards_are_there_in_their_hosts() -> None:
     factors = {name: profiles.load(name).values["uvm.host_factor"] for name in profiles.names()}
     hosts = profiles.hosts()
-    assert factors == dict.fromkeys(("a100-pcie4", "h200-pcie5"), hosts["server"])
+    assert factors == {
+        **dict.fromkeys(("a100-pcie4", "h100-pcie5", "h200-pcie5"), hosts["server"]),
+        **dict.fromkeys(("rtx4090", "rtx5090"), hosts["desktop"]),
+    }
     assert list(hosts) == ["desktop", "server", "vm"]
     assert hosts["desktop"] < hosts["server"] == 1 < hosts["vm"]
 
