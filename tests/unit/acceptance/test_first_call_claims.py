@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import csv
 import re
+from fnmatch import filter as matching
 from typing import Any
 
 import first_call_cards as made_up
 import pytest
 from acceptance.first_call import claims, uvm_page
 from acceptance.first_call.reports import concluded, transferable
-from places import DOCS
+from places import DOCS, ROOT
 
 PAGE = (DOCS / "uvm.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ")]
@@ -39,6 +41,22 @@ def test_each_open_claim_has_a_judge() -> None:
     assert len(rows) > 25
     known = tuple(f"| {claim.row}" for claim in claims.CLAIMS)
     assert [row for row in rows if not row.startswith(known)] == []
+
+
+def test_each_claim_has_a_known_tag_and_each_published_figure_exists() -> None:
+    file = ROOT / "lab/bench/data/published/figures.csv"
+    with file.open(encoding="utf-8", newline="") as lines:
+        known = {row["id"] for row in csv.DictReader(lines)}
+    tables = [part for part in PAGE.split("\n\n") if part.startswith("| claim | tag |")]
+    assert len(tables) >= 5
+    for row in "\n".join(table.partition("|\n")[2] for table in tables).splitlines():
+        if row.startswith("|-"):
+            continue
+        tags = re.findall(r"\[([A-Z])\]", row.split(" | ")[1])
+        assert tags and set(tags) <= set("SPIM"), row
+        for cited in re.findall(r"\[P\]([^\[|]*)", row):
+            for figure in re.findall(r"[a-z0-9]+_[a-z0-9_*]+", cited):
+                assert matching(known, figure), figure
 
 
 def test_the_virtual_gpus_answers_judge_nearly_all_claims() -> None:
