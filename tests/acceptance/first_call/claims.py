@@ -287,8 +287,7 @@ CLAIMS = (
     Claim("a call costs 6-8 us plus", ("prefetch_idle",), calls,
           ("t_call_hblk_us", "t_hblk_passes_us")),
     ranged("a fault batch costs 51-53 us", "faults",
-           # a lone fault also waits for its handler to wake
-           t0_replay_us=(51, 128), t_blk_us=(5, 5), t_pg_us=(0.4, 0.5)),
+           t0_replay_us=(51, 53), t_wake_us=(75, 75), t_blk_us=(5, 5), t_pg_us=(0.4, 0.5)),
     Claim("demand paging reaches", ("faults",), demand, ("copy_h2d_gbps",)),
     Claim("irregular access is far worse", ("faults",), irregular),
     Claim("a prefetch populates fresh memory", ("populate",), populate),
