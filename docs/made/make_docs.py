@@ -19,7 +19,7 @@ import python_page  # noqa: E402
 from acceptance.first_call import pages as first_call  # noqa: E402
 from published import table as published_table  # noqa: E402
 from study.papers import table  # noqa: E402
-from workloads import intensity  # noqa: E402
+from workloads import intensity, simulated  # noqa: E402
 
 from pump.config import reference  # noqa: E402
 
@@ -78,6 +78,9 @@ def pages() -> dict[Path, str]:
         "published.md": (str(PUBLISHED.relative_to(ROOT)), published()),
         "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
+    for program, unit in (("inference", "token"), ("lora", "step"), ("experts", "token")):
+        made = "\n".join(simulated.lines(program, unit)) + "\n"
+        sources[f"guides/{program}.md"] = str(simulated.RESULTS.relative_to(ROOT)), made
     tables = {DOCS / page: with_tables(page, *made) for page, made in sources.items()}
     folder = ROOT / "packaging" / "completions"
     shells = {folder / name: text for name, text in completions.pages().items()}

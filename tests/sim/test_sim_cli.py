@@ -172,7 +172,7 @@ def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> No
     text = simulate(str(file), "--gpu-memory", "1GiB", "--policy", "naive+discard",
                     "--most-uses", "100000000").stdout  # fmt: skip
     (row,) = (line for line in text.splitlines() if line.startswith("naive+discard  "))
-    assert row.split()[5:10:2] == ["1.17", "1.17", "19,660,800"]
+    assert row.split()[5:10:2] == ["1.17", "1.17", "3,686,400"]
     names = "planned", "planned+discard"
     file.write_bytes(trace(tensors=_large_tensors()))
     head = simulate(str(file), "--sweep", "--compare", "--iterations", "2").stdout.splitlines()[3]

@@ -24,8 +24,8 @@ def test_a_first_touch_costs_the_models_fault_and_nothing_else() -> None:
     builder = Builder()
     builder.operation(form.KERNEL, [whole(0, 1)], duration_ns=MS)
     outcome = run(made(builder, [1]), machine(8))
-    # six batches: base 30, block 10, replay 10 us; 32 pages at 0.5 us, zeroing at 1,000 GB/s
-    fault_ns = 6 * 50_000 + 16_000 + 2_097
+    # six batches: base 43, block 5, replay 10 us; 32 pages at 0.5 us, zeroing at 1,000 GB/s
+    fault_ns = 6 * 58_000 + 16_000 + 2_097
     assert outcome.whole.seconds * 1e9 == pytest.approx(LAUNCH_NS + fault_ns + MS, abs=6)
     assert outcome.whole.counters["fault_blocks"] == 1
 

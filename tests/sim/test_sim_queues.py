@@ -69,4 +69,4 @@ def test_evictions_that_hold_launches_up_cost_little_once_they_have_contexts_of_
     free, held = (
         simulate(by_name("window"), program, replace(gpu, locks=each)) for each in (Locks(), locks)
     )
-    assert held.whole.seconds < 1.1 * free.whole.seconds
+    assert held.whole.seconds < (1.2 if space else 1.1) * free.whole.seconds

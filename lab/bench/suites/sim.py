@@ -168,9 +168,7 @@ def run(options: Options) -> Iterator[Row]:
     if "workloads" in parts:
         from workloads import simulated
 
-        from pump_lab import profiles
-
-        yield from simulated.rows(profiles.load(PROFILE))
+        yield from simulated.rows()
     if "duplicates" in parts:
         from study import sim_duplicates
 

@@ -8,15 +8,17 @@ DESIGN
   virtual GPU counted, and each launch HOST_NS of the host, as in traces in JSON. The same
   recording then gives the same figures. Rows, of the steps after the first ones:
 
-    sim.<program>.<policy>   seconds of a step; `to_gpu`, `to_host`: bytes; `of_bound`: the bound
-                             of workloads/formulas.py / its seconds; `of_floor`; `faults`
+    sim.<program>.<policy>   seconds of a step; `least`, `most`: over the machines of band.py;
+                             `to_gpu`, `to_host`: bytes; `of_bound`: the bound of
+                             workloads/formulas.py / its seconds; `of_floor`; `faults`
     sim.<program>.<system>   seconds with what people use instead, computed by formulas.py
     sim.<program>.<policy>.full_duplex   seconds on a link that carries both directions at full
                              rate / on the profile's: more than 1 where departures run ahead of
                              arrivals (docs/decisions/0053-departures-ahead.md)
 
   Memory is weights / oversubscription, as for a model that one wants to run; of LoRA, which
-  has as much again beside its weights, it is all memory / oversubscription.
+  has as much again beside its weights, it is all memory / oversubscription. RESULTS keeps the rows
+of `scripts/bench sim -- --only workloads`, and pages show them.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness import ROOT, Row
-from workloads import formulas
+from workloads import band, formulas
 from workloads.formulas import Step
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pump_lab.sim.program import Program
 
 DATA = ROOT / "lab" / "bench" / "data" / "workloads"
+RESULTS = ROOT / "lab" / "bench" / "results" / "workloads.jsonl"
 PROGRAMS = "inference", "lora", "experts"
 POLICIES = "naive", "window", "planned"
 RATIOS = (1.5, 2.0)
@@ -68,7 +71,38 @@ def retimed(program: Program, operations: int, compute_seconds: float) -> Progra
     return replace(program, steps=steps, facts=facts)
 
 
-def rows(profile: Profile, folder: Path = DATA) -> Iterator[Row]:
+WORDS = {
+    "naive": ("`naive`: Unified Memory without pump", "simulated"),
+    "window": ("`--policy window` (default)", "simulated"),
+    "planned": ("`--policy planned`", "simulated"),
+    "zero_copy": ("zero copy: kernels read host RAM, like llama.cpp with GreenBoost", "computed"),
+    "layer_offload": ("layers or experts in host RAM, copied when they run: accelerate", "computed"),
+    "zero_inference": ("all layers in host RAM, prefetched one ahead: DeepSpeed", "computed"),
+}
+
+
+def lines(program: str, unit: str) -> Iterator[str]:
+    """Yields the lines of a page's table for a program, from RESULTS. unit: what a step is."""
+    kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    kept = [row for row in kept if row["name"].startswith(f"sim.{program}.")]
+    yield f"| time of a {unit} | source | {' | '.join(f'{r:g}x' for r in RATIOS)} | to the GPU |"
+    yield "|---" * (3 + len(RATIOS)) + "|"
+    for name, (words, source) in WORDS.items():
+        found = [row for row in kept if row["name"] == f"sim.{program}.{name}"]
+        moved = [f"{row['to_gpu'] / 1e9:.2f}" for row in found if "to_gpu" in row]
+        cells = [_cell(row) for row in found] + [f"{', '.join(moved)} GB" if moved else ""]
+        yield f"| {words} | {source} | {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _cell(row: dict[str, Any]) -> str:
+    # Three digits, without an exponent.
+    times = [
+        f"{float(f'{row[key] * 1e3:.3g}'):g}" for key in ("value", "least", "most") if key in row
+    ]
+    return f"{times[0]} ms ({times[1]} to {times[2]})" if len(times) == 3 else f"{times[0]} ms"
+
+
+def rows(folder: Path = DATA) -> Iterator[Row]:
     from pump_lab.sim import recording
 
     for name in PROGRAMS:
@@ -78,13 +112,12 @@ def rows(profile: Profile, folder: Path = DATA) -> Iterator[Row]:
         compute_seconds = step.compute_seconds * facts["steps"]
         program = retimed(recorded, facts.pop("operations"), compute_seconds)
         for ratio in RATIOS:
-            yield from _simulated(program, step, profile, ratio, **facts)
+            yield from _simulated(program, step, ratio, **facts)
 
 
 def _simulated(
     program: Program,
     step: Step,
-    profile: Profile,
     ratio: float,
     *,
     steps: int,
@@ -95,6 +128,11 @@ def _simulated(
     from pump_lab.sim.named_policies import by_name, simulate
     from pump_lab.sim.simulation import Machine
 
+    def seconds_on(one: Profile) -> dict[str, float]:
+        there = replace(machine, profile=one)
+        return {p: simulate(by_name(p), program, there).steady.seconds / steps for p in POLICIES}
+
+    profile = band.machines()["server"]
     name, link = program.name, float(profile.values["link.prefetch_h2d_gbps"]) * 1e9
     machine = Machine(profile, int(footprint_bytes / ratio))
     full_duplex = replace(
@@ -104,8 +142,10 @@ def _simulated(
     alone, least = report.unlimited(case).steady.seconds, report.floor(case)
     step = replace(step, gap_seconds=max(0.0, alone / steps - step.compute_seconds))
     budget = without_reserve(machine.memory_bytes, machine.reserve_percent)
-    bound = formulas.bounds(step, budget, link)
+    # As many bytes leave as come.
+    bound = formulas.bounds(step, budget, link * float(profile.values["link.duplex_in"]))
     facts = {"oversubscription": ratio, "profile": profile.name, "simulated": True}
+    times = band.over(seconds_on)
     for policy in POLICIES:
         steady = simulate(by_name(policy), program, machine).steady
         seconds = steady.seconds / steps
@@ -114,6 +154,8 @@ def _simulated(
             f"sim.{name}.{policy}",
             seconds,
             "s",
+            least=times[policy]["least"],
+            most=times[policy]["most"],
             to_gpu=steady.h2d_bytes / steps,
             to_host=steady.d2h_bytes / steps,
             of_floor=least.seconds / steady.seconds,
