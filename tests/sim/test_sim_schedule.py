@@ -107,13 +107,13 @@ BUFFERS, BLOCKS = 20, 16
 
 
 def sweep(late: int | None) -> Program:
-    """60 launches at once, 10 ms each, over 20 buffers; 305 ms later one more, on `late`."""
+    """60 launches at once, 10 ms each, over 20 buffers; 385 ms later one more, on `late`."""
     builder = Builder()
     for number in range(60):
         use = [whole(number % BUFFERS, BLOCKS)]
         builder.operation(form.KERNEL, use, duration_ns=10 * MS, host_ns=4000)
     uses = [] if late is None else [whole(late, BLOCKS)]
-    builder.operation(form.KERNEL, uses, duration_ns=MS, host_ns=305 * MS)
+    builder.operation(form.KERNEL, uses, duration_ns=MS, host_ns=385 * MS)
     return made(builder, [BLOCKS] * BUFFERS)
 
 
@@ -124,9 +124,9 @@ def moved_behind(outcome: Outcome, step: int, way: int) -> int:
 
 
 def test_a_departure_that_is_refused_stops_no_arrivals_while_the_worker_is_stopped() -> None:
-    """The worker stops at 300 ms for good, with a schedule of the launches that it has read. What
+    """The worker stops at 380 ms for good, with a schedule of the launches that it has read. What
     is issued then uses a buffer that is to leave: that one stays, and the arrivals go on."""
-    gone = Daemon(stop_every_ms=100_000, stop_ms=100_000 - 300)
+    gone = Daemon(stop_every_ms=100_000, stop_ms=100_000 - 380)
     gpu = replace(machine(BUFFERS * BLOCKS // 2), daemon=gone, transfers_most=10_000)
     thirtieth = int(np.flatnonzero(sweep(None).steps["seq"])[30])
     usual = run(sweep(None), gpu, Window())

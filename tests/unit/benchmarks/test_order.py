@@ -11,14 +11,14 @@ from pump_lab import profiles
 
 
 def test_a_job_that_waits_for_its_memory_keeps_another_from_the_engine() -> None:
-    """Measured on the virtual GPU: 0.50 and 0.29 with most of the memory for the first, 0.33 each
-    with equal shares."""
+    """With most of the memory for the first, the second waits for the link and for faults; with
+    equal shares both do."""
     profile = profiles.load(shared.PROFILE).changed(sweeps.SETTINGS)
     curve, link = sweeps.curve(profile), several.link_of(profile)
     mix = sweeps.MIXES["equals"]
     ways = sweeps.sharings(mix)
     first = sweeps.simulated(mix, ways["first"], curve, link)
-    assert first.progress == pytest.approx([0.5, 0.28], abs=0.03)
+    assert first.progress == pytest.approx([0.5, 0.21], abs=0.03)
     assert sum(first.budgets) <= 0.9 * sweeps.CARD_BYTES
     equal = sweeps.simulated(mix, ways["equal"], curve, link)
     assert equal.progress == pytest.approx([0.34, 0.34], abs=0.03)

@@ -5,9 +5,9 @@ link. It does not depend on the job's size: times are in iterations without any 
 shares of the footprint. A job of twice the bytes and twice the kernels' time has the same one.
 
 The simulator takes minutes for a large trace; so curves of some are kept in lab/bench/data/jobs.
-This makes them anew (of FOLDER/NAME_marginal.json.gz, from benchmarks):
+This makes them anew, in lab/bench (of FOLDER/NAME_marginal.json.*):
 
-    ../.venv/bin/python -m study.jobs.curves FOLDER NAME... > data/jobs/curves.jsonl
+    ../../.venv/bin/python -m study.jobs.curves FOLDER NAME... > data/jobs/curves.jsonl
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def main(folder: str, *names: str) -> None:
 
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
     for name in names:
-        path = Path(folder) / f"{name}_marginal.json.gz"
+        (path,) = Path(folder).glob(f"{name}_marginal.json.*")
         print(measured(tensors.parse(path.read_bytes(), path.name), profile).line(), flush=True)
 
 
