@@ -239,9 +239,7 @@ def carry_out(machine: Machine, work: Work, parameters: Parameters, *, fits: boo
         for turn in range(len(work.kernels)):
             at = len(work.kernels) - 1 - turn if backwards and number % 2 else turn
             for process, one in enumerate(works):
-                card.kernel(
-                    one.kernels[at], work.compute_s / len(work.kernels), process, work.wide
-                )
+                card.kernel(one.kernels[at], work.compute_s / len(work.kernels), process, work.wide)
         times.append((card.run() - began) / 1e9)
         counted.append(card.counters())
     return Passes(work, times, _less(counted[-1], counted[0]), _less(counted[-1], counted[-2]))

@@ -76,7 +76,10 @@ WORDS = {
     "window": ("`--policy window` (default)", "simulated"),
     "planned": ("`--policy planned`", "simulated"),
     "zero_copy": ("zero copy: kernels read host RAM, like llama.cpp with GreenBoost", "computed"),
-    "layer_offload": ("layers or experts in host RAM, copied when they run: accelerate", "computed"),
+    "layer_offload": (
+        "layers or experts in host RAM, copied when they run: accelerate",
+        "computed",
+    ),
     "zero_inference": ("all layers in host RAM, prefetched one ahead: DeepSpeed", "computed"),
 }
 
