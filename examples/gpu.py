@@ -45,7 +45,7 @@ def compile_kernels(source: Path, capability: tuple[int, int]) -> tuple[bytes, b
     """Compiles `source` for a compute capability; returns (cubin, PTX). Raises GpuError with
     NVRTC's log."""
     first = source.read_bytes(), source.name.encode(), 0, [], []
-    remedy = "run: pip install nvidia-cuda-nvrtc"
+    remedy = "run: pip install nvidia-cuda-nvrtc scikit-learn"
     program = load("NVRTC", remedy, nvrtc.nvrtcCreateProgram, *first)
     option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
     answer = nvrtc.nvrtcCompileProgram(program, 1, [option])

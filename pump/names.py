@@ -76,6 +76,11 @@ def _without_types(function: str) -> str:
     return function + angle + re.sub(r"\b\w+::(?=\w)", "", arguments).replace("> >", ">>")
 
 
+def of_job(command: list[str]) -> str:
+    """Returns the name of a job without --name, which checks.name accepts."""
+    return printable(of_command(command)).strip()[:64].strip() or "job"
+
+
 def of_command(words: list[str]) -> str:
     """What people call a command: the file name of the script or the module that an interpreter or
     a starter such as torchrun runs, else the program's own. words: one at least."""

@@ -9,7 +9,7 @@ from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import whole_number
 from pump.measure import comparison
-from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, WAYS, Comparison, Way
+from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, VARIANTS, Comparison, Variant
 from pump.measure.paired import in_rounds
 from pump.measure.progress import Progress
 from pump.measure.runs import Stop
@@ -39,15 +39,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Status 0; 1 where a way failed otherwise than for lack of memory; 128 + N after signal N."""
+    """Returns status 0; 1 if a variant failed for another reason than lack of memory; 128 + N
+    after signal N."""
     _check(asked)
     session = repeated.Repeated(asked)
     found = Comparison(
         session.command, session.options, session.gpu(), session.times(), asked.rounds
     )
-    count = many(asked.rounds * len(WAYS), "time")
-    ways = f"{', '.join(WAYS[:-1])} and {WAYS[-1]}"
-    text = f"This runs the command {count}: {ways}, {many(asked.rounds, 'time')} each."
+    count = many(asked.rounds * len(VARIANTS), "time")
+    variants = f"{', '.join(VARIANTS[:-1])} and {VARIANTS[-1]}"
+    text = f"This runs the command {count}: {variants}, {many(asked.rounds, 'time')} each."
     if not session.may_begin(text, asked.yes):
         say("pump", "nothing was run")
         return 1
@@ -55,11 +56,14 @@ def run(asked: argparse.Namespace) -> int:
     try:
         with Stop() as stop:
             _measure(session, found, stop)
-        plain = found.way(PLAIN)
+        plain = found.variant(PLAIN)
         if plain.failure not in ("", OUT_OF_MEMORY) and not plain.seconds:
             session.broken(f"the command fails without pump, too: {plain.failure}", plain.log)
+        failed = [one for one in found.variants if one.failure not in ("", OUT_OF_MEMORY)]
+        if failed:
+            session.show(failed[0].log)
         _write(asked, found)
-        return 128 + stop.number if stop.number else _status(found)
+        return 128 + stop.number if stop.number else int(bool(failed))
     finally:
         session.close()
 
@@ -87,42 +91,42 @@ def _outputs(asked: argparse.Namespace) -> list[tuple[str, str, outputs.Kind]]:
 
 
 def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
-    progress = Progress(found.rounds * len(WAYS))
-    for turn, name in in_rounds(WAYS, found.rounds):
-        way = found.way(name)
-        if way.failure:
+    progress = Progress(found.rounds * len(VARIANTS))
+    for turn, name in in_rounds(VARIANTS, found.rounds):
+        variant = found.variant(name)
+        if variant.failure:
             continue
         with progress.step(f"{name}, round {turn + 1}") as said:
-            _one(session, way, turn, stop)
+            _one(session, variant, turn, stop)
             if stop.number:
                 said.append("ended early")
-            elif way.failure:
-                said.append(way.failure)
+            elif variant.failure:
+                said.append(variant.failure)
             else:
-                said.append(f"{way.seconds[turn]:.3f} s")
+                said.append(f"{variant.seconds[turn]:.3f} s")
         if stop.number:
             found.ended_early = True
             return
-        if way.failure:
+        if variant.failure:
             progress.total -= found.rounds - turn - 1
-            if name == PLAIN and way.failure != OUT_OF_MEMORY:
+            if name == PLAIN and variant.failure != OUT_OF_MEMORY:
                 return
 
 
-def _one(session: repeated.Repeated, way: Way, turn: int, stop: Stop) -> None:
-    """One run of a way; its time or its failure goes into the way."""
-    plain = way.name == PLAIN
-    policy = None if plain else way.name
-    ran = session.once(f"{way.name}-{turn + 1}", session.command, policy, plain, stop)
+def _one(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
+    """One run of a variant; its time or its failure goes into the variant."""
+    plain = variant.name == PLAIN
+    policy = None if plain else variant.name
+    ran = session.once(f"{variant.name}-{turn + 1}", session.command, policy, plain, stop)
     if stop.number:
         return
-    way.failure = session.failed(ran)
-    if not way.failure:
-        way.seconds[turn] = session.seconds(ran) or 0.0
+    variant.failure = session.failed(ran)
+    if not variant.failure:
+        variant.seconds[turn] = session.seconds(ran) or 0.0
     elif ran.out_of_memory:
-        way.failure = OUT_OF_MEMORY
+        variant.failure = OUT_OF_MEMORY
     else:
-        way.log = str(ran.log)
+        variant.log = str(ran.log)
 
 
 def _write(asked: argparse.Namespace, found: Comparison) -> None:
@@ -135,10 +139,3 @@ def _write(asked: argparse.Namespace, found: Comparison) -> None:
     for option, name, kind in _outputs(asked):
         if name != "-":
             save(name, texts[option], kind, option, mode=outputs.PRIVATE)
-
-
-def _status(found: Comparison) -> int:
-    failed = [way for way in found.ways if way.failure and way.failure != OUT_OF_MEMORY]
-    for way in failed:
-        say("pump", f"{way.name} failed: {way.failure}; output: {quoted(way.log)}")
-    return int(bool(failed))

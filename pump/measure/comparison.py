@@ -1,12 +1,12 @@
-"""Ways of running one command, compared: ratios by round, a verdict, text, Markdown, JSON. Pure.
+"""Compares variants of one command: ratios by round, a verdict, text, Markdown, JSON. Pure.
 
 DESIGN
-  Every way runs once in each round, and ratios are taken within a round: what slows the machine
-  for some minutes slows all ways of that round. The figure of a way is the median of its ratios;
-  the range beside it holds the true median with the confidence that the sign test gives for that
-  number of rounds (pump/measure/paired.py). A difference is one only where the range leaves 1 out.
+  Every variant runs once in each round, and ratios are taken within a round: what slows the machine
+  for some minutes slows all variants of that round. The result of a variant is the median of its
+  ratios; the range contains the true median with the confidence that the sign test gives for that
+  number of rounds (pump/measure/paired.py). Variants differ only if the range excludes 1.
 
-  What ran out of memory has no time, and that is a result: ratios then refer to the next way.
+  What ran out of memory has no time, and that is a result: ratios then refer to the next variant.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from statistics import median
 from typing import Any
 
 from pump.measure.paired import Enclosed, enclosing
-from pump.names import one_line
+from pump.names import one_line, quoted
 from pump.report.words import many
 
 PLAIN = "plain"
-WAYS = (PLAIN, "demand", "window", "planned")
+VARIANTS = (PLAIN, "demand", "window", "planned")
 """Without pump, and under each of its policies. Ratios refer to the first that ran."""
 USUAL = "window"
-"""What pump-run does without --policy: recommended where no other way is faster."""
+"""What pump-run does without --policy: recommended where no other variant is faster."""
 OUT_OF_MEMORY = "out of memory"
 ROUNDS = 6
 """The fewest whose range holds the median with 95 %."""
@@ -34,8 +34,8 @@ SURE = 0.9
 
 
 @dataclass
-class Way:
-    """What was measured of one way. seconds: by round. failure: why it runs no more, or "";
+class Variant:
+    """What was measured of one variant. seconds: by round. failure: why it runs no more, or "";
     log: of the run that failed."""
 
     name: str
@@ -54,33 +54,33 @@ class Comparison:
     setting: str
     times: str
     rounds: int
-    ways: list[Way] = field(default_factory=lambda: [Way(name) for name in WAYS])
+    variants: list[Variant] = field(default_factory=lambda: [Variant(name) for name in VARIANTS])
     ended_early: bool = False
 
-    def baseline(self) -> Way | None:
-        """The way that ratios refer to: the first one that has times."""
-        return next((way for way in self.ways if way.seconds and not way.failure), None)
+    def baseline(self) -> Variant | None:
+        """The variant that ratios refer to: the first one that has times."""
+        return next((one for one in self.variants if one.seconds and not one.failure), None)
 
-    def ratio(self, way: Way, to: Way) -> tuple[float, Enclosed] | None:
+    def ratio(self, variant: Variant, to: Variant) -> tuple[float, Enclosed] | None:
         """Median of the ratios of the rounds that both have, and its range; None for no round."""
-        pairs = [way.seconds[r] / to.seconds[r] for r in way.seconds if r in to.seconds]
+        pairs = [variant.seconds[r] / to.seconds[r] for r in variant.seconds if r in to.seconds]
         return (median(pairs), enclosing(pairs)) if pairs else None
 
-    def way(self, name: str) -> Way:
-        """The way of that name."""
-        return next(way for way in self.ways if way.name == name)
+    def variant(self, name: str) -> Variant:
+        """The variant of that name."""
+        return next(variant for variant in self.variants if variant.name == name)
 
 
 def verdict(found: Comparison) -> list[str]:
     """Sentences: what the figures say, and what to type."""
     base = found.baseline()
-    under = [way for way in found.ways if way.name != PLAIN and way.seconds and not way.failure]
+    under = [one for one in found.variants if one.name != PLAIN and one.seconds and not one.failure]
     broken = [
-        f"{way.name} failed: {way.failure}; output: {way.log}"
-        for way in found.ways
-        if way.failure and way.failure != OUT_OF_MEMORY
+        f"{variant.name} failed: {variant.failure}; output: {quoted(variant.log)}"
+        for variant in found.variants
+        if variant.failure and variant.failure != OUT_OF_MEMORY
     ]
-    plain = found.way(PLAIN)
+    plain = found.variant(PLAIN)
     alone = ["Without pump the command runs out of memory."] * (plain.failure == OUT_OF_MEMORY)
     if base is None or not under:
         reason = "finished" if found.ended_early else "succeeded"
@@ -100,19 +100,19 @@ def verdict(found: Comparison) -> list[str]:
     return said
 
 
-def _best(found: Comparison, ways: Sequence[Way]) -> Way:
-    """The fastest way; USUAL where no other one is faster for certain."""
-    usual = next((way for way in ways if way.name == USUAL), ways[0])
+def _best(found: Comparison, variants: Sequence[Variant]) -> Variant:
+    """The fastest variant; USUAL where no other one is faster for certain."""
+    usual = next((variant for variant in variants if variant.name == USUAL), variants[0])
     best, least = usual, 1.0
-    for way in ways:
-        ratio = found.ratio(way, usual)
+    for variant in variants:
+        ratio = found.ratio(variant, usual)
         sure = ratio and ratio[1].high < 1.0 and ratio[1].confidence >= SURE
         if ratio and sure and ratio[0] < least:
-            best, least = way, ratio[0]
+            best, least = variant, ratio[0]
     return best
 
 
-def _against(found: Comparison, best: Way, base: Way) -> str:
+def _against(found: Comparison, best: Variant, base: Variant) -> str:
     ratio = found.ratio(best, base)
     if ratio is None:
         return f"{best.name} and {base.name} share no round."
@@ -121,11 +121,10 @@ def _against(found: Comparison, best: Way, base: Way) -> str:
     if around.confidence < SURE:
         rounds = many(len(best.seconds), "round")
         return f"{said}, but {rounds} may be noise; use --rounds {ROUNDS}."
-    sure = (
-        f"{around.low:.2f} to {around.high:.2f} times its time, {_percent(around.confidence)} sure"
-    )
+    times = f"{around.low:.2f} to {around.high:.2f} times {base.name}'s time"
+    sure = f"{times}, {_percent(around.confidence)} sure"
     if around.low <= 1.0 <= around.high:
-        return f"{best.name} and {base.name} took about the same time ({sure})."
+        return f"{best.name} took about as long as {base.name} ({sure})."
     return f"{said} ({sure})."
 
 
@@ -146,31 +145,31 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-HEAD = ("way", "runs", "median", "against", "range")
+HEAD = ("variant", "runs", "median", "against", "range")
 
 
 def _rows(found: Comparison) -> list[Sequence[str]]:
     base = found.baseline()
     rows: list[Sequence[str]] = [(*HEAD[:3], f"against {base.name if base else '-'}", *HEAD[4:])]
-    for way in found.ways:
-        if way.failure or not way.seconds:
-            said = way.failure or "not run"
-            rows.append((way.name, str(len(way.seconds)), said, "-", "-"))
+    for variant in found.variants:
+        if variant.failure or not variant.seconds:
+            said = variant.failure or "not run"
+            rows.append((variant.name, str(len(variant.seconds)), said, "-", "-"))
             continue
-        ratio = found.ratio(way, base) if base and way is not base else None
+        ratio = found.ratio(variant, base) if base and variant is not base else None
         middle, around = ("-", "-")
         if ratio:
             middle = f"{ratio[0]:.3f}"
         if ratio and ratio[1].confidence:
             around = f"{ratio[1].low:.3f} to {ratio[1].high:.3f}"
-        time = f"{median(way.seconds.values()):.3f} s"
-        rows.append((way.name, str(len(way.seconds)), time, middle, around))
+        time = f"{median(variant.seconds.values()):.3f} s"
+        rows.append((variant.name, str(len(variant.seconds)), time, middle, around))
     return rows
 
 
 def _notes(found: Comparison) -> list[str]:
     base = found.baseline()
-    ratios = [found.ratio(way, base) for way in found.ways if base and way is not base]
+    ratios = [found.ratio(one, base) for one in found.variants if base and one is not base]
     sure = {ratio[1].confidence for ratio in ratios if ratio and ratio[1].confidence}
     counts = [f"{confidence:.1%}" for confidence in sorted(sure)]
     notes = [f"median: of {found.times}."]
@@ -197,7 +196,7 @@ def as_text(found: Comparison) -> str:
         "",
         f"command  {_title(found)}",
         f"GPU      {found.setting}",
-        f"rounds   {many(found.rounds, 'round')}, each with one run of every way",
+        f"rounds   {many(found.rounds, 'round')}, each with one run of every variant",
         "",
     ]
     for row in rows:
@@ -216,7 +215,7 @@ def as_markdown(found: Comparison) -> str:
         f"    {_title(found)}",
         "",
         f"- GPU: {found.setting}",
-        f"- {many(found.rounds, 'round')}, each with one run of every way",
+        f"- {many(found.rounds, 'round')}, each with one run of every variant",
         "",
         *(f"| {' | '.join(row)} |" for row in table),
         "",
@@ -237,20 +236,20 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "rounds": found.rounds,
         "ended_early": found.ended_early,
         "baseline": base.name if base else None,
-        "ways": [_way_as_json(found, way, base) for way in found.ways],
+        "variants": [_variant_as_json(found, variant, base) for variant in found.variants],
         "verdict": verdict(found),
     }
 
 
-def _way_as_json(found: Comparison, way: Way, base: Way | None) -> dict[str, Any]:
-    ratio = found.ratio(way, base) if base else None
+def _variant_as_json(found: Comparison, variant: Variant, base: Variant | None) -> dict[str, Any]:
+    ratio = found.ratio(variant, base) if base else None
     return {
-        "way": way.name,
-        "seconds": list(way.seconds.values()),
-        "median_seconds": median(way.seconds.values()) if way.seconds else None,
+        "variant": variant.name,
+        "seconds": list(variant.seconds.values()),
+        "median_seconds": median(variant.seconds.values()) if variant.seconds else None,
         "ratio": ratio[0] if ratio else None,
         "range": [ratio[1].low, ratio[1].high] if ratio else None,
         "confidence": ratio[1].confidence if ratio else None,
-        "failure": way.failure or None,
-        "log": way.log or None,
+        "failure": variant.failure or None,
+        "log": variant.log or None,
     }

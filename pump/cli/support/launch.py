@@ -32,7 +32,7 @@ from pump import paths
 from pump.cli.support import environment
 from pump.cli.support.lines import say
 from pump.config.job import JobConfig, Recording
-from pump.names import of_command, printable
+from pump.names import of_job
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3
@@ -135,7 +135,7 @@ def _pumpd_command(
         command += ["--job-pidfd", str(PUMPD_JOB_FD)]
     command += ["--policy", config.policy, "--log-level", config.log_level]
     command += ["--priority", str(config.priority)]
-    command += [f"--name={config.name or _name_of(config.command)}"]  # it may begin with "-"
+    command += [f"--name={config.name or of_job(config.command)}"]  # it may begin with "-"
     command += ["--named"] if config.name else []
     for service in paths.service_sockets():
         command += ["--service", service]
@@ -169,11 +169,6 @@ def _stderr() -> str:
         return f"{found.st_dev}:{found.st_ino}:{path}"
     except OSError:
         return ""
-
-
-def _name_of(command: list[str]) -> str:
-    """What people call a command, made a valid name of a job (checks.name)."""
-    return printable(of_command(command)).strip()[:64].strip() or "job"
 
 
 class _Descriptors(NamedTuple):

@@ -28,7 +28,7 @@ from pump.config import layers
 from pump.config.job import JobConfig
 from pump.config.values import parse_size
 from pump.measure import folders, runs
-from pump.names import one_line, quoted
+from pump.names import of_job, one_line, quoted
 from pump.report.words import many, size
 
 IN_FOLDER = 'cd -- "$0" && exec "$@"'
@@ -132,8 +132,6 @@ class Repeated:
         self.options: list[str] = [*asked.passed]
         if self.config.devices and not typed.settings.get("devices"):  # for runs without pump, too
             self.options += ["--device", ",".join(self.config.devices)]
-        if not self.config.name:
-            self.options += ["--name", one_line(os.path.basename(words[0]))[:64] or "job"]
         self._place = asked.folder
         self._owner: int | None = None
         self.folder = Path(asked.folder or "").absolute()
@@ -214,6 +212,8 @@ class Repeated:
         plain: without pump. Raises BadInputError where the run cannot begin."""
         folder, log = self.folder / name, self.folder / f"{name}.log"
         passed = [*self.options, *(["--policy", policy] if policy else [])]
+        if not self.config.name:  # pump-run would take it from `sh`
+            passed += [f"--name={of_job(self.command)}"]
         if self.config.record:
             passed += ["--record", str(self.folder / f"{name}.recording")]
         line = paths.isolated("pump-run", *passed)
@@ -253,9 +253,13 @@ class Repeated:
         self.keep = self.keep or bool(said and not ran.out_of_memory)
         return said
 
-    def broken(self, text: str, log: str) -> NoReturn:
-        """Show the end of a log. Raises BadInputError with `text`, status 1."""
+    def show(self, log: str) -> None:
+        """Shows the end of a log, to say why a run failed."""
         sys.stderr.write(runs.tail(Path(log)) + "\n")
+
+    def broken(self, text: str, log: str) -> NoReturn:
+        """Shows the end of a log. Raises BadInputError with `text`, status 1."""
+        self.show(log)
         raise BadInputError(f"{text}; full output: {quoted(log)}", 1)
 
     def close(self) -> None:

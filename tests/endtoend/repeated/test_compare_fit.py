@@ -67,8 +67,8 @@ def figures(done: subprocess.CompletedProcess[str]) -> Any:
 def test_every_way_runs_in_each_round_and_nothing_is_left(here: Here) -> None:
     words = ("--yes", "--rounds", "2", *PRINTED, "--json", "-", "--markdown", "page.md")
     found = figures(here.run("compare", *words, *python(2, 0.25)))
-    assert [way["way"] for way in found["ways"]] == ["plain", "demand", "window", "planned"]
-    assert [way["seconds"] for way in found["ways"]] == [[0.5, 0.5]] * 4
+    assert [one["variant"] for one in found["variants"]] == ["plain", "demand", "window", "planned"]
+    assert [one["seconds"] for one in found["variants"]] == [[0.5, 0.5]] * 4
     assert found["baseline"] == "plain"
     assert here.left() == ["page.md"]
     assert "with a confidence of 50.0%" in (here.folder / "page.md").read_text()
@@ -80,6 +80,7 @@ def test_lack_of_memory_without_pump_is_a_result_and_is_not_tried_again(here: He
     assert done.stderr.count("plain, round") == 1
     assert "Without pump the command runs out of memory." in done.stdout
     assert "against demand" in done.stdout
+    assert f"Run it with: pump-run {' '.join(VIRTUAL)} -- {sys.executable} " in done.stdout
     assert here.left() == []
 
 
@@ -94,14 +95,15 @@ def test_a_command_that_fails_is_named_with_its_log(here: Here) -> None:
 
 
 def test_a_way_that_fails_costs_the_status_and_not_the_others(here: Here) -> None:
-    script = 'if [ -n "$PUMP_SOCKET" ]; then echo "$0 fails"; exit 4; fi; echo took 1 s'
+    script = 'if [ -n "$PUMP_SOCKET" ]; then echo "${PWD##*/} fails"; exit 4; fi; echo took 1 s'
     words = ("--yes", "--rounds", "1", *PRINTED, "--folder", "runs", "--json", "out.json")
     done = here.run("compare", *words, "--", "sh", "-c", script)
     assert done.returncode == 1
     found = json.loads((here.folder / "out.json").read_text())
-    assert [way["failure"] for way in found["ways"]] == [None, *["exit status 4"] * 3]
-    assert Path(found["ways"][2]["log"]) == here.folder / "runs" / "window-1.log"
-    assert "window failed: exit status 4; output: " in done.stderr
+    assert [variant["failure"] for variant in found["variants"]] == [None, *["exit status 4"] * 3]
+    assert Path(found["variants"][2]["log"]) == here.folder / "runs" / "window-1.log"
+    assert "window failed: exit status 4; output: " in done.stdout
+    assert done.stderr.endswith("\ndemand-1 fails\n")
 
 
 def test_each_run_of_a_job_that_is_recorded_has_a_recording_of_its_own(here: Here) -> None:
@@ -111,7 +113,7 @@ def test_each_run_of_a_job_that_is_recorded_has_a_recording_of_its_own(here: Her
     assert done.returncode == 0, done.stderr
     assert here.left() == ["runs"]
     kept = {path.name for path in (here.folder / "runs").glob("*.recording")}
-    assert kept == {f"{way}-1.recording" for way in ("demand", "window", "planned")}
+    assert kept == {f"{variant}-1.recording" for variant in ("demand", "window", "planned")}
     checkpoints = (here.folder / "runs").glob("*/checkpoint")
     assert len({path.resolve() for path in checkpoints}) == 4
 

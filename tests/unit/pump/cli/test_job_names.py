@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pump.names import of_command
+from pump.names import of_command, of_job
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,9 @@ def test_any_words_have_a_name() -> None:
     assert of_command(["/"]) == "/"
     assert of_command(["python", ""]) == ""
     assert of_command(["python", "/data/\x1b[2Jx.py"]) == "\x1b[2Jx.py", "callers make it printable"
+
+
+def test_the_name_of_a_job_can_be_printed_and_is_never_empty() -> None:
+    assert of_job(["python", "/data/\x1b[2Jx.py"]) == "?[2Jx.py"
+    assert of_job([""]) == "job"
+    assert of_job(["n" * 100]) == "n" * 64
