@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from pump.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series
-from pump.report.words import command, memory, percent, plain, seconds, size
+from pump.report.words import command, many, memory, percent, plain, seconds, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
@@ -58,6 +59,7 @@ table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{vertical-align:top;padding:4px 8px;border-bottom:1px solid var(--rule);text-align:right}
 th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;min-width:9em;padding-left:0}
 th{color:var(--dim);font-weight:600}
+td+td{white-space:nowrap}
 td i{display:block;height:4px;border-radius:2px;background:#c8413b;margin-top:2px}
 .plot{display:block;width:100%;overflow:visible;margin:8px 0 0}
 .gutter{padding-left:78px;box-sizing:border-box;display:block;width:100%}
@@ -120,8 +122,9 @@ def _head(report: dict[str, Any]) -> list[str]:
     virtual = isinstance(report["job"], dict) and report["job"].get("virtual")
     facts = [f"Recorded {plain(report['recorded'])}", f"policy {plain(report['policy'])}"]
     facts += ["on a virtual GPU: all times come from a model"] if virtual else []
+    title = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", time_lost(report))  # before units
     return [
-        f"<h1>{_escape(time_lost(report))}</h1>",
+        f"<h1>{_escape(title)}</h1>",
         f"<p><code>{_escape(command(report['command']))}</code></p>",
         f'<p class="dim">{_escape(", ".join(facts))}</p>',
     ]
@@ -295,7 +298,7 @@ def _run(report: dict[str, Any]) -> list[str]:
         "operations": f"{report['kernels']:,} kernels, {report['copies']:,} copies, "
         f"{report['memsets']:,} memsets",
         "waits for the GPU": f"{seconds(report['waited_seconds'])} in "
-        f"{report['synchronisations']:,} synchronizations",
+        f"{many(report['synchronisations'], 'synchronization')}",
         **({"waits for turns": turns} if turns else {}),
         "prefetched": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host",

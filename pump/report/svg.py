@@ -150,7 +150,7 @@ def stacked(
     if mark:
         height = _height(y, mark[1])
         parts += [_across("halo", height), _across("mark", height)]
-        parts += [_text("99.5%", height - 5, mark[0], "end")]
+        parts += [_text("99.5%", height - 5, mark[0], "end", ' style="fill:var(--ink,#222)"')]
     middles = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
     return _svg(label, [*parts, *_readouts(x, y, middles, xs, layers)])
 
