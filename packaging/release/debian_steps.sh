@@ -1,6 +1,6 @@
 #!/bin/sh
-# debian_steps.sh - what an administrator does with pump's package, in an empty Debian: first_steps runs
-# it there, after the steps of its pages. old.deb and new.deb lie in the present folder.
+# debian_steps.sh - installs, upgrades, removes and purges pump's package in an empty Debian. first_steps
+# starts it there, after the steps of its pages. old.deb and new.deb are in /here.
 set -eu
 cd /here
 
@@ -13,7 +13,7 @@ files() {
   find / -xdev ! -path '/here/*' ! -path '/tmp/*' ! -path '/var/cache/*' ! -path '/var/log/*' | sort
 }
 
-# First what it depends on, to be told from what is its own.
+# Dependencies first, so that their files are not taken for the package's own.
 # shellcheck disable=SC2046
 apt install $(dpkg-deb -f new.deb Depends | tr ',' '\n' | sed 's/[(|].*//')
 files > /here/before
@@ -31,7 +31,7 @@ for page in pump pump-run pumpd; do
   bash -euc ". /usr/share/bash-completion/completions/$page; complete -p $page" >/dev/null
 done
 
-# Upgraded while the service runs and a job uses it: both go on.
+# Upgraded while the service runs and a job uses it: both continue.
 pumpd serve --run-as pump --config /etc/pump/config.toml 2>/here/service.log &
 service=$!
 until [ -S /run/pump/socket ]; do
