@@ -47,7 +47,7 @@ TRACES = "bert_base_b128", "vit_b256"
 COLOURS = {"naive": "#d62728", "window": "#1f77b4", "planned": "#2ca02c", "floor": "#555555"}
 FOLDER = ROOT / "docs" / "pictures"
 DATA = FOLDER / "intensity.json"
-PICTURED = "bert_base_b128", "inference", "quickstart"
+PICTURED = "bert_base_b128", "inference"
 """The programs whose curves pages show. The table in docs/guides/choose.md has all of them."""
 
 
