@@ -40,8 +40,8 @@ def library(options: Options, name: str, *flags: str) -> Path:
 
 
 class Torch:
-    """Runs a program of PyTorch under witness.c and with torch_kernels.c, in `mode` timing of the
-    virtual GPU. program: its file and options. settings: further ones of the virtual GPU."""
+    """Runs a program of PyTorch under witness.c, in `mode` timing of the virtual GPU. program: its
+    file and options. settings: further ones of the virtual GPU."""
 
     def __init__(
         self, options: Options, program: Sequence[str], work: Path, settings: Sequence[str] = ()
@@ -49,7 +49,6 @@ class Torch:
         self._pump_run = options.tools.pump_run
         self._python = environment(options)
         self._witness = library(options, "witness", "-ldl", "-lpthread")
-        self._kernels = library(options, "torch_kernels")
         self._program = program
         self._settings = ("mode=timing", "copies=modelled", *settings)
         self._work = work
@@ -78,7 +77,6 @@ class Torch:
         variables = {
             "PUMP_DISABLE": "" if pump else "1",
             "PUMP_BENCH_MANAGED": "1" if managed else "",
-            "PUMP_VIRTUAL_KERNELS": str(self._kernels),
             "PUMP_VIRTUAL_REPORT": str(report),
             "PYTHONWARNINGS": "ignore",
             **(environ or {}),

@@ -11,6 +11,7 @@
  *   cudart_stream.c    streams, events, capture
  *   cudart_graph.c     graphs: shape, execution, memory, objects
  *   cudart_node.c      what their nodes do
+ *   torch_blocks.c     blocks of PyTorch's caching allocator
  */
 #ifndef PUMP_CUDART_H
 #define PUMP_CUDART_H

@@ -82,14 +82,17 @@ static cudaError_t allocate_async(const struct rt_driver *driver, void **out,
     error = pool == NULL
                 ? driver->cuMemAllocAsync(&address, length_bytes, stream)
                 : driver->cuMemAllocFromPoolAsync(&address, length_bytes, *pool, stream);
-  if (error == cudaSuccess) *out = rt_pointer(address);
-  return error;
+  if (error != cudaSuccess) return error;
+  rt_block(address, length_bytes);
+  *out = rt_pointer(address);
+  return cudaSuccess;
 }
 
 static cudaError_t free_async(const struct rt_driver *driver, void *pointer,
                               cudaStream_t stream) {
   cudaError_t error = rt_enter();
   if (error != cudaSuccess || pointer == NULL) return error;
+  rt_block(rt_address(pointer), 0);
   return driver->cuMemFreeAsync(rt_address(pointer), stream);
 }
 

@@ -2,7 +2,7 @@
  *
  * gemm_launch.c loads the kernel's image and launches it, as the real libraries launch
  * theirs; so a shim sees pointers among the parameters of a launch, and a graph can
- * capture it. gemm_host.c is what the virtual driver calls for that kernel: what it
+ * capture it. kernels/gemm_host.c is what the virtual driver calls for that kernel: what it
  * touches, and, in compute mode, the product itself.
  *
  * D = activation(alpha * op(A) * op(B) + beta * C + bias), column-major, in batches.

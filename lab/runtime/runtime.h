@@ -31,6 +31,9 @@ cudaError_t rt_load(void);  /* the driver's functions are there */
 cudaError_t rt_init(void);  /* and cuInit has succeeded */
 cudaError_t rt_enter(void); /* and this thread has a current context */
 void rt_forget_context(void);
+/* An allocator hands a block out, or takes it back (length_bytes 0): so far a kernel's
+ * pointer into it reaches on the virtual GPU. */
+void rt_block(uint64_t address, uint64_t length_bytes);
 void rt_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void rt_stub(const char *name);
 

@@ -15,6 +15,7 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static cudaError_t load_error;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary; /* under `lock` */
+static void (*virtual_block)(uint64_t address, uint64_t length_bytes);
 
 void rt_log(const char *format, ...) {
   const char *path = getenv("PUMP_VIRTUAL_LOG");
@@ -65,12 +66,18 @@ static void load(void) {
   memcpy(&find, &symbol, sizeof symbol);
   resolve(find, CU_GET_PROC_ADDRESS_DEFAULT, &rt_driver);
   resolve(find, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &rt_per_thread);
+  symbol = dlsym(library, "pump_virtual_block");
+  memcpy(&virtual_block, &symbol, sizeof symbol);
   load_error = cudaSuccess;
 }
 
 cudaError_t rt_load(void) {
   pthread_once(&load_once, load);
   return load_error;
+}
+
+void rt_block(uint64_t address, uint64_t length_bytes) {
+  if (virtual_block != NULL) virtual_block(address, length_bytes);
 }
 
 /* Once in a process: a forked child asks again, and is told that it cannot. */

@@ -55,6 +55,7 @@ BELOW: dict[str, set[str]] = {
     "lab/nvml": {"lab/driver/calls"},
     "daemon/launcher": set(),
     "lab/runtime": {"shim/include", "lab/driver/base"},
+    "lab/runtime/kernels": {"shim/include", "lab/driver/base", "lab/runtime"},
     "lab/simulate": {
         *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),
         *("daemon/core/worker", "lab/gpu"),

@@ -9,8 +9,8 @@ DESIGN
 
   callgrind tells by which library instructions are executed. Those of the virtual driver and
   of all that it calls are left out: it stands for a GPU, its threads work as long as the
-  clock lets them, and it asks pump's pool and the benchmark's witness where tensors end, which
-  no driver does. perf cannot tell them apart and counts everything. Pure, but for probe().
+  clock lets them, and it asks pump's pool where tensors end, which no driver does. perf cannot
+  tell them apart and counts everything. Pure, but for probe().
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ DESIGN
   transformer_train.py runs once in each mode of a round, in turn, each in a process of its
   own; ratios are taken within a round. It computes nothing real, but PyTorch, its allocator
   and the calls are real, so are pump's shim and worker. All modes run under witness.c, which
-  tells where tensors end and what the allocator hands out, and with torch_kernels.c, which
-  tells what kernels touch that have more pointers than they use. Rows, at each
-  oversubscription (most bytes that PyTorch reserves / memory):
+  logs what the allocator hands out. Rows, at each oversubscription (most bytes that PyTorch
+  reserves / memory):
 
     virtual.transformer.<mode>.speedup   naive seconds / its seconds
     virtual.transformer.<mode>.of_floor  floor / its seconds

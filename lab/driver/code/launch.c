@@ -181,14 +181,16 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
 
 /* `touched` as the host library told. */
 static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *call,
-                       const struct vd_touched *touched) {
+                       const struct vd_touched *touched, bool of_graph) {
   struct gpu_use all[MOST_POINTERS], *told = NULL;
   struct gpu_operation operation = {.kind = GPU_KERNEL, .uses = all};
   struct vd_action *action = NULL;
+  vd_pieces_replay(of_graph);
   if (touched->parts != NULL)
     operation.uses = told = describe_told(call->function, touched, &operation);
   else
     describe(call->function, call->parameters, &operation, all);
+  vd_pieces_replay(false);
   if (operation.duration_ns < touched->least_ns) operation.duration_ns = touched->least_ns;
   CUresult result =
       operation.uses == NULL ? CUDA_ERROR_OUT_OF_MEMORY : compute_action(call, &action);
@@ -203,7 +205,7 @@ CUresult vd_kernel_submit_locked(struct vd_stream *stream,
   struct vd_touched touched;
   if (!vd_is(call->function, VD_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
   vd_touches_ask(call->function, call->grid, call->block, call->parameters, &touched);
-  CUresult result = submit(stream, call, &touched);
+  CUresult result = submit(stream, call, &touched, true);
   free(touched.parts);
   return result;
 }
@@ -256,7 +258,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **p
   bool captured = false;
   result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE
                           : vd_upcalls.capture_kernel(stream, &call, config, &captured);
-  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &call, &touched);
+  if (result == CUDA_SUCCESS && !captured) result = submit(stream, &call, &touched, false);
   vd_unlock();
   free(touched.parts);
   return result;

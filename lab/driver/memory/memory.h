@@ -42,6 +42,7 @@ struct vd_memory {
   bool prefetched;
   bool freed;       /* by cuMemFreeAsync: gone when the stream gets there */
   bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as the program set it */
+  bool has_blocks;  /* an allocator has cut blocks out of it (pieces.c) */
   /* Memory of allocation nodes (graph_memory.c): how many of them hold this address,
    * whether the card has given memory, whether it is allocated at present. */
   bool of_graph, backed, live;
@@ -75,6 +76,16 @@ _Static_assert(sizeof(struct vd_copy) <= VD_ACTION_BYTES, "it is an action's");
 
 /* ranges.c */
 struct vd_memory *vd_range_find(const struct vd_range_set *set, uint64_t address);
+struct vd_range_entry *vd_range_entry(const struct vd_range_set *set, uint64_t address);
+uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
+                      uint64_t alignment);
+int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
+bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
+/* Adds an entry in place of all that it overlaps; -1: no memory. */
+int vd_range_replace(struct vd_range_set *set, struct vd_range_entry entry);
+struct vd_memory *vd_memory_at(uint64_t address); /* in any set of memory */
+
+/* pieces.c */
 /* The piece of pump's own pool that `address` lies in (shim/pool/pool.h): VD_PIECE_*. */
 enum { VD_PIECE_NONE, VD_PIECE_FREE, VD_PIECE_LIVE };
 int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
@@ -82,11 +93,9 @@ int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
  * nothing is allocated there. */
 bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
                      uint64_t *end);
-uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
-                      uint64_t alignment);
-int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
-bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
-struct vd_memory *vd_memory_at(uint64_t address); /* in any set of memory */
+/* Until the next call, blocks count as allocated after they were freed: a graph's kernels
+ * are launched. */
+void vd_pieces_replay(bool graph);
 
 /* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed, and
  * where that begins, which includes it */

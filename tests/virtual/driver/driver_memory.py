@@ -30,6 +30,34 @@ def oversubscribed(blocks: str, rounds: str) -> Any:
     return {"seconds": seconds, "event_ms": ask(cu.cuEventElapsedTime(first, last))}
 
 
+def blocks(events: str, offset: str, graph: str) -> None:
+    """One kernel at an offset in an array of 8 MiB, after OFFSET:BYTES events of an allocator that
+    cuts it into blocks (0 bytes: taken back). graph: captured before the last event."""
+    gpu = Gpu()
+    base = int(ask(cu.cuMemAllocManaged(8 * MIB, 1)))
+    report = ctypes.CDLL("libcuda.so.1").pump_virtual_block
+    report.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
+    *first, last = events.split(",")
+    arguments = (base + int(offset), 1.0, 1)
+
+    def apply(event: str) -> None:
+        at, length = map(int, event.split(":"))
+        report(base + at, length)
+
+    for event in first:
+        apply(event)
+    if not graph:
+        apply(last)
+        gpu.launch("scale", arguments, SCALE)
+        return
+    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+    ask(cu.cuStreamBeginCapture(gpu.stream, mode))
+    gpu.launch("scale", arguments, SCALE)
+    captured = ask(cu.cuStreamEndCapture(gpu.stream))
+    apply(last)
+    ask(cu.cuGraphLaunch(ask(cu.cuGraphInstantiate(captured, 0)), gpu.stream))
+
+
 def profiled(stretches: str) -> Any:
     """A sweep before the first stretch that is profiled, in each, and behind each. One stretch
     more is not stopped before the program ends."""

@@ -48,6 +48,32 @@ def test_too_many_parts_count_as_everything_and_are_named() -> None:
     assert "pump_touch_scale" in outcome.stderr
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("events", "offset", "pages"),
+    [
+        ([(0, MIB)], 0, 16),
+        ([(0, MIB)], MIB // 2, 8),  # to the block's end
+        ([(0, MIB)], MIB, 0),  # in no block
+        ([(0, MIB), (MIB, 4 * MIB)], MIB, 64),
+        ([(0, MIB), (0, 0)], 0, 0),  # the allocator has taken it back
+        ([(0, MIB), (0, 0), (0, 2 * MIB)], 0, 32),
+        ([(0, MIB), (MIB, MIB), (0, 0), (MIB, 0), (0, 65536)], MIB, 0),
+    ],
+)
+def test_a_pointer_reaches_to_the_end_of_its_allocators_block(
+    events: list[tuple[int, int]], offset: int, pages: int
+) -> None:
+    text = ",".join(f"{at}:{length}" for at, length in events)
+    assert run("blocks", text, str(offset), "").report["faults"] == pages
+
+
+def test_a_graph_reaches_blocks_that_were_freed_after_its_capture() -> None:
+    assert run("blocks", f"0:{MIB},0:0", "0", "graph").report["faults"] == 16
+
+
 def any_kernel() -> Path:
     source = Path(__file__).with_name("touch_any.c")
     return compile_c(folder() / "any.so", "-O2", "-fPIC", "-shared", source)

@@ -8,13 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gemm.h"
+#include "lab/runtime/gemm.h"
+#include "touch.h"
 
-/* As touch.c declares them. */
-struct touch {
-  uint64_t address, length_bytes;
-};
-#define TOUCH_READ (1ull << 63) /* it is only read */
 RT_EXPORT unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
                                         const unsigned block[3], struct touch *out,
                                         unsigned most);
