@@ -33,9 +33,9 @@ TIME_SCALE = 1.0
 """Of the virtual GPU: its clock is always the wall clock."""
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
-SHOWN = ("oversubscription", "sync_every", "beside", "case", "ran_s", "blocked", "preempted",
-         "wake", "threads", "least_s", "most_s", "run_s", "met", "held", "runs",
-         "room_spread_s", "mode")  # fmt: skip
+SHOWN = ("oversubscription", "sync_every", "beside", "told", "missed", "idle", "case", "ran_s",
+         "blocked", "preempted", "wake", "threads", "least_s", "most_s", "run_s", "met", "held",
+         "runs", "room_spread_s", "mode")  # fmt: skip
 """Keys of a row that the text shows, where the name alone does not distinguish rows."""
 
 CHILD_SECONDS_MAX = 300

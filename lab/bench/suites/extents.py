@@ -1,4 +1,4 @@
-"""Extents that the learner believes, against the truth beside recorded PyTorch traffic.
+"""Extents that the learner believes, against recorded PyTorch traffic or a program's touches.
 
 DESIGN
   Each traffic file is replayed to a fresh learner as the shim would report it
@@ -25,26 +25,40 @@ DESIGN
     extents.us_per_launch                 mean over the same files' steady launches
     extents.us_at_10, extents.us_at_100   launches with 9..12, and with 80..192 pointers
 
+  With --program COMMAND the suite runs that command under pump-run on the virtual GPU instead, and
+  compares what its kernels touch with pump's extents (touched.py). A row for each kernel,
+  those with most differences first, and one for all:
+
+    extents.touched       block uses by kernels: one block that one launch touches. `told`: block
+                          uses by pump's extents; `missed`: touched, but in no extent; `idle`: in
+                          an extent, but not touched
+
   A file is transformer-like unless it contains a convolution, or no allocator's blocks (then
   tensors are allocations of their own, and nothing has to be learned). Options after `--`:
   --traffic FILE... scores other files of the same format; --no-layouts leaves those out.
+  --virtual-set KEY=VALUE changes the virtual GPU of --program, and may be repeated. --program is
+  the last option.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import touched
 from c_part import feeder, load
-from harness import ROOT, MeasurementError, Options, Row
+from harness import ROOT, MeasurementError, Options, Row, child, virtual_facts
 from study.extents_cost import SOURCE, Cost
 from study.extents_layout import LAYOUTS, lay_out
 from study.extents_replay import ADDRESSED, HANDED, TENSORS, Learner, Result, Score, replay
 from study.extents_traffic import Event, Launch, open_lines, read_traffic
+from suites.sim import written
+from torch_runs import PROFILE
 
 TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 REPLAYS = 9
@@ -70,15 +84,17 @@ class File:
         return any("convolution" in launch.operator for launch in launches)
 
 
-def traffic_files(options: Options) -> tuple[list[Path], bool]:
+def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="extents", description=__doc__.partition("\n")[0])
     parser.add_argument("--traffic", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--no-layouts", action="store_true")
-    chosen = parser.parse_args(options.rest)
-    paths = chosen.traffic or sorted(TRAFFIC.glob("*.txt.*"))
-    if not paths:
+    parser.add_argument("--virtual-set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--program", nargs=argparse.REMAINDER, metavar="COMMAND")
+    chosen = parser.parse_args(arguments)
+    chosen.traffic = chosen.traffic or sorted(TRAFFIC.glob("*.txt.*"))
+    if not chosen.traffic:
         raise MeasurementError(f"there is no traffic in {TRAFFIC}; name files with --traffic")
-    return paths, not chosen.no_layouts
+    return chosen
 
 
 def read(path: Path) -> list[str]:
@@ -105,12 +121,15 @@ def pair(name: str, score: Score, **more: Any) -> Iterator[Row]:
 
 
 def run(options: Options) -> Iterator[Row]:
-    paths, layouts = traffic_files(options)
+    chosen = parse(options.rest)
+    if chosen.program:
+        yield from touched_rows(options, chosen.program, chosen.virtual_set)
+        return
     lib_dir = options.tools.lib_dir
     library, header = lib_dir / "libpump_core.so", lib_dir / "include" / "extents.h"
     learner_of = load(library, header)
     files = []
-    for path in paths:
+    for path in chosen.traffic:
         lines = read(path)
         events, result = scored(lines, Learner(*learner_of), path.name)
         files.append(File(path.name.partition(".")[0], lines, events, result))
@@ -130,16 +149,47 @@ def run(options: Options) -> Iterator[Row]:
     for file in files:
         if file.convolutions:
             yield from convolution_rows(file, learner_of)
-    if layouts and counted:
-        chosen = counted[:1] if options.quick else counted
+    if counted and not chosen.no_layouts:
+        laid_out = counted[:1] if options.quick else counted
         for layout in LAYOUTS:
             total = Score()
-            for file in chosen:
+            for file in laid_out:
                 moved = list(lay_out(file.lines, layout))
                 total += scored(moved, Learner(*learner_of), file.name)[1].steady
-            names = [file.name for file in chosen]
+            names = [file.name for file in laid_out]
             yield from pair("extents.layout", total, case=layout, files=names)
     yield from cost_rows(options, counted or files, library, header)
+
+
+def touched_rows(options: Options, program: list[str], settings: list[str]) -> Iterator[Row]:
+    """Raises MeasurementError when the program fails, or its recording is not whole."""
+    from pump.names import readable_kernel
+    from pump.trace.reader import Reader
+
+    with tempfile.TemporaryDirectory() as work:
+        touches, trace = Path(work, "touches"), Path(work, "trace")
+        command = [options.tools.pump_run, "--virtual", PROFILE, "--record", str(trace)]
+        for setting in settings:
+            command += ["--virtual-set", setting]
+        report = {"PUMP_VIRTUAL_REPORT": str(Path(work, "report"))}
+        child([*command, "--", *program], {"PUMP_VIRTUAL_TOUCHES": str(touches), **report})
+        try:
+            with touches.open() as lines, written(trace).open("rb") as file:
+                kernels = touched.compare(
+                    touched.read_touches(lines), touched.read_extents(Reader(file).records())
+                )
+        except (OSError, ValueError) as error:
+            raise MeasurementError(str(error)) from None
+    rows: dict[str, touched.Uses] = {}
+    for kernel, uses in kernels.items():
+        name = readable_kernel(kernel)
+        rows[name] = touched.together([rows.get(name, touched.Uses()), uses])
+    facts = {**virtual_facts(PROFILE, "timing"), "program": program, "settings": settings}
+    every = [("all kernels", touched.together(rows.values()))]
+    every += sorted(rows.items(), key=lambda each: (-each[1].different, -each[1].touched))
+    for name, uses in every:
+        facts |= {key: value for key, value in uses._asdict().items() if key != "touched"}
+        yield Row("extents.touched", uses.touched, "uses", case=name, **facts)
 
 
 LEAST_TOLD = 0.97

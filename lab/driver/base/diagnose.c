@@ -62,6 +62,32 @@ void vd_error(const char *format, ...) {
   va_end(arguments);
 }
 
+static struct {
+  const char *variable;
+  FILE *file;
+  bool opened;
+} records[VD_RECORDS] = {{.variable = "PUMP_VIRTUAL_DEPARTURES"},
+                         {.variable = "PUMP_VIRTUAL_TOUCHES"}};
+
+FILE *vd_record(enum vd_record which) {
+  if (records[which].opened) return records[which].file;
+  records[which].opened = true;
+  const char *variable = records[which].variable, *name = getenv(variable);
+  if (name == NULL || *name == 0) return NULL;
+  records[which].file = fopen(name, "wxe"); /* over nothing, through no link */
+  if (records[which].file == NULL) vd_error("%s %s: %s", variable, name, strerror(errno));
+  return records[which].file;
+}
+
+void vd_records_end(void) {
+  for (unsigned i = 0; i < VD_RECORDS; i++) {
+    if (records[i].file != NULL && fclose(records[i].file) != 0)
+      vd_error("%s: %s", records[i].variable, strerror(errno));
+    records[i].file = NULL;
+    records[i].opened = true;
+  }
+}
+
 #define RESULTS(R)                                                                         \
   R(CUDA_SUCCESS, "no error")                                                              \
   R(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                          \

@@ -10,25 +10,14 @@
  * same clock when it left. Written from the model's order, under the lock; kernels carry
  * their time in timing mode alone. What leaves after the report is not in here.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "timeline.h"
 
-static FILE *file;
-static bool opened;
 static uint64_t begun_ns;
 
 bool vd_departures_wanted(void) {
-  if (opened) return file != NULL;
-  opened = true;
-  const char *name = getenv("PUMP_VIRTUAL_DEPARTURES");
-  if (name == NULL || *name == 0) return false;
-  file = fopen(name, "wxe"); /* over nothing, through no link */
-  if (file == NULL) vd_error("PUMP_VIRTUAL_DEPARTURES %s: %s", name, strerror(errno));
-  return file != NULL;
+  return vd_record(VD_RECORD_DEPARTURES) != NULL;
 }
 
 void vd_departures_kernel(uint64_t issued_ns) {
@@ -36,16 +25,10 @@ void vd_departures_kernel(uint64_t issued_ns) {
 }
 
 void vd_on_leave(void *context, uint32_t block, uint32_t pages) {
+  FILE *file = vd_record(VD_RECORD_DEPARTURES);
   (void)context;
-  if (!vd_departures_wanted()) return;
+  if (file == NULL) return;
   fprintf(file, "%llu %llu %x %llu\n", (unsigned long long)begun_ns,
           (unsigned long long)vd_block_address(block), pages,
           (unsigned long long)vd_now_ns());
-}
-
-void vd_departures_end(void) {
-  if (file != NULL && fclose(file) != 0)
-    vd_error("PUMP_VIRTUAL_DEPARTURES: %s", strerror(errno));
-  file = NULL;
-  opened = true;
 }

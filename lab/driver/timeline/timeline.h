@@ -129,7 +129,6 @@ bool vd_actions_poll_locked(uint64_t now_ns);
 bool vd_departures_wanted(void);
 void vd_departures_kernel(uint64_t issued_ns);
 void vd_on_leave(void *context, uint32_t block, uint32_t pages);
-void vd_departures_end(void);
 
 /* event.c; NULL: no event */
 static inline struct vd_event *vd_event_of(CUevent handle) {

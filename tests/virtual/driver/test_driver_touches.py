@@ -74,6 +74,14 @@ def test_a_graph_reaches_blocks_that_were_freed_after_its_capture() -> None:
     assert run("blocks", f"0:{MIB},0:0", "0", "graph").report["faults"] == 16
 
 
+def test_launches_are_logged_with_the_blocks_that_they_touch(tmp_path: Path) -> None:
+    file = tmp_path / "touches"
+    run("blocks", f"0:{3 * MIB}", "0", "", env={"PUMP_VIRTUAL_TOUCHES": str(file)})
+    kernel, *stretches = file.read_text().split()
+    assert kernel == "scale"
+    assert sum(int(stretch.partition("+")[2]) for stretch in stretches) == 2
+
+
 def any_kernel() -> Path:
     source = Path(__file__).with_name("touch_any.c")
     return compile_c(folder() / "any.so", "-O2", "-fPIC", "-shared", source)
