@@ -18,6 +18,23 @@
 typedef void c10_report(void *pointer, int64_t change_bytes, size_t allocated_bytes,
                         size_t reserved_bytes, uint16_t device);
 
+/* Turns PyTorch's use of cuDNN off, as torch.backends.cudnn.enabled = False does: the
+ * stand-in for cuDNN has no operations, while PyTorch has kernels of its own for them. A
+ * program allocates memory before it needs any. */
+static void disable_cudnn(void) {
+  void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == NULL) return;
+  void *find_context = dlsym(library, "_ZN2at13globalContextEv");
+  void *find_enable = dlsym(library, "_ZN2at7Context19setUserEnabledCuDNNEb");
+  dlclose(library);
+  void *(*context)(void);
+  void (*enable)(void *context, bool enabled);
+  if (find_context == NULL || find_enable == NULL) return;
+  memcpy(&context, &find_context, sizeof context);
+  memcpy(&enable, &find_enable, sizeof enable);
+  enable(context(), false);
+}
+
 /* The function that this one hides. Python loads PyTorch outside of the global scope. */
 static c10_report *original(void) {
   static c10_report *function;
@@ -30,6 +47,7 @@ static c10_report *original(void) {
     dlclose(library);
   }
   memcpy(&known, &found, sizeof known);
+  disable_cudnn();
   __atomic_store_n(&function, known, __ATOMIC_RELAXED);
   return known;
 }

@@ -47,7 +47,6 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     torch.set_num_threads(1)
-    torch.backends.cudnn.enabled = False  # the virtual GPU has none
     shape = sizes.Gpt(
         options.layers,
         options.width,
