@@ -4,13 +4,14 @@
  * A modelled kernel touches each block that one of its pointers lies in, from the pointer
  * to the block's end. Some of PyTorch's kernels get pointers that they never follow. A
  * table of addresses or shapes is passed by value and has room for more entries than a
- * launch uses; the rest holds what the launch before left on the stack. And a reduction
- * gets a scratch buffer of which it uses a few percent.
+ * launch uses; the rest holds what the launch before left on the stack. A reduction gets a
+ * scratch buffer of which it uses a few percent, and a convolution without cuDNN gets one
+ * sample of a batch after the other.
  *
  * Each function below follows the parameters as the kernel does. It returns -1 for
  * parameters that do not match the structure that it knows. Source: PyTorch 2.11,
  * ATen/native/cuda/MultiTensorApply.cuh, Reduce.cuh, ForeachReduceOp.cu, Shape.cu,
- * Loops.cuh, OffsetCalculator.cuh and Indexing.cu.
+ * Loops.cuh, OffsetCalculator.cuh, Indexing.cu and im2col.cuh.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -270,6 +271,30 @@ static int index_select(const uint8_t *launch, unsigned bytes, struct parts *par
   return 0;
 }
 
+/* ---- im2col_kernel, col2im_kernel --------------------------------------------------- */
+
+/* One sample of a convolution, as 64-bit words: {elements, source, height, width of the
+ * image, height, width of the kernel, padding, stride, dilation (two each), height, width
+ * of the columns, result}. The elements are those of the result's places or of the image.
+ */
+static int columns(const char *kernel, const uint8_t *parameters, unsigned bytes,
+                   struct parts *parts) {
+  const char *make = after(kernel, "13im2col_kernelI");
+  const char *type = make != NULL ? make : after(kernel, "13col2im_kernelI");
+  uint64_t element_bytes = type == NULL ? 0 : type_bytes(type);
+  if (bytes < 120 || element_bytes == 0) return -1;
+  uint64_t image = word(parameters + 16) * word(parameters + 24);
+  uint64_t taps = word(parameters + 32) * word(parameters + 40);
+  uint64_t places = word(parameters + 96) * word(parameters + 104);
+  if (image == 0 || places == 0) return -1;
+  uint64_t channels = word(parameters) / (make != NULL ? places : image);
+  uint64_t image_bytes = channels * image * element_bytes;
+  uint64_t column_bytes = channels * taps * places * element_bytes;
+  add(parts, word(parameters + 8), (make != NULL ? image_bytes : column_bytes) | READ);
+  add(parts, word(parameters + 112), make != NULL ? column_bytes : image_bytes);
+  return 0;
+}
+
 /* ---- by name ------------------------------------------------------------------------ */
 
 int pump_touch_any(const char *kernel, const void *parameters, unsigned parameter_bytes,
@@ -283,6 +308,9 @@ int pump_touch_any(const char *kernel, const void *parameters, unsigned paramete
     known = address_list(parameters, parameter_bytes, grid, &parts);
   else if (strstr(kernel, "CatArrayBatchedCopy") != NULL)
     known = concatenation(kernel, parameters, parameter_bytes, grid, &parts);
+  else if (strstr(kernel, "im2col_kernel") != NULL ||
+           strstr(kernel, "col2im_kernel") != NULL)
+    known = columns(kernel, parameters, parameter_bytes, &parts);
   else if (strstr(kernel, "13reduce_kernel") != NULL)
     known = reduce(parameters, parameter_bytes, grid, block, &parts);
   else if (strstr(kernel, "gpu_kernel_impl_nocast") != NULL &&

@@ -199,6 +199,28 @@ def test_a_selection_reads_its_source(library: ctypes.CDLL) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "elements", "image", "columns"),
+    [("im2col", 3 * 4 * 6, (0x10000, READ), (0x20000, 0)),
+     ("col2im", 3 * 8 * 10, (0x20000, 0), (0x10000, READ))],
+)  # fmt: skip
+def test_a_convolution_reaches_one_sample(
+    library: ctypes.CDLL,
+    kernel: str,
+    elements: int,
+    image: tuple[int, int],
+    columns: tuple[int, int],
+) -> None:
+    name = f"_ZN2at6native13{kernel}_kernelIN3c104HalfEEEvlPKT_llllllllllllPS4_"
+    words = (elements, 0x10000, 8, 10, 5, 5, 0, 0, 1, 1, 1, 1, 4, 6, 0x20000)
+    parts = touched(library, name, struct.pack("<15Q", *words), (1, 1, 1))
+    expected = [
+        (image[0], 3 * 8 * 10 * 2 | image[1]),
+        (columns[0], 3 * 5 * 5 * 4 * 6 * 2 | columns[1]),
+    ]
+    assert parts is not None and sorted(parts) == sorted(expected)
+
+
 def test_other_kernels_are_not_known(library: ctypes.CDLL) -> None:
     assert touched(library, "pump_gemm", bytes(400), (1, 1, 1)) is None
     assert touched(library, SUM, reduction(5, 1), (2, 5, 1), 128) is None
