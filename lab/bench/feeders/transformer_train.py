@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "lab"), str(ROOT)]
 
 import torch  # noqa: E402
 from acceptance.models import gpt2, sizes  # noqa: E402
