@@ -4,9 +4,10 @@
  * The parameters are copied into one buffer laid out as the kernel's, exactly as
  * many bytes as its image declares. Every aligned 8-byte word that lies in a live
  * allocation counts as a pointer argument, also inside structs passed by value; the
- * kernel touches that allocation from there to its end, unless its host library tells
- * what it touches (touch.c). A kernel computes for the time that the profile gives for
- * so many bytes, or longer where that library says so, and waits for what is not resident.
+ * kernel touches that allocation, or the block of the program's allocator (pieces.c), from
+ * there to its end, unless its host library tells what it touches (touch.c). A kernel
+ * computes for the time that the profile gives for so many bytes, or longer where that
+ * library says so, and waits for what is not resident.
  * Pointers in device memory are not seen.
  */
 #include <stdlib.h>
