@@ -38,9 +38,9 @@ RT_API(cudaMallocPitch, (void **out, size_t *pitch, size_t width_bytes, size_t h
 /* Also the customary way to start the runtime: cudaFree(0). */
 RT_API(cudaFree, (void *pointer)) {
   cudaError_t error = rt_enter();
-  if (error == cudaSuccess && pointer != NULL)
-    error = rt_driver.cuMemFree_v2(rt_address(pointer));
-  return rt_keep(error);
+  if (error != cudaSuccess || pointer == NULL) return rt_keep(error);
+  rt_block(rt_address(pointer), 0); /* of cudaMallocAsync, or it is none */
+  return rt_keep(rt_driver.cuMemFree_v2(rt_address(pointer)));
 }
 
 RT_FORWARD(cudaMallocHost, (void **out, size_t length_bytes), cuMemHostAlloc,
