@@ -106,7 +106,7 @@ struct pump_learner_report {
   uint64_t accesses_missed; /* ... that lay elsewhere: predicted by address, or missing */
   uint64_t lost;            /* times that operations were lost */
   uint64_t period;          /* operations since the one that the newest repeats; 0: none.
-                               Of one in a recalled story: as at the story's end */
+                               In a recalled story: the longest one that it repeated */
   uint64_t iterations;      /* whole ones seen */
   uint64_t position;        /* operations since the present iteration began */
   uint64_t epoch;           /* raised each time that a prediction became void */

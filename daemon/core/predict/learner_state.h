@@ -203,7 +203,7 @@ struct pump_learner {
   struct pump_learner_report totals;
   struct story story;
   uint64_t recalled;        /* operations below this one are another run's */
-  uint64_t recalled_period; /* at their end */
+  uint64_t recalled_period; /* the longest that they repeated from end to end; 0: none */
 };
 
 static inline struct past *learner_past(const struct pump_learner *l, uint64_t number) {

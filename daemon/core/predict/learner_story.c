@@ -86,23 +86,29 @@ static void tell(struct pump_learner *l, const struct pump_learner_step *step,
   }
 }
 
-static void tell_all(struct pump_learner *l, const struct pump_learner_story *story,
-                     uint32_t mark) {
+/* Tells the story. Returns the longest period that the match followed from end to end, or 0.
+ * The period at the story's end would not do: many programs end with equal copies, and the
+ * period of those is one operation. */
+static uint64_t tell_all(struct pump_learner *l, const struct pump_learner_story *story,
+                         uint32_t mark) {
+  uint64_t longest = 0;
   uint32_t at = 0;
   for (uint32_t i = 0; i < story->step_count; i++) {
     const struct pump_learner_step *step = &story->steps[i];
     if (step->count > PUMP_LEARNER_MAX_ACCESSES || step->count > story->access_count - at)
-      return;
+      break;
     tell(l, step, &story->accesses[at], mark);
     at += step->count;
+    uint64_t period = l->match.on ? learner_period(l) : 0;
+    if (period > longest && l->match.since >= period) longest = period;
   }
+  return longest;
 }
 
 EXPORT void pump_learner_recall(struct pump_learner *l,
                                 const struct pump_learner_story *story) {
-  tell_all(l, story, RECALLED_SLOT);
+  l->recalled_period = tell_all(l, story, RECALLED_SLOT);
   l->recalled = l->head;
-  l->recalled_period = l->match.on ? learner_period(l) : 0;
   learner_end_lives(l);
   learner_tear(l);
   memset(&l->totals, 0, sizeof l->totals);

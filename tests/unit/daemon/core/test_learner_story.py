@@ -57,6 +57,22 @@ def test_the_second_run_is_predicted_from_its_seventeenth_operation_on() -> None
         assert seen.right == 1, "from the first iteration on"
 
 
+def test_a_program_that_ends_in_equal_copies_is_followed_by_the_period_of_its_steps() -> None:
+    """Saving a checkpoint is one copy after the other, and each repeats the one before."""
+    first = Caller(Learner(CAPACITY))
+    first.learner.keep()
+    for keys in (SET_UP, training(), training(), training(), [7] * 400):
+        first.play(keys)
+    assert first.learner.report().period == 1
+    second = Caller(Learner(CAPACITY))
+    second.learner.recall(first.learner.kept())
+    second.play(SET_UP)
+    for _ in range(3):
+        second.play(training())
+        assert second.learner.report().period == len(training())
+    assert second.play([7] * 400).right == 1
+
+
 def test_a_recalled_story_is_in_no_figure_of_this_run() -> None:
     first = Run(range(LAYERS))
     for _ in range(5):

@@ -252,6 +252,21 @@ def test_a_hostile_story_costs_predictions_and_nothing_else(folder: Path, seed: 
     run.end()
 
 
+def test_a_second_run_looks_two_iterations_ahead_however_the_first_one_ended(
+    folder: Path,
+) -> None:
+    run = Run(folder)
+    for functions in (SET_UP, ITERATION, ITERATION, ITERATION, [RANGES] * 400):
+        run.play(functions)
+    run.end()
+    run = Run(folder)
+    run.play(SET_UP)
+    for _ in range(2):
+        run.play(ITERATION)
+        assert run.worker.model.totals().expected >= 2 * len(ITERATION) - 1
+    run.end()
+
+
 def test_another_programs_file_is_not_recalled(folder: Path) -> None:
     whole(folder, shift=10_000)
     assert whole(folder) == whole(None)
