@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -165,3 +166,27 @@ def test_one_kernel_over_buffer_after_buffer_is_predicted_where_it_is_waited_for
     steady, waiting = (one.syncs_seconds[-1] - one.syncs_seconds[-321] for one in (planned, window))
     assert steady < 1.01 * 320 * 2e-3
     assert steady < 0.82 * waiting
+
+
+def moving(steps: int) -> Program:
+    """Tensors that an allocator puts at other places in each step, so that those of an operation
+    share many blocks or few."""
+    dice = random.Random(4)
+    builder = Builder()
+    for _ in range(steps):
+        for layer in range(BUFFERS):
+            tensors_mib = sorted(dice.sample(range(0, 2 * BLOCKS - 12, 3), 3))
+            uses = [(BUFFERS, at << 20, 12 << 20, form.WRITE) for at in tensors_mib]
+            uses.append(whole(layer, BLOCKS))
+            builder.operation(
+                form.KERNEL, uses, duration_ns=4 * MS, host_ns=4000, signature=1 + layer
+            )
+    builder.sync(mark=True)
+    return made(builder, [BLOCKS] * (BUFFERS + 1))
+
+
+def test_tensors_that_move_within_shared_blocks_void_no_predictions() -> None:
+    program = moving(20)
+    predicted = run(program, machine(BUFFERS * BLOCKS * 2 // 3, 8), Planned()).predicted
+    assert predicted is not None
+    assert predicted.lost <= 2, "while it learns"

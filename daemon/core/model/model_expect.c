@@ -31,7 +31,7 @@ int model_expect(struct pump_model *m, uint32_t stream,
   op->access_hash = model_access_hash(stream, runs, found);
   op->rank = m->streams.all[stream].issued + m->streams.all[stream].expected++;
   model_op_uses(m, runs, found, NULL);
-  model_op_reserve(m, spare);
+  model_op_reserve(m, (uint32_t)most - op->uses);
   return 0;
 }
 

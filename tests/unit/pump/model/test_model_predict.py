@@ -53,6 +53,24 @@ def test_an_operation_on_other_blocks_than_predicted_voids_only_itself() -> None
     assert model.block(program.blocks[1][0]).next_use == seq + 1
 
 
+@pytest.mark.parametrize("apart", [(0, 70, 8), (0, 65, 8)])
+def test_operands_that_share_blocks_may_part(apart: Run) -> None:
+    """The operation is the predicted one, and reaches as much of the ranges as it did."""
+    program = Program()
+
+    def step() -> None:
+        program.script.execute(program.script.copy([(0, 20, 8), (0, 22, 8), (1, 0, 1)]))
+        for number in range(1, LAYERS):
+            program.script.execute(program.operation(number))
+
+    for _ in range(4):
+        step()
+    before = program.predict()
+    assert before > LAYERS
+    program.script.copy([(0, 60, 8), apart, (1, 3, 1)])
+    assert program.script.model.totals().expected == before - 1
+
+
 def test_an_operation_that_needs_more_places_than_predicted_voids_all() -> None:
     program = Program()
     for _ in range(4):
