@@ -86,9 +86,9 @@ static void tell(struct pump_learner *l, const struct pump_learner_step *step,
   }
 }
 
-/* Tells the story. Returns the longest period that the match followed from end to end, or 0.
- * The period at the story's end would not do: many programs end with equal copies, and the
- * period of those is one operation. */
+/* Tells the story. Returns the longest period that the match followed from end to end, or
+ * 0. The period at the story's end would not do: many programs end with equal copies, and
+ * the period of those is one operation. */
 static uint64_t tell_all(struct pump_learner *l, const struct pump_learner_story *story,
                          uint32_t mark) {
   uint64_t longest = 0;
