@@ -1,0 +1,100 @@
+"""What mechanisms are measured on: programs, sizes of memory, hosts, policies.
+
+DESIGN
+  traces      training, replayed three times; nothing is discarded
+  discards    the same with dead memory discarded
+  naive       the same, paged by the driver alone
+  workloads   recordings of inference, LoRA and experts
+  duplicated  programs that mostly read (study/sim_duplicates.py)
+  jobs        mixes of jobs on one GPU (study/jobs)
+
+  On a server three traces and all other programs have 1 / 1.5, 1/2 and 1/4 of their memory, in
+  other hosts 1/2. The other seven traces, which differ from those three in scale alone and take
+  most of the time, have 1/2 on a server. A change that is not `whole` is measured on a server,
+  without those seven, and with discards only if it has no other cases. --whole: all of them
+  everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, NamedTuple
+
+from evidence.mechanisms import Change
+from suites import sim
+
+HOSTS: Final = {"desktop": "0.5", "server": "1", "vm": "1.5"}
+"""`uvm.host_factor` of each."""
+SERVER: Final = "server"
+RATIOS: Final = (1.5, 2.0, 4.0)
+TWICE: Final = 2.0
+POLICIES: Final = ("window", "planned")
+SMALL: Final = ("BERT_Base_b128", "ResNet152_b256", "VIT_b256")
+"""The smallest trace of each family."""
+WORKLOADS: Final = ("inference", "lora", "experts")
+DUPLICATED: Final = ("decoder", "stack", "made_lora", "read_inference", "read_lora")
+MIXES: Final = tuple(str(number) for number in range(1, 33))
+"""Of study/jobs/mixes.toml; no decision was tuned by the others."""
+MIX: Final = "mix_"
+
+
+class Case(NamedTuple):
+    """A program on a machine. ratio: its peak of memory / the GPU's; of a mix it says nothing."""
+
+    group: str
+    program: str
+    ratio: float
+    host: str
+    policy: str
+
+    def text(self) -> str:
+        """Names the case in a table."""
+        if self.group == "jobs":
+            return f"{self.program}, {self.host}"
+        more = "+discard" if self.group == "discards" else ""
+        return f"{self.program} {self.ratio:g}x, {self.policy}{more}, {self.host}"
+
+
+def traces() -> list[str]:
+    """Returns the names of the ten traces."""
+    return sorted(file.name.split("_marginal")[0] for file in (sim.DATA / "ten").glob("*.json.*"))
+
+
+def of(change: Change, *, whole: bool, quick: bool = False) -> Iterator[Case]:
+    """Yields the cases on which a change is measured. quick: one, for tests."""
+    found = (case for group in change.cases for case in _of_group(group, change, whole=whole))
+    for number, case in enumerate(found):
+        if quick and number > 0:
+            return
+        yield case
+
+
+def _of_group(group: str, change: Change, *, whole: bool) -> Iterator[Case]:
+    hosts = list(HOSTS) if whole or change.whole else [SERVER]
+    if group == "jobs":
+        for host, number in product(hosts, MIXES):
+            yield Case(group, MIX + number, 0.0, host, "planned")
+        return
+    programs = {"workloads": WORKLOADS, "duplicated": DUPLICATED}.get(group, SMALL)
+    if group == "discards" and not whole and not change.only(group):
+        hosts = [SERVER] if change.whole else []
+    for host, program, ratio, policy in product(hosts, programs, RATIOS, _policies(group, change)):
+        if whole or host == SERVER or ratio == TWICE:
+            yield Case(group, program, ratio, host, policy)
+    if group == "traces" and (whole or change.whole):
+        yield from _others(change, whole=whole)
+
+
+def _others(change: Change, *, whole: bool) -> Iterator[Case]:
+    hosts, ratios = (HOSTS, RATIOS) if whole else ([SERVER], (TWICE,))
+    others = [name for name in traces() if name not in SMALL]
+    for case in product(others, ratios, hosts, _policies("traces", change)):
+        yield Case("traces", *case)
+
+
+def _policies(group: str, change: Change) -> list[str]:
+    if group == "naive":
+        return ["naive"]
+    replaced = change.settings.policies
+    return [one for one in POLICIES if not replaced or one in replaced]

@@ -1,0 +1,103 @@
+"""Means over cases, and the tables of docs/evidence.md, from rows of suites/evidence.py as JSON has
+them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from evidence.cases import Case
+
+Fields = dict[str, Any]
+MEAN_LEAST: Final = 0.01
+ROW_LEAST: Final = 0.05
+"""A mechanism pays if it gains so much in the mean of all cases, or in one of them."""
+
+
+def figures(ratios: Mapping[Case, float]) -> Fields:
+    """Returns the mean of all ratios and by group, both ends, and means by host: over the cases
+    that each host has."""
+    hosts = list(dict.fromkeys(case.host for case in ratios))
+    common = [case for case in ratios if all(case._replace(host=host) in ratios for host in hosts)]
+    best = max(ratios, key=lambda case: ratios[case])
+    worst = min(ratios, key=lambda case: ratios[case])
+    return {
+        "mean": mean(ratios.values()),
+        "means": {host: mean(ratios[case] for case in common if case.host == host)
+                  for host in hosts},
+        "groups": {group: mean(ratios[case] for case in ratios if case.group == group)
+                   for group in dict.fromkeys(case.group for case in ratios)},
+        "best": [ratios[best], best.text()],
+        "worst": [ratios[worst], worst.text()],
+        "cases": len(ratios),
+    }  # fmt: skip
+
+
+def mean(values: Iterable[float]) -> float:
+    """Returns the geometric mean."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+def pays(row: Fields) -> bool:
+    """Whether a change costs so much that the mechanism pays."""
+    return bool(row["value"] >= 1 + MEAN_LEAST or row["best"][0] >= 1 + ROW_LEAST)
+
+
+def lines(rows: list[Fields]) -> Iterator[str]:
+    """Yields the lines of the tables: mechanisms, then changes."""
+    rows = [row for row in rows if "mechanism" in row]
+    mechanisms: dict[str, list[Fields]] = {}
+    for row in rows:
+        mechanisms.setdefault(row["mechanism"], []).append(row)
+    yield from _table(
+        ["mechanism", "decision", "lines", "class", "gain, mean", "best", "shown by"],
+        (_mechanism(name, changes) for name, changes in mechanisms.items()),
+    )
+    yield ""
+    yield from _table(
+        ["mechanism", "instead", "desktop", "server", "vm", "cases", "best", "worst", "pays"],
+        (_change(row) for row in rows if row["value"] is not None),
+    )
+
+
+def _mechanism(name: str, changes: list[Fields]) -> list[str]:
+    first = changes[0]
+    measured = first["value"] is not None
+    decisions = ", ".join(one[:4] for one in first["decisions"])
+    return [
+        f"**{name}**: {first['what']}",
+        decisions,
+        str(first["lines"]),
+        first["class"],
+        percent(first["value"]) if measured else "",
+        percent(first["best"][0]) if measured else "",
+        "; ".join(f"`{one}`" for one in first["proof"]) or "the model",
+    ]
+
+
+def _change(row: Fields) -> list[str]:
+    means = [row["means"].get(host) for host in ("desktop", "server", "vm")]
+    best, worst = (f"{percent(row[end][0])} ({row[end][1]})" for end in ("best", "worst"))
+    return [
+        row["mechanism"],
+        row["change"],
+        *("" if one is None else percent(one) for one in means),
+        str(row["cases"]),
+        best,
+        worst,
+        "yes" if pays(row) else "no",
+    ]
+
+
+def percent(ratio: float) -> str:
+    """Returns a gain as text: 1.02 is +2.0 %."""
+    return f"{(ratio - 1) * 100:+.1f} %" if ratio < 3 else f"{ratio:.1f}x"
+
+
+def _table(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
+    for texts in (head, ["---"] * len(head), *cells):
+        safe = (text.replace("|", "/").replace("<", "&lt;") for text in texts)
+        yield f"| {' | '.join(safe)} |"

@@ -1,0 +1,139 @@
+"""What each mechanism gains on the model: time without it / with it, and its lines of code.
+
+A row for each change of lab/bench/evidence/mechanisms.toml, and one for each mechanism that the
+model cannot measure:
+
+  evidence.MECHANISM.CHANGE   the geometric mean over all cases of the time with the change / the
+                              time as it is: above 1 where the mechanism gains. `means`: by host
+                              (`cases` how many); `best`, `worst`: the cases of the largest and
+                              least ratio; `groups`: means by group of cases (evidence/cases.py).
+                              `lines`: of code, without comments
+
+Each run is kept in build/bench/evidence, under a name made from all that it depends on: an
+interrupted suite goes on where it was. Without options it takes 20 minutes of one core.
+Options: --only MECHANISM (repeated), --whole: all traces at all sizes in all hosts (hours).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import ROOT, MeasurementError, Options, Row
+
+if TYPE_CHECKING:
+    from evidence.cases import Case
+    from evidence.mechanisms import Change, Mechanism, Settings
+
+SIMULATOR = ("lab/pump_lab/**/*.py", "lab/pump_lab/profiles/*.toml", "lab/bench/evidence/simulate.py",
+             "lab/bench/study/sim_duplicates.py", "lab/bench/study/jobs/*", "pump/model/*.py",
+             "pump/policy/*.py", "lab/bench/workloads/simulated.py")  # fmt: skip
+"""What a run depends on besides the libraries' sources; traces do not change."""
+
+
+def parse(arguments: list[str], known: Iterable[str]) -> argparse.Namespace:
+    """Returns the options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench evidence --")
+    parser.add_argument("--only", action="append", choices=tuple(known), metavar="MECHANISM")
+    parser.add_argument("--whole", action="store_true", help="all cases: hours")
+    return parser.parse_args(arguments)
+
+
+def run(options: Options) -> Iterator[Row]:
+    from evidence import mechanisms
+
+    try:
+        found, _ = mechanisms.table()
+        chosen = parse(options.rest, (one.name for one in found))
+        runs = Runs(options, whole=chosen.whole)
+        for mechanism in found:
+            if not chosen.only or mechanism.name in chosen.only:
+                yield from _rows(mechanism, runs)
+    except mechanisms.TableError as error:
+        raise MeasurementError(str(error)) from None
+
+
+def _rows(mechanism: Mechanism, runs: Runs) -> Iterator[Row]:
+    facts = {
+        "mechanism": mechanism.name,
+        "decisions": list(mechanism.decisions),
+        "what": mechanism.what,
+        "class": mechanism.kind,
+        "proof": list(mechanism.proof),
+        "lines": mechanism.lines(),
+    }
+    if not mechanism.changes:
+        yield Row(f"evidence.{_name(mechanism.name)}", None, "x", error="not measured", **facts)
+    for change in mechanism.changes:
+        yield runs.compared(change, f"evidence.{_name(mechanism.name)}.{_name(change.name)}", facts)
+
+
+def _name(text: str) -> str:
+    return "".join(one if one.isalnum() else "_" for one in text.lower())
+
+
+class Runs:
+    """Simulated runs, kept in a file between calls."""
+
+    def __init__(self, options: Options, *, whole: bool) -> None:
+        from evidence.variants import Builder, texts
+
+        self.options, self.whole = options, whole
+        self.folder = options.tools.work / "evidence"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.builder = Builder(self.folder)
+        self.sources = texts(SIMULATOR)
+        self.file = self.folder / "runs.jsonl"
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        self.known = {one["key"]: one for one in map(json.loads, lines)}
+
+    def compared(self, change: Change, name: str, facts: dict[str, Any]) -> Row:
+        """Returns the row of a change. Raises TableError and MeasurementError."""
+        from evidence import cases, table
+
+        chosen = list(cases.of(change, whole=self.whole, quick=self.options.quick))
+        before, after = (self.seconds(one, chosen) for one in (change.base, change.settings))
+        ratios = {case: b / a for case, a, b in zip(chosen, before, after, strict=True)}
+        figures = table.figures(ratios)
+        value = figures.pop("mean")
+        return Row(name, value, "x", "as it is", ratio=value, change=change.name, simulated=True,
+                   profile="a100-pcie4", **figures, **facts)  # fmt: skip
+
+    def seconds(self, settings: Settings, chosen: list[Case]) -> list[float]:
+        """Returns the time of each case. Raises TableError and MeasurementError."""
+        from evidence.variants import name_of
+
+        libraries = self.builder.key(settings.edits)
+        wanted = {}
+        for case in chosen:
+            spec = {"case": list(case), "settings": settings.as_json()}
+            wanted[name_of(libraries, self.sources, json.dumps(spec, sort_keys=True))] = spec
+        lacking = [{"key": key, **spec} for key, spec in wanted.items() if key not in self.known]
+        if lacking:
+            self._simulate(self.builder.built(settings.edits), lacking)
+        return [self.known[key]["seconds"] for key in wanted]
+
+    def _simulate(self, library: Path, lacking: list[dict[str, Any]]) -> None:
+        command = [self.options.tools.python, str(ROOT / "lab/bench/evidence/simulate.py")]
+        environ = {**os.environ, "PUMP_LIB_DIR": str(library)}
+        with (
+            self.file.open("a") as kept,
+            subprocess.Popen(
+                command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as process,
+        ):
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(json.dumps(lacking))
+            process.stdin.close()
+            for line in process.stdout:
+                one = json.loads(line)
+                self.known[one["key"]] = one
+                kept.write(line)
+                kept.flush()
+        if process.returncode != 0 or any(one["key"] not in self.known for one in lacking):
+            raise MeasurementError(f"a simulation ended with status {process.returncode}")
