@@ -17,6 +17,7 @@ import completions  # noqa: E402
 import man_pages  # noqa: E402
 import python_page  # noqa: E402
 from acceptance.first_call import pages as first_call  # noqa: E402
+from evidence import table as evidence_table  # noqa: E402
 from published import table as published_table  # noqa: E402
 from study.papers import table  # noqa: E402
 from workloads import intensity, simulated  # noqa: E402
@@ -27,6 +28,7 @@ DOCS = ROOT / "docs"
 RESULTS = ROOT / "lab" / "bench" / "results" / "papers.jsonl"
 SUITES = ROOT / "lab" / "bench" / "results" / "thirdparty.jsonl"
 PUBLISHED = ROOT / "lab" / "bench" / "results" / "published.jsonl"
+EVIDENCE = ROOT / "lab" / "bench" / "results" / "evidence.jsonl"
 END = "<!-- end of the generated part -->\n"
 
 
@@ -65,6 +67,12 @@ def published() -> str:
     return "\n".join(published_table.lines(rows)) + "\n"
 
 
+def evidence() -> str:
+    """Returns the tables of docs/evidence.md, made from the stored results."""
+    rows = [json.loads(line) for line in EVIDENCE.read_text(encoding="utf-8").splitlines()]
+    return "\n".join(evidence_table.lines(rows)) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Returns the path and text of each page that is made."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
@@ -76,6 +84,7 @@ def pages() -> dict[Path, str]:
         "guides/choose.md": (str(intensity.DATA.relative_to(ROOT)), intensity.table()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
         "published.md": (str(PUBLISHED.relative_to(ROOT)), published()),
+        "evidence.md": (str(EVIDENCE.relative_to(ROOT)), evidence()),
         "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }
     for program, unit in (("inference", "token"), ("lora", "step"), ("experts", "token")):

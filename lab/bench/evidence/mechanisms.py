@@ -20,7 +20,7 @@ from harness import ROOT
 FILE: Final = Path(__file__).with_name("mechanisms.toml")
 GAIN, INVARIANT, NOT_MODELLED = "gain", "invariant", "not modelled"
 CLASSES: Final = (GAIN, INVARIANT, NOT_MODELLED)
-OF_CHANGE: Final = {"name", "cases", "base", "whole"}
+OF_CHANGE: Final = {"name", "cases", "base", "whole", "ten"}
 """Keys of a change that are no settings."""
 CASES: Final = ("traces", "discards", "workloads")
 """Groups of cases that a mechanism is measured on unless it names others (cases.py)."""
@@ -50,10 +50,10 @@ class Edit:
 class Settings:
     """What differs from pump as it is.
 
-    edits: of C sources. profile: keys of the device profile. machine: fields of pump_lab's Machine; `taken_percent` of the memory.
-    bounds: of pump/model/bounds.py. share_free: SHARE_FREE of pump_lab/sim/deaths.py. discard:
-    false: dead memory is copied. policies: which policy replaces one; others are left out.
-    sharing: of several jobs (simulate.py).
+    edits: of C sources. profile: keys of the device profile. machine: fields of pump_lab's Machine;
+    `taken_percent` of the memory. bounds: of pump/model/bounds.py. share_free: SHARE_FREE of
+    pump_lab/sim/deaths.py. discard: false: dead memory is copied. policies: which policy replaces
+    one; others are left out. sharing: of several jobs (simulate.py).
     """
 
     edits: tuple[Edit, ...] = ()
@@ -80,14 +80,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Change:
-    """A mechanism switched off, or with another constant. whole: measured on all cases, else on
-    those of one host."""
+    """A mechanism switched off, or with another constant. whole: measured in all hosts, else on a
+    server. ten: with the largest traces."""
 
     name: str
     cases: tuple[str, ...]
     base: Settings
     settings: Settings
     whole: bool
+    ten: bool
 
     def only(self, group: str) -> bool:
         """Whether it has no other group of cases."""
@@ -133,6 +134,7 @@ def _mechanism(raw: dict[str, Any]) -> Mechanism:
                 _settings(under),
                 _settings({**under, **own}),
                 one.get("whole", number == 0),
+                one.get("ten", False),
             )
         )
     return Mechanism(

@@ -80,7 +80,10 @@ class Builder:
         rpath = "-Wl,-rpath,$ORIGIN/../../pump/_lib"
         lab_library = here["pump_lab"] / "libpump_lab.so"
         self._link(lab_library, self._objects(lab, headers), str(library), "-lm", rpath)
-        draft.rename(made)
+        try:
+            draft.rename(made)
+        except OSError:  # another process has built it meanwhile
+            shutil.rmtree(draft)
         return made / "pump" / "_lib"
 
     def _objects(self, sources: Mapping[str, str], headers: Mapping[str, str]) -> list[Path]:

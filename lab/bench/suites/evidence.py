@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from evidence.cases import Case
     from evidence.mechanisms import Change, Mechanism, Settings
 
-SIMULATOR = ("lab/pump_lab/**/*.py", "lab/pump_lab/profiles/*.toml", "lab/bench/evidence/simulate.py",
-             "lab/bench/study/sim_duplicates.py", "lab/bench/study/jobs/*", "pump/model/*.py",
-             "pump/policy/*.py", "lab/bench/workloads/simulated.py")  # fmt: skip
+SIMULATOR = ("lab/pump_lab/**/*.py", "lab/pump_lab/profiles/*.toml",
+             "lab/bench/evidence/simulate.py", "lab/bench/study/sim_duplicates.py",
+             "lab/bench/study/jobs/*.py", "lab/bench/study/jobs/*.toml",
+             "lab/bench/workloads/simulated.py", "pump/model/*.py", "pump/policy/*.py")  # fmt: skip
 """What a run depends on besides the libraries' sources; traces do not change."""
 
 
@@ -89,8 +90,7 @@ class Runs:
         self.builder = Builder(self.folder)
         self.sources = texts(SIMULATOR)
         self.file = self.folder / "runs.jsonl"
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
-        self.known = {one["key"]: one for one in map(json.loads, lines)}
+        self.known: dict[str, dict[str, Any]] = {}
 
     def compared(self, change: Change, name: str, facts: dict[str, Any]) -> Row:
         """Returns the row of a change. Raises TableError and MeasurementError."""
@@ -113,6 +113,9 @@ class Runs:
         for case in chosen:
             spec = {"case": list(case), "settings": settings.as_json()}
             wanted[name_of(libraries, self.sources, json.dumps(spec, sort_keys=True))] = spec
+        if not wanted.keys() <= self.known.keys() and self.file.exists():
+            lines = self.file.read_text().splitlines()
+            self.known = {one["key"]: one for one in map(json.loads, lines)}
         lacking = [{"key": key, **spec} for key, spec in wanted.items() if key not in self.known]
         if lacking:
             self._simulate(self.builder.built(settings.edits), lacking)
