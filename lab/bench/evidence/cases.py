@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 from evidence.mechanisms import Change
 from suites import sim
 
-HOSTS: Final = {"desktop": "0.5", "server": "1", "vm": "1.5"}
-"""`uvm.host_factor` of each."""
+HOSTS: Final = ("desktop", "server", "vm")
+"""Of lab/pump_lab/hosts.toml."""
 SERVER: Final = "server"
 RATIOS: Final = (1.5, 2.0, 4.0)
 TWICE: Final = 2.0

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from evidence.cases import HOSTS, MIX, Case  # noqa: E402
+from evidence.cases import MIX, Case  # noqa: E402
 from study import sim_duplicates  # noqa: E402
 from study.jobs import curves, mixes, ways  # noqa: E402
 from study.papers.several import link_of  # noqa: E402
@@ -83,7 +83,7 @@ def patched(module: Any, **values: Any) -> Iterator[None]:
 @cache
 def profile_of(host: str) -> Profile:
     """Returns the profile of the suites in that host."""
-    return profiles.load(sim.PROFILE).changed({"uvm.host_factor": HOSTS[host]})
+    return profiles.load(f"{sim.PROFILE}@{host}")
 
 
 def machine_of(case: Case, peak_bytes: int, settings: Mapping[str, Any]) -> Machine:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from evidence.cases import Case
     from evidence.mechanisms import Change, Mechanism, Settings
 
-SIMULATOR = ("lab/pump_lab/**/*.py", "lab/pump_lab/profiles/*.toml",
-             "lab/bench/evidence/simulate.py", "lab/bench/study/sim_duplicates.py",
-             "lab/bench/study/jobs/*.py", "lab/bench/study/jobs/*.toml",
-             "lab/bench/workloads/simulated.py", "pump/model/*.py", "pump/policy/*.py")  # fmt: skip
-"""What a run depends on besides the libraries' sources; traces do not change."""
+SIMULATOR = ("lab/pump_lab/sim/*.py", "pump/model/*.py", "pump/policy/*.py",
+             "lab/bench/evidence/simulate.py", "lab/bench/workloads/simulated.py",
+             "lab/bench/study/sim_duplicates.py", "lab/bench/study/jobs/*.py",
+             "lab/bench/study/jobs/*.toml")  # fmt: skip
+"""What a run depends on besides the libraries' sources and the profile; traces do not change."""
 
 
 def parse(arguments: list[str], known: Iterable[str]) -> argparse.Namespace:
@@ -82,13 +82,19 @@ class Runs:
     """Simulated runs, kept in a file between calls."""
 
     def __init__(self, options: Options, *, whole: bool) -> None:
-        from evidence.variants import Builder, texts
+        from evidence.cases import HOSTS
+        from evidence.variants import Builder, name_of, texts
+        from suites.sim import PROFILE
+
+        from pump_lab import profiles
 
         self.options, self.whole = options, whole
         self.folder = options.tools.work / "evidence"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.builder = Builder(self.folder)
-        self.sources = texts(SIMULATOR)
+        self.sources = name_of(texts(SIMULATOR))
+        loaded = {host: profiles.load(f"{PROFILE}@{host}") for host in HOSTS}
+        self.profiles = {host: repr(one.values | {"name": ""}) for host, one in loaded.items()}
         self.file = self.folder / "runs.jsonl"
         self.known: dict[str, dict[str, Any]] = {}
 
@@ -112,7 +118,9 @@ class Runs:
         wanted = {}
         for case in chosen:
             spec = {"case": list(case), "settings": settings.as_json()}
-            wanted[name_of(libraries, self.sources, json.dumps(spec, sort_keys=True))] = spec
+            machine = self.profiles[case.host]
+            text = json.dumps(spec, sort_keys=True)
+            wanted[name_of(libraries, self.sources, machine, text)] = spec
         if not wanted.keys() <= self.known.keys() and self.file.exists():
             lines = self.file.read_text().splitlines()
             self.known = {one["key"]: one for one in map(json.loads, lines)}
