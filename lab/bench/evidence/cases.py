@@ -10,9 +10,9 @@ DESIGN
 
   On a server three traces and all other programs have 1 / 1.5, 1/2 and 1/4 of their memory, in
   other hosts 1/2. The other traces, which differ from those three in scale alone and take most of
-  the time, have 1/2 on a server: all seven for a change with `ten`, else four. A change that is not
-  `whole` is measured on a server, without those, and with discards only if it has no other cases.
-  --whole: all of them everywhere.
+  the time, have 1/2 on a server, for a change with `ten`. A change that is not `whole` is measured
+  on a server alone, and with discards only if it has no other cases. --whole: all of them
+  everywhere.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ SMALL: Final = ("BERT_Base_b128", "ResNet152_b256", "VIT_b256")
 """The smallest trace of each family."""
 WORKLOADS: Final = ("inference", "lora", "experts")
 DUPLICATED: Final = ("decoder", "stack", "made_lora", "read_inference", "read_lora")
-LARGE: Final = ("BERT_Base_b512", "ResNet152_b768", "ResNet152_b1280")
-"""The traces that take longest: for changes with `ten` alone."""
 MIXES: Final = tuple(str(number) for number in range(1, 17))
 """Of study/jobs/mixes.toml."""
 MIX: Final = "mix_"
@@ -84,14 +82,13 @@ def _of_group(group: str, change: Change, *, whole: bool) -> Iterator[Case]:
     for host, program, ratio, policy in product(hosts, programs, RATIOS, _policies(group, change)):
         if whole or host == SERVER or ratio == TWICE:
             yield Case(group, program, ratio, host, policy)
-    if group == "traces" and (whole or change.whole):
+    if group == "traces" and (whole or change.ten):
         yield from _others(change, whole=whole)
 
 
 def _others(change: Change, *, whole: bool) -> Iterator[Case]:
     hosts, ratios = (HOSTS, RATIOS) if whole else ([SERVER], (TWICE,))
-    left = () if whole or change.ten else LARGE
-    others = [name for name in traces() if name not in (*SMALL, *left)]
+    others = [name for name in traces() if name not in SMALL]
     for case in product(others, ratios, hosts, _policies("traces", change)):
         yield Case("traces", *case)
 

@@ -22,7 +22,7 @@ GAIN, INVARIANT, NOT_MODELLED = "gain", "invariant", "not modelled"
 CLASSES: Final = (GAIN, INVARIANT, NOT_MODELLED)
 OF_CHANGE: Final = {"name", "cases", "base", "whole", "ten"}
 """Keys of a change that are no settings."""
-CASES: Final = ("traces", "discards", "workloads")
+CASES: Final = ("traces", "workloads")
 """Groups of cases that a mechanism is measured on unless it names others (cases.py)."""
 
 
@@ -81,7 +81,7 @@ class Settings:
 @dataclass(frozen=True)
 class Change:
     """A mechanism switched off, or with another constant. whole: measured in all hosts, else on a
-    server. ten: with the largest traces."""
+    server. ten: with all ten traces."""
 
     name: str
     cases: tuple[str, ...]

@@ -85,7 +85,7 @@ def _change(row: Fields) -> list[str]:
         row["mechanism"],
         row["change"],
         *("" if one is None else percent(one) for one in means),
-        str(row["cases"]),
+        str(row["cases"]) + (f" of {row['cases'] + row['missing']}" if row["missing"] else ""),
         best,
         worst,
         "yes" if pays(row) else "no",

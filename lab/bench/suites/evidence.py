@@ -11,7 +11,8 @@ model cannot measure:
 
 Each run is kept in build/bench/evidence, under a name made from all that it depends on: an
 interrupted suite goes on where it was. Without options it takes 20 minutes of one core.
-Options: --only MECHANISM (repeated), --whole: all traces at all sizes in all hosts (hours).
+Options: --only MECHANISM (repeated); --whole: all traces at all sizes in all hosts (hours); --kept:
+nothing is simulated, rows are of the cases that are kept; `missing` is how many are not.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def parse(arguments: list[str], known: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench evidence --")
     parser.add_argument("--only", action="append", choices=tuple(known), metavar="MECHANISM")
     parser.add_argument("--whole", action="store_true", help="all cases: hours")
+    parser.add_argument("--kept", action="store_true", help="simulate nothing: cases that are kept")
     return parser.parse_args(arguments)
 
 
@@ -51,7 +53,7 @@ def run(options: Options) -> Iterator[Row]:
     try:
         found, _ = mechanisms.table()
         chosen = parse(options.rest, (one.name for one in found))
-        runs = Runs(options, whole=chosen.whole)
+        runs = Runs(options, whole=chosen.whole, kept=chosen.kept)
         for mechanism in found:
             if not chosen.only or mechanism.name in chosen.only:
                 yield from _rows(mechanism, runs)
@@ -81,14 +83,14 @@ def _name(text: str) -> str:
 class Runs:
     """Simulated runs, kept in a file between calls."""
 
-    def __init__(self, options: Options, *, whole: bool) -> None:
+    def __init__(self, options: Options, *, whole: bool = False, kept: bool = False) -> None:
         from evidence.cases import HOSTS
         from evidence.variants import Builder, name_of, texts
         from suites.sim import PROFILE
 
         from pump_lab import profiles
 
-        self.options, self.whole = options, whole
+        self.options, self.whole, self.kept = options, whole, kept
         self.folder = options.tools.work / "evidence"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.builder = Builder(self.folder)
@@ -104,30 +106,41 @@ class Runs:
 
         chosen = list(cases.of(change, whole=self.whole, quick=self.options.quick))
         before, after = (self.seconds(one, chosen) for one in (change.base, change.settings))
-        ratios = {case: b / a for case, a, b in zip(chosen, before, after, strict=True)}
+        ratios = {
+            case: after[case] / before[case] for case in chosen if case in before.keys() & after
+        }
+        facts = facts | {"change": change.name, "missing": len(chosen) - len(ratios)}
+        if not ratios:
+            return Row(name, None, "x", error="no case is kept", **facts)
         figures = table.figures(ratios)
         value = figures.pop("mean")
-        return Row(name, value, "x", "as it is", ratio=value, change=change.name, simulated=True,
-                   profile="a100-pcie4", **figures, **facts)  # fmt: skip
+        return Row(name, value, "x", "as it is", ratio=value, simulated=True, profile="a100-pcie4",
+                   **figures, **facts)  # fmt: skip
 
-    def seconds(self, settings: Settings, chosen: list[Case]) -> list[float]:
-        """Returns the time of each case. Raises TableError and MeasurementError."""
+    def seconds(self, settings: Settings, chosen: list[Case]) -> dict[Case, float]:
+        """Returns the time of each case; of those that are kept, if no other is to be simulated.
+        Raises TableError and MeasurementError."""
         from evidence.variants import name_of
 
         libraries = self.builder.key(settings.edits)
-        wanted = {}
-        for case in chosen:
-            spec = {"case": list(case), "settings": settings.as_json()}
-            machine = self.profiles[case.host]
-            text = json.dumps(spec, sort_keys=True)
-            wanted[name_of(libraries, self.sources, machine, text)] = spec
-        if not wanted.keys() <= self.known.keys() and self.file.exists():
+        specs = {case: {"case": list(case), "settings": settings.as_json()} for case in chosen}
+        keys = {
+            case: name_of(
+                libraries, self.sources, self.profiles[case.host], json.dumps(spec, sort_keys=True)
+            )
+            for case, spec in specs.items()
+        }
+        if not set(keys.values()) <= self.known.keys() and self.file.exists():
             lines = self.file.read_text().splitlines()
             self.known = {one["key"]: one for one in map(json.loads, lines)}
-        lacking = [{"key": key, **spec} for key, spec in wanted.items() if key not in self.known]
-        if lacking:
+        lacking = [
+            {"key": keys[case], **spec}
+            for case, spec in specs.items()
+            if keys[case] not in self.known
+        ]
+        if lacking and not self.kept:
             self._simulate(self.builder.built(settings.edits), lacking)
-        return [self.known[key]["seconds"] for key in wanted]
+        return {case: self.known[key]["seconds"] for case, key in keys.items() if key in self.known}
 
     def _simulate(self, library: Path, lacking: list[dict[str, Any]]) -> None:
         command = [self.options.tools.python, str(ROOT / "lab/bench/evidence/simulate.py")]
