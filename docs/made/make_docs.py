@@ -28,6 +28,7 @@ DOCS = ROOT / "docs"
 RESULTS = ROOT / "lab" / "bench" / "results" / "papers.jsonl"
 SUITES = ROOT / "lab" / "bench" / "results" / "thirdparty.jsonl"
 PUBLISHED = ROOT / "lab" / "bench" / "results" / "published.jsonl"
+CONSTANTS = PUBLISHED.with_name("constants.jsonl")
 EVIDENCE = ROOT / "lab" / "bench" / "results" / "evidence.jsonl"
 END = "<!-- end of the generated part -->\n"
 
@@ -63,8 +64,12 @@ def suites() -> str:
 
 def published() -> str:
     """Returns the tables of docs/published.md, made from the stored results."""
-    rows = [json.loads(line) for line in PUBLISHED.read_text(encoding="utf-8").splitlines()]
-    return "\n".join(published_table.lines(rows)) + "\n"
+    rows, rest = (
+        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        for file in (PUBLISHED, CONSTANTS)
+    )
+    parts = published_table.lines(rows), published_table.constants(rest)
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def evidence() -> str:

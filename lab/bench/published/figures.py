@@ -251,9 +251,11 @@ def several(*words: str) -> Callable[[str], list[str]]:
 
 
 class Machines:
-    """machines.toml: from the columns card and link to a modelled machine."""
+    """machines.toml: from the columns card and link to a modelled machine. factors: multiply values
+    of its profile, by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, factors: Mapping[str, float] | None = None) -> None:
+        self._factors = factors or {}
         text = inputs.text(str(FOLDER / "machines.toml"))
         self._lists: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
         self._profiles: dict[tuple[float, str], profiles.Profile] = {}
@@ -299,6 +301,8 @@ class Machines:
             copies = float(base.values["link.copy_h2d_gbps"])
             keys = [k for k in base.values if k.startswith("link.") and k.endswith("_gbps")]
             changes = {key: str(float(base.values[key]) * rate / copies) for key in keys}
+            for key, factor in self._factors.items():
+                changes[key] = str(float(base.values[key]) * factor)
             self._profiles[rate, host] = base.changed(changes)
         return self._profiles[rate, host]
 

@@ -84,6 +84,27 @@ def lines(rows: list[Fields]) -> Iterator[str]:
     )
 
 
+def constants(rows: Iterable[Fields]) -> Iterator[str]:
+    """Yields the lines of a table: what each constant of the host rests on."""
+    yield from _table(
+        ["constant", "figures", "sources", "most moved"],
+        (
+            [
+                f"`{row['case']}`",
+                f"{row['value']:.0f}",
+                str(len(row["sources"])),
+                ", ".join(
+                    f"{name} {by:g}x"
+                    for name, by in sorted(
+                        row["moves"].items(), key=lambda one: -abs(math.log(one[1]))
+                    )[:3]
+                ),
+            ]
+            for row in sorted(rows, key=lambda row: -row["value"])
+        ),
+    )
+
+
 def _table(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
     for texts in (head, ["---"] * len(head), *cells):
         safe = (text.replace("|", "/").replace("<", "&lt;") for text in texts)

@@ -178,6 +178,11 @@ def hosts() -> dict[str, float]:
     return {name: float(factor) for name, factor in _hosts()["factors"].items()}
 
 
+def of_hosts() -> dict[str, Value]:
+    """The constants that every named host shares, by key."""
+    return _flat(HOSTS.name, {key: table for key, table in _hosts().items() if key != "factors"})
+
+
 def load(name: str) -> Profile:
     """The profile of that name, or from a file when `name` ends in .toml; NAME@HOST: in that host.
 
@@ -220,8 +225,7 @@ def _of_host(source: str, host: object, own: Mapping[str, Value]) -> dict[str, V
         )
     if FACTOR in own:
         raise ProfileError(f"{source}: host and {FACTOR} say the same; leave one out")
-    shared = {section: content for section, content in _hosts().items() if section != "factors"}
-    return _flat(HOSTS.name, shared) | {FACTOR: hosts()[host]}
+    return of_hosts() | {FACTOR: hosts()[host]}
 
 
 def _flat(source: str, table: Mapping[str, Any]) -> dict[str, Value]:

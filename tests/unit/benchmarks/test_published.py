@@ -15,6 +15,7 @@ from suites import published
 
 from pump_lab import profiles
 
+CONSTANTS = ROOT / "lab" / "bench" / "results" / "constants.jsonl"
 KEPT = ROOT / "lab" / "bench" / "results" / "published.jsonl"
 ROW = {
     "id": "a-1", "source": "some", "card": "GTX 1080", "driver": "", "link": "PCIe 3.0",
@@ -178,3 +179,32 @@ def test_passes_move_what_they_must(tmp_path: Path) -> None:
     assert value_of(tmp_path, kind="gemm", parameters="n=4096", **row) == 2 * 64
     scattered = "memory=64MiB;bytes=128MiB;passes=3;pages=random"
     assert 64 < value_of(tmp_path, parameters=scattered, quantity="bytes_in", **mib) < 2 * 128
+
+
+ASSUMED = {
+    "kernels.launch_us", "kernels.min_us", "uvm.advise_block_us", "uvm.advise_call_us",
+    "uvm.call_work_share", "uvm.collapse_page_us", "uvm.copy_wait_spin", "uvm.discard_block_us",
+    "uvm.discard_call_us", "uvm.nonreplayable_us", "uvm.prefetch_call_us",
+}  # fmt: skip
+"""Constants that no published figure tells anything about: assumptions, docs/uvm.md says so."""
+ONE_SOURCE = {
+    "uvm.host_alloc_us": "the driver allocates and maps host pages when a block leaves first",
+    "uvm.prefetch_second_pass": "a call of several blocks goes over them twice (uvm_migrate.c)",
+}
+"""Constants that move a single source's figures: not chosen by these, but by the driver's code."""
+
+
+def test_no_constant_is_there_for_one_figure_alone() -> None:
+    kept = {row["case"]: row for row in map(json.loads, CONSTANTS.read_text().splitlines())}
+    assert set(kept) == set(profiles.of_hosts())
+    assert {case for case, row in kept.items() if not row["moves"]} == ASSUMED
+    assert {case for case, row in kept.items() if len(row["sources"]) == 1} == set(ONE_SOURCE)
+
+
+def test_a_constant_moves_the_figures_that_are_kept_with_it() -> None:
+    kept = {row["case"]: row for row in map(json.loads, CONSTANTS.read_text().splitlines())}
+    rows = published.compared(figures.FIGURES)
+    doubled = published.compared(figures.FIGURES, {"uvm.fault_base_us": 2.0})
+    ratios = {a.more["id"]: b.value / a.value for a, b in zip(rows, doubled, strict=True)}
+    moves = {name: by for name, by in ratios.items() if not 0.95 < by < 1.05}
+    assert moves == pytest.approx(kept["uvm.fault_base_us"]["moves"], abs=0.005)
