@@ -86,7 +86,7 @@ def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
     program = training(layers, 24, activations, kernel)
     small = machine(layers * 24 * 4 // 5)
     planned, window = (run(program, small, policy).stretches[2] for policy in (Planned(), Window()))
-    assert planned.seconds <= window.seconds / 0.98
+    assert planned.seconds <= window.seconds / 0.97
 
 
 def allocating(layers: int, weights: int, activations: int) -> Program:

@@ -51,7 +51,7 @@ class ProfileError(ValueError):
 
 @dataclass(frozen=True)
 class Key:
-    """Kind of a value and its bounds (inclusive). of_host: a time that the host's factor multiplies."""
+    """Kind of a value and its bounds (inclusive). of_host: the host's factor multiplies it."""
 
     kind: type
     minimum: float = 0

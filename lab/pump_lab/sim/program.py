@@ -205,7 +205,7 @@ class Builder:
         addresses; 0: unknown. wide: which uses, as lib.uvm_wide_uses() has it."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
-        self._add(kind, uses, figures, stream, signature, wide)
+        self._add(kind, uses, figures, stream, signature=signature, wide=wide)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
         """Add a discard: the contents of these are dead from here on, in stream order."""
@@ -230,6 +230,7 @@ class Builder:
         uses: Iterable[Use],
         figures: tuple[int, ...],
         stream: int,
+        *,
         signature: int = 0,
         wide: int = 0,
     ) -> None:
