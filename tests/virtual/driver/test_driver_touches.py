@@ -13,8 +13,13 @@ PAGES = 8 << 4
 """64 KiB pages of the program's one array of 8 MiB."""
 
 
+def reached(outcome: Outcome) -> int:
+    """Pages that came: a sweep brings a block by six faults, so faults are fewer."""
+    return int(outcome.report["counters"]["populated_bytes"]) >> 16
+
+
 def launched(touches: str | None) -> Outcome:
-    """One kernel over the array, which is nowhere yet: every page touched is a fault."""
+    """One kernel over the array, which is nowhere yet: every page touched comes."""
     return run("oversubscribed", "1", "1", env={} if touches is None else {"TEST_TOUCHES": touches})
 
 
@@ -35,16 +40,16 @@ def launched(touches: str | None) -> Outcome:
     ],
 )
 def test_a_kernel_faults_on_the_pages_that_it_is_told_to_touch(touches: str, pages: int) -> None:
-    assert launched(touches).report["faults"] == pages
+    assert reached(launched(touches)) == pages
 
 
 def test_a_part_without_end_is_the_whole_allocation() -> None:
-    assert launched(None).report["faults"] == PAGES
+    assert reached(launched(None)) == PAGES
 
 
 def test_too_many_parts_count_as_everything_and_are_named() -> None:
     outcome = launched("*")
-    assert outcome.report["faults"] == PAGES
+    assert reached(outcome) == PAGES
     assert "pump_touch_scale" in outcome.stderr
 
 
@@ -67,11 +72,11 @@ def test_a_pointer_reaches_to_the_end_of_its_allocators_block(
     events: list[tuple[int, int]], offset: int, pages: int
 ) -> None:
     text = ",".join(f"{at}:{length}" for at, length in events)
-    assert run("blocks", text, str(offset), "").report["faults"] == pages
+    assert reached(run("blocks", text, str(offset), "")) == pages
 
 
 def test_a_graph_reaches_blocks_that_were_freed_after_its_capture() -> None:
-    assert run("blocks", f"0:{MIB},0:0", "0", "graph").report["faults"] == 16
+    assert reached(run("blocks", f"0:{MIB},0:0", "0", "graph")) == 16
 
 
 def test_launches_are_logged_with_the_blocks_that_they_touch(tmp_path: Path) -> None:
@@ -90,15 +95,15 @@ def any_kernel() -> Path:
 @pytest.mark.parametrize("rest", ["", ":/nowhere.so"])
 def test_a_library_may_tell_of_kernels_whose_names_it_does_not_know(rest: str) -> None:
     outcome = run("oversubscribed", "1", "1", env={"PUMP_VIRTUAL_KERNELS": f"{any_kernel()}{rest}"})
-    assert outcome.report["faults"] == 1
+    assert reached(outcome) == 1
 
 
 def test_it_is_asked_only_where_no_other_library_tells() -> None:
     libraries = f"{any_kernel()}:{host_kernels()}"
     env = {"PUMP_VIRTUAL_KERNELS": libraries, "TEST_TOUCHES": "0:65537"}
-    assert run("oversubscribed", "1", "1", env=env).report["faults"] == 2
+    assert reached(run("oversubscribed", "1", "1", env=env)) == 2
 
 
 def test_a_kernel_that_it_knows_nothing_of_touches_everything() -> None:
     env = {"PUMP_VIRTUAL_KERNELS": str(any_kernel()), "TEST_KNOWN": "add"}
-    assert run("oversubscribed", "1", "1", env=env).report["faults"] == PAGES
+    assert reached(run("oversubscribed", "1", "1", env=env)) == PAGES

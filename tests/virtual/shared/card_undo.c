@@ -69,7 +69,7 @@ static void forget_free_uses(uint8_t *state) {
   const struct gpu_engine *e = (const struct gpu_engine *)(void *)state;
   struct gpu_use_node *nodes = (struct gpu_use_node *)(void *)(state + e->uses_offset);
   for (uint32_t i = e->free_use; i != GPU_NONE; i = nodes[i].next)
-    memset(&nodes[i].use, 0, sizeof nodes[i].use);
+    nodes[i] = (struct gpu_use_node){.next = nodes[i].next};
 }
 
 static bool as_committed(void) {
