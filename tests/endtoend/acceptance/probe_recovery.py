@@ -112,7 +112,7 @@ FIGURES = (
         ("small_copies", "faults"),
         "nonreplayable",
     ),
-    Figure("t_discard_us", one("uvm.discard_call_us"), SUM, ("discard",), "discard_call"),
+    Figure("t_discard_us", one("uvm.discard_call_us"), PART, ("discard",), "discard_call"),
     Figure("t_discard_block_us", one("uvm.discard_block_us"), SUM, ("discard",), "discard_block"),
     Figure("t_advise_us", one("uvm.advise_call_us"), PART, ("duplicates",), "advise_call"),
     Figure("t_advise_block_us", one("uvm.advise_block_us"), SUM, ("duplicates",), "advise_block"),
