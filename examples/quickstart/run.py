@@ -161,8 +161,8 @@ def on_virtual(profile: str, stop: Stop) -> tuple[Setting, list[Run]]:
             baseline=NAIVE,
             floors=floors(done, link),
             remark="Baseline of the speed-up: naive. Weights were compared in compute mode.\n"
-            "Where these times come from: we CHOSE kernel speeds for which demand paging is 3 to\n"
-            "5 times slower. The table below shows other kernel speeds.",
+            "Where these times come from: we CHOSE the kernels' speeds, and so how much paging\n"
+            "slows them down. The table below shows other speeds.",
         ),
         done,
     )
