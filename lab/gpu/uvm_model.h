@@ -40,13 +40,14 @@
  *                and 512 * cpu_pte more, while later blocks are copied
  *   room         evict_us for each chunk taken from a block, its copy at
  *                copy_d2h_gbps before the newcomer's, host_alloc at its first time
- *   way back     cpu_unmap and cpu_unmap_page for each 64 KiB page, for each part of
- *                a block that was mapped for the CPU and comes at once: all of it by a
- * prefetch, a step of the tree by a fault discard      discard_call, and discard_block for
- * each block that is unmapped; the same thread does it, and the same waits for it, as with
- * a prefetch advice       advise_call, and advise_block for each block whose mappings it
- * changes collapse     collapse_page for each 4 KiB page, in the batch populate     bytes /
- * populate_gbps, no link
+ *   way back     for each part of a block that was mapped for the CPU and comes at once
+ *                (all of it by a prefetch, a step of the tree by a fault): cpu_unmap, and
+ *                cpu_unmap_page for each 64 KiB page
+ *   discard      discard_call, and discard_block for each block that is unmapped; the
+ *                thread and the waits are those of a prefetch
+ *   advice       advise_call, and advise_block for each block whose mappings it changes
+ *   collapse     collapse_page for each 4 KiB page, in the batch
+ *   populate     bytes / populate_gbps, no link
  *
  * Choices made here:
  *   - host work of a batch comes before its copies; copies of a batch run in a
