@@ -60,8 +60,9 @@ unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
     if (i == GEMM_C && !reads_c(&gemm)) continue;
     uint64_t length = s->pointer_arrays ? (uint64_t)s->batch_count * 8 : span_bytes(s, i);
     if (length == 0) continue;
-    out[count++] =
-        (struct touch){gemm.pointers[i], i == GEMM_D ? length : length | TOUCH_READ};
+    if (i != GEMM_D) length |= TOUCH_READ;
+    if (i == GEMM_B) length |= TOUCH_WIDE; /* as uvm_wide_uses() has it of a recording */
+    out[count++] = (struct touch){gemm.pointers[i], length};
   }
   if (gemm.pointers[GEMM_BIAS] != 0)
     out[count++] =

@@ -9,5 +9,6 @@ struct touch {
   uint64_t address, length_bytes;
 };
 #define TOUCH_READ (1ull << 63) /* in a length: the kernel only reads */
+#define TOUCH_WIDE (1ull << 62) /* and reaches blocks all over the part at once */
 
 #endif
