@@ -3,9 +3,11 @@ them. Pure."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
+
+from published.table import markdown
 
 if TYPE_CHECKING:
     from evidence.cases import Case
@@ -24,21 +26,15 @@ def figures(ratios: Mapping[Case, float]) -> Fields:
     best = max(ratios, key=lambda case: ratios[case])
     worst = min(ratios, key=lambda case: ratios[case])
     return {
-        "mean": mean(ratios.values()),
-        "means": {host: mean(ratios[case] for case in common if case.host == host)
+        "mean": geometric_mean(ratios.values()),
+        "means": {host: geometric_mean(ratios[case] for case in common if case.host == host)
                   for host in hosts},
-        "groups": {group: mean(ratios[case] for case in ratios if case.group == group)
+        "groups": {group: geometric_mean(ratios[case] for case in ratios if case.group == group)
                    for group in dict.fromkeys(case.group for case in ratios)},
         "best": [ratios[best], best.text()],
         "worst": [ratios[worst], worst.text()],
         "cases": len(ratios),
     }  # fmt: skip
-
-
-def mean(values: Iterable[float]) -> float:
-    """Returns the geometric mean."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))
 
 
 def pays(row: Fields) -> bool:
@@ -52,12 +48,12 @@ def lines(rows: list[Fields]) -> Iterator[str]:
     mechanisms: dict[str, list[Fields]] = {}
     for row in rows:
         mechanisms.setdefault(row["mechanism"], []).append(row)
-    yield from _table(
+    yield from markdown(
         ["mechanism", "decision", "lines", "class", "gain, mean", "best", "shown by"],
         (_mechanism(name, changes) for name, changes in mechanisms.items()),
     )
     yield ""
-    yield from _table(
+    yield from markdown(
         ["mechanism", "instead", "desktop", "server", "vm", "cases", "best", "worst", "pays"],
         (_change(row) for row in rows if row["value"] is not None),
     )
@@ -95,9 +91,3 @@ def _change(row: Fields) -> list[str]:
 def percent(ratio: float) -> str:
     """Returns a gain as text: 1.02 is +2.0 %."""
     return f"{(ratio - 1) * 100:+.1f} %" if ratio < 3 else f"{ratio:.1f}x"
-
-
-def _table(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
-    for texts in (head, ["---"] * len(head), *cells):
-        safe = (text.replace("|", "/").replace("<", "&lt;") for text in texts)
-        yield f"| {' | '.join(safe)} |"

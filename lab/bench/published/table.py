@@ -49,7 +49,7 @@ def _geometric(ratios: list[float]) -> tuple[float | None, float | None]:
 
 def lines(rows: list[Fields]) -> Iterator[str]:
     """Yields the lines of both tables: groups, then figures."""
-    yield from _table(
+    yield from markdown(
         ["group", "figures", "sources", "mean", "least to most", "spread", "mean, all as server"],
         (
             [
@@ -65,7 +65,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
         ),
     )
     yield ""
-    yield from _table(
+    yield from markdown(
         ["figure", "card", "host", "kind", "quantity", "published", "model", "ratio", "source"],
         (
             [
@@ -86,7 +86,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
 
 def constants(rows: Iterable[Fields]) -> Iterator[str]:
     """Yields the lines of a table: what each constant of the host rests on."""
-    yield from _table(
+    yield from markdown(
         ["constant", "figures", "sources", "most moved"],
         (
             [
@@ -105,7 +105,8 @@ def constants(rows: Iterable[Fields]) -> Iterator[str]:
     )
 
 
-def _table(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
+def markdown(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:
+    """Yields the lines of a table in Markdown."""
     for texts in (head, ["---"] * len(head), *cells):
         safe = (text.replace("|", "/").replace("<", "&lt;") for text in texts)
         yield f"| {' | '.join(safe)} |"

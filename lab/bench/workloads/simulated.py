@@ -18,7 +18,7 @@ DESIGN
 
   Memory is weights / oversubscription, as for a model that one wants to run; of LoRA, which
   has as much again beside its weights, it is all memory / oversubscription. RESULTS keeps the rows
-of `scripts/bench sim -- --only workloads`, and pages show them.
+  of `scripts/bench sim -- --only workloads`, and pages show them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from suites import evidence
 
 KEPT = ROOT / "lab" / "bench" / "results" / "evidence.jsonl"
 MECHANISMS, WITHOUT = mechanisms.table()
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
 def kept() -> list[dict[str, Any]]:
@@ -103,7 +101,6 @@ def test_a_mechanism_pays_by_its_mean_or_by_one_case(mean: float, best: float, p
     assert table.pays({"value": mean, "best": [best, ""]}) == pays
 
 
-@needs_compiler
 def test_the_suite_measures_a_change_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
