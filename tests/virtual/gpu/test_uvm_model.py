@@ -48,6 +48,38 @@ def test_a_sweep_takes_six_batches_a_block_of_which_each_has_a_page_of_every_ope
     assert counters.h2d_demand_bytes == 96 * BLOCK
 
 
+@pytest.mark.parametrize(
+    ("kernel", "uses"),
+    [
+        (b"_ZN2at6native24vectorized_gather_kernelILi16ElEEvPcS2_PT0_illllb", [0, 1, 2, 40]),
+        (b"indexSelectLargeIndex", [0, 1, 2, 40]),
+        (b"ampere_sgemm_128x64_tn", [1]),
+        (b"pump_gemm", [1]),
+        (b"vectorized_elementwise_kernel", []),
+    ],
+)
+def test_a_kernels_name_says_which_uses_it_does_not_sweep(kernel: bytes, uses: list[int]) -> None:
+    lib = Gpu(1).lib
+    mask = lib.uvm_wide_uses(kernel)
+    assert [use for use in (0, 1, 2, 40) if lib.uvm_wide_use(mask, use)] == uses
+
+
+def test_a_scattered_use_needs_blocks_again_that_have_left_meanwhile() -> None:
+    """A sweep that fits but for 8 blocks misses them all under the driver's eviction order; in
+    any order most of the others are reached before they leave."""
+
+    def missed(access: int) -> int:
+        gpu = gpu_with(192)
+        gpu.on_host(0, 200)
+        for _ in range(3):
+            before = gpu.counters().fault_blocks
+            gpu.run_kernel([(0, 200, EVERYTHING, access)])
+        return int(gpu.counters().fault_blocks - before)
+
+    assert missed(Gpu(1).lib.GPU_READ) == 200
+    assert 8 <= missed(wide(Gpu(1))) < 60
+
+
 def test_a_batch_holds_at_most_256_faults() -> None:
     gpu = gpu_with(4000)
     gpu.on_host(0, 1600)
