@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from evidence.cases import MIX, Case  # noqa: E402
+from evidence.cases import MIX, SERVER, Case  # noqa: E402
 from study import sim_duplicates  # noqa: E402
 from study.jobs import curves, mixes, ways  # noqa: E402
 from study.papers.several import link_of  # noqa: E402
@@ -38,8 +38,6 @@ from pump_lab.sim.program import Program  # noqa: E402
 from pump_lab.sim.simulation import Locks, Machine, Queues  # noqa: E402
 
 ITERATIONS = 3
-CURVES = ("BERT_Base_b128", "VIT_b256")
-"""Traces whose curves the jobs of a mix have in turn."""
 
 
 def main() -> None:
@@ -145,11 +143,10 @@ def only_read(program: Program) -> Program:
 
 
 @cache
-def mixes_of(host: str) -> dict[str, mixes.Mix]:
-    """Returns the mixes, with curves of that host."""
-    profile = profile_of(host)
-    found = [curves.measured(trace_of(name), profile) for name in CURVES]
-    return {f"{MIX}{one.seed}": one for one in mixes.load(found, link_of(profile))}
+def mixes_of() -> dict[str, mixes.Mix]:
+    """Returns the mixes, with the curves that are kept."""
+    link = link_of(profile_of(SERVER))
+    return {f"{MIX}{one.seed}": one for one in mixes.load(curves.kept(), link)}
 
 
 def progress(case: Case, sharing: Mapping[str, Any]) -> float:
@@ -158,7 +155,7 @@ def progress(case: Case, sharing: Mapping[str, Any]) -> float:
     sharing: way: a class of study/jobs/ways.py; crowded: CROWDED of pump/policy/turns.py; yields:
     whether jobs below another wait for their memory before they have the engine.
     """
-    mix = mixes_of(case.host)[case.program]
+    mix = mixes_of()[case.program]
     options = dict(sharing)
     way, crowded = options.pop("way"), options.pop("crowded", None)
     yields = None if options.pop("yields", True) else lambda _priorities: frozenset()
