@@ -51,6 +51,8 @@ struct pump_sim_step {
   uint16_t mark;      /* SYNC: 1: counters are kept for pump_sim_mark() */
   uint16_t wide;      /* kernels: which uses, as uvm_wide_uses() has it */
   uint64_t signature; /* kernels that do the same on other addresses share one; 0: none */
+  uint32_t dropped;   /* operations: operands beyond `uses`, which are unknown */
+  uint32_t reserved;
 };
 
 struct pump_sim_use {

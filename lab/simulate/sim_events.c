@@ -70,7 +70,8 @@ static bool write_operation(struct pump_sim *sim, const struct pump_sim_step *st
                 /* A trace has no handles: kernels that do the same share one. */
                 .function = step->kind == GPU_KERNEL ? step->signature : 0,
                 .stream = step->stream + 1,
-                .extents_dropped = (uint16_t)sim_least(step->uses - count, UINT16_MAX)},
+                .extents_dropped =
+                    (uint16_t)sim_least(step->uses - count + step->dropped, UINT16_MAX)},
       .uses = &sim->program.uses[step->first_use],
       .count = count};
   return write_record(sim, &record);

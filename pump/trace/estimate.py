@@ -1,21 +1,25 @@
-"""Estimates how long each kind of operation ran, from markers many operations apart.
+"""Estimates how long each kind of operation ran: from timed samples, or from markers.
 
-Single operations are not measured: a marker only says that everything before it on its
-stream had executed. Each stretch between two markers gives one equation: the sum over kinds of
+A sample (TIMED) is one operation's time on the GPU. It contains waits for memory, and for the
+program if the GPU was idle between the two events, so the own time of a kind is the lowest eighth
+of its samples.
+
+Without samples only markers are known: a marker says that everything before it on its stream had
+executed. Each stretch between two markers gives one equation: the sum over kinds of
 operations times their unknown duration is the stretch's time. The result fits all stretches by
 non-negative least squares with multiplicative updates (Lee and Seung, NIPS 2000), scaled so that
 all operations together take as long as all stretches. Concurrent streams count in full each.
 
-Accuracy: in one training on the virtual GPU, on a busy machine, kernels that take 205 us each
-were estimated at 141 to 276 us; all operations together within 1 %. A kind with less than
-RESOLVED of the time is not resolved: its estimate may be several times too long, or zero. Users
-see these figures as estimates.
+Accuracy of markers: in one training on the virtual GPU, on a busy machine, kernels that take
+205 us each were estimated at 141 to 276 us; all operations together within 1 %.
+A kind with less than RESOLVED of the time is not resolved: its estimate may be several times too
+long, or zero. Users see these figures as estimates.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Final
+from collections import defaultdict, deque
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +29,15 @@ KEYS_MAX: Final = 512
 PENDING_MAX: Final = 1 << 20
 """Operations kept without a marker; of more the older half is dropped."""
 STRETCHES_AT_ONCE: Final = 1024
+REACH_SHIFT: Final = 16
+"""Of bytes: how exactly kinds of own times tell the operations' reach apart."""
+WAITING_MOST: Final = 1 << 16
+"""Operations that a sample is looked up in: the newest."""
+KINDS_MAX: Final = 1 << 16
+SAMPLES_LEAST: Final = 4
+"""Of one kind; fewer may all contain a wait."""
+SAMPLES_MOST: Final = 256
+"""Of one kind, and of one name: the newest."""
 STEPS: Final = 200
 RESOLVED: Final = 0.05
 """Share of the time below which an estimate means no more than "little"."""
@@ -107,3 +120,79 @@ class Estimate:
 
 
 _NONE: Final[Times] = np.zeros(0, np.int64)
+
+
+class OwnTimes:
+    """Own times of operations, from timed samples. Takes a recording chunk by chunk, in order.
+
+    name: a number of the caller's. shape: what launches of one function, grid and block share.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = np.zeros((4, 0), np.int64)  # seq, name, shape, reach of operations
+        self._graph_ends: set[int] = set()
+        self._of_kind: dict[tuple[int, int], _Samples] = defaultdict(_samples)
+        self._of_shape: dict[int, _Samples] = defaultdict(_samples)
+        self._kinds_of_name: dict[int, deque[tuple[int, int]]] = defaultdict(_samples)
+
+    def __bool__(self) -> bool:
+        return bool(self._of_kind)
+
+    def operations(self, seq: Times, name: Times, shape: Times, reach_bytes: Times) -> None:
+        """Add operations, arrays of shape [n]. reach_bytes: of all their extents."""
+        added = np.stack((seq, name, shape, reach_bytes >> REACH_SHIFT))
+        self._waiting = np.concatenate((self._waiting, added), axis=1)[:, -WAITING_MOST:]
+
+    def graphs(self, seq: Times, count: Times) -> None:
+        """Add launches of graphs, of `count` operations from `seq` on: a sample of the last one is
+        the whole graph's, and is not used."""
+        if len(self._graph_ends) > WAITING_MOST:
+            self._graph_ends.clear()
+        self._graph_ends.update((seq + count - 1).tolist())
+
+    def samples(self, seq: Times, elapsed_ns: Times) -> None:
+        """Add samples of operations that were added before, arrays of shape [n]."""
+        if len(seq) == 0:
+            return
+        rows = self._waiting[:, np.argsort(self._waiting[0], kind="stable")]
+        places = np.searchsorted(rows[0], seq).tolist()
+        for number, place, elapsed in zip(seq.tolist(), places, elapsed_ns.tolist(), strict=True):
+            known = place < rows.shape[1] and rows[0, place] == number
+            if not known or number in self._graph_ends or len(self._of_kind) >= KINDS_MAX:
+                continue
+            _, name, shape, reach = rows[:, place].tolist()
+            self._of_kind[shape, reach].append(elapsed)
+            self._of_shape[shape].append(elapsed)
+            self._kinds_of_name[name].append((shape, reach))
+
+    def own_ns(self, shape: int, reach_bytes: int) -> int | None:
+        """Returns the own time of an operation, from samples of as much reach; if these are few, no
+        more than what the shape usually takes. None: there is no sample."""
+        alike = self._of_shape.get(shape)
+        if not alike:
+            return None
+        usual_ns = sorted(alike)[len(alike) // 2]
+        exact = self._of_kind.get((shape, reach_bytes >> REACH_SHIFT))
+        if not exact:
+            return usual_ns
+        own_ns = _lowest_eighth(exact)
+        return own_ns if len(exact) >= SAMPLES_LEAST else min(own_ns, usual_ns)
+
+    def mean_ns(self, name: int) -> float | None:
+        """Returns the mean own time of the operations of a name: samples are taken at random."""
+        kinds = self._kinds_of_name.get(name)
+        if not kinds:
+            return None
+        own_ns = [self.own_ns(shape, reach << REACH_SHIFT) or 0 for shape, reach in kinds]
+        return sum(own_ns) / len(own_ns)
+
+
+_Samples = deque[int]
+
+
+def _samples() -> deque[Any]:
+    return deque(maxlen=SAMPLES_MOST)
+
+
+def _lowest_eighth(samples: _Samples) -> int:
+    return sorted(samples)[len(samples) // 8]

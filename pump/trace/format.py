@@ -44,7 +44,7 @@ CHUNK_END: Final = 3
 
 FLAG_COMPRESSED: Final = 1
 
-# Row kinds up to 12 are those of the shared memory contract (PUMP_EVENT_*).
+# Row kinds below 32 are those of the shared memory contract (PUMP_EVENT_*).
 KERNEL: Final = 1
 COPY: Final = 2
 MEMSET: Final = 3
@@ -56,6 +56,7 @@ PARAMS: Final = 9
 NAME: Final = 10
 PROGRESS: Final = 11
 GRAPH: Final = 12
+TIMED: Final = 17
 RANGE: Final = 32
 DEVICE: Final = 33
 LOST: Final = 34
@@ -139,6 +140,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "op_stream": Field(0x12, np.uint32, limit=MAX_STREAMS),
     "op_device": Field(0x13, np.uint8, limit=MAX_DEVICES),
     "op_extents": Field(0x14, np.uint32, limit=MAX_EXTENTS),
+    "op_dropped": Field(0x15, np.uint16),
     # their extents
     "extent_slot": Field(0x18, np.uint32, limit=MAX_SLOTS),
     "extent_generation": Field(0x19, np.uint32),
@@ -168,6 +170,11 @@ FIELDS: Final[Mapping[str, Field]] = {
     "progress_stream": Field(0x51, np.uint32, limit=MAX_STREAMS),
     "progress_time_ns": Field(0x52, np.uint64, delta=True),
     "progress_before_ns": Field(0x53, np.uint64, delta=True),
+    # TIMED
+    "timed_seq": Field(0x58, np.uint64, delta=True),
+    "timed_stream": Field(0x59, np.uint32, limit=MAX_STREAMS),
+    "timed_time_ns": Field(0x5A, np.uint64, delta=True),
+    "timed_elapsed_ns": Field(0x5B, np.uint64),
     # NAME
     "name_function": Field(0x60, np.uint64),
     "name_bytes": Field(0x61, np.uint32, limit=MAX_BLOB_BYTES),
@@ -251,8 +258,8 @@ FIELDS: Final[Mapping[str, Field]] = {
     "threads_ran_ns": Field(0xFA, np.uint64, delta=True),
     "threads_delay_ns": Field(0xFB, np.uint64, delta=True),
 }
-LATER: Final = ("progress_before_ns", "transfer_kept")
-"""Columns that older recordings have not; a chunk without one has zeros there."""
+LATER: Final = ("op_dropped", "progress_before_ns", "transfer_kept")
+"""Columns that a chunk may lack, in older recordings all of them: it has zeros there."""
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 
 OPERATIONS: Final = (KERNEL, COPY, MEMSET)
@@ -262,6 +269,7 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "range": (ALLOC, FREE, RANGE),
     "sync": (SYNC,),
     "progress": (PROGRESS,),
+    "timed": (TIMED,),
     "name": (NAME,),
     "params": (PARAMS,),
     "device": (DEVICE,),
@@ -362,11 +370,11 @@ WIDTHS: Final = (0, 1, 2, 4, 8)
 
 
 def pack_columns(columns: Mapping[str, Column]) -> bytes:
-    """Columns, in the order of FIELDS, without the empty ones."""
+    """Columns, in the order of FIELDS, without the empty ones and those of LATER that are zero."""
     parts: list[bytes] = []
     for name, field in FIELDS.items():
         values = columns.get(name)
-        if values is not None and len(values):
+        if values is not None and (values.any() if name in LATER else len(values)):
             parts += _pack_column(field, values.astype(np.uint64))
     return b"".join(parts)
 

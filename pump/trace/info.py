@@ -16,7 +16,7 @@ from pump.nvml import gpu_uuid
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
-from pump.trace.estimate import Estimate
+from pump.trace.estimate import Estimate, OwnTimes
 from pump.trace.format import Column, Columns, signed
 from pump.trace.reader import Reader, rows_of
 
@@ -88,6 +88,9 @@ class Summary:
         self.kinds: Counter[int] = Counter()
         self.kernels: Counter[str] = Counter()
         self.estimate = Estimate()
+        self.own_times = OwnTimes()
+        self._numbers: dict[str, int] = {}
+        self._shapes: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.signatures: set[int] = set()
         self.streams: set[int] = set()
@@ -124,6 +127,10 @@ class Summary:
             case rec.Name():
                 if len(self.names) < NAMES_MAX:
                     self.names[record.function] = record.name
+            case rec.Params():
+                if len(self._shapes) < NAMES_MAX:
+                    shape = hash((record.function, record.grid, record.block))
+                    self._shapes[record.signature] = shape
             case rec.Device():
                 self.devices[record.device] = record
                 self.budgets.setdefault(record.device, set()).add(record.budget_bytes)
@@ -141,10 +148,12 @@ class Summary:
         uses = np.repeat(real, columns["op_extents"])
         self.extents += int(np.count_nonzero(uses))
         self.extent_bytes += float(columns["extent_length_bytes"][uses].sum(dtype=np.float64))
-        key = np.zeros(len(kind), np.int64)
+        name = np.zeros(len(kind), np.int64)
         for word in (form.COPY, form.MEMSET):
-            key[kind == word] = self.estimate.key(f"({KIND_WORDS[word]})")
-        key[kind == form.KERNEL] = self._kernel_keys(columns["kernel_function"])
+            name[kind == word] = self._number(f"({KIND_WORDS[word]})")
+        name[kind == form.KERNEL] = self._kernel_names(columns["kernel_function"])
+        key = self._keys()[name]
+        self._own_times(columns, kind, name)
         if len(self.signatures) < NAMES_MAX:
             self.signatures.update(np.unique(columns["kernel_signature"]).tolist())
         stream = columns["op_stream"]
@@ -158,9 +167,56 @@ class Summary:
             seq = signed(columns["progress_seq"][mine])
             self.estimate.progress(number, seq, signed(columns["progress_time_ns"][mine]))
 
-    def _kernel_keys(self, function: Column) -> Column:
+    def _own_times(self, columns: Columns, kind: Column, name: Column) -> None:
+        shape = -1 - name
+        signatures, index = np.unique(columns["kernel_signature"], return_inverse=True)
+        shapes = np.array([self.shape_of(one) for one in signatures.tolist()], np.int64)
+        shape[kind == form.KERNEL] = shapes[index]
+        end = np.cumsum(columns["op_extents"], dtype=np.int64)
+        upto = np.concatenate(([0], np.cumsum(signed(columns["extent_length_bytes"]))))
+        reach = upto[end] - upto[end - columns["op_extents"].astype(np.int64)]
+        real = kind != form.HINT
+        seq = signed(columns["op_seq"])
+        self.own_times.operations(seq[real], name[real], shape[real], reach[real])
+        self.own_times.graphs(signed(columns["graph_seq"]), signed(columns["graph_operations"]))
+        self.own_times.samples(signed(columns["timed_seq"]), signed(columns["timed_elapsed_ns"]))
+
+    def seconds(self) -> dict[str, float]:
+        """Returns the seconds of all operations of each kind together, without waits for memory as
+        far as that is known. Kinds without a sample are as much shorter than their markers say as
+        the others are."""
+        counts = Counter(self.kernels)
+        counts.update({f"({KIND_WORDS[one]})": self.kinds[one] for one in (form.COPY, form.MEMSET)})
+        found = self.estimate.seconds()
+        means = {name: self.own_times.mean_ns(number) for name, number in self._numbers.items()}
+        sampled = {name: mean * counts[name] / 1e9 for name, mean in means.items() if mean}
+        both = sampled.keys() & found.keys()
+        marked = sum(found[name] for name in both)
+        share = min(1.0, sum(sampled[name] for name in both) / marked) if marked else 1.0
+        return {name: seconds * share for name, seconds in found.items()} | sampled
+
+    def shape_of(self, signature: int) -> int:
+        """Returns what launches of one function, grid and block share, 64 bits with a sign."""
+        return self._shapes.get(signature, signature >> 1)
+
+    def own_ns(self, operation: rec.Operation) -> int | None:
+        """Returns the own time of an operation of this recording; None if no sample tells it."""
+        kernel = operation.kind == form.KERNEL
+        word = "" if kernel else f"({KIND_WORDS[operation.kind]})"
+        shape = self.shape_of(operation.signature) if kernel else -1 - self._number(word)
+        reach_bytes = sum(extent.length_bytes for extent in operation.extents)
+        return self.own_times.own_ns(shape, reach_bytes)
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def _keys(self) -> Column:
+        """Returns the estimate's key of each name, by its number."""
+        return np.array([self.estimate.key(name) for name in self._numbers] or [0], np.int64)
+
+    def _kernel_names(self, function: Column) -> Column:
         handles, index, counts = np.unique(function, return_inverse=True, return_counts=True)
-        keys = np.zeros(len(handles), np.int64)
+        numbers = np.zeros(len(handles), np.int64)
         for number, (handle, count) in enumerate(
             zip(handles.tolist(), counts.tolist(), strict=True)
         ):
@@ -168,8 +224,8 @@ class Summary:
             if name not in self.kernels and len(self.kernels) >= NAMES_MAX:
                 name = "(others)"
             self.kernels[name] += count
-            keys[number] = self.estimate.key(name)
-        return keys[index]
+            numbers[number] = self._number(name)
+        return numbers[index]
 
     def result(self, state: str, file_bytes: int) -> dict[str, Any]:
         """The sums, as JSON can carry them; keys as in `summary`.
@@ -177,7 +233,7 @@ class Summary:
         state: complete, truncated or being recorded. file_bytes: that were read.
         """
         operations = sum(self.kinds[kind] for kind in form.OPERATIONS)
-        seconds = self.estimate.seconds()
+        seconds = self.seconds()
         header = self.header
         return {
             "state": state,
@@ -223,7 +279,7 @@ class Summary:
 NAMES_MAX: Final = 100_000
 """Names, kernels and signatures that are counted apart: a hostile file has more."""
 
-_RARE_GROUPS: Final = ("name", "device", "lost", "resync")
+_RARE_GROUPS: Final = ("name", "params", "device", "lost", "resync")
 
 
 class Memory:

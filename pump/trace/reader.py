@@ -213,12 +213,12 @@ def _operations(columns: Columns) -> Iterator[rec.Operation]:
     kinds = kind[np.isin(kind, form.ROWS_OF["op"])].tolist()
     extents = map(rec.Extent._make, zip(*(columns[n].tolist() for n in _EXTENT), strict=True))
     kernels = _lists(columns, "kernel")
-    for kind, (seq, time_ns, stream, device, count) in zip(
+    for kind, (seq, time_ns, stream, device, count, dropped) in zip(
         kinds, _lists(columns, "op"), strict=True
     ):
         function, signature = next(kernels) if kind == form.KERNEL else (0, 0)
         own = tuple(next(extents) for _ in range(count))
-        yield rec.Operation(kind, seq, time_ns, stream, device, function, signature, own)
+        yield rec.Operation(kind, seq, time_ns, stream, device, function, signature, own, dropped)
 
 
 def _ranges(columns: Columns) -> Iterator[rec.RangeRow]:
@@ -270,6 +270,7 @@ _MAKERS: Final[Mapping[str, Any]] = {
     "range": _ranges,
     "sync": lambda columns: map(rec.Sync._make, _lists(columns, "sync")),
     "progress": _progress,
+    "timed": lambda columns: map(rec.Timed._make, _lists(columns, "timed")),
     "name": _names,
     "params": _params,
     "device": _devices,

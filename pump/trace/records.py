@@ -28,7 +28,8 @@ class Operation(NamedTuple):
     """A kernel, copy or memset, or a hint (a prefetch or advice of the program's own).
 
     kind: KERNEL, COPY, MEMSET or HINT of format.py. function, signature: 0 but for kernels.
-    A hint's seq is that of the newest operation before it.
+    A hint's seq is that of the newest operation before it. dropped: operands beyond those that an
+    event carries.
     """
 
     kind: int
@@ -39,6 +40,7 @@ class Operation(NamedTuple):
     function: int
     signature: int
     extents: tuple[Extent, ...]
+    dropped: int = 0
 
 
 class RangeRow(NamedTuple):
@@ -78,6 +80,16 @@ class Progress(NamedTuple):
     seq: int
     time_ns: int
     before_ns: int = 0
+
+
+class Timed(NamedTuple):
+    """Operation `seq` of `stream`, or the graph that it ends, took `elapsed_ns` on the GPU, waits
+    for memory included. time_ns: when that was read."""
+
+    seq: int
+    stream: int
+    time_ns: int
+    elapsed_ns: int
 
 
 class Name(NamedTuple):
@@ -221,6 +233,7 @@ Record = (
     | RangeRow
     | Sync
     | Progress
+    | Timed
     | Name
     | Params
     | Device

@@ -32,7 +32,8 @@ PARAMS_START: Final = 32
 
 
 ROW_COLUMNS: Final = (
-    *("kind", "seq", "time_ns", "function", "signature", "stream", "device", "payload_bytes"),
+    *("kind", "seq", "time_ns", "function", "signature", "stream", "device", "dropped"),
+    "payload_bytes",
 )
 USE_COLUMNS: Final = (
     *("slot", "generation", "offset_bytes", "length_bytes", "access", "argument"),
@@ -63,9 +64,11 @@ Chosen = NDArray[np.intp]
 _KINDS = np.arange(256)
 _IS_IN: Final = {group: np.isin(_KINDS, kinds) for group, kinds in form.ROWS_OF.items()}
 _IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
-_GROUPS: Final = ("op", "kernel", "range", "sync", "progress", "name", "params", "graph")
+_GROUPS: Final = (
+    *("op", "kernel", "range", "sync", "progress", "timed", "name", "params", "graph"),
+)
 # DISCARDED, FREED, DEAD and POPULATED (pump_abi.h): no work that the program gave the GPU.
-_PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16, 17))
+_PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16))
 _FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
 
 
@@ -235,7 +238,7 @@ class TraceWriter:
             self.flush()
 
     def _add_op(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "op", ("seq", "time_ns", "stream", "device"))
+        self._take(given, chosen, "op", ("seq", "time_ns", "stream", "device", "dropped"))
         counts = given.use_count[chosen]
         self._add("op_extents", counts)
         # Not all uses: an ALLOC or FREE between operations has one of its own.
@@ -266,6 +269,10 @@ class TraceWriter:
     def _add_progress(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "progress", ("seq", "stream", "time_ns"))
         self._add("progress_before_ns", given.rows["signature"][chosen])
+
+    def _add_timed(self, given: Rows, chosen: Chosen) -> None:
+        self._take(given, chosen, "timed", ("seq", "stream", "time_ns"))
+        self._add("timed_elapsed_ns", given.rows["signature"][chosen])
 
     def _add_graph(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "graph", ("seq",))

@@ -19,6 +19,7 @@ ROW_TYPES: dict[str, Any] = {
     **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
     **dict.fromkeys(("stream", "device", "payload_bytes"), np.uint32),
     "kind": np.uint16,
+    "dropped": np.uint16,
 }
 USE_TYPES: dict[str, Any] = {
     **dict.fromkeys(("slot", "generation", "argument"), np.uint32),
@@ -54,6 +55,9 @@ class RowMaker:
             case rec.Progress():
                 row |= {"kind": form.PROGRESS, "seq": record.seq, "stream": record.stream}
                 row |= {"signature": record.before_ns, "time_ns": record.time_ns}
+            case rec.Timed():
+                row |= {"kind": form.TIMED, "seq": record.seq, "stream": record.stream}
+                row |= {"signature": record.elapsed_ns, "time_ns": record.time_ns}
             case rec.Graph():
                 row |= {"kind": form.GRAPH, "seq": record.seq}
                 row |= {"function": record.executable, "signature": record.operations}
@@ -96,13 +100,15 @@ def random_record(dice: random.Random) -> rec.Record:
 
     stream, device = dice.randrange(form.MAX_STREAMS), dice.randrange(form.MAX_DEVICES)
     slot = dice.randrange(form.MAX_SLOTS)
-    kind = dice.choice((form.KERNEL, form.KERNEL, form.COPY, form.MEMSET, form.HINT, *range(5, 13)))
+    operations = (form.KERNEL, form.KERNEL, form.COPY, form.MEMSET, form.HINT)
+    kind = dice.choice((*operations, *range(5, 13), form.TIMED))
     range_words = (kind, number(64), slot, number(32), number(64), number(62), device, 0, 0)
     others: dict[int, Callable[[], rec.Record]] = {
         form.ALLOC: lambda: rec.RangeRow(*range_words),
         form.FREE: lambda: rec.RangeRow(*range_words),
         form.SYNC: lambda: rec.Sync(number(64), stream, number(64), number(64)),
         form.PROGRESS: lambda: rec.Progress(stream, number(64), number(64), number(64)),
+        form.TIMED: lambda: rec.Timed(number(64), stream, number(64), number(64)),
         form.GRAPH: lambda: rec.Graph(number(64), number(64), number(64)),
         form.NAME: lambda: rec.Name(
             number(64), "".join(dice.choices("_Zaä√", k=dice.randrange(40)))
@@ -127,7 +133,7 @@ def random_record(dice: random.Random) -> rec.Record:
     )
     function, signature = (number(64), number(64)) if kind == form.KERNEL else (0, 0)
     own_op = (kind, number(64), number(64), stream, device, function, signature)
-    return rec.Operation(*own_op, extents)
+    return rec.Operation(*own_op, extents, number(16))
 
 
 # ---- small recordings, written as the worker would ----

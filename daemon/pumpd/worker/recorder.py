@@ -84,7 +84,7 @@ _USE_END: Final = "use_end"
 _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
     **dict.fromkeys(("stream", "device", "payload_bytes", _USE_END), np.uint32),
-    "kind": np.uint16,
+    **dict.fromkeys(("kind", "dropped"), np.uint16),
     **dict.fromkeys(("slot", "generation", "argument"), np.uint32),
     **dict.fromkeys(("offset_bytes", "length_bytes"), np.uint64),
     "access": np.uint8,
@@ -122,7 +122,7 @@ class _Block:
     @property
     def nbytes(self) -> int:
         """Bytes that the columns hold, about."""
-        return self.rows * 52 + self.uses * 33 + self.payload_bytes
+        return self.rows * 54 + self.uses * 33 + self.payload_bytes
 
     def take(self, batch: Batch) -> None:
         """Append a batch. The caller hands the block over before it could overflow."""

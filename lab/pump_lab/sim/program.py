@@ -39,6 +39,8 @@ STEP: Final = np.dtype(
         ("mark", np.uint16),
         ("wide", np.uint16),
         ("signature", np.uint64),
+        ("dropped", np.uint32),
+        ("reserved", np.uint32),
     ]
 )
 USE: Final = np.dtype(
@@ -199,13 +201,15 @@ class Builder:
         length_bytes: int = 0,
         signature: int = 0,
         wide: int = 0,
+        dropped: int = 0,
     ) -> None:
         """Add an operation. host_ns: time of the program's thread before its issue. length_bytes:
         of copies over the link. signature: the same for kernels that do the same at other
-        addresses; 0: unknown. wide: which uses, as lib.uvm_wide_uses() has it."""
+        addresses; 0: unknown. wide: which uses, as lib.uvm_wide_uses() has it.
+        dropped: operands beyond its uses, which are unknown."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
-        self._add(kind, uses, figures, stream, signature=signature, wide=wide)
+        self._add(kind, uses, figures, stream, signature=signature, wide=wide, dropped=dropped)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
         """Add a discard: the contents of these are dead from here on, in stream order."""
@@ -214,15 +218,15 @@ class Builder:
     def sync(self, *, stream: int = ALL_STREAMS, host_ns: int = 0, mark: bool = False) -> None:
         """Add a wait for the GPU. mark: whether figures are taken there."""
         place = len(self._uses)
-        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0, 0))
+        self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0, 0, 0, 0))
 
     def alloc(self, index: int, host_ns: int = 0) -> None:
         """Add the allocation of range `index`, host_ns after the step before it."""
-        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0, 0))
+        self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
 
     def free(self, index: int, host_ns: int = 0) -> None:
         """Add the free of range `index`, host_ns after the step before it."""
-        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0, 0))
+        self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
 
     def _add(
         self,
@@ -233,11 +237,14 @@ class Builder:
         *,
         signature: int = 0,
         wide: int = 0,
+        dropped: int = 0,
     ) -> None:
         first = len(self._uses)
         self._uses.extend((offset, length, index, access) for index, offset, length, access in uses)
         count = len(self._uses) - first
-        self._steps.append((*figures, kind, stream, first, count, 0, 0, wide, signature))
+        self._steps.append(
+            (*figures, kind, stream, first, count, 0, 0, wide, signature, dropped, 0)
+        )
 
     def tables(self) -> tuple[Table, Table]:
         """Steps and uses; adds a wait for everything where the program does not end with one."""

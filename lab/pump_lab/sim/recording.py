@@ -1,9 +1,9 @@
 """Programs from pump's own recordings (docs/trace-format.md).
 
-A recording does not hold how long an operation ran; that is estimated from markers, by kind
-(pump/trace/estimate.py). Host time is the time between two issues, or from the end of a wait to
-the next issue; while the launch queue was full it contains that wait, too. It is bounded by
-STEP_NS_MOST.
+How long an operation ran is estimated, by kind, from timed samples, or in older recordings from
+markers (pump/trace/estimate.py). Host time is the time between two issues, or from the end of a
+wait to the next issue; while the launch queue was full it contains that wait, too. It is bounded
+by STEP_NS_MOST.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pump_lab.abi import lib
 from pump_lab.sim import program as form
 from pump_lab.sim.program import Builder, Program, ProgramError, Use
 
+DURATIONS: Final = ("estimated from markers", "estimated from timed samples")
 KINDS: Final = {
     trace.KERNEL: form.KERNEL,
     trace.COPY: form.COPY_LOCAL,
@@ -55,7 +56,7 @@ class _Taker:
         summary = Summary(Reader(io.BytesIO(data)).header)
         for columns in Reader(io.BytesIO(data)).chunks():
             summary.add(columns)
-        self._names = summary.names
+        self._summary = summary
         self._each_ns = _durations(summary)
         self._header = summary.header
         self._budgets = {device.device: device.budget_bytes for device in summary.devices.values()}
@@ -66,7 +67,7 @@ class _Taker:
         self._devices: set[int] = set()
         self._shapes: dict[int, int] = {}
         """By recorded signature: that of function, grid and block."""
-        self._bytes = self._peak = self._touches = 0
+        self._bytes = self._peak = self._touches = self._dropped = 0
         self._clock_ns: int | None = None
         """When the program's thread could continue."""
         self.skipped: Counter[str] = Counter()
@@ -117,19 +118,25 @@ class _Taker:
             touches=self._touches,
             touches_most=self._touches_most,
         )
+        self._dropped += record.dropped
         if not self._builder.operations:  # a wait without effect, for a mark after all imports
             self._builder.sync(host_ns=self._host_ns(record.time_ns))
-        name = self._names.get(record.function, f"function {record.function:#x}")
+        name = self._summary.names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(
             KINDS[record.kind],
             uses,
-            duration_ns=self._each_ns.get(key, 0),
+            duration_ns=self._duration_ns(record, key),
             host_ns=self._host_ns(record.time_ns),
             stream=self._streams.setdefault(record.stream, len(self._streams)),
             signature=self._shapes.get(record.signature, record.signature),
             wide=lib.uvm_wide_uses(name.encode()) if record.kind == trace.KERNEL else 0,
+            dropped=record.dropped,
         )
+
+    def _duration_ns(self, record: rec.Operation, name: str) -> int:
+        own_ns = self._summary.own_ns(record)
+        return self._each_ns.get(name, 0) if own_ns is None else min(own_ns, form.STEP_NS_MOST)
 
     def _range(self, record: rec.RangeRow) -> None:
         key = record.slot, record.generation
@@ -177,7 +184,8 @@ class _Taker:
         form.check_bounds(self._source, blocks=blocks, seconds=float(times_ns.sum()) / 1e9)
         facts: dict[str, Any] = {
             "recorded_policy": self._header.get("policy"),
-            "durations": "estimated from markers",
+            "durations": DURATIONS[bool(self._summary.own_times)],
+            "operands_dropped": self._dropped,
             "events_lost": self.skipped["lost"],
             "recorded_budget_bytes": self._budget_bytes() if self._budgets else None,
             "short_of_bytes": max(0, self._peak - self._budget_bytes()),
@@ -229,7 +237,7 @@ _WORDS: Final = {trace.COPY: "copies", trace.MEMSET: "memsets"}
 
 def _durations(summary: Summary) -> dict[str, int]:
     """Nanoseconds of one operation, by name."""
-    whole = summary.estimate.seconds()
+    whole = summary.seconds()
     counts: dict[str, int] = dict(summary.kernels)
     for kind, word in _WORDS.items():
         counts[f"({word})"] = summary.kinds[kind]

@@ -10,11 +10,14 @@ import pytest
 from trace_rows import device_facts, ring, written
 
 from pump.model.bounds import BLOCK_BYTES
+from pump.policy import by_name
 from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.writer import TraceWriter
+from pump_lab import profiles
 from pump_lab.sim import recording, report
 from pump_lab.sim.program import Program, ProgramError
+from pump_lab.sim.simulation import Machine, run
 
 BASE = 1 << 40
 
@@ -106,3 +109,35 @@ def test_a_recording_without_a_wait_after_its_start_is_measured_from_its_first_l
     assert found.steps["host_ns"][begin + 1 : end].sum() == 1
     assert found.facts["steady_steps"] == len(found.steps) - begin - 1
     assert found.facts["simulated_part"] == "starting at its first launch"
+
+
+def test_an_operation_takes_what_its_samples_say_and_keeps_its_dropped_operands(
+    tmp_path: Path,
+) -> None:
+    marker = rec.Progress(0, 3, 5_000_000)
+    samples = [rec.Timed(seq, 0, 5_000_000, ns) for seq, ns in ((1, 40_000), (2, 60_000))]
+    many = memset(3, 1)._replace(dropped=8)
+    found = taken(tmp_path, memory(0), memory(1), memset(1, 0), memset(2, 0), many, marker,
+                  *samples)  # fmt: skip
+    operations = found.steps[found.steps["seq"] > 0]
+    assert operations["duration_ns"].tolist() == [40_000, 40_000, 40_000]
+    assert operations["dropped"].tolist() == [0, 0, 8]
+    assert found.facts["durations"] == "estimated from timed samples"
+    assert found.facts["operands_dropped"] == 8
+    markers = taken(tmp_path, memory(0), memset(1, 0), marker)
+    assert markers.facts["durations"] == "estimated from markers"
+
+
+def test_after_dropped_operands_what_is_there_is_in_doubt(tmp_path: Path) -> None:
+    """So what is believed there is asked for once more, in vain."""
+
+    def again(dropped: int) -> int:
+        operations = [memset(1 + i, i % 3) for i in range(30)]
+        operations[9::3] = [one._replace(dropped=dropped) for one in operations[9::3]]
+        records = *map(memory, range(3)), *operations, rec.Timed(1, 0, 0, 3_000_000)
+        program = taken(tmp_path, *records, budget_blocks=10)
+        machine = Machine(profiles.load("a100-pcie4"), 10 * BLOCK_BYTES)
+        found = run(program, machine, by_name("window"))
+        return int(found.whole.counters["prefetch_resident_blocks"])
+
+    assert again(8) > 1.5 * again(0)

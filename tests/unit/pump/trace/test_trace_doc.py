@@ -48,7 +48,7 @@ def test_the_example_is_what_the_code_writes_uncompressed() -> None:
 
 def test_the_table_of_columns_is_the_codes() -> None:
     rows = re.findall(r"^\| 0x(\w\w) `(\w+)` u(\d+)( delta)? \|", DOC, re.MULTILINE)
-    types = {"8": np.uint8, "32": np.uint32, "64": np.uint64}
+    types = {"8": np.uint8, "16": np.uint16, "32": np.uint32, "64": np.uint64}
     assert {
         name: (int(number, 16), types[bits], bool(delta)) for number, name, bits, delta in rows
     } == {name: field[:3] for name, field in form.FIELDS.items()}

@@ -17,7 +17,7 @@ from trace_rows import RowMaker, random_record
 from pump.report import words
 from pump.trace import format as form
 from pump.trace import records as rec
-from pump.trace.estimate import RESOLVED, Estimate
+from pump.trace.estimate import RESOLVED, Estimate, OwnTimes
 from pump.trace.info import summary
 from pump.trace.writer import TraceWriter
 
@@ -249,3 +249,53 @@ def test_a_wrong_command_line_is_one_line(words: list[str], text: str) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert text in done.stderr
+
+
+def timed(seq: int, elapsed_ns: int) -> rec.Timed:
+    return rec.Timed(seq, 1, 0, elapsed_ns)
+
+
+def test_timed_samples_tell_what_markers_cannot(tmp_path: Path) -> None:
+    """Both kernels run between the same markers; waits make some samples longer."""
+    records: list[rec.Record] = [rec.Name(7, "slow"), rec.Name(8, "fast")]
+    for seq in range(1, 65, 2):
+        began_ns = seq * 1_000_000
+        records += [kernel(seq, began_ns, 7), kernel(seq + 1, began_ns, 8)]
+        records.append(rec.Progress(1, seq + 1, began_ns + 1_000_000))
+        wait_ns = 500_000 * (seq % 4 == 1)
+        records += [timed(seq, 90_000 + wait_ns), timed(seq + 1, 10_000 + wait_ns)]
+    found = summary(str(record(tmp_path / "t", records, 7)))
+    seconds = {one["name"]: one["estimated_seconds"] for one in found["kernel_list"]}
+    assert seconds == {"slow": pytest.approx(32 * 90e-6), "fast": pytest.approx(32 * 10e-6)}
+
+
+def test_a_kind_without_a_sample_is_as_much_shorter_as_the_others(tmp_path: Path) -> None:
+    """The markers say 1 ms of each; the samples say a tenth of it."""
+    records: list[rec.Record] = [rec.Name(7, "sampled"), rec.Name(8, "not sampled")]
+    for seq in range(1, 65):
+        records += [kernel(seq, seq * 1_000_000, 7 + seq % 2)]
+        records.append(rec.Progress(1, seq, seq * 1_000_000 + 1_000_000))
+        records += [timed(seq, 100_000)] * (seq % 2 == 0)
+    found = summary(str(record(tmp_path / "t", records, 100)))
+    for one in found["kernel_list"]:
+        assert one["estimated_seconds"] == pytest.approx(32 * 100e-6, rel=0.05)
+
+
+def test_a_graphs_sample_is_none_of_its_last_operation() -> None:
+    own = OwnTimes()
+    seq = np.arange(1, 9)
+    own.graphs(np.array([1]), np.array([4]))
+    own.operations(seq, np.zeros(8, np.int64), seq % 2, np.full(8, MIB))
+    own.samples(np.array([4, 6, 7, 9]), np.array([5000, 70, 90, 1]))
+    assert own.own_ns(0, MIB) == 70
+    assert own.own_ns(1, MIB) == 90
+    assert own.own_ns(2, MIB) is None
+
+
+def test_a_few_samples_of_one_reach_are_no_longer_than_the_shape_usually_takes() -> None:
+    own = OwnTimes()
+    seq = np.arange(1, 21)
+    own.operations(seq, np.zeros(20, np.int64), np.zeros(20, np.int64), seq // 20 * MIB)
+    own.samples(seq, np.where(seq == 20, 900_000, 20_000))
+    assert own.own_ns(0, MIB) == 20_000, "one sample, which waited"
+    assert own.own_ns(0, 5 * MIB) == 20_000, "no sample of that reach"
