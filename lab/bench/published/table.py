@@ -87,7 +87,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
 def constants(rows: Iterable[Fields]) -> Iterator[str]:
     """Yields the lines of a table: what each constant of the host rests on."""
     yield from markdown(
-        ["constant", "figures", "sources", "most moved"],
+        ["constant", "figures", "sources", "most moved", "best factor", "without one source"],
         (
             [
                 f"`{row['case']}`",
@@ -99,6 +99,8 @@ def constants(rows: Iterable[Fields]) -> Iterator[str]:
                         row["moves"].items(), key=lambda one: -abs(math.log(one[1]))
                     )[:3]
                 ),
+                f"{row['best']:g}" if "best" in row else "",
+                ", ".join(f"{by:g}" for by in sorted(row.get("left_out", {}).values())),
             ]
             for row in sorted(rows, key=lambda row: -row["value"])
         ),

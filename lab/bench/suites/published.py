@@ -6,19 +6,24 @@ the geometric mean, with the least and the most. `ratio_server`: the same in a s
 host that follows from card and link. Neither a GPU nor a clock is asked, so each run gives the same
 digits. Options: --figures FILE, and --json ROWS for the figures' rows alone. --constants: also a
 row for each constant of the host, with the figures that move by more than 5 % if it is doubled, or
-a share halved: what the constant rests on.
+a share halved: what the constant rests on. If these are of several sources, `best` is the factor of
+FACTORS that fits them best, and `left_out` the best one without each source.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness import MeasurementError, Options, Row
 
 from pump import outputs
+
+FACTORS = {True: (0.5, 0.71, 1.41, 2.0), False: (0.5, 0.71, 1.1)}
+"""Tried of a constant of the host, and of a share of the link, besides 1."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -56,20 +61,41 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
     from pump_lab import profiles
 
     for key in sorted(profiles.of_hosts()):
-        doubled = compared(path, {key: 2.0 if profiles.KEYS[key].of_host else 0.5})
-        moved = [
-            (before, after.value / before.value)
-            for before, after in zip(rows, doubled, strict=True)
-            if not 0.95 < after.value / before.value < 1.05
+        of_host = profiles.KEYS[key].of_host
+        first = 2.0 if of_host else 0.5
+        tried = {1.0: rows, first: compared(path, {key: first})}
+        changes = [
+            after.value / before.value for before, after in zip(rows, tried[first], strict=True)
         ]
+        moved = [number for number, by in enumerate(changes) if not 0.95 < by < 1.05]
+        source_of = {number: rows[number].more["sources"][0] for number in moved}
+        sources = sorted(set(source_of.values()))
+        several = len(sources) > 1
+        if several:
+            more = set(FACTORS[of_host]) - {first}
+            tried |= {by: compared(path, {key: by}) for by in sorted(more)}
+        left_out = {
+            source: best(tried, [number for number in moved if source_of[number] != source])
+            for source in sources
+        }
         yield Row(
             f"published.constants.{key.split('.')[1]}",
             len(moved),
             "figures",
             case=key,
-            sources=sorted({before.more["sources"][0] for before, _ in moved}),
-            moves={before.more["id"]: round(by, 2) for before, by in moved},
+            sources=sources,
+            moves={rows[number].more["id"]: round(changes[number], 2) for number in moved},
+            **({"best": best(tried, moved), "left_out": left_out} if several else {}),
         )
+
+
+def best(tried: Mapping[float, list[Row]], numbers: list[int]) -> float:
+    """Returns the factor with the least mean square of the logarithm of the rows' ratios."""
+
+    def error(by: float) -> float:
+        return sum(math.log(tried[by][number].ratio or 1.0) ** 2 for number in numbers)
+
+    return min(tried, key=error)
 
 
 def compared(path: Path, factors: Mapping[str, float] | None = None) -> list[Row]:

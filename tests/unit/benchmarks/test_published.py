@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench_run import main
+from harness import Row
 from places import ROOT
 from published import figures, workloads
 from suites import published
@@ -208,3 +209,24 @@ def test_a_constant_moves_the_figures_that_are_kept_with_it() -> None:
     ratios = {a.more["id"]: b.value / a.value for a, b in zip(rows, doubled, strict=True)}
     moves = {name: by for name, by in ratios.items() if not 0.95 < by < 1.05}
     assert moves == pytest.approx(kept["uvm.fault_base_us"]["moves"], abs=0.005)
+
+
+def test_the_best_factor_is_that_of_the_figures_that_are_asked_for() -> None:
+    """The first figure wants twice as much, the second half as much."""
+
+    def rows(*ratios: float) -> list[Row]:
+        return [Row("published.made", 1.0, "s", "published", ratio=ratio) for ratio in ratios]
+
+    tried = {1.0: rows(0.5, 2.0), 2.0: rows(1.0, 4.0), 0.5: rows(0.25, 1.0)}
+    assert published.best(tried, [0]) == 2.0
+    assert published.best(tried, [1]) == 0.5
+    assert published.best(tried, [0, 1]) == 1.0
+
+
+def test_what_is_left_out_is_kept_for_each_source_of_a_constant_with_several() -> None:
+    kept = [json.loads(line) for line in CONSTANTS.read_text().splitlines()]
+    several = [row for row in kept if len(row["sources"]) > 1]
+    assert several
+    for row in several:
+        assert set(row["left_out"]) == set(row["sources"])
+        assert min(row["left_out"].values()) <= row["best"] <= max(row["left_out"].values())
