@@ -134,6 +134,7 @@ class OwnTimes:
         self._of_kind: dict[tuple[int, int], _Samples] = defaultdict(_samples)
         self._of_shape: dict[int, _Samples] = defaultdict(_samples)
         self._kinds_of_name: dict[int, deque[tuple[int, int]]] = defaultdict(_samples)
+        self._found: dict[tuple[int, int], int | None] = {}  # by own_ns, until there are more
 
     def __bool__(self) -> bool:
         return bool(self._of_kind)
@@ -154,6 +155,7 @@ class OwnTimes:
         """Add samples of operations that were added before, arrays of shape [n]."""
         if len(seq) == 0:
             return
+        self._found.clear()
         rows = self._waiting[:, np.argsort(self._waiting[0], kind="stable")]
         places = np.searchsorted(rows[0], seq).tolist()
         for number, place, elapsed in zip(seq.tolist(), places, elapsed_ns.tolist(), strict=True):
@@ -168,11 +170,17 @@ class OwnTimes:
     def own_ns(self, shape: int, reach_bytes: int) -> int | None:
         """Returns the own time of an operation, from samples of as much reach; if these are few, no
         more than what the shape usually takes. None: there is no sample."""
+        kind = shape, reach_bytes >> REACH_SHIFT
+        if kind not in self._found:
+            self._found[kind] = self._own_ns(*kind)
+        return self._found[kind]
+
+    def _own_ns(self, shape: int, reach: int) -> int | None:
         alike = self._of_shape.get(shape)
         if not alike:
             return None
         usual_ns = sorted(alike)[len(alike) // 2]
-        exact = self._of_kind.get((shape, reach_bytes >> REACH_SHIFT))
+        exact = self._of_kind.get((shape, reach))
         if not exact:
             return usual_ns
         own_ns = _lowest_eighth(exact)
