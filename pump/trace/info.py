@@ -170,7 +170,7 @@ class Summary:
     def _own_times(self, columns: Columns, kind: Column, name: Column) -> None:
         shape = -1 - name
         signatures, index = np.unique(columns["kernel_signature"], return_inverse=True)
-        shapes = np.array([self.shape_of(one) for one in signatures.tolist()], np.int64)
+        shapes = np.array([self._shape_of(one) for one in signatures.tolist()], np.int64)
         shape[kind == form.KERNEL] = shapes[index]
         end = np.cumsum(columns["op_extents"], dtype=np.int64)
         upto = np.concatenate(([0], np.cumsum(signed(columns["extent_length_bytes"]))))
@@ -195,7 +195,7 @@ class Summary:
         share = min(1.0, sum(sampled[name] for name in both) / marked) if marked else 1.0
         return {name: seconds * share for name, seconds in found.items()} | sampled
 
-    def shape_of(self, signature: int) -> int:
+    def _shape_of(self, signature: int) -> int:
         """Returns what launches of one function, grid and block share, 64 bits with a sign."""
         return self._shapes.get(signature, signature >> 1)
 
@@ -203,7 +203,7 @@ class Summary:
         """Returns the own time of an operation of this recording; None if no sample tells it."""
         kernel = operation.kind == form.KERNEL
         word = "" if kernel else f"({KIND_WORDS[operation.kind]})"
-        shape = self.shape_of(operation.signature) if kernel else -1 - self._number(word)
+        shape = self._shape_of(operation.signature) if kernel else -1 - self._number(word)
         reach_bytes = sum(extent.length_bytes for extent in operation.extents)
         return self.own_times.own_ns(shape, reach_bytes)
 

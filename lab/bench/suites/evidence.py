@@ -10,7 +10,7 @@ model cannot measure:
                               `lines`: of code, without comments
 
 Each run is kept in build/bench/evidence, under a name made from all that it depends on: an
-interrupted suite goes on where it was. Without options it takes 20 minutes of one core.
+interrupted suite goes on where it was. Without options it takes 15 minutes of one core.
 Options: --only MECHANISM (repeated); --whole: all traces at all sizes in all hosts (hours); --kept:
 nothing is simulated, rows are of the cases that are kept; `missing` is how many are not.
 """

@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from harness import MeasurementError, Options, Row
 
@@ -70,14 +71,16 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
         moved = [number for number, by in enumerate(changes) if not 0.95 < by < 1.05]
         source_of = {number: rows[number].more["sources"][0] for number in moved}
         sources = sorted(set(source_of.values()))
-        several = len(sources) > 1
-        if several:
+        fits: dict[str, Any] = {}
+        if len(sources) > 1:
             more = set(FACTORS[of_host]) - {first}
             tried |= {by: compared(path, {key: by}) for by in sorted(more)}
-        left_out = {
-            source: best(tried, [number for number in moved if source_of[number] != source])
-            for source in sources
-        }
+            others = {
+                source: [number for number in moved if source_of[number] != source]
+                for source in sources
+            }
+            left_out = {source: best(tried, numbers) for source, numbers in others.items()}
+            fits = {"best": best(tried, moved), "left_out": left_out}
         yield Row(
             f"published.constants.{key.split('.')[1]}",
             len(moved),
@@ -85,7 +88,7 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
             case=key,
             sources=sources,
             moves={rows[number].more["id"]: round(changes[number], 2) for number in moved},
-            **({"best": best(tried, moved), "left_out": left_out} if several else {}),
+            **fits,
         )
 
 
