@@ -35,9 +35,9 @@ bool pump_pool_adopt(struct pump_range_info *range);
  * for them. false: not ours. */
 bool pump_pool_free_now(CUdeviceptr address, CUresult *result);
 
-/* Gives what lies idle on the device back to the driver, before memory is refused; returns
- * the bytes. Waits for the device if there is anything, as every cuMemFree does. */
-uint64_t pump_pool_relieve(uint32_t device);
+/* Gives what lies idle on the device back to the driver, before memory is refused. Waits
+ * for the device if there is anything, as every cuMemFree does. */
+void pump_pool_relieve(uint32_t device);
 
 /* ---- what is known of an address ------------------------------------------- */
 

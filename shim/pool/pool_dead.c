@@ -119,10 +119,10 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   gather(arena, now_ns);
   if (dead->count == 0) return;
   dead->submitted = false;
-  pthread_mutex_unlock(&pool_lock);
+  pool_unlock_busy();
   bool submitted = submit(dead);
   if (!submitted) say_copied();
-  pthread_mutex_lock(&pool_lock);
+  pool_lock_busy();
   dead->submitted = submitted;
   if (submitted) return;
   PUMP_STORE(&dead->broken, true);

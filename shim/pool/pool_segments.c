@@ -57,7 +57,8 @@ static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes
 /* Without the lock. Before memory is refused, what lies idle is given back. */
 static int admit(struct pool_arena *arena, uint64_t bytes) {
   int admitted = pump_limit_try(arena->device, bytes);
-  if (admitted != -ENOMEM || pump_pool_relieve(arena->device) == 0) return admitted;
+  if (admitted != -ENOMEM) return admitted;
+  pump_pool_relieve(arena->device);
   return pump_limit_try(arena->device, bytes);
 }
 
@@ -155,10 +156,10 @@ static bool take_idle(struct pool_arena *arena, bool spare, uint64_t keep_bytes,
   return true;
 }
 
-/* Without the lock. Returns how many bytes went back to the driver. */
-static uint64_t free_segment(CUdeviceptr base) {
+/* Without the lock: gives a segment that was taken out back to the driver. */
+static void free_segment(CUdeviceptr base) {
   struct pump_range_info info;
-  if (pump_range_remove(base, &info) != 0) return 0;
+  if (pump_range_remove(base, &info) != 0) return;
   pump_event_range(PUMP_EVENT_FREE, &info);
   pump_slot_wait(info.slot);
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -166,27 +167,25 @@ static uint64_t free_segment(CUdeviceptr base) {
   pump_driver_scope_close(scope);
   info.pool = NULL; /* should the driver refuse: memory without an owner */
   pump_range_free_ended(&info, result);
-  return info.length_bytes;
 }
 
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
-  uint64_t given_bytes = 0, bases[TRIM_AT_ONCE];
+void pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
+  uint64_t bases[TRIM_AT_ONCE];
   uint32_t count;
   do {
     /* Many under one lock: what is left idle meanwhile would go into quarantine. */
     for (count = 0; count < TRIM_AT_ONCE; count++)
       if (!take_idle(arena, false, keep_bytes, &bases[count])) break;
-    pthread_mutex_unlock(&pool_lock);
-    for (uint32_t i = 0; i < count; i++) given_bytes += free_segment(bases[i]);
-    pthread_mutex_lock(&pool_lock);
+    pool_unlock_busy();
+    for (uint32_t i = 0; i < count; i++) free_segment(bases[i]);
+    pool_lock_busy();
   } while (count == TRIM_AT_ONCE);
-  return given_bytes;
 }
 
 void pool_trim_spare(struct pool_arena *arena) {
   uint64_t base;
   if (!take_idle(arena, true, 0, &base)) return;
-  pthread_mutex_unlock(&pool_lock);
+  pool_unlock_busy();
   free_segment(base);
-  pthread_mutex_lock(&pool_lock);
+  pool_lock_busy();
 }

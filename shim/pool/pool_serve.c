@@ -27,7 +27,19 @@
 #define SCARCE_HALVES 3
 
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t none_busy = PTHREAD_COND_INITIALIZER;
+static uint32_t busy; /* threads between pool_unlock_busy and pool_lock_busy */
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
+
+void pool_unlock_busy(void) {
+  busy++;
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void pool_lock_busy(void) {
+  pthread_mutex_lock(&pool_lock);
+  if (--busy == 0) pthread_cond_broadcast(&none_busy);
+}
 
 struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t device,
                                  bool make) {
@@ -58,17 +70,15 @@ struct pool_arena *pool_arena_at(uint32_t i) {
   return arenas[i];
 }
 
-uint64_t pool_trim_device(uint32_t device, bool all) {
-  uint64_t given_bytes = 0;
+void pool_trim_device(uint32_t device, bool all) {
   for (uint32_t i = 0; i < POOL_ARENAS && arenas[i] != NULL; i++) {
     struct pool_arena *arena = arenas[i];
     if (arena->context == NULL || arena->device != device) continue;
     if (!all && arena->pool != NULL) continue;
     pool_catch_up(arena);
     if (all) pool_dead_finish(&arena->dead);
-    given_bytes += pool_trim(arena, 0);
+    pool_trim(arena, 0);
   }
-  return given_bytes;
 }
 
 /* Under the lock. To discard every dead block costs that each is populated anew for its
@@ -369,13 +379,15 @@ bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
   return true;
 }
 
-uint64_t pump_pool_relieve(uint32_t device) {
+void pump_pool_relieve(uint32_t device) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&pool_lock);
-  uint64_t given_bytes = pool_trim_device(device, true);
+  do {
+    while (busy != 0) pthread_cond_wait(&none_busy, &pool_lock);
+    pool_trim_device(device, true);
+  } while (busy != 0);
   pthread_mutex_unlock(&pool_lock);
   pump_driver_scope_close(scope);
-  return given_bytes;
 }
 
 /* ---- what is known of an address ----------------------------------------------------- */
@@ -460,4 +472,6 @@ void pump_pool_capture_begins(void) {
 
 void pump_pool_fork_child(void) {
   pthread_mutex_init(&pool_lock, NULL);
+  pthread_cond_init(&none_busy, NULL);
+  busy = 0;
 }

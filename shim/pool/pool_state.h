@@ -140,6 +140,11 @@ struct pool_arena {
 
 extern pthread_mutex_t pool_lock;
 
+/* Release the lock, and take it again, around driver calls on idle memory that no list
+ * shows meanwhile. pump_pool_relieve waits until no thread is between the two. */
+void pool_unlock_busy(void);
+void pool_lock_busy(void);
+
 /* ---- free pieces by size (pool_bins.c), under the lock ------------------------- */
 
 void pool_bin_put(struct pool_piece_node *piece);
@@ -246,8 +251,8 @@ uint64_t pool_pending_bytes(const struct pool_arena *arena);
  * pool has to serve; -ENOMEM: out of memory, and that was said. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
 /* Gives idle segments back to the driver as long as `keep_bytes` stay reserved. The same
- * rules for the lock. Returns the bytes given back. */
-uint64_t pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
+ * rules for the lock. */
+void pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 /* Gives one idle segment of kind POOL_SPARE back: the driver may wait for the device at
  * each. The same rules for the lock. */
 void pool_trim_spare(struct pool_arena *arena);
@@ -289,7 +294,7 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
 
 /* Gives back to the driver what lies idle on the device, in all arenas or (`all` false)
  * in those whose pool was destroyed. The rules of pool_trim. */
-uint64_t pool_trim_device(uint32_t device, bool all);
+void pool_trim_device(uint32_t device, bool all);
 /* Number `i` of POOL_ARENAS; NULL: it was never used. */
 struct pool_arena *pool_arena_at(uint32_t i);
 

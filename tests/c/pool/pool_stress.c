@@ -398,19 +398,13 @@ static void check_end(void) {
 static const struct {
   const char *name;
   void (*check)(void);
-} cases[] = {{"crowd", check_crowd},
-             {"gone", check_gone},
-             {"captured", check_captured},
-             {"chain", check_chain},
-             {"pools", check_pools},
-             {"stays", check_stays},
-             {"discarded", check_discarded},
-             {"elsewhere", check_elsewhere},
-             {"behind", check_behind},
-             {"ahead", check_ahead},
-             {"late", check_late},
-             {"small", check_small},
-             {"kept", check_kept}};
+} cases[] = {{"crowd", check_crowd},         {"gone", check_gone},
+             {"captured", check_captured},   {"chain", check_chain},
+             {"pools", check_pools},         {"stays", check_stays},
+             {"discarded", check_discarded}, {"elsewhere", check_elsewhere},
+             {"behind", check_behind},       {"ahead", check_ahead},
+             {"late", check_late},           {"small", check_small},
+             {"kept", check_kept},           {"busy", check_busy}};
 
 int main(int argc, char **argv) {
   CHECK(argc == 4);

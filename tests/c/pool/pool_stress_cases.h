@@ -317,6 +317,33 @@ static void check_small(void) {
   CHECK(mapped_bytes == 90 * MIB);
 }
 
+/* While a thread is in the driver with memory that lies idle, another one needs it. */
+static pthread_t needy;
+static void *need(void *unused) {
+  (void)unused;
+  pump_pool_relieve(0);
+  pthread_mutex_lock(&driver_lock);
+  CHECK(mapped_bytes == 0);
+  pthread_mutex_unlock(&driver_lock);
+  return NULL;
+}
+static void needs(void) {
+  CHECK(pthread_create(&needy, NULL, need, NULL) == 0);
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+}
+static void check_busy(void) {
+  for (int frees = 0; frees < 2; frees++) {
+    CHECK(come_and_go(NULL, 30 * MIB));
+    execute_all();
+    if (!frees) meanwhile = needs;
+    lie_idle();
+    if (frees) meanwhile = needs;
+    pump_pool_relieve(0);
+    CHECK(meanwhile == NULL && mapped_bytes == 0);
+    pthread_join(needy, NULL);
+  }
+}
+
 /* Replays recorded allocations on one stream where all of them fit, and tells what they
  * took. */
 #define REQUESTS 64u

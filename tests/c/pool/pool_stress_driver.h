@@ -40,6 +40,7 @@ static CUresult destroy_answer = CUDA_SUCCESS;
 static uint32_t prefetches_to_fail;
 static uint64_t next_base = BASE, mapped_bytes, most_bytes, refusals, discards, wakes;
 static uint32_t closed[PUMP_MAX_RANGES];
+static void (*meanwhile)(void); /* called once, at the next discard or free */
 static struct {
   uint64_t base, bytes;
 } mapped[512];
@@ -78,7 +79,11 @@ static CUresult event_record(CUevent event, CUstream stream) {
   return CUDA_SUCCESS;
 }
 static CUresult event_synchronize(CUevent event) {
-  (void)event; /* at the end only: everything has run */
+  const struct event *e = (struct event *)event;
+  pthread_mutex_lock(&driver_lock);
+  struct stream *s = &streams[e->stream];
+  if (s->executed < e->position) s->executed = e->position;
+  pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
 static CUresult event_query(CUevent event) {
@@ -178,11 +183,16 @@ static struct unit *units_at(uint64_t address, uint64_t bytes) {
   CHECK(address % PUMP_BLOCK_BYTES == 0 && bytes % PUMP_BLOCK_BYTES == 0 && bytes != 0);
   return &units[(address - BASE) / POOL_UNIT_BYTES];
 }
+static void something_happens_meanwhile(void) {
+  void (*happens)(void) = __atomic_exchange_n(&meanwhile, NULL, __ATOMIC_SEQ_CST);
+  if (happens != NULL) happens();
+}
 /* No owner may hold any of it, everything issued before its free must have executed, and
  * no executor may get at it. */
 static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
                         unsigned long long flags, CUstream stream) {
   CHECK(number_of(stream) == OURS && flags == 0 && count > 0);
+  something_happens_meanwhile();
   pthread_mutex_lock(&driver_lock);
   uint64_t position = ++streams[OURS].issued;
   for (size_t i = 0; i < count; i++) {
@@ -245,6 +255,7 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int f
  * It waits for what the pool itself has under way: a block that was repopulated, given back
  * unused and trimmed. */
 static CUresult mem_free(CUdeviceptr address) {
+  something_happens_meanwhile();
   pthread_mutex_lock(&driver_lock);
   uint32_t i = 0;
   while (mapped[i].base != address) CHECK(++i < 512);

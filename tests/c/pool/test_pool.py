@@ -210,7 +210,7 @@ CASES = [
     "behind",
     "kept",
 ]
-CASES += ["ahead", "late", "small"]
+CASES += ["ahead", "late", "small", "busy"]
 
 
 @pytest.mark.parametrize("case", CASES)
