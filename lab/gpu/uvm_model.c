@@ -79,7 +79,8 @@ uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block) {
   if (uvm_blocks(uvm)[block].flags & UVM_HOST_ALLOCATED) return 0;
   uvm_edit(uvm, block)->flags |= UVM_HOST_ALLOCATED;
   uvm->counters.host_alloc_blocks++;
-  return uvm_ns(uvm->profile.host_alloc_us);
+  double more = GPU_BLOCK_BYTES / 1024 / uvm->profile.host_page_kib - 1;
+  return uvm_ns(uvm->profile.host_alloc_us + more * uvm->profile.host_page_us);
 }
 
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
@@ -144,9 +145,9 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns) {
   if (victim->pages == 0) return uvm_max(victim->after_ns, earliest_ns);
   earliest_ns = uvm_host_take(uvm, victim->block, uvm_max(earliest_ns, victim->after_ns));
-  uint64_t left_ns = uvm_link_book(&uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns,
-                                   uvm_pages_bytes(victim->pages),
-                                   uvm->profile.copy_d2h_gbps / uvm->pace.now);
+  uint64_t left_ns = uvm_link_book(
+      &uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns, uvm_pages_bytes(victim->pages),
+      uvm_rate(uvm, victim->pages, uvm->profile.copy_d2h_gbps));
   uvm_set_left(uvm, uvm_edit(uvm, victim->block), left_ns);
   return left_ns;
 }

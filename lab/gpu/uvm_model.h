@@ -177,6 +177,15 @@ static inline uint64_t uvm_pages_bytes(uint32_t pages) {
   return (uint64_t)(uint32_t)__builtin_popcount(pages) * UVM_PAGE_BYTES;
 }
 
+/* What a block's transfer carries per nanosecond: each host page is copied by itself. */
+static inline double uvm_rate(const struct uvm *uvm, uint32_t pages, double gbps) {
+  double bytes = (double)uvm_pages_bytes(pages);
+  double pieces = bytes / 1024 / uvm->profile.host_page_kib;
+  if (pieces <= 1) return gbps / uvm->pace.now;
+  double pieces_ns = (pieces - 1) * uvm->profile.piece_us * 1000;
+  return bytes / (bytes / gbps + pieces_ns) / uvm->pace.now;
+}
+
 static inline uint64_t uvm_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }

@@ -39,12 +39,13 @@ static void next_pace(struct uvm *uvm) {
 static uint64_t book_in(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages,
                         double gbps) {
   return uvm_link_book(&uvm->links, UVM_LINK_IN, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), gbps / uvm->pace.now);
+                       uvm_pages_bytes(pages), uvm_rate(uvm, pages, gbps));
 }
 
 static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) {
   return uvm_link_book(&uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns,
-                       uvm_pages_bytes(pages), uvm->profile.copy_d2h_gbps / uvm->pace.now);
+                       uvm_pages_bytes(pages),
+                       uvm_rate(uvm, pages, uvm->profile.copy_d2h_gbps));
 }
 
 /* One block on its way in: what makes room, what is copied, what is zeroed. */

@@ -50,6 +50,7 @@ struct uvm_profile {
   double copy_d2h_gbps;
   double duplex_in; /* share of its speed that a direction keeps when both are busy */
   double duplex_out;
+  double piece_us; /* per piece of a block, beyond the first: a host page lies by itself */
   /* unified memory */
   double populate_gbps;
   double host_factor;          /* the parser has applied it to every time below */
@@ -66,6 +67,8 @@ struct uvm_profile {
   double cpu_unmap_us;         /* per part of a block on its way back */
   double cpu_unmap_page_us;    /* and per 64 KiB page of it */
   double host_alloc_us;        /* t_hostalloc, first host pages of a block */
+  double host_page_kib;        /* of which the driver makes a block's host memory */
+  double host_page_us;         /* per page of it beyond the first */
   double nonreplayable_us;     /* extra per block when a copy engine faults */
   double discard_call_us;      /* per range discarded: each is a call of the kernel */
   double discard_block_us;     /* per block unmapped by it */

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +74,10 @@ class Gpu:
         profile: str = "a100-pcie4",
         arena_blocks: int = 4096,
         owners: int = 0,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.ffi, self.lib = library()
-        self.profile = parse(profiles.load(profile).flatten())
+        self.profile = parse(profiles.load(profile).changed(settings or {}).flatten())
         capacity = self.ffi.new(
             "struct gpu_capacity *",
             {

@@ -25,6 +25,8 @@ from pump import outputs
 
 FACTORS = {True: (0.5, 0.71, 1.41, 2.0), False: (0.5, 0.71, 1.1)}
 """Tried of a constant of the host, and of a share of the link, besides 1."""
+OPTIONS = {"uvm.host_page_kib": 4 / 2048}
+"""Tried of what has few values: host pages of 4 KiB."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -63,7 +65,7 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
 
     for key in sorted(profiles.of_hosts()):
         of_host = profiles.KEYS[key].of_host
-        first = 2.0 if of_host else 0.5
+        first = OPTIONS.get(key, 2.0 if of_host else 0.5)
         tried = {1.0: rows, first: compared(path, {key: first})}
         changes = [
             after.value / before.value for before, after in zip(rows, tried[first], strict=True)
@@ -73,7 +75,7 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
         sources = sorted(set(source_of.values()))
         fits: dict[str, Any] = {}
         if len(sources) > 1:
-            more = set(FACTORS[of_host]) - {first}
+            more = set() if key in OPTIONS else set(FACTORS[of_host]) - {first}
             tried |= {by: compared(path, {key: by}) for by in sorted(more)}
             others = {
                 source: [number for number in moved if source_of[number] != source]

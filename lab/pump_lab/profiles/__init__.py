@@ -86,6 +86,9 @@ ADDED: dict[str, Value] = {
     FACTOR: 1.0,
     "uvm.fault_wake_us": 0.0,
     "uvm.cpu_unmap_page_us": 0.0,
+    "link.piece_us": 0.0,
+    "uvm.host_page_kib": 2048.0,
+    "uvm.host_page_us": 0.0,
 }
 """Keys that older profiles lack, with the value that they imply."""
 

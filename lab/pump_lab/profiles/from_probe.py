@@ -175,6 +175,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
     held = {name: value for name, value in report["profile"].items() if name not in barred}
     found |= _measured(held, base)
     found["uvm.host_factor"] = Constant(1.0, DERIVED, "times are those of this host")
+    found["uvm.host_page_kib"] = Constant(2048.0, DERIVED, "smaller pages are in what was measured")
     for key in KEYS:
         if key not in found:
             why = barred.get(DIRECT.get(key) or SPLIT.get(key, ""), NO_ANSWER)

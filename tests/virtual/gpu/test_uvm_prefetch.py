@@ -32,6 +32,32 @@ def test_a_prefetch_runs_at_the_speed_of_the_link_and_its_caller_pays_for_each_b
     assert complete - began == pytest.approx(copy_ns, rel=0.01)
 
 
+@pytest.mark.parametrize(("kib", "pages"), [(2048, 1), (64, 32), (4, 512)])
+def test_host_pages_are_allocated_and_copied_one_by_one(kib: int, pages: int) -> None:
+    gpu = Gpu(4, settings={"uvm.host_page_kib": str(kib)})
+    assert [gpu.stream(), gpu.stream()] == [1, 2]
+    gpu.create(0, 1)
+    gpu.prefetch(0, 1)
+    gpu.run()
+    times_us = []
+    for _ in range(2):  # on the first way out there are no host pages yet
+        for to_host in (True, False):
+            began = gpu.now
+            times_us.append((gpu.prefetch(0, 1, to_host=to_host) - began) / 1000)
+            gpu.run()
+    p = gpu.profile
+    pieces_us = (pages - 1) * p.piece_us
+    out_us = p.prefetch_call_us + p.prefetch_block_us + 512 * p.cpu_pte_us
+    copy_us = BLOCK / p.copy_d2h_gbps / 1000 + pieces_us
+    assert times_us[2] == pytest.approx(out_us + copy_us, abs=0.1)
+    alloc_us = p.host_alloc_us + (pages - 1) * p.host_page_us
+    assert times_us[0] - times_us[2] == pytest.approx(alloc_us, abs=0.1)
+    in_us = BLOCK / p.prefetch_h2d_gbps / 1000 + pieces_us
+    unmap_us = p.cpu_unmap_us + 32 * p.cpu_unmap_page_us
+    call_us = p.prefetch_call_us + p.prefetch_block_us
+    assert times_us[1] == times_us[3] == pytest.approx(in_us + unmap_us + call_us, abs=0.1)
+
+
 def test_populating_by_prefetch_moves_nothing_over_the_link() -> None:
     gpu = gpu_with(100)
     gpu.create(0, 100)
