@@ -140,6 +140,13 @@ class ClientModel:
         """The client's process was stopped from then to then: that time is not lost to memory."""
         lib.pump_model_stopped(self.raw, began_ns, ended_ns)
 
+    def delayed(self, at_ns: int, sum_ns: int, share: float) -> None:
+        """The client's threads that issue have waited `sum_ns` for a processor, up to then.
+
+        share: of that, at least so much because of the job itself.
+        """
+        lib.pump_model_delayed(self.raw, at_ns, sum_ns, share)
+
     def lost(self, neighbours: int = 0) -> Any:
         """Return the time lost so far: a `struct pump_lost`, overwritten by the next call.
 

@@ -106,6 +106,7 @@
 #define PUMP_MAX_STREAMS 1024
 #define PUMP_MAX_RANGES 131072
 #define PUMP_USE_SLICES 8
+#define PUMP_ISSUERS 4
 #define PUMP_EVENT_SLOTS 16384
 #define PUMP_EVENT_EXTENTS 3
 #define PUMP_MAX_EXTENTS 192
@@ -221,7 +222,7 @@ struct pump_header {
   uint32_t stops;               /* shim: how often the process was stopped */
   uint64_t stop_began_ns[2];    /* CLOCK_MONOTONIC of stop n, from 1, in n % 2 */
   uint64_t stop_ended_ns[2];
-  uint64_t reserved0[2];
+  uint32_t issuers[4]; /* shim: the first threads that issued operations; 0: none yet */
   /* one cache line for each word that a thread spins or sleeps on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];

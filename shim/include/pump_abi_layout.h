@@ -36,7 +36,7 @@ PUMP_ASSERT_OFFSET(pump_header, recording, 72);
 PUMP_ASSERT_OFFSET(pump_header, stops, 76);
 PUMP_ASSERT_OFFSET(pump_header, stop_began_ns, 80);
 PUMP_ASSERT_OFFSET(pump_header, stop_ended_ns, 96);
-PUMP_ASSERT_OFFSET(pump_header, reserved0, 112);
+PUMP_ASSERT_OFFSET(pump_header, issuers, 112);
 PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
 PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
 PUMP_ASSERT_OFFSET(pump_header, event_room, 200);

@@ -15,6 +15,8 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "allocator_blocks.h"
 #include "record.h"
@@ -189,6 +191,19 @@ static inline void compare(const struct pump_event *head, const struct pump_laun
   pump_upcalls.operation_issued(&issued);
 }
 
+/* The worker asks how long these threads waited for a processor. */
+static __thread const struct pump_header *issues_into;
+static void note_issuer(struct pump_header *header) {
+  uint32_t thread = (uint32_t)syscall(SYS_gettid);
+  issues_into = header;
+  for (uint32_t i = 0; i < PUMP_ISSUERS; i++) {
+    uint32_t none = 0;
+    if (__atomic_compare_exchange_n(&header->issuers[i], &none, thread, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return;
+  }
+}
+
 /* Under the guard. `launch`: NULL if it is none. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
                                   const struct pump_launch *launch, struct pump_place place,
@@ -196,6 +211,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
   struct pump_token token = {.time_ns = now_ns, .stream_index = place.stream_index};
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   PUMP_ADD(&pump_shm->shim_counters.operations, 1);
+  if (PUMP_UNLIKELY(issues_into != &pump_shm->header)) note_issuer(&pump_shm->header);
   if (PUMP_UNLIKELY(op->dropped != 0))
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
@@ -331,6 +347,7 @@ static struct pump_token announce_series(const struct pump_series *series,
                             .time_ns = token.time_ns,
                             .stream = place.stream_index,
                             .device = (uint16_t)place.device};
+  if (PUMP_UNLIKELY(issues_into != &pump_shm->header)) note_issuer(&pump_shm->header);
   push_graph(series, &head);
   for (uint32_t i = 0; i < series->count; i++, seq++) {
     const struct pump_ready *ready = &series->operations[i];

@@ -253,6 +253,10 @@ int pump_model_time(struct pump_model *model);
 void pump_model_now(struct pump_model *model, uint64_t now_ns);
 /* The client's process was stopped from then to then: that time is not lost to memory. */
 void pump_model_stopped(struct pump_model *model, uint64_t began_ns, uint64_t ended_ns);
+/* The client's threads that issue have waited `sum_ns` for a processor, up to then; `share`
+ * of it at least because of the job itself. */
+void pump_model_delayed(struct pump_model *model, uint64_t at_ns, uint64_t sum_ns,
+                        double share);
 /* `neighbours`: other processes that may compute on the GPUs, at the most. */
 void pump_model_lost(struct pump_model *model, uint32_t neighbours, struct pump_lost *lost);
 

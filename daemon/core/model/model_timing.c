@@ -21,6 +21,13 @@ EXPORT void pump_model_stopped(struct pump_model *m, uint64_t began_ns, uint64_t
   if (m->timing != NULL) timing_stopped(m->timing, began_ns, ended_ns);
 }
 
+EXPORT void pump_model_delayed(struct pump_model *m, uint64_t at_ns, uint64_t sum_ns,
+                               double share) {
+  if (m->timing == NULL) return;
+  timing_delayed(m->timing, at_ns, sum_ns);
+  m->timing->delayed_share = share;
+}
+
 static uint64_t not_negative(int64_t ns) {
   return ns > 0 ? (uint64_t)ns : 0;
 }

@@ -113,4 +113,5 @@ void timing_waited(struct pump_timing *timing, const struct timing_wait *reporte
   if (timing->wait_count - timing->replay.wait >= TIMING_WAITS)
     timing_advance(timing, &timing->replay, timing->next_seq);
   timing->waits[timing->wait_count++ & (TIMING_WAITS - 1)] = wait;
+  timing->waited_ns += wait.ended_ns - wait.began_ns;
 }

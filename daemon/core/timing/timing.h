@@ -19,6 +19,11 @@
  * too. The newest operations are repeated anew for each answer, because samples that come
  * later tell their times as well.
  *
+ * Threads that issue may wait for a processor, above all because pump's own threads and the
+ * driver's calls take them. What the worker reads of that (timing_delayed) makes issues
+ * late, from the first block on that is away. Other programs may have had the processors,
+ * too: at the least, the job's share of them is lost.
+ *
  * The time in which the process was stopped is not lost: the run is repeated on a clock
  * that stands still then.
  *
@@ -41,6 +46,7 @@
 #define TIMING_FAULTS 64u     /* samples of what a block by fault costs: the newest */
 #define TIMING_NEIGHBOURS 63u /* that count */
 #define TIMING_STOPS 32u      /* of the process, by a signal or a debugger: the newest */
+#define TIMING_DELAYED 256u   /* readings of how long threads waited: the newest */
 #define TIMING_STREAMS 64u    /* told apart; 0: none of them, and all that come later */
 #define TIMING_END_NS (1ll << 60) /* no moment is later, whatever a client reports */
 
@@ -103,12 +109,20 @@ struct timing_own {
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
+/* Up to then the threads that issue had waited so long for a processor. */
+struct timing_delay {
+  uint64_t at_ns, sum_ns;
+};
+
 /* How far the run without waits is behind, a value for each way. */
 #define TIMING_GAPS 256u
 #define TIMING_DELAYS 64u
 struct timing_replay {
   uint64_t seq, wait;           /* next operation, next wait */
   uint64_t begun_ns, at_ns;     /* first and newest moment of the program */
+  struct timing_delay read;     /* newest reading that it has come to */
+  uint32_t reading;             /* number of the one behind it */
+  uint64_t claimed_ns;          /* of waits for a processor: what is in late_ns */
   int64_t late_ns[TIMING_WAYS]; /* of the program's thread: real time less this one's */
   int64_t lost_ns[TIMING_WAYS]; /* at the newest operation whose end is known */
   int64_t free_ns[TIMING_WAYS][TIMING_STREAMS]; /* when the stream has executed all */
@@ -127,6 +141,11 @@ struct timing_stop {
 
 struct pump_timing {
   struct timing_stop stops[TIMING_STOPS];
+  struct timing_delay delayed[TIMING_DELAYED], delayed_first;
+  uint32_t delayed_count;
+  uint64_t delayed_ns;  /* as it was read last */
+  uint64_t waited_ns;   /* since then, for the GPU */
+  double delayed_share; /* of it, what is lost at the least */
   uint32_t stop_count;
   uint64_t stopped_ns;          /* by stops that are not kept */
   uint64_t now_ns;              /* the caller's clock, as of its newest step */
@@ -187,6 +206,8 @@ void timing_shared(const struct pump_timing *timing, int64_t alone_ns, int64_t *
 
 /* The process was stopped from then to then. */
 void timing_stopped(struct pump_timing *timing, uint64_t began_ns, uint64_t ended_ns);
+/* Up to then the threads that issue have waited `sum_ns` for a processor, in all. */
+void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns);
 
 struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq);
 void timing_advance(struct pump_timing *timing, struct timing_replay *replay,

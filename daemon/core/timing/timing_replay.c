@@ -5,10 +5,10 @@
  * time; a wait ends when what it waits for has. So a stall that the GPU spends idle anyway,
  * because the program issues nothing, costs nothing.
  *
- * Two delays are no work of the program: how long after the last execution the driver wakes
- * the waiting thread, which on a busy machine may be long; and a launch that waits for
+ * Three delays are no work of the program: how long after the last execution the driver
+ * wakes the waiting thread, which on a busy machine may be long; a launch that waits for
  * room in the driver's queue, which is an issue that follows the one before after an
- * unusual time while many operations are under way.
+ * unusual time while many operations are under way; and waits for a processor.
  *
  * A wait for operations that all found their blocks ends as late as it really did. Such
  * waits show how late others end on the average; without any it is what the shortest waits
@@ -84,6 +84,49 @@ void timing_stopped(struct pump_timing *timing, uint64_t began_ns, uint64_t ende
   *stop = (struct timing_stop){timing_at_most(began_ns, ended_ns), ended_ns};
 }
 
+void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns) {
+  uint32_t count = timing->delayed_count;
+  struct timing_delay last = timing->delayed[(count - 1) % TIMING_DELAYED];
+  if (count == 0) last = timing->delayed_first = (struct timing_delay){at_ns, 0};
+  if (count != 0 && at_ns <= last.at_ns) return;
+  /* What was waited before memory was short is no loss to it. A thread that waits for the
+   * GPU may spin, so as much of it as that took may have been there. */
+  uint64_t spent_ns = timing->delayed_ns + timing->waited_ns;
+  if (timing->left && sum_ns > spent_ns) last.sum_ns += sum_ns - spent_ns;
+  timing->delayed_ns = sum_ns;
+  timing->waited_ns = 0;
+  last.at_ns = at_ns;
+  timing->delayed[count % TIMING_DELAYED] = last;
+  timing->delayed_count++;
+}
+
+/* How long was waited up to then, which is no earlier than the last time; evenly between
+ * two readings that are kept. */
+static uint64_t delayed_at(const struct pump_timing *timing, struct timing_replay *r,
+                           uint64_t time_ns) {
+  uint32_t count = timing->delayed_count;
+  if (count - r->reading > TIMING_DELAYED) r->reading = count - TIMING_DELAYED;
+  const struct timing_delay *next = &timing->delayed[r->reading % TIMING_DELAYED];
+  while (r->reading != count && next->at_ns <= time_ns) {
+    r->read = *next;
+    next = &timing->delayed[++r->reading % TIMING_DELAYED];
+  }
+  struct timing_delay from = r->read.at_ns != 0 ? r->read : timing->delayed_first;
+  if (r->reading == count || from.at_ns >= time_ns) return from.sum_ns;
+  double share = (double)(time_ns - from.at_ns) / (double)(next->at_ns - from.at_ns);
+  return from.sum_ns + (uint64_t)(share * (double)(next->sum_ns - from.sum_ns));
+}
+
+/* Of waits for a processor that nothing claims yet, at most `most_ns`. */
+static int64_t claim(const struct pump_timing *timing, struct timing_replay *r,
+                     uint64_t until_ns, int64_t most_ns) {
+  uint64_t sum_ns = delayed_at(timing, r, until_ns);
+  if (sum_ns <= r->claimed_ns || most_ns <= 0) return 0;
+  uint64_t claimed_ns = timing_at_most(sum_ns - r->claimed_ns, (uint64_t)most_ns);
+  r->claimed_ns += claimed_ns;
+  return (int64_t)claimed_ns;
+}
+
 /* The time less what the process was stopped before. */
 static uint64_t awake_ns(const struct pump_timing *timing, uint64_t time_ns) {
   uint64_t stopped_ns = timing->stopped_ns;
@@ -105,12 +148,15 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
     note_gap(r, gap_ns);
   else if (gap_ns > (int64_t)r->usual_gap_ns && op->deep)
     queued_ns = gap_ns - (int64_t)r->usual_gap_ns;
+  int64_t delayed_ns = claim(timing, r, op->issued_ns, gap_ns);
   if (gap_ns > 0) r->at_ns = awake_issued_ns;
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
   for (int way = 0; way < TIMING_WAYS; way++) {
     int64_t *free_ns = &r->free_ns[way][op->stream];
-    r->late_ns[way] = larger(0, r->late_ns[way] + queued_ns);
+    double share = way == TIMING_MOST ? timing->delayed_share : 1;
+    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * share));
+    r->late_ns[way] = larger(0, r->late_ns[way] + more_ns);
     if (r->late_ns[way] > TIMING_END_NS) r->late_ns[way] = TIMING_END_NS;
     *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) + own_ns[way];
     if (*free_ns > TIMING_END_NS) *free_ns = TIMING_END_NS;

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,46 @@ class _Thread:
     group: int = form.THREADS_PROGRAM
     ran_ns: int = 0
     delay_ns: int = 0
+
+
+class Issuers:
+    """Threads of a process that issue operations: how long they waited since they were first seen.
+
+    waited_ns: all of them together. share: of the processor time that the machine spent meanwhile,
+    what went into that process and this one; the rest may have made them wait as well.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """pid: 0 where the process cannot be seen."""
+        self._pid = pid
+        self._seen: dict[int, int] = {}
+        self._spent: tuple[float, float] | None = None
+        self.waited_ns = 0
+        self.share = 0.0
+
+    def look(self, threads: Iterable[int]) -> None:
+        """Read anew what these threads have waited. What cannot be read is left out."""
+        for thread in filter(None, threads if self._pid else ()):
+            with contextlib.suppress(OSError, ValueError):
+                _, delay_ns = _times(f"/proc/{self._pid}/task/{thread}/schedstat")
+                self.waited_ns += max(0, delay_ns - self._seen.get(thread, delay_ns))
+                self._seen[thread] = delay_ns
+        if self._seen:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                ours_s, all_s = self._spent_s()
+                if self._spent is None:
+                    self._spent = ours_s, all_s
+                ours_s, all_s = ours_s - self._spent[0], all_s - self._spent[1]
+                self.share = min(1.0, ours_s / all_s) if all_s > 0 else 0.0
+
+    def _spent_s(self) -> tuple[float, float]:
+        """Processor time of both processes, and of all (proc(5): utime, stime; cpu)."""
+        client = _text(f"/proc/{self._pid}/stat", 1024).rpartition(")")[2].split()
+        machine = _text("/proc/stat", 512).splitlines()[0].split()
+        user, nice, system, _, _, irq, soft, *_ = map(int, machine[1:])
+        ticks_s = os.sysconf("SC_CLK_TCK")
+        ours_s = (int(client[11]) + int(client[12])) / ticks_s + time.process_time()
+        return ours_s, (user + nice + system + irq + soft) / ticks_s
 
 
 class RunDelay:
@@ -120,9 +161,9 @@ def _times(path: str) -> tuple[int, int]:
     return int(ran_ns), int(delay_ns)
 
 
-def _text(path: str) -> str:
+def _text(path: str, most: int = 128) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(fd, 128).decode("ascii", "replace")
+        return os.read(fd, most).decode("ascii", "replace")
     finally:
         os.close(fd)

@@ -29,6 +29,7 @@ from pumpd.worker.control_worker import ControlWorker
 from pumpd.worker.learned import Learned
 from pumpd.worker.liveness import Liveness
 from pumpd.worker.recorder import Recorder
+from pumpd.worker.run_delay import Issuers
 from pumpd.worker.sampler import Sampler
 
 log = logging.getLogger("pumpd.worker")
@@ -85,6 +86,7 @@ class Worker:
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
         self._duplicates = duplicates
+        self._issuers = Issuers(client_pid)
         self._said_ended = False
         self._take(policy)
         self.recorder = recorder
@@ -377,6 +379,8 @@ class Worker:
         before_ns = lib.pump_core_now_ns()
         counters, shm = self.counters, self.mapping.shm
         self._follow_stops(shm.header)
+        self._issuers.look(shm.header.issuers)
+        self.model.delayed(before_ns, self._issuers.waited_ns, self._issuers.share)
         neighbours = (device.neighbours for device in shm.devices[0 : lib.PUMP_MAX_DEVICES])
         lost = self.model.lost(max(neighbours))
         counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns

@@ -5,8 +5,11 @@
  * Usage: operations SCENARIO
  */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "record_harness.h"
 #include "shim/memory/pool_map.h"
@@ -312,6 +315,27 @@ static void default_streams_are_told_apart_by_context(void) {
   CHECK(next_event() && head.stream == 11);
 }
 
+static void *launches_once(void *address) {
+  CHECK(cuMemsetD32Async((CUdeviceptr)address, 0, 16, NULL) == CUDA_SUCCESS);
+  return NULL;
+}
+
+/* The worker asks the kernel how long they waited for a processor. */
+static void the_first_threads_that_issue_are_named(void) {
+  struct pump_range_info a = range(0x7f0010000000, 1);
+  const uint32_t *issuers = pump_shm->header.issuers;
+  CHECK(issuers[0] == 0);
+  launches_once((void *)a.base);
+  launches_once((void *)a.base);
+  CHECK(issuers[0] == (uint32_t)syscall(SYS_gettid) && issuers[1] == 0);
+  for (int i = 0; i < PUMP_ISSUERS; i++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, launches_once, (void *)a.base) == 0);
+    pthread_join(thread, NULL);
+  }
+  for (int i = 1; i < PUMP_ISSUERS; i++) CHECK(issuers[i] != 0 && issuers[i] != issuers[0]);
+}
+
 static void errno_is_left_alone(void) {
   errno = 77;
   launch(NULL, NULL);
@@ -340,6 +364,7 @@ int main(int argc, char **argv) {
       SCENARIO(progress_is_reported_to_a_recorder_alone),
       SCENARIO(a_stream_is_looked_up_again_after_one_has_gone),
       SCENARIO(default_streams_are_told_apart_by_context),
+      SCENARIO(the_first_threads_that_issue_are_named),
       SCENARIO(errno_is_left_alone),
   };
   return run_scenario(scenarios, sizeof scenarios / sizeof *scenarios, argc, argv);

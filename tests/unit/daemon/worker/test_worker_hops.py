@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from pump.trace import records as rec
 from pump.trace.reader import Reader
 from pumpd.worker.hops import Hops
 from pumpd.worker.recorder import Recorder
-from pumpd.worker.run_delay import RunDelay
+from pumpd.worker.run_delay import Issuers, RunDelay
 from pumpd.worker.worker import Worker
 
 HOPS = {"waited_us": 70, "called_us": 2, "driver_us": 30, "link_us": 900}
@@ -181,6 +183,36 @@ def test_threads_count_by_their_names_and_after_their_end() -> None:
     assert said[form.THREADS_PROGRAM].ran_ns > first[form.THREADS_PROGRAM].ran_ns
 
 
+def test_threads_that_issue_wait_where_others_have_their_processor() -> None:
+    if not SCHEDSTAT.exists():
+        pytest.skip("this kernel does not say how long threads waited")
+    processor = min(os.sched_getaffinity(0))
+    body = f"import os; os.sched_setaffinity(0, [{processor}]); print(flush=True)\nwhile 1: pass"
+    command = [sys.executable, "-c", body]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for each in both:
+            assert each.stdout is not None
+            each.stdout.readline()
+        issuers = Issuers(both[0].pid)
+        issuers.look([both[0].pid, 0, 0, 0])
+        assert issuers.waited_ns == 0  # what was before is not counted
+        began = time.monotonic()
+        while issuers.waited_ns < 100_000_000 or not issuers.share:
+            assert time.monotonic() < began + 20
+            time.sleep(0.05)
+            issuers.look([both[0].pid, 2**22 + 1, 0, 0])
+        assert issuers.waited_ns <= (time.monotonic() - began) * 1e9
+        assert 0 < issuers.share < 0.9
+    finally:
+        for each in both:
+            each.kill()
+            each.communicate()
+
+
 def test_threads_that_cannot_be_seen_are_left_out() -> None:
+    issuers = Issuers(0)
+    issuers.look([os.getpid()])
+    assert (issuers.waited_ns, issuers.share) == (0, 0.0)
     for pid in (0, 2**22 + 1):  # above any process id
         assert {row.group for row in RunDelay(pid).look()} <= {form.THREADS_WORKER}

@@ -29,6 +29,10 @@ class Step(NamedTuple):
     timed: bool = False
     wait: bool = False
     """The program waits for it."""
+    delayed_ms: float = 0.0
+    """The program waits for a processor before it issues it."""
+    spun_ms: float = 0.0
+    """That waits for a processor while it waits for the GPU anyway."""
     others_ms: float = 0.0
     """For kernels of other processes, which it waits for with memory for everything too."""
 
@@ -44,6 +48,9 @@ class Run:
         self._thread_ns = self._free_ns = FIRST_NS
         self._room = [FIRST_NS, FIRST_NS]
         self.count = 0
+        self._delayed_ns = self._steps = 0
+        self.share = 1.0
+        """Of the processors' time, what the job has."""
 
     def skip(self, own_ms: float) -> None:
         """An operation that is not reported."""
@@ -69,7 +76,8 @@ class Run:
             script.execute(script.copy([(slot, 0, len(blocks))], time_ns=FIRST_NS))
         if step.stall_ms:
             script.set_state(blocks, HOST)
-        self._thread_ns += int(step.after_ms * MS)
+        self._thread_ns += int((step.after_ms + step.delayed_ms) * MS)
+        self._delayed_ns += int((step.delayed_ms + step.spun_ms) * MS)
         self._room[0] += int(step.after_ms * MS)
         seq = script.copy([(slot, 0, len(blocks))], time_ns=self._thread_ns)
         room_ns = int((step.own_ms + step.others_ms) * MS)
@@ -84,6 +92,9 @@ class Run:
             began_ns, self._thread_ns = self._thread_ns, max(self._thread_ns, self._free_ns)
             self._room[0] = max(self._room)
             script.send(lib.PUMP_EVENT_SYNC, seq=seq, time_ns=self._thread_ns, signature=began_ns)
+        self._steps += 1
+        if self._steps % 8 == 0:
+            script.model.delayed(self._thread_ns, self._delayed_ns, self.share)
 
     @property
     def truth_ms(self) -> float:
@@ -130,6 +141,46 @@ def test_what_operations_waited_for_their_blocks_is_lost(stall_ms: float, wait: 
     run = made(training(stall_ms, wait=wait))
     assert run.truth_ms == pytest.approx(60 * stall_ms, rel=0.02)
     assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_what_the_program_waited_for_a_processor_is_lost(share: float) -> None:
+    """At the least, the part that it may have waited because of the job itself."""
+    run = Run()
+    run.share = share
+    for n in range(400):
+        run.step(Step(0.2, 0.4 * (n == 3), after_ms=0.3, delayed_ms=0.7, timed=n % 5 == 0))
+    run.step(Step(0.2, timed=True, wait=True))
+    assert run.truth_ms == pytest.approx(400 * 0.7, rel=0.02)
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+    assert run.lost.least_ns / MS == pytest.approx(share * run.truth_ms, rel=0.1)
+
+
+def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
+    steps = [
+        Step(3.0, 1.0 * (n == 3), delayed_ms=1.0, timed=n % 5 == 0, wait=n % 50 == 49)
+        for n in range(200)
+    ]
+    run = made(steps)
+    assert run.truth_ms < 10
+    assert run.lost.likely_ns <= 0.02 * run.lost.of_ns
+
+
+def test_what_it_waited_while_it_waited_for_the_gpu_costs_nothing() -> None:
+    steps = [
+        Step(5.0, 1.0 * (n == 3), spun_ms=3.0, timed=n % 5 == 0, wait=True) for n in range(200)
+    ]
+    run = made(steps)
+    assert run.truth_ms < 2
+    assert run.lost.likely_ns <= 0.01 * run.lost.of_ns
+
+
+def test_what_it_waited_before_memory_was_short_is_not_lost_to_it() -> None:
+    early = [Step(0.2, after_ms=0.3, delayed_ms=0.7, timed=n % 5 == 0) for n in range(200)]
+    late = [Step(0.2, 5.0 * (n == 3), after_ms=0.3, timed=n % 5 == 0) for n in range(200)]
+    run = made([*early, *late, Step(0.2, timed=True, wait=True)])
+    assert run.lost.of_ns > 250 * MS
+    assert run.lost.likely_ns <= 0.03 * run.lost.of_ns
 
 
 def test_a_run_whose_blocks_never_left_lost_nothing_whatever_it_measured() -> None:
