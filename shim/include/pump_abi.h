@@ -462,8 +462,9 @@ struct pump_worker_counters {
   uint64_t lost_ns;
   uint64_t lost_least_ns;
   uint64_t lost_most_ns;
-  uint64_t lost_of_ns; /* since the first operation; 0: nothing is known */
-  uint64_t reserved[9];
+  uint64_t lost_of_ns;      /* since the first operation; 0: nothing is known */
+  uint64_t lost_delayed_ns; /* that the program waited for a processor, in lost_ns */
+  uint64_t reserved[8];
 };
 
 struct pump_shm {

@@ -212,7 +212,8 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, lost_ns, 152);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_least_ns, 160);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_most_ns, 168);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_of_ns, 176);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 184);
+PUMP_ASSERT_OFFSET(pump_worker_counters, lost_delayed_ns, 184);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 192);
 
 PUMP_ASSERT_SIZE(pump_shm, 20377600);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

@@ -113,6 +113,10 @@ static double percent(uint64_t part, uint64_t whole) {
 
 /* ---- what a process's line says --------------------------------------------------- */
 
+bool pump_line_delayed(const struct pump_moved *moved) {
+  return moved->delayed_ns > moved->lost_ns / 2 && moved->delayed_ns > moved->of_ns / 100;
+}
+
 void pump_line_of_moved(struct pump_line *line, const struct pump_moved *moved) {
   char at[48], of[PUMP_DURATION_BYTES];
   uint64_t whole = moved->of_ns, least = moved->least_ns, most = moved->most_ns;

@@ -6,6 +6,7 @@
 #ifndef PUMP_LAST_LINE_H
 #define PUMP_LAST_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,9 +55,12 @@ const char *pump_amount_text(char text[PUMP_DURATION_BYTES], uint64_t bytes);
 /* Numbers of a process that needed pump. Those of the worker are not trusted. */
 struct pump_moved {
   uint64_t lost_ns, least_ns, most_ns, of_ns; /* of_ns 0: not known */
+  uint64_t delayed_ns; /* of lost_ns: the program waited for a processor */
   uint64_t peak_bytes, budget_bytes;
 };
 void pump_line_of_moved(struct pump_line *line, const struct pump_moved *moved);
+/* Most of the time lost is waits for a processor. */
+bool pump_line_delayed(const struct pump_moved *moved);
 void pump_line_of_fitted(struct pump_line *line, uint64_t peak_bytes, uint64_t budget_bytes,
                          const char *caveat);
 void pump_line_of_refused(struct pump_line *line, uint64_t plain_bytes);

@@ -56,6 +56,12 @@ static void detail_lost(const struct pump_moved *moved) {
            pump_duration_text(most, moved->most_ns),
            pump_duration_text(fewest, less(moved->of_ns, moved->most_ns)),
            pump_duration_text(longest, less(moved->of_ns, moved->least_ns)));
+  if (pump_line_delayed(moved))
+    pump_log(
+        PUMP_LOG_INFO,
+        "%s of that time, the program waited for a CPU core: pump's threads and the driver "
+        "use CPU cores, too. Give the job more CPU cores",
+        pump_duration_text(lost, moved->delayed_ns));
 }
 
 /* A lease, or a user, changes the budget of a running job. */
@@ -158,6 +164,7 @@ static struct pump_moved moved_of_process(void) {
       .least_ns = PUMP_LOAD(&worker->lost_least_ns),
       .most_ns = PUMP_LOAD(&worker->lost_most_ns),
       .of_ns = PUMP_LOAD(&worker->lost_of_ns),
+      .delayed_ns = PUMP_LOAD(&worker->lost_delayed_ns),
       .peak_bytes = PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak),
       .budget_bytes = budget_of_known_devices(),
   };

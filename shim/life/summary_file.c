@@ -66,7 +66,7 @@ static const struct place worker_places[] = {
     WORKER(predicted),       WORKER(predictions_lost),
     WORKER(recording_ended), WORKER(lost_ns),
     WORKER(lost_least_ns),   WORKER(lost_most_ns),
-    WORKER(lost_of_ns),
+    WORKER(lost_of_ns),      WORKER(lost_delayed_ns),
 };
 
 #define DEVICE(field) {#field, offsetof(struct pump_device, field)}

@@ -135,6 +135,9 @@ void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
     pump_line_reason(line, "waited %s for its turns", pump_duration_text(waited, held_ns));
   else if (moved->of_ns != 0 && moved->most_ns <= moved->of_ns / SHARE_LEAST)
     return; /* nothing to explain */
+  else if (pump_line_delayed(moved))
+    pump_line_reason(line, "waited %s for a CPU core",
+                     pump_duration_text(waited, moved->delayed_ns));
   else if (cause != NULL)
     pump_line_reason(line, "%s", cause);
 }

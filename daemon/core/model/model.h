@@ -246,6 +246,7 @@ uint32_t pump_model_predict(struct pump_model *model, uint32_t most);
  * first operation; at the least, at the most. of_ns 0: nothing is known. */
 struct pump_lost {
   uint64_t of_ns, likely_ns, least_ns, most_ns;
+  uint64_t delayed_ns; /* that the program waited for a processor, in likely_ns */
 };
 /* Follows times from now on. 0, or -ENOMEM. */
 int pump_model_time(struct pump_model *model);

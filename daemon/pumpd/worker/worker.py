@@ -385,6 +385,7 @@ class Worker:
         lost = self.model.lost(max(neighbours))
         counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns
         counters.lost_least_ns, counters.lost_most_ns = lost.least_ns, lost.most_ns
+        counters.lost_delayed_ns = lost.delayed_ns
         now_ns = lib.pump_core_now_ns()
         self._lost_may_ns = now_ns + 20 * (now_ns - before_ns)
         self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)

@@ -43,8 +43,8 @@ static bool set_reason(int which) {
     shim->moved_to_gpu_bytes = UINT64_MAX;
   }
   if (which == 7) pump_hold_waited(0, UINT64_MAX);
-  if (which == 8) setenv("PUMP_VIRTUAL_PROFILE", "x", 1);
-  return which <= 8;
+  if (which == 9) setenv("PUMP_VIRTUAL_PROFILE", "x", 1);
+  return which <= 9;
 }
 
 static void print_moved(const struct pump_moved *moved) {
@@ -62,6 +62,7 @@ SCENARIO(the_last_lines_of_moved_memory) {
         struct pump_moved moved = {.of_ns = extremes[i],
                                    .least_ns = extremes[i] / 10 * 8 - 1,
                                    .most_ns = extremes[i],
+                                   .delayed_ns = reason == 8 ? extremes[i] : 0,
                                    .peak_bytes = extremes[k],
                                    .budget_bytes = extremes[(k + 7) % EXTREMES] / 64};
         print_moved(&moved);
@@ -80,9 +81,10 @@ SCENARIO(the_last_lines_of_a_broken_worker) {
                                .least_ns = extremes[i / EXTREMES % EXTREMES],
                                .most_ns = extremes[i / EXTREMES / EXTREMES],
                                .lost_ns = extremes[(i + 5) % EXTREMES],
+                               .delayed_ns = extremes[(i + 3) % EXTREMES],
                                .peak_bytes = UINT64_MAX,
                                .budget_bytes = extremes[(i + 2) % EXTREMES]};
-    set_reason((int)i % 9);
+    set_reason((int)i % 10);
     print_moved(&moved);
   }
 }

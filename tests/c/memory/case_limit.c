@@ -239,6 +239,11 @@ SCENARIO(the_summary_of_a_job_that_nothing_held_up) {
   pump_shm->worker_counters.blocks_hit = 99999;
 }
 
+SCENARIO(the_summary_of_a_job_that_lacked_processors) {
+  active_job();
+  pump_shm->worker_counters.lost_delayed_ns = 600000000;
+}
+
 SCENARIO(the_summary_of_an_active_job_that_forks) {
   active_job();
   pid_t child = fork();

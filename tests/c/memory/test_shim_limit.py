@@ -370,6 +370,16 @@ def test_the_budgets_of_a_changing_lease_are_said_at_level_info() -> None:
     ]
 
 
+def test_a_job_that_lacked_processors_is_told_so() -> None:
+    scenario = "the_summary_of_a_job_that_lacked_processors"
+    told = run(SAN, scenario, {"PUMP_LOG_LEVEL": "info"}).stderr.splitlines()
+    assert told[1:2] == [
+        "pump: 600 ms of that time, the program waited for a CPU core: pump's threads and the "
+        "driver use CPU cores, too. Give the job more CPU cores"
+    ]
+    assert told[-1] == f"{RESULT}: waited 600 ms for a CPU core"
+
+
 def test_a_time_lost_that_is_not_known_well_is_a_range() -> None:
     lines = run(SAN, "the_summaries_of_times_lost").stderr.splitlines()
     assert [line.rpartition(" at 1.50x the budget")[0] for line in lines] == [

@@ -154,6 +154,7 @@ def test_what_the_program_waited_for_a_processor_is_lost(share: float) -> None:
     assert run.truth_ms == pytest.approx(400 * 0.7, rel=0.02)
     assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
     assert run.lost.least_ns / MS == pytest.approx(share * run.truth_ms, rel=0.1)
+    assert run.lost.delayed_ns / MS == pytest.approx(run.truth_ms, rel=0.05)
 
 
 def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
