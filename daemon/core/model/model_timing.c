@@ -51,7 +51,8 @@ EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
   if (least_ns > likely_ns - error_ns) least_ns = likely_ns - error_ns;
   if (most_ns < likely_ns + error_ns) most_ns = likely_ns + error_ns;
   lost->likely_ns = timing_at_most(likely_ns, lost->of_ns);
-  lost->delayed_ns = timing_at_most(again->claimed_ns, lost->likely_ns);
+  uint64_t stalls_ns = not_negative(again->lost_ns[TIMING_STALLS]);
+  lost->delayed_ns = lost->likely_ns - timing_at_most(stalls_ns, lost->likely_ns);
   lost->least_ns = timing_at_most(least_ns, lost->of_ns);
   lost->most_ns = timing_at_most(most_ns, lost->of_ns);
 }

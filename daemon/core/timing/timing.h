@@ -52,6 +52,9 @@
 
 /* An own time, in ns: as it is believed, the least and the most that it may be. */
 enum { TIMING_LIKELY, TIMING_LEAST, TIMING_MOST, TIMING_WAYS };
+/* The run is repeated with each of them, and once more with likely ones where no wait for a
+ * processor is lost. */
+enum { TIMING_STALLS = TIMING_WAYS, TIMING_RUNS };
 
 static inline uint64_t timing_at_most(uint64_t value, uint64_t most) {
   return value < most ? value : most;
@@ -122,10 +125,10 @@ struct timing_replay {
   uint64_t begun_ns, at_ns;     /* first and newest moment of the program */
   struct timing_delay read;     /* newest reading that it has come to */
   uint32_t reading;             /* number of the one behind it */
-  uint64_t claimed_ns;          /* of waits for a processor: what is in late_ns */
-  int64_t late_ns[TIMING_WAYS]; /* of the program's thread: real time less this one's */
-  int64_t lost_ns[TIMING_WAYS]; /* at the newest operation whose end is known */
-  int64_t free_ns[TIMING_WAYS][TIMING_STREAMS]; /* when the stream has executed all */
+  uint64_t claimed_ns;          /* of waits for a processor: what an issue has had */
+  int64_t late_ns[TIMING_RUNS]; /* of the program's thread: real time less this one's */
+  int64_t lost_ns[TIMING_RUNS]; /* at the newest operation whose end is known */
+  int64_t free_ns[TIMING_RUNS][TIMING_STREAMS]; /* when the stream has executed all */
   uint32_t gaps[TIMING_GAPS];     /* ns between two issues that did not wait */
   uint32_t delays[TIMING_DELAYS]; /* ns from an execution's end to the end of the wait */
   uint32_t gap_count, delay_count;

@@ -152,13 +152,14 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
   if (gap_ns > 0) r->at_ns = awake_issued_ns;
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
-  for (int way = 0; way < TIMING_WAYS; way++) {
+  const double lost[TIMING_RUNS] = {1, 1, timing->delayed_share, 0}; /* of such waits */
+  for (int way = 0; way < TIMING_RUNS; way++) {
     int64_t *free_ns = &r->free_ns[way][op->stream];
-    double share = way == TIMING_MOST ? timing->delayed_share : 1;
-    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * share));
+    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * lost[way]));
     r->late_ns[way] = larger(0, r->late_ns[way] + more_ns);
     if (r->late_ns[way] > TIMING_END_NS) r->late_ns[way] = TIMING_END_NS;
-    *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) + own_ns[way];
+    *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) +
+               own_ns[way == TIMING_STALLS ? TIMING_LIKELY : way];
     if (*free_ns > TIMING_END_NS) *free_ns = TIMING_END_NS;
     if (op->seen_ns == 0) continue;
     int64_t ended_ns = (int64_t)awake_ns(timing, op->seen_ns) - POLLED_LATE_NS;
@@ -186,7 +187,7 @@ static void wait_for(const struct pump_timing *timing, struct timing_replay *r,
   uint64_t streams = wait->stream != 0 ? UINT64_C(1) << wait->stream : UINT64_MAX;
   bool ready = !r->missing && (r->unready & streams) == 0;
   r->unready &= ~streams;
-  for (int way = 0; way < TIMING_WAYS; way++) {
+  for (int way = 0; way < TIMING_RUNS; way++) {
     int64_t done_ns = done_at(r, way, wait->stream), called_ns = began_ns - r->late_ns[way];
     if (way == TIMING_LIKELY && done_ns > called_ns)
       (ready ? note_ready : note_delay)(r, ended_ns - r->late_ns[way] - done_ns);

@@ -164,7 +164,18 @@ def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
     ]
     run = made(steps)
     assert run.truth_ms < 10
-    assert run.lost.likely_ns <= 0.02 * run.lost.of_ns
+    assert run.lost.delayed_ns <= run.lost.likely_ns <= 0.02 * run.lost.of_ns
+
+
+def test_stalls_are_told_from_waits_for_a_processor() -> None:
+    """The GPU is busy, and stalls; what the program waits meanwhile is not what was lost."""
+    steps = [
+        Step(3.0, 4.0 * (n % 2), after_ms=0.1, delayed_ms=2.0, timed=n % 5 == 0, wait=n == 199)
+        for n in range(200)
+    ]
+    run = made(steps)
+    assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
+    assert run.lost.delayed_ns <= 0.1 * run.lost.likely_ns
 
 
 def test_what_it_waited_while_it_waited_for_the_gpu_costs_nothing() -> None:
