@@ -133,7 +133,7 @@ def _of_estimate(report: dict[str, Any]) -> list[Advice]:
     between = f"{seconds(whole - most)} to {seconds(whole - least)}"
     vague = most - least > VAGUE * whole
     would = between if vague else f"about {seconds(whole - lost['seconds'])}"
-    return [
+    found = [
         Advice(
             "time-lost",
             f"With enough memory, the run would take {would} instead of {seconds(whole)}.",
@@ -141,6 +141,18 @@ def _of_estimate(report: dict[str, Any]) -> list[Advice]:
             _sweep(report),
         )
     ]
+    core_s = lost.get("core_seconds", 0.0)
+    if core_s > lost["seconds"] / 2:
+        found.append(
+            Advice(
+                "cores",
+                f"For {seconds(core_s)} of the time lost, the program waited for a CPU core: "
+                "pump's threads and the driver use CPU cores, too.",
+                "Give the job more CPU cores, or fewer threads.",
+                _explain("cores"),
+            )
+        )
+    return found
 
 
 def _of_comparison(report: dict[str, Any]) -> list[Advice]:

@@ -66,13 +66,18 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
     lost, least, most, whole = (value / 1e9 for value in values if value is not None)
     if not whole or not least <= lost <= most:
         return None
-    return {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
+    told = {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
+    return told | {"core_seconds": min(lost, _seconds_of(end, form.DELAYED_TIME) or 0.0)}
 
 
 def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:
     """Returns how long the job's threads waited for turns, in seconds; None if not recorded."""
-    held_ns = (end or {}).get(form.HELD_TIME)
-    return held_ns / 1e9 if isinstance(held_ns, int) and 0 <= held_ns < 1 << 63 else None
+    return _seconds_of(end, form.HELD_TIME)
+
+
+def _seconds_of(end: Mapping[str, Any] | None, key: str) -> float | None:
+    value = (end or {}).get(key)
+    return value / 1e9 if isinstance(value, int) and 0 <= value < 1 << 63 else None
 
 
 class _Gathered:

@@ -75,6 +75,8 @@ LOST_RECORDER: Final = 4
 
 LOST_TIMES: Final = ("lost_ns", "lost_least_ns", "lost_most_ns", "lost_of_ns")
 """Keys of the END chunk: the time lost to memory, at the least, at the most, of how much."""
+DELAYED_TIME: Final = "lost_delayed_ns"
+"""Key of the END chunk: of the time lost, what the program waited for a CPU core."""
 HELD_TIME: Final = "held_ns"
 """Key of the END chunk: the time that the client's threads waited for their turns on a GPU."""
 

@@ -45,6 +45,7 @@ SUFFIXES = ("_ns", "_us", "_bytes", "_seq", "")
 """Of columns that are set together: all times, all lengths, all numbers of operations, all."""
 HEADER = {"pump": "0.1", "policy": "window", "command": ["a"], "job": {"virtual": {"mode": "x"}}}
 END = {"lost_ns": 1, "lost_least_ns": 1, "lost_most_ns": 2, "lost_of_ns": 9, "rows": 5}
+END |= {"lost_delayed_ns": 1}
 
 
 def sound() -> dict[str, list[int]]:

@@ -401,7 +401,8 @@ class Worker:
     def _last_facts(self) -> dict[str, int]:
         """What a recording's end says of the time lost, and of the waits for turns."""
         counters = self.counters
-        lost = {name: int(getattr(counters, name)) for name in trace.LOST_TIMES}
+        names = (*trace.LOST_TIMES, trace.DELAYED_TIME)
+        lost = {name: int(getattr(counters, name)) for name in names}
         return {**lost, trace.HELD_TIME: int(self.mapping.shm.shim_counters.held_ns)}
 
     def _count_misses(self, unseen: int, no_room: int) -> None:

@@ -12,7 +12,7 @@ from pump.report.compare import OtherProgramError, compared
 from pump.report.gather import estimate_of
 from pump.report.page import page
 from pump.report.text import text
-from pump.trace.format import LOST_TIMES
+from pump.trace.format import DELAYED_TIME, LOST_TIMES
 
 
 def run(each_s: float, operations: int = 100, *, peak: int = 1 << 30, **more: Any) -> Any:
@@ -128,9 +128,7 @@ def test_an_end_without_a_sound_estimate_tells_none(end: Any) -> None:
 
 def test_the_estimate_of_a_recordings_end_is_told_in_seconds() -> None:
     end = dict(zip(LOST_TIMES, (2 * 10**9, 10**9, 3 * 10**9, 9 * 10**9), strict=True))
-    assert estimate_of(end) == {
-        "seconds": 2.0,
-        "least_seconds": 1.0,
-        "most_seconds": 3.0,
-        "of_seconds": 9.0,
-    }
+    told = {"seconds": 2.0, "least_seconds": 1.0, "most_seconds": 3.0, "of_seconds": 9.0}
+    assert estimate_of(end) == told | {"core_seconds": 0.0}
+    for delayed_ns, core_s in ((10**9, 1.0), (10**11, 2.0), (-1, 0.0), ("1", 0.0)):
+        assert estimate_of(end | {DELAYED_TIME: delayed_ns}) == told | {"core_seconds": core_s}

@@ -51,6 +51,9 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
     }
 
 
+LOST = {"seconds": 1.0, "least_seconds": 0.9, "most_seconds": 1.1, "of_seconds": 2.0}
+
+
 @pytest.mark.parametrize(
     ("device", "changes", "keys"),
     [
@@ -70,6 +73,9 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         ({}, {"turns_waited_seconds": 4.0}, ["turns"]),
         ({}, {"turns_waited_seconds": None}, ["well"]),
         ({}, {"sampled": False}, ["no-samples"]),
+        ({}, {"time_lost": LOST}, ["time-lost"]),
+        ({}, {"time_lost": LOST | {"core_seconds": 0.4}}, ["time-lost"]),
+        ({}, {"time_lost": LOST | {"core_seconds": 0.6}}, ["time-lost", "cores"]),
     ],
 )
 def test_advice_follows_from_the_figures(
@@ -206,8 +212,7 @@ def test_kernels_have_readable_names() -> None:
 
 
 def test_internals_are_folded_and_the_time_lost_comes_first() -> None:
-    told = {"seconds": 1.0, "least_seconds": 0.9, "most_seconds": 1.1, "of_seconds": 2.0}
-    shown = page(made(time_lost=told))
+    shown = page(made(time_lost=LOST))
     first = shown.index('aria-label="time lost to memory"')
     assert shown.index("<h1>Time lost to memory") < first < shown.index("<h2>")
     assert shown.index("<details>") < shown.index("<h3>Extents used most")
