@@ -328,10 +328,11 @@ def test_the_estimate_knows_how_many_neighbours_were_seen_on_a_card(
 
     def lost(neighbours: int) -> SimpleNamespace:
         asked.append(neighbours)
-        return SimpleNamespace(least_ns=5, likely_ns=7, most_ns=9, of_ns=100)
+        return SimpleNamespace(least_ns=5, likely_ns=7, most_ns=9, of_ns=100, delayed_ns=3)
 
     monkeypatch.setattr(worker.model, "lost", lost)
     worker.tick()
     told = client.shm.worker_counters
     assert (told.lost_least_ns, told.lost_ns, told.lost_most_ns) == (5, 7, 9)
+    assert told.lost_delayed_ns == 3
     assert asked == [2]
