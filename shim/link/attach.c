@@ -81,6 +81,8 @@ static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   PUMP_STORE(&header->recording, pump_recording);
   PUMP_STORE(&header->range_version, PUMP_LOAD(&from->header.range_version) + 1);
   PUMP_STORE(&header->range_high, high);
+  for (uint32_t i = 0; i < PUMP_ISSUERS; i++) /* no thread names itself twice */
+    PUMP_STORE(&header->issuers[i], PUMP_LOAD(&from->header.issuers[i]));
   uint64_t tail = PUMP_LOAD(&from->header.event_tail) + PUMP_EVENT_SLOTS;
   PUMP_STORE(&header->event_head, tail);
   PUMP_STORE(&header->event_tail, tail);

@@ -22,6 +22,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   harness_free(slots[1]);
   PUMP_STORE(&pump_shm->ranges[slots[2]].last_use_seq[3], 77);
   PUMP_STORE(&pump_shm->header.next_seq, 500);
+  PUMP_STORE(&pump_shm->header.issuers[1], 77);
   PUMP_STORE(&pump_shm->header.event_tail, 123);
   PUMP_STORE(&pump_shm->header.device_count, 1);
   PUMP_STORE(&pump_shm->shim_counters.extents_dropped, 9);
@@ -37,6 +38,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   CHECK(pumpd.hello.shm_bytes == sizeof(struct pump_shm));
   const struct pump_shm *seen = pumpd.shm;
   CHECK(seen->header.range_high == 3 && seen->header.device_count == 1);
+  CHECK(seen->header.issuers[1] == 77);
   CHECK(seen->header.client_pid == (uint32_t)getpid());
   CHECK(seen->header.client_state == PUMP_CLIENT_RUNNING);
   CHECK(seen->ranges[slots[0]].range_kind == PUMP_RANGE_CONVERTED);
