@@ -49,7 +49,10 @@ FOUND = [
 ]
 """What campaigns have found: it ended pumpd, or the job's last process could not end it, or a
 client said that it was recorded where the disk had no room."""
-DETAILS = re.compile(r"pump: (recorded \d|time lost|memory: |hit rate|the worker|.* the budget)")
+DETAILS = re.compile(
+    r"pump: (recorded \d|time lost|.* waited for a CPU core: |memory: |hit rate|the worker"
+    r"|.* the budget)"
+)
 """Lines that say nothing of a fault."""
 RECORDED = re.compile(r"recorded (\d+) operations to (\S+)$", re.MULTILINE)
 
