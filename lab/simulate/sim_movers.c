@@ -1,8 +1,7 @@
 /* sim_movers.c - the executors' threads: take, validate, move, report (execute/executor.c).
  *
- * How many of them work and how many slices each has in flight follows from the very
- * controller that the shim has (execute/adapt.h). Bounds are those of
- * execute/device_executors.c and executors.h.
+ * How many of them work follows from the very controller that the shim has
+ * (execute/adapt.h). Bounds are those of execute/device_executors.c and executors.h.
  */
 #include "sim_state.h"
 
@@ -15,12 +14,10 @@ static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
     [PUMP_TO_GPU] = {.threads_min = 1,
                      .threads_max = 2,
                      .threads_first = 1,
-                     .slices_max = SIM_LANES,
                      .flight_bytes = IN_FLIGHT_BYTES},
     [PUMP_TO_HOST] = {.threads_min = 2,
                       .threads_max = SIM_MOVERS,
                       .threads_first = 3,
-                      .slices_max = 1,
                       .flight_bytes = OUT_FLIGHT_BYTES},
 };
 
@@ -30,7 +27,7 @@ bool sim_movers_init(struct pump_sim *sim) {
     uint32_t lanes = sim->settings.lanes[way];
     if (lanes == 0 || lanes > SIM_LANES) return false;
     direction->bounds = bounds[way];
-    if (way == PUMP_TO_GPU) direction->bounds.slices_max = lanes;
+    direction->slices = way == PUMP_TO_GPU ? lanes : 1;
     direction->adapt = pump_adapt_begin(&direction->bounds);
     direction->entry_ns = GPU_NEVER;
     for (uint32_t i = 0; i < direction->bounds.threads_max * lanes; i++) {
@@ -418,7 +415,7 @@ void sim_movers_go(struct pump_sim *sim, uint32_t way) {
     struct sim_mover *mover = &direction->movers[i];
     while (mover->free_ns <= sim->now_ns &&
            (mover->goes_on ||
-            (i < direction->adapt.threads && mover->in_flight < direction->adapt.slices)) &&
+            (i < direction->adapt.threads && mover->in_flight < direction->slices)) &&
            start_one(sim, way, mover)) {
     }
   }
@@ -427,7 +424,7 @@ void sim_movers_go(struct pump_sim *sim, uint32_t way) {
 static bool is_ready(const struct pump_sim *sim, const struct sim_direction *direction) {
   for (uint32_t i = 0; i < direction->adapt.threads; i++)
     if (direction->movers[i].free_ns <= sim->now_ns &&
-        direction->movers[i].in_flight < direction->adapt.slices)
+        direction->movers[i].in_flight < direction->slices)
       return true;
   return false;
 }

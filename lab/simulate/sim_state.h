@@ -74,6 +74,7 @@ struct sim_mover {
 
 struct sim_direction {
   struct pump_adapt_bounds bounds;
+  uint32_t slices; /* that a mover has in flight, at most */
   struct sim_mover movers[SIM_MOVERS];
   struct pump_adapt adapt;
   uint64_t seen; /* commands that have a time when they can be seen */

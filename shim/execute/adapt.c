@@ -3,10 +3,8 @@
 
 #include <stdbool.h>
 
-#define SPELL 16                /* slices between two looks */
-#define LONG_SLICE_NS 20000000u /* beside others: a free would wait too long */
-#define SHORT_SLICE_NS 5000000u /* others may go again */
-#define BUSY 0.9                /* of threads: inside the driver's call, in the mean */
+#define SPELL 16 /* slices between two looks */
+#define BUSY 0.9 /* of threads: inside the driver's call, in the mean */
 /* Parts of what one thread more could bring at best: from GAIN on it is taken, from KEEP on
  * it is kept. */
 #define GAIN 0.12
@@ -22,9 +20,7 @@
 #define SOONER 4 /* times sooner one thread more is tried: that trial delays no call */
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
-  return (struct pump_adapt){.threads = bounds->threads_first,
-                             .slices = bounds->slices_max,
-                             .patience = PATIENCE_FIRST};
+  return (struct pump_adapt){.threads = bounds->threads_first, .patience = PATIENCE_FIRST};
 }
 
 static void forget_spell(struct pump_adapt *state) {
@@ -138,31 +134,10 @@ static void examine_spell(struct pump_adapt *state, const struct pump_adapt_boun
   }
 }
 
-static uint32_t slices_for(const struct pump_adapt *state,
-                           const struct pump_adapt_bounds *bounds) {
-  if (state->slice_ns > LONG_SLICE_NS) return 1;
-  if (state->slice_ns < SHORT_SLICE_NS) return bounds->slices_max;
-  return state->slices;
-}
-
-/* Changes how many slices a thread has; measurements of the former number do not count. */
-static void change_slices(struct pump_adapt *state, uint32_t slices) {
-  if (slices == state->slices) return;
-  state->slices = slices;
-  forget_spell(state);
-  if (state->trial == 0) return;
-  change_threads(state, state->base, 0);
-  state->before = 0;
-}
-
 struct pump_adapt pump_adapt_next(struct pump_adapt state,
                                   const struct pump_adapt_bounds *bounds,
                                   const struct pump_adapt_sample *sample) {
-  uint64_t slice_ns = sample->call_ns + sample->done_ns;
-  if (sample->bytes == 0 || slice_ns == 0) return state;
-  state.slice_ns =
-      state.slice_ns == 0 ? slice_ns : state.slice_ns - state.slice_ns / 8 + slice_ns / 8;
-  change_slices(&state, slices_for(&state, bounds));
+  if (sample->bytes == 0 || sample->call_ns + sample->done_ns == 0) return state;
   if (sample->waiting == 0) return state;
   if (state.settle > 0) {
     state.settle--;

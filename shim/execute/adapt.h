@@ -1,4 +1,4 @@
-/* adapt.h - how many threads move blocks, and how many slices each keeps in flight.
+/* adapt.h - how many threads move blocks.
  *
  * A controller without clock, thread or lock: measurements in, numbers out.
  * device_executors.c starts threads, executor.c lets them sleep.
@@ -20,10 +20,6 @@
  * giving it back, so that the number does not oscillate. After a trial comes a rest, ever
  * longer while trials change nothing. A trial of one thread less slows the direction down
  * meanwhile: it comes after longer rests, and ends as soon as the thread proves useful.
- *
- * More slices in flight hide the pause between two slices of a thread, and show the
- * driver early what is on its way. They also make a free wait for longer, so all but one
- * go when slices take very long.
  */
 #ifndef PUMP_ADAPT_H
 #define PUMP_ADAPT_H
@@ -33,7 +29,6 @@
 struct pump_adapt_bounds {
   uint32_t threads_min, threads_max;
   uint32_t threads_first; /* before anything was measured */
-  uint32_t slices_max;    /* a thread; 1 where the driver's call blocks until the end */
   uint64_t flight_bytes;  /* all threads together may have in the driver */
 };
 
@@ -47,14 +42,11 @@ struct pump_adapt_sample {
 };
 
 struct pump_adapt {
-  /* the answer */
-  uint32_t threads; /* that shall work */
-  uint32_t slices;  /* that each may have in flight */
+  uint32_t threads; /* the answer: that shall work */
   /* the present spell */
   uint32_t settle; /* slices that still belong to the number of threads before */
   uint32_t count;
   uint64_t call_ns, done_ns, bytes, in_flight; /* sums */
-  uint64_t slice_ns;                           /* time of a slice, running mean */
   /* the search */
   int32_t trial;       /* +1, -1: that many threads are on trial; 0: none are */
   uint32_t base;       /* threads that the trial is compared with */

@@ -219,12 +219,10 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
       [PUMP_TO_GPU] = {.threads_min = 1,
                        .threads_max = PUMP_IN_THREADS_MOST,
                        .threads_first = 1,
-                       .slices_max = PUMP_IN_LANES,
                        .flight_bytes = PUMP_IN_FLIGHT_BYTES},
       [PUMP_TO_HOST] = {.threads_min = 2,
                         .threads_max = PUMP_OUT_THREADS_MOST,
                         .threads_first = 3, /* what a PCIe 4 link takes */
-                        .slices_max = 1,
                         .flight_bytes = PUMP_OUT_FLIGHT_BYTES},
   };
   return &bounds[direction];
@@ -270,7 +268,6 @@ static void start_set(struct pump_device_executors *set) {
     struct pump_direction *way = &set->directions[d];
     *way = (struct pump_direction){.adapt = pump_adapt_begin(pump_direction_bounds(d))};
     way->wanted = way->adapt.threads;
-    way->slices = way->adapt.slices;
   }
   PUMP_STORE(&set->full, 0);
   PUMP_STORE_RELEASE(&set->state, PUMP_EXECUTORS_RUNNING);

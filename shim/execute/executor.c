@@ -8,10 +8,11 @@
  * the next one, so the link does not pause between them. A prefetch to the host
  * blocks its thread to the end; there the threads themselves are the slices in flight.
  *
- * DESIGN. How many threads work, and how many slices each has in flight, follows from
- * what slices take (adapt.h). What all of them have in the driver is bounded in bytes
- * (flight.c): a thread reserves before it validates and submits, and waits, its own slices
- * finished first, while the others hold too much.
+ * DESIGN. How many threads work follows from what slices take (adapt.h). A thread fills
+ * its lanes: one that kept less in flight when slices take long would be starved by other
+ * processes, whose slices are what it waits for. What all of them have in the driver is
+ * bounded in bytes (flight.c): a thread reserves before it validates and submits, and
+ * waits, its own slices finished first, while the others hold too much.
  *
  * Wake-ups. One command wakes one thread, if the worker sends a wake-up; the thread that
  * takes a command sets `asleep` again for those that still sleep, and wakes them when more
@@ -245,7 +246,6 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
                                      pump_direction_bounds(mover->role.direction), &sample);
   uint32_t threads = direction->adapt.threads;
   uint32_t before = PUMP_LOAD(&direction->wanted);
-  PUMP_STORE(&direction->slices, direction->adapt.slices);
   PUMP_STORE(&direction->wanted, threads);
   __atomic_store_n(&direction->adapting, 0, __ATOMIC_RELEASE);
   if (threads <= before) return;
@@ -482,8 +482,7 @@ void *pump_mover_thread(void *argument) {
       pump_executors_start_requested(mover.role.set);
     if (mover.role.number >= wanted)
       rest(&mover, wanted);
-    else if (mover.in_flight >= mover.lane_count ||
-             mover.in_flight >= PUMP_LOAD(&mover.direction->slices))
+    else if (mover.in_flight >= mover.lane_count)
       finish_oldest(&mover);
     else if (serve(&mover))
       continue;

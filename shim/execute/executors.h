@@ -32,7 +32,6 @@ enum { PUMP_EXECUTORS_OFF, PUMP_EXECUTORS_RUNNING, PUMP_EXECUTORS_BROKEN };
 struct pump_direction {
   uint32_t started;        /* threads of this life */
   uint32_t wanted;         /* threads that shall work; futex of those beyond */
-  uint32_t slices;         /* that each may have in flight */
   uint32_t asleep;         /* threads that sleep on the ring's `wakes` */
   uint32_t flight_bytes;   /* in the driver; futex of threads that wait for less */
   uint32_t flight_waiters; /* how many do */

@@ -12,8 +12,8 @@ struct direction_model {
   uint64_t bytes;
 };
 
-static const struct pump_adapt_bounds in_bounds = {1, 2, 1, 2, PUMP_IN_FLIGHT_BYTES};
-static const struct pump_adapt_bounds out_bounds = {2, 4, 2, 1, PUMP_OUT_FLIGHT_BYTES};
+static const struct pump_adapt_bounds in_bounds = {1, 2, 1, PUMP_IN_FLIGHT_BYTES};
+static const struct pump_adapt_bounds out_bounds = {2, 4, 2, PUMP_OUT_FLIGHT_BYTES};
 
 static double least(double a, double b) {
   return a < b ? a : b;
@@ -22,12 +22,12 @@ static double least(double a, double b) {
 /* What one slice takes while the queue is never empty. With one slice in flight a
  * thread waits for the link inside the call; with two the link works meanwhile. */
 static struct pump_adapt_sample measure(const struct direction_model *model,
-                                        const struct pump_adapt *state) {
-  double threads = state->threads, flight = threads * state->slices;
+                                        uint32_t threads, uint32_t slices) {
+  double flight = threads * slices;
   double rate = least(flight / (model->cpu_us + model->link_us), 1 / model->link_us);
   rate = least(rate, least(threads, model->processors) / model->cpu_us);
   double slice_us = flight / rate;
-  double call_us = state->slices == 1 ? slice_us : model->cpu_us;
+  double call_us = slices == 1 ? slice_us : model->cpu_us;
   double wobble = 1 + model->noise * (harness_random() % 2001 / 1000.0 - 1);
   return (struct pump_adapt_sample){.call_ns = (uint64_t)(call_us * 1000 * wobble),
                                     .done_ns =
@@ -49,13 +49,13 @@ static uint32_t run(struct pump_adapt *state, const struct pump_adapt_bounds *bo
   uint32_t changes = 0;
   double sum = 0;
   for (uint32_t i = 0; i < slices; i++) {
-    struct pump_adapt_sample sample = measure(model, state);
+    struct pump_adapt_sample sample =
+        measure(model, state->threads, bounds == &in_bounds ? 2 : 1);
     struct pump_adapt next = pump_adapt_next(*state, bounds, &sample);
     changes += settled(&next) != settled(state);
     *state = next;
     sum += state->threads;
     CHECK(state->threads >= bounds->threads_min && state->threads <= bounds->threads_max);
-    CHECK(state->slices >= 1 && state->slices <= bounds->slices_max);
   }
   if (mean_threads != NULL) *mean_threads = sum / slices;
   return changes;
@@ -168,7 +168,7 @@ SCENARIO(threads_are_added_while_each_brings_its_share) {
   /* A link so fast that the driver's work for the CPU is all there is. */
   struct direction_model model = {50, 1000, 16, 0.02, 8u << 20};
   struct pump_adapt state = pump_adapt_begin(&out_bounds);
-  CHECK(state.threads == 2 && state.slices == 1);
+  CHECK(state.threads == 2);
   run(&state, &out_bounds, &model, 1000, NULL);
   CHECK(settled(&state) == 4);
   double mean;
@@ -210,7 +210,7 @@ SCENARIO(a_thread_that_no_longer_pays_is_given_back) {
 SCENARIO(one_in_thread_with_two_slices_is_enough_while_the_link_is_the_limit) {
   struct direction_model model = {365, 80, 16, 0.05, 8u << 20};
   struct pump_adapt state = pump_adapt_begin(&in_bounds);
-  CHECK(state.threads == 1 && state.slices == 2);
+  CHECK(state.threads == 1);
   CHECK(run(&state, &in_bounds, &model, 20000, NULL) == 0); /* it does not even try */
 }
 
@@ -218,7 +218,7 @@ SCENARIO(a_second_in_thread_comes_where_the_driver_is_the_limit) {
   struct direction_model model = {100, 400, 16, 0.05, 8u << 20};
   struct pump_adapt state = pump_adapt_begin(&in_bounds);
   run(&state, &in_bounds, &model, 500, NULL);
-  CHECK(settled(&state) == 2 && state.slices == 2);
+  CHECK(settled(&state) == 2);
   double mean;
   run(&state, &in_bounds, &model, 20000, &mean);
   CHECK(mean > 1.9);
@@ -246,24 +246,6 @@ SCENARIO(noise_does_not_swing_the_number_of_threads) {
     changes += run(&state, &out_bounds, &model, 20000, NULL);
   }
   CHECK(changes <= 10);
-}
-
-SCENARIO(long_slices_go_one_by_one_and_short_ones_in_pairs) {
-  struct pump_adapt state = pump_adapt_begin(&in_bounds);
-  struct pump_adapt_sample sample = {
-      .call_ns = 1000000, .bytes = 32u << 20, .in_flight = 1};
-  sample.done_ns = 15000000;
-  for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
-  CHECK(state.slices == 2); /* between the borders: unchanged */
-  sample.done_ns = 30000000;
-  for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
-  CHECK(state.slices == 1);
-  sample.done_ns = 15000000;
-  for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
-  CHECK(state.slices == 1);
-  sample.done_ns = 1000000;
-  for (int i = 0; i < 100; i++) state = pump_adapt_next(state, &in_bounds, &sample);
-  CHECK(state.slices == 2);
 }
 
 SCENARIO(slices_that_no_queue_waited_behind_say_nothing_about_threads) {
@@ -305,7 +287,6 @@ SCENARIO(whatever_is_measured_the_bounds_hold) {
           .in_flight = harness_random() % 9};
       state = pump_adapt_next(state, bounds, &sample);
       CHECK(state.threads >= bounds->threads_min && state.threads <= bounds->threads_max);
-      CHECK(state.slices >= 1 && state.slices <= bounds->slices_max);
     }
   }
 }

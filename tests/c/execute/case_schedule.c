@@ -351,7 +351,6 @@ static uint64_t taken_at_once(uint64_t needed_by_seq) {
   begin();
   uint32_t slot = harness_allocate(0, 160);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 1ull << 40);
-  PUMP_STORE(&pump_executors_of(0)->directions[PUMP_TO_GPU].slices, PUMP_IN_LANES);
   PUMP_STORE(&pump_executors_of(0)->directions[PUMP_TO_GPU].adapting, 1);
   PUMP_STORE(&fake.late, 1);
   for (uint64_t i = 0; i < 10; i++) {

@@ -16,7 +16,6 @@ CONTROLLER = [
     "another_number_is_found_when_the_link_changes",
     "a_load_that_waits_for_the_link_takes_no_thread_from_one_that_does_not",
     "noise_does_not_swing_the_number_of_threads",
-    "long_slices_go_one_by_one_and_short_ones_in_pairs",
     "slices_that_no_queue_waited_behind_say_nothing_about_threads",
     "no_thread_is_added_that_the_bytes_in_flight_leave_nothing_for",
     "slices_of_other_lengths_do_not_mislead_a_trial",
