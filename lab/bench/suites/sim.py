@@ -45,7 +45,7 @@ import math
 import tempfile
 import time
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +177,7 @@ def run(options: Options) -> Iterator[Row]:
         yield from sim_duplicates.rows(traces(chosen.traces), profiles.load(PROFILE))
     yield from delays(parts, quick=options.quick)
     if "speed" in parts:
-        yield from speed(quick=options.quick)
+        yield from speed(traces(chosen.traces), quick=options.quick)
 
 
 def delays(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
@@ -379,19 +379,20 @@ def timed_seconds(syncs_seconds: list[float]) -> float:
 
 # ---- its own speed ---------------------------------------------------------------------
 
+SPEEDS = "naive", "window", "window+discard", "planned", "planned+discard"
 
-def speed(quick: bool) -> Iterator[Row]:
+
+def speed(found: list[TensorTrace], quick: bool) -> Iterator[Row]:
     from study import studied_policies
 
     from pump_lab import profiles
     from pump_lab.sim import tensors
     from pump_lab.sim.simulation import Machine
 
-    (trace, *_) = traces(DATA)
-    for name in ("naive", "window", "window+discard", "planned", "planned+discard"):
+    for trace, name, ratio in product(found[: 1 if quick else None], SPEEDS, (1.5, 2.0)):
         candidate = studied_policies.by_name(name)
-        program = tensors.program(trace, "caching", 1 if quick else 5, discard=candidate.discard)
-        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / 1.5))
+        program = tensors.program(trace, "caching", 1 if quick else 3, discard=candidate.discard)
+        machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio))
         began = time.process_time()
         outcome = studied_policies.simulate(candidate, program, machine)
         spent = time.process_time() - began
@@ -400,6 +401,9 @@ def speed(quick: bool) -> Iterator[Row]:
             spent / outcome.operations * 1e6,
             "us",
             case=name,
+            trace=trace.name,
+            oversubscription=ratio,
+            peak_bytes=program.peak_bytes,
             ticks_per_operation=outcome.ticks / outcome.operations,
             schedules_per_operation=outcome.schedules / outcome.operations,
         )
