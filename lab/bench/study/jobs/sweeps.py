@@ -34,8 +34,10 @@ SETTINGS: Final = {
     "link.copy_h2d_gbps": "6",
     "link.copy_d2h_gbps": "6",
     "kernel.sweep.gbps": "15",
+    "uvm.call_work_share": "0",
 }
-"""Of the virtual GPU: a quarter of its link, so that two processors serve three jobs in time."""
+"""Of the virtual GPU: a quarter of its link, and driver calls that block instead of using a CPU
+core, so that two cores serve three jobs in time."""
 HEADROOM: Final = 0.1
 """Of the card, beside budgets that are given by hand; beside leases it is the service's 3 %."""
 HEADROOM_OF_SERVICE: Final = 0.03
