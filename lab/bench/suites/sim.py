@@ -35,7 +35,7 @@ DESIGN
   sim.jitter.event_over_calm     event-driven with jitter / without; sim_jitter.py
   sim.latency.*     what the way through the worker costs: sim_latency.py
   sim.train.*       the training of the quickstart against its floor of parts: sim_train.py
-  sim.us_per_operation  the simulator's own processor time
+  sim.us_per_operation  the simulator's own processor time, by trace, policy and oversubscription
 """
 
 from __future__ import annotations
