@@ -2,7 +2,7 @@
 
 DESIGN
   One run yields two records that share nothing. The virtual driver writes the blocks of 2 MiB that
-  each launch touches (PUMP_VIRTUAL_TOUCHES, lab/driver/code/launch.c). Pump's recording contains
+  each launch touches (event_log.py). Pump's recording contains
   the extents of each operation. The n-th launch of a kernel in one record is the n-th launch of
   that kernel in the other one: threads may interleave launches differently in the two records,
   but rarely those of one kernel.
@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from event_log import BLOCK_BYTES, Event, Launch
+
 from pump.trace import format as form
 from pump.trace import records as rec
-
-BLOCK_BYTES = 2 << 20
 
 Launches = dict[str, list[frozenset[int]]]
 """The blocks of each launch, in order, by kernel."""
@@ -42,16 +42,12 @@ class Uses(NamedTuple):
         return self.missed + self.idle
 
 
-def read_touches(lines: Iterable[str]) -> Launches:
-    """What lab/driver/code/launch.c wrote. Raises ValueError for anything else."""
+def read_touches(events: Iterable[Event]) -> Launches:
+    """Returns what each launch touched."""
     found: Launches = {}
-    for line in lines:
-        kernel, *stretches = line.split()
-        blocks: set[int] = set()
-        for stretch in stretches:
-            first, count = map(int, stretch.split("+"))
-            blocks.update(range(first, first + count))
-        found.setdefault(kernel, []).append(frozenset(blocks))
+    for event in events:
+        if isinstance(event, Launch):
+            found.setdefault(event.kernel, []).append(event.blocks)
     return found
 
 

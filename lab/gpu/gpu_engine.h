@@ -120,18 +120,39 @@ struct gpu_capacity {
   uint32_t notes;      /* of a shared GPU: waiting for one owner, a power of two */
 };
 
+/* How pages move. */
+enum gpu_moves {
+  GPU_MOVE_FAULT,    /* to the GPU, because an operation touched them */
+  GPU_MOVE_FIRST,    /* the same, but they had no contents to be copied */
+  GPU_MOVE_PREFETCH, /* to the GPU by a prefetch */
+  GPU_MOVE_NONE,     /* a prefetch found all pages on the GPU */
+  GPU_MOVE_OUT,      /* to the host by a prefetch */
+  GPU_MOVE_AHEAD,    /* copied to the host, and kept on the GPU (READ_MOSTLY) */
+  GPU_MOVE_EVICT,    /* to the host, because the driver took the block's memory */
+};
+
+struct gpu_move {
+  uint32_t how, block;
+  uint32_t pages; /* a bit each, without those that need no copy to the host */
+  uint64_t now_ns;
+  uint64_t ready_ns; /* when the copy is expected to end; of EVICT: now_ns */
+};
+
 /* Called in model order as time advances. `start`: the operation begins to
  * execute; effects on data belong here. `finish`: it has ended (also for
  * prefetches made through gpu_prefetch_step). `drop`: the block's contents are
- * gone without a copy (it was discarded, and with KEEP then evicted or moved). `leave`:
- * these pages of the block go to the host by a copy. */
+ * gone without a copy (it was discarded, and with KEEP then evicted or moved). `move`:
+ * pages of a block move. `stall`: the operation waits for faults (`fault`) or for pages
+ * that are on their way. */
 struct gpu_hooks {
   void *context;
   void (*start)(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns);
   void (*finish)(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
                  uint64_t end_ns);
   void (*drop)(void *context, uint32_t block);
-  void (*leave)(void *context, uint32_t block, uint32_t pages);
+  void (*move)(void *context, const struct gpu_move *move);
+  void (*stall)(void *context, uint64_t ticket, bool fault, uint64_t from_ns,
+                uint64_t until_ns);
 };
 
 /* Consecutive blocks that an operation touches. `pages_per_block` is the number
@@ -426,7 +447,7 @@ uint32_t gpu_uses_pending(const struct gpu_engine *engine, uint32_t first_block,
  * other's by stream order. An engine with work of several owners waiting takes turns: whose
  * work it did for the shortest time is next. Memory, eviction lists, link and the serial
  * fault handler are common to all. `start` and `drop` of others' work, which the actor's
- * time sets off, are kept for them as notes; others' `finish` and `leave` are not reported.
+ * time sets off, are kept for them as notes; others' `finish` is not reported.
  *
  * Callers hold a lock, and between gpu_lock_taken() and gpu_lock_given() a journal keeps
  * the state whole (uvm_journal.h): it is as after the last completed step, even if the

@@ -270,14 +270,24 @@ static uint32_t way_of(const struct gpu_op *op) {
                                                                   : UVM_LINK_IN;
 }
 
-/* Whether a block of this step has not arrived; counts the time that the operation waits.
- */
-static bool wait_for_arrival(struct gpu_engine *engine, struct gpu_op *op) {
-  struct uvm *uvm = &engine->uvm;
+/* Counts the time that the operation waits, for faults or for what is on its way. */
+static void count_stall(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                        const struct gpu_op *op, bool fault) {
+  struct gpu_counters *counters = &engine->uvm.counters;
+  uint64_t *stall_ns = op->kind != GPU_KERNEL ? &counters->copy_stall_ns
+                       : fault                ? &counters->stall_fault_ns
+                                              : &counters->stall_arrival_ns;
+  *stall_ns += op->next_ns - engine->uvm.now_ns;
+  if (hooks && hooks->stall)
+    hooks->stall(hooks->context, gpu_ticket(engine, (uint32_t)(op - gpu_ops(engine))),
+                 fault, engine->uvm.now_ns, op->next_ns);
+}
+
+/* Whether a block of this step has not arrived. */
+static bool wait_for_arrival(struct gpu_engine *engine, const struct gpu_hooks *hooks,
+                             struct gpu_op *op) {
   if (!waits_on(engine, op, UVM_LINK_IN)) return false;
-  uint64_t *stall_ns = op->kind == GPU_KERNEL ? &uvm->counters.stall_arrival_ns
-                                              : &uvm->counters.copy_stall_ns;
-  *stall_ns += op->next_ns - uvm->now_ns;
+  count_stall(engine, hooks, op, false);
   return true;
 }
 
@@ -295,14 +305,12 @@ static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   collect(engine, op, &batch);
   if (batch.count > 0) {
     op->next_ns = uvm_fault_batch(uvm, hooks, batch.misses, batch.count, kernel);
-    uint64_t *stall_ns =
-        kernel ? &uvm->counters.stall_fault_ns : &uvm->counters.copy_stall_ns;
-    *stall_ns += op->next_ns - uvm->now_ns;
+    count_stall(engine, hooks, op, true);
     return; /* continues after the replay */
   }
   op->phase = GPU_PHASE_STEP;
   op->next_ns = uvm->now_ns;
-  wait_for_arrival(engine, op);
+  wait_for_arrival(engine, hooks, op);
 }
 
 /* The part of `whole` that belongs to this step; the parts add up exactly. */
@@ -443,7 +451,7 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     sweep(engine, hooks, op);
     return;
   case GPU_PHASE_STEP:
-    if (!wait_for_arrival(engine, op)) compute_step(engine, op);
+    if (!wait_for_arrival(engine, hooks, op)) compute_step(engine, op);
     return;
   case GPU_PHASE_SLICE:
     run_slice(engine, hooks, op);

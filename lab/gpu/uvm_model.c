@@ -96,13 +96,20 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
     hooks->drop(hooks->context, block);
 }
 
+void uvm_moves(const struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t how,
+               uint32_t block, uint32_t pages, uint64_t ready_ns) {
+  if (hooks == NULL || hooks->move == NULL) return;
+  struct gpu_move move = {how, block, pages, uvm->now_ns, ready_ns};
+  hooks->move(hooks->context, &move);
+}
+
 /* No dirty tracking: all pages of the head of USED go to the host, but for duplicates. */
 static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        struct uvm_victim *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
   out->pages = b->gpu_pages & ~b->host_pages;
-  if (out->pages != 0 && hooks && hooks->leave)
-    hooks->leave(hooks->context, block, out->pages);
+  if (out->pages != 0)
+    uvm_moves(uvm, hooks, GPU_MOVE_EVICT, block, out->pages, uvm->now_ns);
   out->after_ns = uvm_ready_ns(uvm, b);
   out->host_ns += uvm_host_allocate(uvm, block);
   uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);

@@ -189,8 +189,11 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
         uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->prefetch_h2d_gbps));
   end_ns += uvm_ns(profile->fault_replay_us);
   for (uint32_t i = 0; i < count; i++) {
-    if (arrivals[i].remote) continue;
-    uvm_set_ready(uvm, uvm_edit(uvm, misses[i].block), end_ns);
+    const struct arrival *arrival = &arrivals[i];
+    if (arrival->remote) continue;
+    uvm_set_ready(uvm, uvm_edit(uvm, arrival->block), end_ns);
+    uvm_moves(uvm, hooks, arrival->copy_pages != 0 ? GPU_MOVE_FAULT : GPU_MOVE_FIRST,
+              arrival->block, arrival->copy_pages | arrival->populate_pages, end_ns);
   }
   uvm->handler_free_ns = end_ns;
   uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
@@ -231,7 +234,11 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
       uint64_t ready_ns = arrive(uvm, &arrival, host_ns, profile->prefetch_h2d_gbps);
       uvm_set_ready(uvm, b, ready_ns);
     }
-    complete_ns = uvm_max(complete_ns, uvm_ready_ns(uvm, b));
+    uint64_t ready_ns = uvm_ready_ns(uvm, b);
+    uint32_t pages = arrival.copy_pages | arrival.populate_pages;
+    uvm_moves(uvm, hooks, pages != 0 ? GPU_MOVE_PREFETCH : GPU_MOVE_NONE, block, pages,
+              ready_ns);
+    complete_ns = uvm_max(complete_ns, ready_ns);
   }
   if (two_passes) host_ns += second_pass_ns(uvm, count);
   *cost = (struct gpu_cost){.caller_free_ns = host_ns,
@@ -248,12 +255,13 @@ static void vacate(struct uvm *uvm, uint32_t block) {
 }
 
 /* Books the way of these pages to the host; returns its end. */
-static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
-                         uint32_t pages, uint64_t earliest_ns) {
+static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t how,
+                         uint32_t block, uint32_t pages, uint64_t earliest_ns) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   uint64_t room_ns = uvm_host_take(uvm, block, uvm_max(earliest_ns, uvm_ready_ns(uvm, b)));
-  if (hooks && hooks->leave) hooks->leave(hooks->context, block, pages);
-  return book_out(uvm, room_ns, pages);
+  uint64_t end_ns = book_out(uvm, room_ns, pages);
+  uvm_moves(uvm, hooks, how, block, pages, end_ns);
+  return end_ns;
 }
 
 /* Under READ_MOSTLY a prefetch to the host copies what only the GPU has, and nothing
@@ -268,7 +276,7 @@ static uint64_t copy_ahead(struct uvm *uvm, const struct gpu_hooks *hooks, uint3
   b->flags |= UVM_CPU_MAPPED | UVM_CPU_READS;
   if (pages == 0) return uvm_max(earliest_ns, uvm_left_ns(uvm, b));
   uvm->counters.d2h_ahead_bytes += uvm_pages_bytes(pages);
-  uint64_t end_ns = copy_out(uvm, hooks, block, pages, earliest_ns);
+  uint64_t end_ns = copy_out(uvm, hooks, GPU_MOVE_AHEAD, block, pages, earliest_ns);
   uvm_set_left(uvm, b, end_ns);
   return end_ns;
 }
@@ -283,7 +291,7 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   if ((b->flags & UVM_READ_MOSTLY) && b->gpu_pages != 0)
     return copy_ahead(uvm, hooks, block, earliest_ns);
   if (b->gpu_pages != 0) {
-    end_ns = copy_out(uvm, hooks, block, b->gpu_pages, earliest_ns);
+    end_ns = copy_out(uvm, hooks, GPU_MOVE_OUT, block, b->gpu_pages, earliest_ns);
     *copied_bytes += uvm_pages_bytes(b->gpu_pages);
     uvm_set_left(uvm, b, end_ns);
     b->gpu_pages = 0;

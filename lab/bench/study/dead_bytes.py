@@ -1,13 +1,12 @@
 """Which bytes that left the GPU had no owner: blocks of an allocator against departures.
 
 DESIGN
-  Two records that know nothing of each other, on one clock. witness.c writes what PyTorch's
-  allocator handed out and took back, when. The virtual driver writes what left the GPU by a
-  copy, and for each departure when the program issued the newest kernel that the GPU had begun
-  (lab/driver/timeline/departures.c). What the allocator had handed out by then, and not taken
-  back, is what is live in the order of the stream: a tensor freed while kernels that use it are
-  still queued is live until a kernel has begun that was issued after the free. That holds where
-  one stream has all the work, as in PyTorch's training loop.
+  Two independent records on one clock. witness.c logs each block that PyTorch's allocator hands
+  out and takes back. The virtual driver logs each copy to the host, and when kernels were issued
+  and begun (event_log.py). A block is live if the allocator had handed it out, and not taken it
+  back, when the program issued the newest kernel that had begun: a tensor freed while kernels
+  that use it are queued stays live until a kernel begins that was issued after the free. That
+  holds if one stream has all the work, as in PyTorch's training loop.
 
   Live bytes of a departure are those of live blocks in the pages that were copied; all others
   are dead. Blocks are as long as the allocator rounded them. Dead bytes are told apart by what
@@ -26,9 +25,9 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-PAGE_BYTES = 64 << 10
+from event_log import BLOCK_BYTES, PAGE_BYTES, Event, Launch, Move, Start
+
 PAGES = 32
-BLOCK_BYTES = PAGES * PAGE_BYTES
 
 
 class Handed(NamedTuple):
@@ -40,7 +39,8 @@ class Handed(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Pages of the 2 MiB block at `address` that were copied out, a bit each, at `left_ns`."""
+    """Pages of the 2 MiB block at `address` that were copied out, a bit each, at `left_ns`.
+    issued_ns: when the program issued the newest kernel that had begun by then."""
 
     issued_ns: int
     address: int
@@ -70,12 +70,17 @@ def read_handed(lines: Iterable[str]) -> list[Handed]:
     return found
 
 
-def read_departures(lines: Iterable[str]) -> list[Departure]:
-    """What lab/driver/timeline/departures.c wrote. Raises ValueError for anything else."""
-    found = []
-    for line in lines:
-        issued_ns, address, pages, left_ns = line.split()
-        found.append(Departure(int(issued_ns), int(address), int(pages, 16), int(left_ns)))
+def read_departures(events: Iterable[Event]) -> list[Departure]:
+    """Returns what was copied to the host."""
+    events = list(events)
+    issued = {event.ticket: event.issued_ns for event in events if isinstance(event, Launch)}
+    found, newest_ns = [], 0
+    for event in events:
+        if isinstance(event, Start):
+            newest_ns = max(newest_ns, issued.get(event.ticket, 0))
+        elif isinstance(event, Move) and event.how in ("out", "ahead", "evict"):
+            address = event.block * BLOCK_BYTES
+            found.append(Departure(newest_ns, address, event.pages, event.time_ns))
     return found
 
 

@@ -50,6 +50,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import event_log
 import touched
 from c_part import feeder, load
 from harness import ROOT, MeasurementError, Options, Row, child, virtual_facts
@@ -167,16 +168,17 @@ def touched_rows(options: Options, program: list[str], settings: list[str]) -> I
     from pump.trace.reader import Reader
 
     with tempfile.TemporaryDirectory() as work:
-        touches, trace = Path(work, "touches"), Path(work, "trace")
+        events, trace = Path(work, "events"), Path(work, "trace")
         command = [options.tools.pump_run, "--virtual", PROFILE, "--record", str(trace)]
         for setting in settings:
             command += ["--virtual-set", setting]
         report = {"PUMP_VIRTUAL_REPORT": str(Path(work, "report"))}
-        child([*command, "--", *program], {"PUMP_VIRTUAL_TOUCHES": str(touches), **report})
+        child([*command, "--", *program], {"PUMP_VIRTUAL_EVENTS": str(events), **report})
         try:
-            with touches.open() as lines, written(trace).open("rb") as file:
+            with events.open() as lines, written(trace).open("rb") as file:
                 kernels = touched.compare(
-                    touched.read_touches(lines), touched.read_extents(Reader(file).records())
+                    touched.read_touches(event_log.read(lines)),
+                    touched.read_extents(Reader(file).records()),
                 )
         except (OSError, ValueError) as error:
             raise MeasurementError(str(error)) from None

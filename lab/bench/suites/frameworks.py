@@ -44,6 +44,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import event_log
 import floor
 from harness import (
     ROOT,
@@ -175,28 +176,28 @@ class Bench:
 
     def run(self, mode: Mode, memory_bytes: int, *more: str) -> Figures:
         """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
-        files = [self._work / name for name in ("departures", "blocks", "summary.json")]
+        files = [self._work / name for name in ("events", "blocks", "summary.json")]
         for file in files:
             file.unlink(missing_ok=True)
-        departures, blocks, summary = files
+        events, blocks, summary = files
         pump = ["--policy", mode.policy, "--granularity", mode.granularity] if mode.policy else []
         environ = {
             "PUMP_BENCH_BLOCKS": str(blocks),
             "PUMP_SUMMARY": str(summary),
-            "PUMP_VIRTUAL_DEPARTURES": str(departures),
+            "PUMP_VIRTUAL_EVENTS": str(events),
         }
         if mode.expandable:
             environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         found, driver = self._training.run(
             memory_bytes, pump, *more, managed=mode.managed, environ=environ
         )
-        with blocks.open() as handed, departures.open() as left:
+        with blocks.open() as handed, events.open() as lines:
             moved = dead_bytes.split(
-                dead_bytes.read_handed(handed), dead_bytes.read_departures(left)
+                dead_bytes.read_handed(handed), dead_bytes.read_departures(event_log.read(lines))
             )
         copied = driver["d2h_bytes"] - driver["counters"]["d2h_copy_bytes"]
         if moved.dead + moved.live != copied:
-            raise MeasurementError(f"{moved} left by the log of departures, {copied} by the report")
+            raise MeasurementError(f"{moved} left by the driver's log, {copied} by the report")
         counters = json.loads(summary.read_text()) if mode.policy else {}
         return Figures(found["seconds"], found["cpu_seconds"], driver, found, moved, counters)
 

@@ -62,30 +62,24 @@ void vd_error(const char *format, ...) {
   va_end(arguments);
 }
 
-static struct {
-  const char *variable;
-  FILE *file;
-  bool opened;
-} records[VD_RECORDS] = {{.variable = "PUMP_VIRTUAL_DEPARTURES"},
-                         {.variable = "PUMP_VIRTUAL_TOUCHES"}};
+static FILE *record;
+static bool record_opened;
 
-FILE *vd_record(enum vd_record which) {
-  if (records[which].opened) return records[which].file;
-  records[which].opened = true;
-  const char *variable = records[which].variable, *name = getenv(variable);
+FILE *vd_record(void) {
+  if (record_opened) return record;
+  record_opened = true;
+  const char *name = getenv("PUMP_VIRTUAL_EVENTS");
   if (name == NULL || *name == 0) return NULL;
-  records[which].file = fopen(name, "wxe"); /* over nothing, through no link */
-  if (records[which].file == NULL) vd_error("%s %s: %s", variable, name, strerror(errno));
-  return records[which].file;
+  record = fopen(name, "wxe"); /* a new file only, and no symbolic link */
+  if (record == NULL) vd_error("PUMP_VIRTUAL_EVENTS %s: %s", name, strerror(errno));
+  return record;
 }
 
-void vd_records_end(void) {
-  for (unsigned i = 0; i < VD_RECORDS; i++) {
-    if (records[i].file != NULL && fclose(records[i].file) != 0)
-      vd_error("%s: %s", records[i].variable, strerror(errno));
-    records[i].file = NULL;
-    records[i].opened = true;
-  }
+void vd_record_end(void) {
+  if (record != NULL && fclose(record) != 0)
+    vd_error("PUMP_VIRTUAL_EVENTS: %s", strerror(errno));
+  record = NULL;
+  record_opened = true;
 }
 
 #define RESULTS(R)                                                                         \

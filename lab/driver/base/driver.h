@@ -148,11 +148,10 @@ static inline struct vd_context *vd_current(void) {
 void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
-/* Files that the environment asks for, written until the report; NULL: not wanted. Under
- * the lock. */
-enum vd_record { VD_RECORD_DEPARTURES, VD_RECORD_TOUCHES, VD_RECORDS };
-FILE *vd_record(enum vd_record which);
-void vd_records_end(void);
+/* The file that PUMP_VIRTUAL_EVENTS names, written until the report; NULL: not wanted.
+ * Under the lock. */
+FILE *vd_record(void);
+void vd_record_end(void);
 
 /* Implementations, declared from the list: DS and EZ take the default stream. */
 #define VD_PARAMETERS(...) __VA_ARGS__

@@ -15,7 +15,7 @@ struct vd_memory;
 struct vd_set;
 struct vd_stream;
 
-/* What the model calls: an operation starts, a discarded block is dropped, one leaves. */
+/* What the model calls as time advances. */
 extern const struct gpu_hooks vd_hooks;
 
 extern const struct vd_upcalls {

@@ -108,7 +108,7 @@ static int take_own_key(const char *entry, size_t length) {
 /* Refuses settings that exclude each other. A shared card excludes what processes would
  * have to tell each other. */
 static int check_own_keys(void) {
-  const char *departures = getenv("PUMP_VIRTUAL_DEPARTURES");
+  const char *events = getenv("PUMP_VIRTUAL_EVENTS");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
     vd_error(
         "profile: mode=compute needs copies=real, because copies=modelled moves no data");
@@ -123,8 +123,8 @@ static int check_own_keys(void) {
     vd_error("profile: a shared card cannot have locks, which belong to one process");
     return -1;
   }
-  if (vd_card_wanted() && departures != NULL && *departures != 0) {
-    vd_error("profile: PUMP_VIRTUAL_DEPARTURES does not work with a shared card; leave one "
+  if (vd_card_wanted() && events != NULL && *events != 0) {
+    vd_error("profile: PUMP_VIRTUAL_EVENTS does not work with a shared card; leave one "
              "of the two out");
     return -1;
   }

@@ -227,7 +227,7 @@ static void write_report(FILE *file) {
   struct gpu_counters counters;
   counters_locked(NULL, &counters); /* without effects on data */
   if (profiling) add_profiled(&counters);
-  vd_records_end();
+  vd_record_end();
   fputs(HEAD "\"mode\": ", file);
   put_string(file, vd.mode == VD_COMPUTE ? "compute" : "timing");
   fputs(", \"copies\": ", file);

@@ -1,8 +1,11 @@
 /* upcalls.c - the calls from a lower room to a higher one: see base/upcalls.h. */
 #include "calls.h"
 
-const struct gpu_hooks vd_hooks = {
-    .start = vd_on_start, .drop = vd_on_drop, .leave = vd_on_leave};
+const struct gpu_hooks vd_hooks = {.start = vd_on_start,
+                                   .finish = vd_on_finish,
+                                   .drop = vd_on_drop,
+                                   .move = vd_on_move,
+                                   .stall = vd_on_stall};
 
 const struct vd_upcalls vd_upcalls = {
     .stream_ends = vd_capture_forget_stream_locked,

@@ -180,20 +180,6 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
   return CUDA_SUCCESS;
 }
 
-/* PUMP_VIRTUAL_TOUCHES: a line for each launch, NAME and FIRST+COUNT for each stretch of
- * managed blocks that it touches; FIRST is the address in blocks. */
-static void record_touches(const char *name, const struct gpu_operation *operation) {
-  FILE *file = vd_record(VD_RECORD_TOUCHES);
-  if (file == NULL) return;
-  fputs(name, file);
-  for (uint32_t i = 0; i < operation->use_count; i++)
-    fprintf(file, " %llu+%u",
-            (unsigned long long)vd_block_address(operation->uses[i].first_block) /
-                GPU_BLOCK_BYTES,
-            operation->uses[i].block_count);
-  fputc('\n', file);
-}
-
 /* `touched` as the host library told. */
 static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *call,
                        const struct vd_touched *touched, bool of_graph) {
@@ -207,10 +193,12 @@ static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *ca
     describe(call->function, call->parameters, &operation, all);
   vd_pieces_replay(false);
   if (operation.duration_ns < touched->least_ns) operation.duration_ns = touched->least_ns;
+  uint64_t issued_ns = vd_now_ns();
   CUresult result =
       operation.uses == NULL ? CUDA_ERROR_OUT_OF_MEMORY : compute_action(call, &action);
   if (result == CUDA_SUCCESS) result = vd_submit_locked(stream, &operation, action);
-  if (result == CUDA_SUCCESS) record_touches(call->function->kernel->name, &operation);
+  if (result == CUDA_SUCCESS)
+    vd_log_launch(stream->last_ticket, issued_ns, call->function->kernel->name, &operation);
   free(told);
   if (result == CUDA_SUCCESS && call->function->count != NULL) ++*call->function->count;
   return result;

@@ -105,19 +105,15 @@ uint64_t vd_peak_resident_bytes(void) {
   return peak_resident_bytes;
 }
 
-/* -- a hook of the model: the cookie is an action, an event with bit 0 set, or with bit 1
- * set four times the time at which a kernel was issued -- */
+/* -- a hook of the model: the cookie is an action, or an event with bit 0 set -- */
 
 void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
-  (void)context, (void)time_ns;
+  (void)context;
+  vd_log_start(ticket, time_ns);
   if (cookie == 0) return;
   if (cookie & 1) {
     struct vd_event *event = (struct vd_event *)(cookie & ~1ull);
     if (vd_is(event, VD_EVENT)) event->actions = vd_actions_emitted();
-    return;
-  }
-  if (cookie & 2) {
-    vd_departures_kernel(cookie >> 2);
     return;
   }
   struct vd_action *action = (struct vd_action *)cookie;
@@ -304,8 +300,6 @@ CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operat
       if (!vd_actions_run_locked(true)) sleep_locked(GPU_NEVER);
     operation->cookie = (uint64_t)action;
     vd_action_pending(1);
-  } else if (operation->kind == GPU_KERNEL && vd_departures_wanted()) {
-    operation->cookie = vd_now_ns() << 2 | 2;
   }
   int result;
   for (;;) {

@@ -125,10 +125,15 @@ bool vd_actions_done(uint64_t emitted);
 bool vd_actions_polling(void);
 bool vd_actions_poll_locked(uint64_t now_ns);
 
-/* departures.c: the log of what leaves the GPU; all under the lock */
-bool vd_departures_wanted(void);
-void vd_departures_kernel(uint64_t issued_ns);
-void vd_on_leave(void *context, uint32_t block, uint32_t pages);
+/* events_log.c: the log of what happens on the GPU; all under the lock */
+void vd_log_launch(uint64_t ticket, uint64_t issued_ns, const char *name,
+                   const struct gpu_operation *operation);
+void vd_log_start(uint64_t ticket, uint64_t time_ns);
+void vd_on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
+                  uint64_t end_ns);
+void vd_on_move(void *context, const struct gpu_move *move);
+void vd_on_stall(void *context, uint64_t ticket, bool fault, uint64_t from_ns,
+                 uint64_t until_ns);
 
 /* event.c; NULL: no event */
 static inline struct vd_event *vd_event_of(CUevent handle) {

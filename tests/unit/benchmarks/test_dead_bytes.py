@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from event_log import read
 from study.dead_bytes import (
     PAGE_BYTES,
     Bytes,
@@ -63,10 +64,21 @@ def test_what_was_handed_out_again_before_it_left_is_told_from_what_was_free() -
 
 def test_lines_are_read_and_others_refused() -> None:
     assert read_handed(["7 4096 512\n"]) == [Handed(7, 4096, 512)]
-    expected = Departure(7, 2097152, 0x8000000F, 9)
-    assert read_departures(["7 2097152 8000000f 9\n"]) == [expected]
     with pytest.raises(ValueError, match="not enough"):
-        read_departures(["7 2097152\n"])
+        read_handed(["7 4096\n"])
+
+
+def test_a_departure_counts_from_the_issue_of_the_newest_kernel_that_had_begun() -> None:
+    """Of the starts, the first is of something else than a kernel; prefetches to the GPU and what
+    was there are no departures."""
+    lines = ["start 9 3", "evict 1 1 3 3", "start 1 8", "launch 1 7 add 1+1", "launch 2 8 add 2+1"]
+    lines += ["out 1 8000000f 9 12", "prefetch 1 1 10 11", "none 1 0 10 11", "start 2 11"]
+    lines += ["ahead 2 1 12 13"]
+    assert read_departures(read(lines)) == [
+        Departure(0, 2097152, 1, 3),
+        Departure(7, 2097152, 0x8000000F, 9),
+        Departure(8, 2 * 2097152, 1, 12),
+    ]
 
 
 def test_what_was_handed_out_again_bounds_what_a_discard_beside_kernels_saves() -> None:

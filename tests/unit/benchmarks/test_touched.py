@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import touched
+from event_log import read
 
 from pump.trace import format as form
 from pump.trace import records as rec
@@ -24,7 +25,13 @@ def test_blocks_are_compared_launch_by_launch() -> None:
     rows = (*NAMES, RANGE, launch(1, (0, HALF)), launch(2, (HALF, 2 * HALF)), launch(1))
     extents = touched.read_extents(rows)
     assert extents == {"add": [{10}, set()], "scale": [{10, 11}]}
-    touches = touched.read_touches(["scale 10+1", "add 10+2 10+1", "add 17+1"])
+    lines = (
+        "launch 1 5 scale 10+1",
+        "launch 2 6 add 10+2 10+1",
+        "start 1 7",
+        "launch 3 8 add 17+1",
+    )
+    touches = touched.read_touches(read(lines))
     found = touched.compare(touches, extents)
     assert found == {
         "add": touched.Uses(launches=2, touched=3, told=1, missed=2, idle=0),
@@ -42,7 +49,8 @@ def test_arguments_believed_to_be_unused_and_copies_do_not_count() -> None:
 def test_records_of_different_runs_are_refused() -> None:
     extents = touched.read_extents((*NAMES, RANGE, launch(1, (0, HALF))))
     with pytest.raises(ValueError, match="add: 2 launches touch memory, 1 are recorded"):
-        touched.compare(touched.read_touches(["add 10+1", "add 10+1"]), extents)
+        touches = touched.read_touches(read(["launch 1 5 add 10+1", "launch 2 6 add 10+1"]))
+        touched.compare(touches, extents)
 
 
 def test_a_recording_that_lost_events_is_refused() -> None:

@@ -80,11 +80,11 @@ def test_a_graph_reaches_blocks_that_were_freed_after_its_capture() -> None:
 
 
 def test_launches_are_logged_with_the_blocks_that_they_touch(tmp_path: Path) -> None:
-    file = tmp_path / "touches"
-    run("blocks", f"0:{3 * MIB}", "0", "", env={"PUMP_VIRTUAL_TOUCHES": str(file)})
-    kernel, *stretches = file.read_text().split()
-    assert kernel == "scale"
-    assert sum(int(stretch.partition("+")[2]) for stretch in stretches) == 2
+    file = tmp_path / "events"
+    run("blocks", f"0:{3 * MIB}", "0", "", env={"PUMP_VIRTUAL_EVENTS": str(file)})
+    (launch,) = (line.split() for line in file.read_text().splitlines() if "launch" in line)
+    assert launch[3] == "scale"
+    assert sum(int(stretch.partition("+")[2]) for stretch in launch[4:]) == 2
 
 
 def any_kernel() -> Path:

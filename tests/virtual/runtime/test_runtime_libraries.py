@@ -95,7 +95,7 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> No
     for _ in range(2):
         assert found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
         assert json.loads(report.read_text())["virtual"] is True
-    files = {"PUMP_VIRTUAL_REPORT": str(mine), "PUMP_VIRTUAL_DEPARTURES": str(mine)}
+    files = {"PUMP_VIRTUAL_REPORT": str(mine), "PUMP_VIRTUAL_EVENTS": str(mine)}
     done = run("one_product", mode="timing", **files)
     assert found(done) == {"status": 0}
     assert mine.read_text() == "mine"

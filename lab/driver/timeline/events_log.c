@@ -1,0 +1,75 @@
+/* events_log.c - PUMP_VIRTUAL_EVENTS: a line for each thing that happens on the GPU.
+ *
+ *   launch TICKET TIME NAME FIRST+COUNT ...   the program issues a kernel; the stretches of
+ *                                             managed blocks that it touches
+ *   start TICKET TIME                         an operation begins to execute,
+ *   end TICKET TIME                           and has ended
+ *   stall TICKET fault|arrival FROM UNTIL     it waits for faults, or for pages on their
+ * way HOW BLOCK PAGES TIME READY                pages of a block move: HOWS, gpu_move
+ *
+ * Blocks are addresses divided by 2 MiB; PAGES are hexadecimal, a bit for each 64 KiB;
+ * times are in nanoseconds of CLOCK_MONOTONIC. Lines are in the order of the model, under
+ * the lock, except that the model may have moved on before the line of a launch. Not for
+ * shared cards.
+ */
+#include <stdio.h>
+
+#include "timeline.h"
+
+static const char *const HOWS[] = {
+    [GPU_MOVE_FAULT] = "fault",       [GPU_MOVE_FIRST] = "first",
+    [GPU_MOVE_PREFETCH] = "prefetch", [GPU_MOVE_NONE] = "none",
+    [GPU_MOVE_OUT] = "out",           [GPU_MOVE_AHEAD] = "ahead",
+    [GPU_MOVE_EVICT] = "evict",
+};
+
+static unsigned long long address_in_blocks(uint32_t block) {
+  return vd_block_address(block) / GPU_BLOCK_BYTES;
+}
+
+void vd_log_launch(uint64_t ticket, uint64_t issued_ns, const char *name,
+                   const struct gpu_operation *operation) {
+  FILE *file = vd_record();
+  if (file == NULL) return;
+  fprintf(file, "launch %llu %llu %s", (unsigned long long)ticket,
+          (unsigned long long)issued_ns, name);
+  for (uint32_t i = 0; i < operation->use_count; i++)
+    fprintf(file, " %llu+%u", address_in_blocks(operation->uses[i].first_block),
+            operation->uses[i].block_count);
+  fputc('\n', file);
+}
+
+void vd_log_start(uint64_t ticket, uint64_t time_ns) {
+  FILE *file = vd_record();
+  if (file != NULL)
+    fprintf(file, "start %llu %llu\n", (unsigned long long)ticket,
+            (unsigned long long)time_ns);
+}
+
+void vd_on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
+                  uint64_t end_ns) {
+  FILE *file = vd_record();
+  (void)context, (void)cookie, (void)start_ns;
+  if (file != NULL)
+    fprintf(file, "end %llu %llu\n", (unsigned long long)ticket,
+            (unsigned long long)end_ns);
+}
+
+void vd_on_stall(void *context, uint64_t ticket, bool fault, uint64_t from_ns,
+                 uint64_t until_ns) {
+  FILE *file = vd_record();
+  (void)context;
+  if (file != NULL)
+    fprintf(file, "stall %llu %s %llu %llu\n", (unsigned long long)ticket,
+            fault ? "fault" : "arrival", (unsigned long long)from_ns,
+            (unsigned long long)until_ns);
+}
+
+void vd_on_move(void *context, const struct gpu_move *move) {
+  FILE *file = vd_record();
+  (void)context;
+  if (file != NULL)
+    fprintf(file, "%s %llu %x %llu %llu\n", HOWS[move->how], address_in_blocks(move->block),
+            move->pages, (unsigned long long)move->now_ns,
+            (unsigned long long)move->ready_ns);
+}
