@@ -130,7 +130,8 @@ def _weights(shares: Mapping[str, int]) -> dict[int, float]:
     """Weights by user number. A user's own comes before that of a group; unknown names are
     ignored, with a warning."""
     found: dict[int, float] = {}
-    for name, weight in sorted(shares.items(), reverse=True):  # "@group" before any name
+    groups_first = sorted(shares.items(), key=lambda item: (not item[0].startswith("@"), item[0]))
+    for name, weight in groups_first:
         for user in _ids("[shares]", name):
             found[user] = float(weight)
     return found

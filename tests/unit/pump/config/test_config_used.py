@@ -60,6 +60,8 @@ def test_each_key_of_the_service_changes_the_service(tmp_path: Path, key: str) -
 def test_shares_and_the_greatest_priority_change_the_service(tmp_path: Path) -> None:
     before = service_settings(tmp_path, "")
     assert service_settings(tmp_path, "[shares]\nroot = 7\n").weights == {0: 7.0}
+    both = service_settings(tmp_path, "[shares]\nroot = 7\n'@root' = 2\n").weights
+    assert both[0] == 7.0, "a user's own weight comes before that of a group"
     after = service_settings(tmp_path, "[limits]\npriority = 3\n")
     assert after.quotas == dataclasses.replace(before.quotas, priority_most=3)
 
