@@ -1,9 +1,8 @@
 /* batch.c - the worker's side of the rings, for Python.
  *
- * Turns event records into columns, carries commands the other way, sleeps and
- * wakes. It trusts nothing in the mapping: whatever the client has written there,
- * reading it neither crashes nor loops for ever, though the rows may be wrong. Deciding
- * happens in Python.
+ * Converts event records into columns, passes commands to executors, sleeps and wakes.
+ * Trusts nothing in the mapping: whatever a client writes there, reading it neither
+ * crashes nor loops forever, though the rows may be wrong. Decisions are made in Python.
  */
 #include "pump_core.h"
 
@@ -20,7 +19,7 @@
 _Static_assert(sizeof(((struct pump_batch *)0)->seq) == BATCH_ROWS * 8, "rows");
 _Static_assert(sizeof(((struct pump_batch *)0)->slot) == BATCH_USES * 4, "uses");
 
-/* Records that an operation with `extents` extents takes. */
+/* Returns how many records an operation with `extents` extents takes. */
 static uint32_t records_for(uint32_t extents) {
   return extents == 0 ? 1 : (extents + PUMP_EVENT_EXTENTS - 1) / PUMP_EVENT_EXTENTS;
 }
@@ -46,7 +45,7 @@ static bool take_extent(struct pump_batch *batch, const struct pump_extent *exte
   return true;
 }
 
-/* Copies the payload of PARAMS and NAME; `bytes` of it lie in consecutive records. */
+/* Copies the payload of PARAMS and NAME: `bytes` bytes in consecutive records. */
 static bool take_payload(struct pump_shm *shm, uint64_t position, uint32_t bytes,
                          struct pump_batch *batch) {
   uint8_t *to = &batch->payload[batch->payload_used];
@@ -62,8 +61,8 @@ static bool take_payload(struct pump_shm *shm, uint64_t position, uint32_t bytes
   return true;
 }
 
-/* Decodes the operation that starts at `position`. Returns the number of
- * records it occupies; 0 when it is not ready yet. */
+/* Decodes the operation that starts at `position`. Returns the number of records that it
+ * occupies, or 0 when it is not ready yet. */
 static uint32_t take_row(struct pump_shm *shm, uint64_t position,
                          struct pump_batch *batch) {
   const struct pump_event *first = pump_event_peek(shm, position);
@@ -217,7 +216,7 @@ EXPORT uint64_t pump_core_now_ns(void) {
   return pump_clock_ns(clock_of_kernel);
 }
 
-/* Tells the core that this is a spin loop. */
+/* Hints to the CPU core that this is a spin loop. */
 static inline void relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -249,7 +248,7 @@ EXPORT int pump_core_wait(struct pump_shm *shm, uint64_t seen_activity, uint64_t
   uint32_t *asleep = &shm->header.worker_asleep;
   uint32_t *wakes = &shm->header.worker_wakes;
   uint32_t ticket = pump_sleep_prepare(asleep, wakes);
-  /* In two parts, as pump_wake_later needs of what it wakes. */
+  /* Sleeps in two parts, as pump_wake_later requires of its sleepers. */
   uint64_t grace_ns = timeout_ns < PUMP_SLEEP_GRACE_NS ? timeout_ns : PUMP_SLEEP_GRACE_NS;
   if (!work_waits(shm, seen_activity)) pump_sleep_wait(wakes, ticket, grace_ns);
   if (PUMP_LOAD(wakes) == ticket && !work_waits(shm, seen_activity) &&

@@ -1,10 +1,10 @@
-/* pump-run, pump and pumpd: starts Python so that no variable of the user's program changes
- * it.
+/* pump-run, pump and pumpd: starts Python so that the environment variables of the user's
+ * program do not affect it.
  *
- * PYTHONHOME, for one, ends Python before it reads a line, so a script is too late. The
- * environment goes on untouched, which a shell would not promise. Which Python to start
- * stands in the first line of pump-start next to this program: pip and uv write it there
- * (pump/start.py).
+ * A script cannot do this: PYTHONHOME, for example, stops Python before its first line.
+ * A shell could change the environment, which must reach the program unmodified. The
+ * first line of pump-start, next to this program, names the Python to start; pip and uv
+ * write it (pump/start.py).
  */
 #include <errno.h>
 #include <limits.h>
@@ -22,7 +22,7 @@ static _Noreturn void fail(const char *path, int number) {
   exit(NOT_STARTED);
 }
 
-/* Finds this program's file, links resolved: tools such as pipx put links elsewhere. */
+/* Finds this program's file with links resolved: tools such as pipx link to it. */
 static void find_self(char *path, size_t size) {
   ssize_t length = readlink("/proc/self/exe", path, size - 1);
   if (length > 0) {
@@ -33,9 +33,9 @@ static void find_self(char *path, size_t size) {
   if (executed == NULL || realpath(executed, path) == NULL) fail("Python", errno);
 }
 
-/* Takes the interpreter from the first line if that is a program's path. If uv writes lines
- * for sh (long paths, blanks), pipx adds options, or conda writes env, the environment's
- * own Python lies next to this program. */
+/* Takes the interpreter from the first line if the line is a program's path. Otherwise
+ * uses the environment's Python next to this program: uv may write lines for sh (long
+ * paths, blanks), pipx may add options, and conda writes env. */
 static void read_interpreter(const char *start, char *python, size_t size) {
   char line[PATH_MAX + 3] = "";
   FILE *file = fopen(start, "re");

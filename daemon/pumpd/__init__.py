@@ -1,1 +1,1 @@
-"""pumpd: the process beside a job that decides what its shim should move."""
+"""pumpd: the daemon that decides which blocks a job's shim moves, and the system service."""

@@ -1,4 +1,4 @@
-"""Lets `python -m pumpd` do what the command pumpd does."""
+"""Runs the command pumpd for `python -m pumpd`."""
 
 import sys
 

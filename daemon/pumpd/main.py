@@ -1,9 +1,9 @@
-"""The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is
-the system service (serve.py); `pumpd jobs` starts the former for processes that `pump enable`
-makes jobs (service/activation.py).
+"""The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is the
+system service (serve.py); `pumpd jobs` starts a `pumpd job` for each process that `pump enable`
+makes a job (service/activation.py).
 
-A user may start the former by hand to replace a pumpd that was killed: the job's clients find
-it by the same path and attach again.
+A user may run `pumpd job` by hand to replace a killed one: the job's clients find the new process
+at the same path and reconnect.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ log = logging.getLogger("pumpd")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point. Returns 0 after the job or the service has ended, 2 for bad input, 1 where
-    descriptors or memory do not suffice to begin."""
+    """Runs the command. Returns 0 after the job or the service has ended, 2 for bad input, and 1
+    if descriptors or memory do not suffice."""
     try:
         asked = _parser().parse_args(argv)
         run: Callable[[Namespace], int] = asked.run
@@ -202,13 +202,13 @@ def _seconds(text: str) -> float:
 
 
 def _serve(asked: Namespace) -> int:
-    from pumpd.service import serve  # a job's pumpd needs none of it
+    from pumpd.service import serve  # imported late: a job's pumpd does not need it
 
     return serve.run(asked)
 
 
 def _jobs(asked: Namespace) -> int:
-    from pumpd.service import activation  # a job's pumpd needs none of it
+    from pumpd.service import activation  # imported late: a job's pumpd does not need it
 
     return activation.run(asked.socket)
 
@@ -279,7 +279,7 @@ def _listener(path: str, fd: int | None) -> socket.socket:
 def _start_log(level: str, file: str | None) -> None:
     log.propagate = False
     log.setLevel(level.upper())
-    logging.raiseExceptions = False  # on a full disk lines of the log are lost
+    logging.raiseExceptions = False  # a full disk loses log lines silently
     if file is None:
         log.addHandler(logging.NullHandler())
         return

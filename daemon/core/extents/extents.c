@@ -1,52 +1,52 @@
-/* extents.c - the learner of extents: how far a launch's pointers reach, as far as it can
- * be known.
+/* extents.c - the learner of extents: estimates how far a launch's pointers reach.
  *
  * DESIGN
  * For each pointer of a launch, in this order:
- *  1. A decoder (extents_tables.c) read the parameters: a slot is unused, or its
- *     bytes are known exactly, or its number of elements is.
- *     What the allocator reported of its block (block_units) is then sure, and cuts that.
- *  2. The word was a number, or half a pointer, in another launch of this
- *     function: it is padding that holds an old pointer; unused. (Unless the
- *     argument keeps being confirmed, below.)
- *  3. A range of at most 1 GiB in which nothing else was ever seen is one tensor: all
- *     of it is used.
- *  4. The places where something else begins behind the pointer, and the
- *     segment's end, are possible ends. A distance to one that an integer of
- *     the parameters times an element size, or a product of two, equals exactly is
- *     *confirmed*: it gets a vote for this shape of launch, and its formula gets
- *     support for this argument of the function, whatever the shape. Votes and
- *     formulas together choose (extents_formula.c). A choice that stayed the same
- *     a few times is settled and only examined from time to time.
- *  5. Nothing confirmed yet: the known number of elements times the likely
- *     element size; what a tensor of this launch that covers the pointer leaves
- *     (views such as query, key and value in one tensor); the length last seen at
- *     this start; else the nearest end,
- *     but no longer than the longest confirmed tensor of the launch, or than its
- *     integers can express.
- * What was exact or confirmed becomes the length of its start, and starts inside
- * it that this launch does not use are forgotten.
  *
- * Source of the method: a study of recorded PyTorch traffic; rules 2, the views,
- * the bound by what integers express and the preference for short multiples came
- * from scoring it on the same tensors laid out by other allocators. What was
- * tried, with figures: docs/extents.md.
+ *   1. A decoder (extents_tables.c) has read the parameters: a slot is unused, or its
+ *      bytes or its number of elements are known. The allocator's report of a block
+ *      (block_units) cuts decoded bytes. Without decoded bytes, it is a sure length
+ *      itself.
+ *   2. In another launch of this function the word was a number or half a pointer. So it
+ *      is padding with an old pointer, and unused. This does not apply if the argument
+ *      keeps being confirmed (rule 4) or the allocator has reported its block.
+ *   3. A range of at most 1 GiB with a single known start is one tensor: all of it is
+ *      used.
+ *   4. The next known starts and the segment's end are possible ends. An end is
+ *      *confirmed* if its distance equals an integer of the parameters, or a product of
+ *      two, times an element size. It gets a vote for this shape of launch. Its formula
+ *      gets support for this argument of the function, whatever the shape. Votes and
+ *      formulas together choose (extents_formula.c). A choice that stayed the same a few
+ *      times is settled, and examined only from time to time.
+ *   5. Without confirmation there are four guesses, in this order. The known number of
+ *      elements times the likely element size. The rest of a tensor of this launch that
+ *      covers the pointer (views such as query, key and value in one tensor). The last
+ *      length at this start. The nearest end, limited by the launch's longest confirmed
+ *      tensor or by the lengths that its integers can express.
  *
- * A launch takes two passes, because starts that it uses must be marked before
- * any of its tensors may delete starts inside itself.
+ * An exact or confirmed length is stored with its start. Starts inside it that this
+ * launch does not use are forgotten.
+ *
+ * Source of the method: a study of recorded PyTorch traffic. It was also scored on the
+ * same tensors laid out by other allocators. Rule 2, the views, the limit by expressible
+ * lengths and the preference for short multiples come from there. docs/extents.md has the
+ * experiments, with numbers.
+ *
+ * A launch takes two passes, because its starts must be marked before any of its tensors
+ * may delete starts inside itself.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "extents_state.h"
 
-#define SETTLED 3u              /* equal examinations in a row */
+#define SETTLED 3u              /* consecutive equal examinations */
 #define EXAMINE_EVERY 8u        /* launches between examinations once settled */
-#define SMALL_BYTES 65536u      /* bound for a table kernel's other pointers */
+#define SMALL_BYTES 65536u      /* limit for other pointers of a table kernel */
 #define LONE_BYTES (1ull << 30) /* a larger range may be an arena at its first use */
 #define WHOLE_PART 2u           /* a lone tensor fills more than 1 / this of its range */
 
-/* How the length of a pointer came to be known. */
+/* States of a pointer's length. */
 #define STATE_UNUSED 0
 #define STATE_OPEN 1
 #define STATE_GUESSED 2
@@ -56,16 +56,17 @@ struct launch {
   struct pump_extents *learner;
   const struct extents_function *function;
   uint64_t function_key;
-  uint64_t shape_key; /* where votes are kept; the signature's where no shape is known */
-  const struct extents_shape *shape; /* NULL: not known */
+  uint64_t shape_key; /* key of the votes: the shape's, or the signature's without a known
+                         shape */
+  const struct extents_shape *shape; /* NULL: unknown */
   const struct extents_table *table; /* NULL: none */
   uint32_t count;
   const struct pump_pointer *pointers;
   uint64_t *length_bytes;
   uint32_t next_entry;
   struct extents_segment *segments[PUMP_MAX_EXTENTS];
-  uint32_t starts[PUMP_MAX_EXTENTS];   /* index in the segment, unless that moved since */
-  uint64_t elements[PUMP_MAX_EXTENTS]; /* known number; 0: not known */
+  uint32_t starts[PUMP_MAX_EXTENTS];   /* index in the segment; may have moved since */
+  uint64_t elements[PUMP_MAX_EXTENTS]; /* number of elements; 0: unknown */
   uint8_t states[PUMP_MAX_EXTENTS];
 };
 
@@ -89,7 +90,7 @@ static struct extents_template *template_of(struct launch *launch, uint32_t i) {
   return extents_cache_take(&launch->learner->templates, key, launch->learner->now);
 }
 
-/* Rule 2. */
+/* Rule 2: returns whether the word is padding. */
 static bool is_padding(struct launch *launch, uint32_t i) {
   uint32_t word = launch->pointers[i].argument / 8;
   if (word >= EXTENTS_WORDS) return false;
@@ -98,7 +99,7 @@ static bool is_padding(struct launch *launch, uint32_t i) {
   return template->confirmed * 2 <= template->seen;
 }
 
-/* Rule 1: the entry for an argument, or NULL. Arguments mostly ascend. */
+/* Rule 1: returns the entry for an argument, or NULL. Arguments mostly ascend. */
 static const struct extents_entry *entry_of(struct launch *launch, uint32_t argument) {
   const struct extents_table *table = launch->table;
   uint32_t at = launch->next_entry;
@@ -138,7 +139,7 @@ static void cast_vote(struct extents_vote *vote, uint32_t units) {
   vote->votes[at] = 1;
 }
 
-/* Rule 4, in full: examines all possible ends. Returns units; 0: none is chosen. */
+/* Rule 4 in full: examines all possible ends. Returns the chosen units; 0: none. */
 static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *vote) {
   struct extents_template *template = template_of(launch, i);
   uint64_t distances[EXTENTS_CANDIDATES + 1];
@@ -163,7 +164,7 @@ static uint32_t examine(struct launch *launch, uint32_t i, struct extents_vote *
                         (uint32_t)(room_of(launch, i) / EXTENTS_UNIT_BYTES));
 }
 
-/* Nothing but this one tensor was ever seen in the range. */
+/* Returns whether this tensor is the only one ever seen in the range. */
 static bool is_lone(const struct launch *launch, uint32_t i) {
   return launch->segments[i]->count == 1 && launch->pointers[i].offset_bytes == 0;
 }
@@ -194,7 +195,7 @@ static void choose_end(struct launch *launch, uint32_t i) {
   }
 }
 
-/* The longest length of at most `bytes` that the integers express; 0: none. */
+/* Returns the longest length of at most `bytes` that the integers express; 0: none. */
 static uint64_t expressible(struct launch *launch, uint32_t i, uint64_t bytes) {
   struct extents_vote *vote = vote_of(launch, i);
   uint32_t units = extents_units(bytes);
@@ -205,7 +206,7 @@ static uint64_t expressible(struct launch *launch, uint32_t i, uint64_t bytes) {
   return (uint64_t)vote->cap_units * EXTENTS_UNIT_BYTES;
 }
 
-/* Rule 5. `longest` is the longest sure length of the launch. */
+/* Rule 5: guesses a length. `longest`: the longest sure length of the launch. */
 static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
   const struct extents_segment *segment = launch->segments[i];
   uint64_t offset = launch->pointers[i].offset_bytes;
@@ -258,14 +259,14 @@ static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
   if (launch->shape != NULL) launch->shape_key = line->shape;
 }
 
-/* Bytes from the pointer to the end of the allocator's block; 0: not known. */
+/* Returns the bytes from the pointer to the end of its allocator block; 0: unknown. */
 static uint64_t block_rest(const struct pump_pointer *pointer) {
   if (pointer->block_units == 0) return 0;
   return (uint64_t)pointer->block_units * EXTENTS_UNIT_BYTES -
          pointer->offset_bytes % EXTENTS_UNIT_BYTES;
 }
 
-/* First pass: is the pointer used at all, and in which segment? */
+/* First pass: finds whether the pointer is used, and its segment. */
 static void meet(struct launch *launch, uint32_t i) {
   struct pump_extents *learner = launch->learner;
   const struct pump_pointer *pointer = &launch->pointers[i];
@@ -332,7 +333,7 @@ EXPORT void pump_extents_name(struct pump_extents *learner, uint64_t function,
   struct extents_function *known =
       extents_cache_take(&learner->functions, extents_mix(function, 0), learner->now);
   if (known->name_hash == hash) return;
-  if (known->name_hash != 0) { /* the handle has become another kernel's */
+  if (known->name_hash != 0) { /* the handle now belongs to another kernel */
     known->salt++;
     memset(known->not_pointer, 0, sizeof(known->not_pointer));
   }

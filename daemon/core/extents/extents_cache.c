@@ -1,7 +1,7 @@
-/* extents_cache.c - caches of fixed size: what makes the learner's memory bounded.
+/* extents_cache.c - caches of fixed size, which bound the learner's memory.
  *
- * Four lines share a set; the one unused for longest gives way. A line belongs to
- * its key alone, so a lost line costs knowledge and nothing else.
+ * A set has four lines and evicts the least recently used one. A line belongs only to its
+ * key, so losing it only loses knowledge.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* extents_formula.c - lengths that integer parameters can express.
  *
- * A formula is one integer, or the product of two, times an element size. When
- * the distance from a pointer to a believable end equals a formula's length, the
- * formula is confirmed for that argument; what many shapes confirm becomes the
- * argument's template. Choosing prefers the shortest of nearly equally supported
- * multiples: two tensors of one size side by side confirm the double length as
- * well, hardly anything confirms half a length.
+ * A formula is an integer, or the product of two, times an element size. If the distance
+ * from a pointer to a possible end equals a formula's length, the formula is confirmed
+ * for that argument. Formulas that many shapes confirm form the argument's template. The
+ * shortest of nearly equally supported multiples is chosen. The reason: two adjacent
+ * tensors of one size also confirm the double length, but rarely does anything confirm
+ * half a length.
  */
 #include <string.h>
 
@@ -15,10 +15,10 @@
 /* Weights of a choice, in thousandths. */
 #define VOTE_WEIGHT 1000u
 #define TEMPLATE_WEIGHT 2000u
-#define PRODUCT_WEIGHT 900u /* of a single integer's 1000 */
+#define PRODUCT_WEIGHT 900u /* of a product; a single integer has 1000 */
 #define NEARLY 600u         /* a shorter divisor needs this part of the best support */
-#define BELIEVED 500u       /* a template alone needs this part of the shapes */
-#define SHAPES_LEAST 2      /* shapes that have to confirm a formula */
+#define BELIEVED 500u       /* a template without votes needs this part of the shapes */
+#define SHAPES_LEAST 2      /* shapes that must confirm a formula */
 
 uint32_t extents_units(uint64_t bytes) {
   if (bytes > LARGEST_BYTES) return 0;
@@ -40,7 +40,7 @@ static uint32_t value_at(const struct extents_shape *shape, uint16_t where) {
              : 0;
 }
 
-/* The length in units that a formula gives; 0: it gives none. */
+/* Returns the length in units that a formula gives; 0: none. */
 static uint32_t formula_units(const struct extents_formula *formula,
                               const struct extents_shape *shape, uint64_t elements) {
   uint64_t value = elements;
@@ -119,7 +119,7 @@ static void support(struct extents_template *template,
                                                      __builtin_popcount(weakest->shapes))))
       weakest = known;
   }
-  /* What a quarter of all shapes confirm is not given up for a newcomer. */
+  /* Keep a formula that a quarter of all shapes confirm. */
   if (weakest->size != 0 &&
       __builtin_popcount(weakest->shapes) * 4 > __builtin_popcount(template->shapes))
     return;
@@ -172,7 +172,7 @@ uint32_t extents_largest(struct pump_extents *learner, const struct extents_shap
 struct option {
   uint32_t units;
   uint32_t support;
-  uint32_t template_part; /* of the shapes, in thousandths */
+  uint32_t template_part; /* part of the shapes, in thousandths */
   uint32_t voted;
 };
 

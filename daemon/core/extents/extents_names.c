@@ -1,9 +1,9 @@
-/* extents_names.c - what the mangled name of a kernel implies about its parameters.
+/* extents_names.c - hints about a kernel's parameters in its mangled name.
  *
- * Not a demangler: it searches for the names of a few kernel families of PyTorch
- * (their parameter structures are decoded in extents_tables.c) and for the first
- * element type after a functor's name. A name is a hint, never enough alone:
- * what it suggests has to agree with the parameters.
+ * Not a demangler: searches for the names of a few kernel families of PyTorch, and for
+ * the first element type after a functor's name. The families' parameter structures are
+ * decoded in extents_tables.c. A name is only a hint, which must agree with the
+ * parameters.
  */
 #include <string.h>
 
@@ -13,7 +13,8 @@ static const char *find(const char *text, uint32_t bytes, const char *word) {
   return memmem(text, bytes, word, strlen(word));
 }
 
-/* Size of the type whose mangled name begins at `text`; 0 when it is no plain one. */
+/* Returns the size of the type whose mangled name begins at `text`; 0 if it is not a
+ * plain type. */
 static uint16_t type_bytes(const char *text, uint32_t bytes) {
   static const struct {
     const char *code;
@@ -45,7 +46,7 @@ static uint16_t type_bytes(const char *text, uint32_t bytes) {
   return 0;
 }
 
-/* Size of the first template argument of a name that ends in `word`. */
+/* Returns the size of the first template argument of a name that ends in `word`, or 0. */
 static uint16_t first_argument(const char *name, uint32_t bytes, const char *word) {
   const char *end = name + bytes;
   const char *at = find(name, bytes, word);
@@ -74,7 +75,7 @@ static uint16_t element_bytes_of(const char *name, uint32_t bytes) {
   return half ? 2 : 4;
 }
 
-/* Which table a multi_tensor_apply kernel takes, and how many lists are in it. */
+/* Reads which table a multi_tensor_apply kernel takes, and its number of lists. */
 static void read_multi(const char *name, uint32_t bytes, struct extents_named *named) {
   static const char *const words[] = {"18TensorListMetadataI",
                                       "28TensorListScalarListMetadataI",

@@ -1,9 +1,8 @@
-/* extents_params.c - what a parameter buffer shows once its pointers are known.
+/* extents_params.c - digests a parameter buffer once its pointers are known.
  *
- * A buffer waits here until its launch names the words that are live pointers.
- * Then it is digested: integers that may be element counts, words that cannot be
- * pointers, and the tables that extents_tables.c can read. The bytes themselves
- * are not kept.
+ * A buffer waits here until its launch names the words that are live pointers. The digest
+ * consists of integers that may be element counts, words that cannot be pointers, and
+ * tables that extents_tables.c can read. The bytes themselves are not kept.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "extents_state.h"
 #include "shim/base/key_table.h"
 
-/* Places for the pointers of the launch being digested. */
+/* Slots for the pointers of the launch being digested. */
 #define POINTERS 512u
 _Static_assert(POINTERS >= 2 * PUMP_MAX_EXTENTS, "half empty at most");
 
@@ -57,13 +56,14 @@ static void gather(struct pump_extents *learner, uint32_t count,
   }
 }
 
-/* Whether this may be the upper half of a host pointer, left over in padding. */
+/* Returns whether this may be the upper half of a host pointer, left over in padding. */
 static bool host_half(uint32_t upper) {
   return upper >= 0x5500 && upper <= 0x7fff;
 }
 
-/* Surely no pointer to device memory: a number, two numbers, an address of code,
- * heap or stack, or a pointer whose lower half was overwritten. */
+/* Returns whether the word cannot be a pointer to device memory. It may be a number, two
+ * numbers, an address of code, heap or stack, or a pointer with an overwritten lower
+ * half. */
 static bool no_pointer(uint64_t word) {
   if (word == 0) return false; /* an optional pointer may be NULL */
   uint32_t upper = (uint32_t)(word >> 32);
@@ -93,7 +93,7 @@ static void read_words(const struct extents_pending *launch,
   }
 }
 
-/* Marks what formulas are made of: the grid, then the earliest parameters. */
+/* Marks the integers for formulas: the grid, then the earliest parameters. */
 static void mark_first(struct extents_shape *shape, uint32_t grid_begin) {
   uint32_t marked[EXTENTS_DISTINCT];
   uint32_t count = 0;
@@ -114,7 +114,7 @@ static void keep_table(struct pump_extents *learner, uint64_t key) {
          offsetof(struct extents_table, entries) + read->count * sizeof(read->entries[0]));
 }
 
-/* Keeps the shape that the launch has; returns its key. */
+/* Stores the launch's shape; returns its key. */
 static uint64_t keep_shape(struct pump_extents *learner, struct extents_function *function,
                            uint64_t function_key, const struct extents_pending *launch,
                            uint32_t count, const struct pump_pointer *pointers) {
@@ -153,7 +153,7 @@ const struct extents_signature *extents_digest(struct pump_extents *learner,
   line->has_table = extents_decode(&function->named, launch, &learner->table);
   line->shape = 0;
   if (line->has_table) keep_table(learner, key);
-  /* Of a table with all its slots the integers would say nothing more. */
+  /* A table with all its slots needs no integers. */
   if (!line->has_table || learner->table.open)
     line->shape = keep_shape(learner, function, function_key, launch, count, pointers);
   launch->bytes = 0;

@@ -1,9 +1,8 @@
-/* extents_segments.c - live ranges and the places in them where tensors begin.
+/* extents_segments.c - live ranges and the starts of tensors in them.
  *
- * A start is learned from every pointer that a launch or copy uses, and forgotten
- * when a longer tensor is seen to cover it. Never by age: a start that is unused
- * for an iteration is as good as any (forgetting by time was measured and is
- * clearly worse).
+ * Each pointer that a launch or copy uses adds a start. A start is forgotten when a
+ * longer tensor covers it, but never by age. A start that is unused for an iteration is
+ * still valid (expiry by time was measured and is clearly worse).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +91,7 @@ void extents_start_length(struct pump_extents *learner, struct extents_segment *
                           uint32_t at, uint64_t offset, uint64_t length_bytes) {
   if (at >= segment->count || segment->starts[at].offset != offset)
     at = extents_start_before(segment, offset);
-  if (segment->starts[at].offset != offset) return; /* there was no room for it */
+  if (segment->starts[at].offset != offset) return; /* it did not fit */
   segment->starts[at].length_bytes = length_bytes;
   uint64_t end = offset + length_bytes;
   uint32_t keep = at + 1;
@@ -107,7 +106,8 @@ void extents_start_length(struct pump_extents *learner, struct extents_segment *
   learner->starts -= from - keep;
 }
 
-/* Large tensors and small ones never share a segment, save in the smallest. */
+/* Returns the shortest distance of an end. Large and small tensors only share the
+ * smallest segments. */
 static uint64_t least_of(const struct extents_segment *segment) {
   return segment->length_bytes <= PUMP_BLOCK_BYTES ? EXTENTS_UNIT_BYTES
                                                    : EXTENTS_LARGE_BYTES;

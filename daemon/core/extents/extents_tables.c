@@ -1,15 +1,15 @@
-/* extents_tables.c - reads parameter structures that PyTorch passes by value.
+/* extents_tables.c - decodes parameter structures that PyTorch passes by value.
  *
- * Half of all pointer words in a foreach optimizer are unused slots of by-value
- * pointer tables, holding what the launch before left there. The structures say
- * which slots count and how many elements lie behind each. Layouts as in PyTorch
- * 2.0 to 2.11: MultiTensorApply.cuh, Shape.cu (concatenation), Reduce.cuh,
- * ForeachReduceOp.cu and CUDALoops.cuh, described here by their sizes.
+ * Half of all pointer words in a foreach optimizer are unused slots of by-value pointer
+ * tables, with leftovers of the previous launch. The structures show the used slots and
+ * their numbers of elements. Layouts are those in PyTorch 2.0 to 2.11:
+ * MultiTensorApply.cuh, Shape.cu (concatenation), Reduce.cuh, ForeachReduceOp.cu and
+ * CUDALoops.cuh, described here by their sizes.
  *
- * A structure is recognized by its consistent content, not by a name:
- * chunks of a multi-tensor table have to count up to each tensor's end, a
- * reduction's block and grid have to be the launch's own. Where the name never
- * came, the two structures with the strongest evidence are still recognized.
+ * The kernel's name selects a structure, whose content must then be consistent. Chunks of
+ * a multi-tensor table must count up to each tensor's end; a reduction's block and grid
+ * must be the launch's own. If the name is missing, the two structures with the strongest
+ * evidence are still recognized.
  */
 #include <string.h>
 
@@ -42,13 +42,13 @@ static bool add(struct extents_table *table, uint32_t argument, uint32_t what,
 
 #define MULTI_BLOCKS 320u
 
-/* addresses[depth][slots], numel[slots], extra[slots], tensor of each block (a byte),
- * chunk of each block, and in two of three structures an int. */
+/* Layout: addresses[depth][slots], numel[slots], extra[slots], tensor of each block (a
+ * byte), chunk of each block, and in two of three structures an int. */
 struct multi_layout {
   uint32_t depth;
   uint32_t slots;
   uint32_t extra_bytes; /* per slot: scalars, or step pointers */
-  uint32_t steps;       /* 1: extra are pointers to one number each */
+  uint32_t steps;       /* 1: extra has a pointer to a single number per slot */
 };
 
 static uint32_t extra_at(const struct multi_layout *layout) {
@@ -66,7 +66,8 @@ static uint64_t elements_of(const struct extents_pending *launch,
   return word64(launch, 8 * (layout->slots * layout->depth + slot));
 }
 
-/* Slots in use if each block follows from the one before; 0 when one does not. */
+/* Returns the number of used slots if each block follows from the previous one; otherwise
+ * 0. */
 static uint32_t multi_slots(const struct extents_pending *launch,
                             const struct multi_layout *layout) {
   uint32_t blocks = launch->grid[0];
@@ -112,7 +113,7 @@ static bool multi_read(const struct extents_pending *launch,
   }
   for (uint32_t slot = 0; layout->steps && slot < slots; slot++)
     if (!add(table, extra_at(layout) + 8 * slot, EXTENTS_EXACT, 4)) return false;
-  /* The int behind the blocks shares its word with what was in the padding. */
+  /* The int after the blocks shares its word with leftovers in the padding. */
   table->zero_end = (chunks_at(layout) + 4 * MULTI_BLOCKS + 4) / 8 * 8;
   if (layout->extra_bytes == 0 || layout->steps) table->zero_end += 8;
   table->small_begin = table->zero_end; /* scalars, flags, one number per chunk */
@@ -151,7 +152,7 @@ static bool multi(const struct extents_named *named, const struct extents_pendin
 
 /* --- concatenation ----------------------------------------------------------- */
 
-/* output, {input[n], offset[n], size[n], elements[n], contiguous[n],
+/* Layout: output, {input[n], offset[n], size[n], elements[n], contiguous[n],
  * sizes_strides[s]}, sizes_strides, dimension, stride; 32 bit indices. */
 static bool concatenation(const struct extents_pending *launch, uint32_t element_bytes,
                           struct extents_table *table) {
@@ -182,9 +183,9 @@ static bool concatenation(const struct extents_pending *launch, uint32_t element
 
 /* --- reductions -------------------------------------------------------------- */
 
-/* {operation, identity, configuration, index calculators, source, destination[2],
- * accumulator, scratch, semaphores, base index, flags}: the pointers are found
- * from the end, the configuration by its agreement with the launch. */
+/* Layout: {operation, identity, configuration, index calculators, source, destination[2],
+ * accumulator, scratch, semaphores, base index, flags}. The pointers are found from the
+ * end, and the configuration by its agreement with the launch. */
 static bool reduction(const struct extents_pending *launch, struct extents_table *table) {
   if (launch->bytes < 256 || launch->bytes % 8 != 0) return false;
   for (uint32_t at = 4; at <= 64; at += 4) {
@@ -201,8 +202,8 @@ static bool reduction(const struct extents_pending *launch, struct extents_table
         (uint64_t)width * height != threads || threads != launch->threads || threads == 0)
       continue;
     uint32_t pointers = launch->bytes - 64;
-    /* What blocks leave for each other. PyTorch allocates room for every thread of
-     * every output here and uses only this much of it. */
+    /* Partial results of blocks. PyTorch allocates memory for every thread of every
+     * output here and uses only this much. */
     uint64_t scratch = (uint64_t)size * vector * launch->grid[0] * spread;
     if (word32(launch, at + 24) == 0) scratch *= width;
     add(table, pointers, EXTENTS_COUNT, inputs * outputs);
@@ -218,9 +219,9 @@ static bool reduction(const struct extents_pending *launch, struct extents_table
   return false;
 }
 
-/* --- the rest ---------------------------------------------------------------- */
+/* --- other structures -------------------------------------------------------- */
 
-/* A pointer, then a table of pointers to single numbers, then an int. */
+/* Decodes a pointer, a table of pointers to single numbers, and an int. */
 static bool addresses(const struct extents_pending *launch, uint32_t element_bytes,
                       struct extents_table *table) {
   if (launch->bytes < 28 || launch->grid[0] > (launch->bytes - 12) / 8) return false;
@@ -231,7 +232,7 @@ static bool addresses(const struct extents_pending *launch, uint32_t element_byt
   return true;
 }
 
-/* The count first; every pointer behind it is dense. */
+/* Decodes a count as the first parameter; all later pointers are dense. */
 static bool elementwise(const struct extents_pending *launch, struct extents_table *table) {
   if (launch->bytes < 16) return false;
   uint64_t elements = word32(launch, 0);

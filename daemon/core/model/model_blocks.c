@@ -1,37 +1,36 @@
-/* model_blocks.c - life of a model, states of blocks, and the lists they stand in.
+/* model_blocks.c - block states and block lists; creation and reports of a model.
  *
  * DESIGN
- * Operations stand in a ring in issue order, and in a list per stream. Each (operation,
- * block) pair is a use; uses stand in a second ring and are chained per block, oldest
- * first: `first` is the oldest use whose operation has not executed. Streams retire out
- * of issue order, so a chain may run through uses of executed operations; they are
- * passed over when its head moves. A ring slot is used again only after everything
- * older has executed, so every link met on the way is valid.
+ * Operations are in a ring in issue order, and in a list per stream. Each (operation,
+ * block) pair is a use. Uses are in a second ring and chained per block, oldest first:
+ * `first` is the oldest use whose operation has not executed. Streams retire out of issue
+ * order, so a chain may contain uses of executed operations. They are skipped when the
+ * chain's head moves. A ring slot is reused only after everything older has executed, so
+ * each link of a chain is valid.
  *
- * Two questions have to be answered at each decision: what does the window need next
- * that is not there, and which block would leave first. Scanning answers neither in time
- * (20,000 blocks, a decision each 100 us), so every change keeps the answers ready:
+ * Each decision asks two questions: what does the window need next that is absent, and
+ * which block would leave first? Scans are too slow (20,000 blocks, a decision each 100
+ * us), so every change keeps the answers ready:
  *
- *   - each operation counts the blocks that it is the *next* to use, apart by whether
- *     they are there (SURE), may be there (MAYBE_EVICTED) or are not (AWAY); a bit per
- *     operation marks where there are any, a bit per use which they are. Walking the bits
- *     forward gives what is missing, soonest first; backward, what is needed last. A block
- *     that several streams wait for counts where it was issued first;
- *   - each device has the list of its idle blocks (there, and needed by nothing), in the
- *     order in which they became idle, which is the order of their last use; those that
- *     the program's allocator has taken back (DEAD) stand in front. Lists of their own have
- *     those that stay longest, because leaving would copy them (`staying`, see
- *     model_duplicates.c), and those that are to be discarded (FREED): copying these out
- *     would be in vain;
- *   - each device has its resident blocks in the driver's own order of eviction, last
- *     migrated (uvm_pmm_gpu.c): `maybe_evicted`, all older, before `sure`.
+ *   1. Each operation counts the blocks that it is the *next* to use: resident (SURE),
+ *      maybe evicted (MAYBE_EVICTED) or absent (AWAY). A bit per operation marks counts
+ *      above 0, a bit per use marks the blocks. Walking the bits forward finds the
+ *      soonest missing blocks; walking backward finds the last needed ones. If several
+ *      streams wait for a block, its first issued use counts.
+ *   2. Each device lists its idle blocks (resident and unneeded) in the order of their
+ *      last use. Dead blocks, which the program's allocator has taken back, come before
+ *      them. Two groups have their own lists: blocks that stay longest because they must
+ *      be copied (`staying`, see model_duplicates.c), and blocks with a pending discard
+ *      (FREED).
+ *   3. Each device lists its resident blocks in the driver's eviction order, by their
+ *      last migration (uvm_pmm_gpu.c): `maybe_evicted`, all older, then `sure`.
  *
- * Within an operation, uses stand in the order in which it will reach them. Kernels
- * mostly sweep their operands side by side, so the runs are interleaved in slices: what
- * is reached first comes first, and what is reached last leaves first.
+ * Within an operation, uses are in the order in which it will reach them. Kernels mostly
+ * sweep their operands side by side, so the operands' runs are interleaved in slices: the
+ * first reached block arrives first, and the last reached block leaves first.
  *
- * ARRIVING, LEAVING and DISCARDING blocks are due nowhere. A LEAVING block keeps its place
- * by age: an eviction that does not happen moves nothing.
+ * Operations do not count ARRIVING, LEAVING or DISCARDING blocks. A LEAVING block keeps
+ * its position by age: an eviction that does not happen moves nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,12 +38,12 @@
 
 #include "model_state.h"
 
-#define TURN_MOST 256  /* votes that idle blocks are used in turn, or that they are not */
-#define STAY_BUDGETS 8 /* times the budget that leaves while what stays is not used */
+#define TURN_MOST 256  /* bound of the votes for and against "in turn" */
+#define STAY_BUDGETS 8 /* staying ends after departures of this many budgets */
 
 /* ---- lists -------------------------------------------------------------------- */
 
-/* A block has two pairs of links: by age, and among the idle. */
+/* A block has two pairs of links: by age and by idleness. */
 static int32_t *prev_of(struct pump_model *m, int32_t block, bool age) {
   return age ? &m->blocks.all[block].age_prev : &m->blocks.all[block].idle_prev;
 }
@@ -63,7 +62,7 @@ static void append(struct pump_model *m, struct list *list, int32_t block, bool 
   list->tail = block;
 }
 
-/* Puts the block in front of the idle ones. */
+/* Puts the block at the head of the idle list. */
 static void prepend_idle(struct pump_model *m, struct list *list, int32_t block) {
   m->blocks.all[block].idle_prev = NONE;
   m->blocks.all[block].idle_next = list->head;
@@ -86,7 +85,7 @@ static void unlink_block(struct pump_model *m, struct list *list, int32_t block,
     *prev_of(m, next, age) = prev;
 }
 
-/* ---- what is due ------------------------------------------------------------------ */
+/* ---- due blocks ------------------------------------------------------------------- */
 
 static void set_bits(struct pump_model *m, uint32_t op) {
   const uint32_t *due = m->window.ops[op].due;
@@ -96,7 +95,7 @@ static void set_bits(struct pump_model *m, uint32_t op) {
   *miss = due[DUE_MAYBE_EVICTED] + due[DUE_AWAY] != 0 ? *miss | bit : *miss & ~bit;
 }
 
-/* How an operation counts a block in that state, or -1. */
+/* Returns how an operation counts a block in that state, or -1. */
 static int due_kind(uint32_t state) {
   switch (state) {
   case PUMP_BLOCK_RESIDENT:
@@ -111,7 +110,7 @@ static int due_kind(uint32_t state) {
   }
 }
 
-/* Takes the block out of the counts of its first use's operation. */
+/* Removes the block from the counts of its next operation. */
 static void end_due(struct pump_model *m, const struct block *b) {
   uint32_t kind = b->need - NEED_DUE, op = m->window.uses[b->due_use].op;
   m->window.due_uses[b->due_use >> 6][kind] &= ~(1ull << (b->due_use & 63));
@@ -128,11 +127,11 @@ static void begin_due(struct pump_model *m, struct block *b, uint32_t kind) {
   if (m->window.ops[op].due[kind]++ == 0) set_bits(m, op);
 }
 
-/* Which idle block is used next tells in which order the others will be: the longest unused
- * one where a program sweeps through its memory, as a decoder does with its weights for
- * each token; the newest one where it goes back the way it came. The ends of the list vote,
- * when one of them is used. Only where the program tells of its dead memory, which is what
- * has been unused for longest elsewhere, and has none of it discarded. */
+/* Votes on the order of the idle blocks when one of them is used. If the oldest is used,
+ * the program sweeps through its memory, like a decoder through its weights for each
+ * token. If the newest is used, the program returns the way it came. Votes only count if
+ * the program reports dead memory without discards. Otherwise the oldest blocks are
+ * mostly dead. */
 static void note_turn(const struct pump_model *m, struct device *device,
                       const struct block *b) {
   if (!device->tells_dead || device->discards || b->dead || b->first == NONE) return;
@@ -142,7 +141,7 @@ static void note_turn(const struct pump_model *m, struct device *device,
   if (newest && !oldest && device->in_turn > -TURN_MOST) device->in_turn--;
 }
 
-/* Of the idle blocks but those that stay longest. */
+/* Returns the next idle block to evict, without staying blocks. */
 static int32_t next_of_idle(const struct pump_model *m, const struct device *d,
                             int32_t block) {
   const struct block *all = m->blocks.all;
@@ -250,12 +249,11 @@ void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
   struct device *device = &m->devices[b->device];
   if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
       b->age_list == AGE_MAYBE_EVICTED)
-    state =
-        PUMP_BLOCK_MAYBE_EVICTED; /* it did not leave, and may have been evicted before */
+    state = PUMP_BLOCK_MAYBE_EVICTED; /* not evicted by pump, but maybe by the driver */
   device->counts[b->state]--;
   device->counts[state]++;
   if (state == PUMP_BLOCK_RESIDENT && b->state != PUMP_BLOCK_LEAVING) {
-    /* Prefetching a resident block makes it the newest of the driver's list, too. */
+    /* Prefetching a resident block also makes it the newest in the driver's list. */
     leave_age(m, device, block);
     b->migrated = ++m->blocks.migrations;
     b->age_list = AGE_SURE;
@@ -279,7 +277,7 @@ int64_t model_occupied(const struct device *device) {
          device->counts[PUMP_BLOCK_DISCARDING];
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------- */
 
 EXPORT void pump_model_delete(struct pump_model *m) {
   if (m == NULL) return;
@@ -347,7 +345,7 @@ EXPORT void pump_model_counts(const struct pump_model *m, uint32_t device,
                               int64_t *counts) {
   memcpy(counts, m->devices[device & (PUMP_MAX_DEVICES - 1)].counts,
          sizeof m->devices[0].counts);
-  counts[PUMP_BLOCK_FREE] = 0; /* numbers that no range owns are of no device */
+  counts[PUMP_BLOCK_FREE] = 0; /* numbers without a range belong to no device */
 }
 
 EXPORT void pump_model_totals(const struct pump_model *m,

@@ -1,36 +1,36 @@
-/* model_duplicates.c - which blocks are duplicated when they come, and what shows whether
- * that was right (docs/decisions/0051-read-duplication.md).
+/* model_duplicates.c - which arriving blocks are duplicated, and how trials are judged
+ * (docs/decisions/0051-read-duplication.md).
  *
- * DESIGN. While a block is a duplicate the host's copy stays valid, so what was not written
- * leaves without a copy. A block that has left once is expected to be like that. Each trial
- * is its own evidence: when the block leaves, the client tells whether it had to be copied.
- * DUPLICATES_WRONG wrong guesses end it for that block. A block without a right one is
- * tried only while the device's wrong trials, those whose end is not known among them, are
- * not more than the right ones, WRONG_FREE, and one for each COPIES_A_TRIAL blocks that
- * were copied: a program that writes all of its memory pays for few, and one whose first
- * trials were of written blocks gets others. Neighbours are mostly alike, so the first ones
- * are of one block for each entry that brings some, another one each time.
+ * DESIGN. While a block is a duplicate, the host's copy stays valid, so an unwritten
+ * block leaves without a copy. Each block that has left once is a candidate. Each
+ * duplicate is a trial: when the block leaves, the client reports whether it had to be
+ * copied. After DUPLICATES_WRONG wrong trials a block is never duplicated again. A block
+ * without a right trial is tried only while the device has few wrong and open trials:
+ * fewer than right trials + WRONG_FREE + one per COPIES_A_TRIAL copied blocks. So a
+ * program that writes all of its memory pays for few trials, and bad luck in the first
+ * trials does not prevent others. Neighbours mostly behave alike, so the first trials use
+ * one block per entry, at changing positions.
  *
- * What costs a copy stays behind what leaves without one (model_stays, schedule_leave.c):
- * the blocks that are written and, where most trials are right, those that have not left
- * yet. What is not used while STAY_BUDGETS times the budget leave does so no more: it is
- * memory that the program has done with.
+ * Blocks that need a copy leave after blocks that need none (model_stays,
+ * schedule_leave.c). They are written blocks and, if most trials are right, blocks that
+ * have not left yet. A block that stays unused while STAY_BUDGETS times the budget leave
+ * becomes an ordinary candidate, because the program has probably finished with it.
  *
- * Advice waits for migrations under way, and they for it. Where it takes too long, blocks
- * come too late, the program's faults bring them without a copy on the host, and they are
- * copied when they leave, which advice waits for in its turn. Where less than KEPT_PERCENT
- * of ASKED_BLOCKS are duplicates once they have come, no block of the device is any more.
+ * Advice and migrations wait for each other. If this takes too long, arrivals are late,
+ * and faults bring the blocks without a copy on the host. Their departures need copies,
+ * which delay advice again. If less than KEPT_PERCENT of ASKED_BLOCKS arrivals became
+ * duplicates, the device duplicates no more blocks.
  *
- * A wrong guess costs time, never bits: what the GPU writes it writes to its own copy.
+ * A wrong guess costs time, but never changes data: the GPU writes to its own copy.
  */
 #include "model_state.h"
 
 #define DUPLICATES_WRONG 2
-#define WRONG_FREE 16       /* blocks that may be wrong before others were right, */
-#define COPIES_A_TRIAL 1024 /* and one more for each so many that leave with a copy */
-#define SPREAD_BLOCKS 256   /* at most that are to be duplicates, one for each entry */
-#define FEW_TRIALS 256      /* which do not show yet that most are right, */
-#define RIGHT_FOR_WRONG 4   /* nor do those without so many right ones for each wrong one */
+#define WRONG_FREE 16       /* wrong trials allowed before the first right one */
+#define COPIES_A_TRIAL 1024 /* departures with a copy that allow one more wrong trial */
+#define SPREAD_BLOCKS 256   /* first arrivals to be duplicated, at most one per entry */
+#define FEW_TRIALS 256      /* too few trials to show that most are right */
+#define RIGHT_FOR_WRONG 4   /* right trials per wrong one that show that most are right */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 

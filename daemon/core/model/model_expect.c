@@ -1,13 +1,12 @@
-/* model_expect.c - operations that are expected behind those that were issued.
+/* model_expect.c - operations that are expected after the issued ones.
  *
- * They stand in the same ring and in the same chains as the window, so every walk
- * over the window - for what is missing, for the block needed last, for the room that
- * discards give back - meets them too. Only streams do not list them: an operation retires
- * once it was issued. The next issued operation takes the place of the first expected one
- * if both use the same blocks on the same stream under the same number. If it is the one
- * that was predicted and only reaches other blocks, its uses are replaced: tensors move.
- * Else all that is expected is dropped, and what remains is the window as if nothing had
- * been expected.
+ * They share the window's ring and chains, so every walk over the window includes them:
+ * for missing blocks, for the block needed last, for memory that discards free. Only
+ * streams do not list them, because an operation retires only after it was issued. The
+ * next issued operation replaces the first expected one if both use the same blocks on
+ * the same stream under the same number. If it was predicted and only reaches other
+ * blocks, its uses are replaced: tensors move. Otherwise all expected operations are
+ * dropped, which leaves the window as if nothing had been expected.
  */
 #include <errno.h>
 
@@ -50,7 +49,8 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
   return model_expect(m, stream, extents, count, 0);
 }
 
-/* The operation was issued: it is known whether the use's block was discarded before it. */
+/* Corrects USE_FRESH when the operation is issued: only then it is known whether the
+ * block was discarded before. */
 static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
   if (((m->window.uses[use].flags & USE_FRESH) != 0) == fresh) return;
   bool linked = m->blocks.all[m->window.uses[use].block].first != use;
@@ -70,7 +70,7 @@ void model_adopt(struct pump_model *m) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
     if (block == NONE) continue;
     struct block *b = &m->blocks.all[block];
-    if (b->issued == use) continue; /* it was replaced as it was issued */
+    if (b->issued == use) continue; /* replaced when it was issued */
     correct_freshness(m, use, b->discarded);
     b->issued = use;
     b->last_use = (int64_t)op->seq;
@@ -79,7 +79,8 @@ void model_adopt(struct pump_model *m) {
   }
 }
 
-/* All that is expected goes, so chains are only cut where the first of it stands. */
+/* Cuts the block's chain at its first expected use. Later uses need no work, because all
+ * expected operations are dropped. */
 static void drop_expected(struct pump_model *m, int32_t use) {
   int32_t block = m->window.uses[use].block;
   if (block == NONE) return;

@@ -1,19 +1,18 @@
-/* model_graph.c - guesses how far the GPU is among the operations of a graph.
+/* model_graph.c - guesses how far the GPU has executed a graph.
  *
- * DESIGN. A launched graph is seen to have executed all at once, so for its whole run
- * every block of it would count as needed next, and none could leave. Yet a program
- * replays its graphs, and one run takes about as long as the one before: so operations
- * count as executed when as large a part of that time has passed as they are of all the
- * blocks that the graph uses. The last one never does, and the first run is not guessed at.
+ * DESIGN. Progress shows a graph as executed only at its end. Until then, each block of
+ * the graph would count as needed next, and none could leave. But programs replay their
+ * graphs, and a run takes about as long as the previous one. So operations count as
+ * executed in proportion to the elapsed part of that time, weighted by the blocks that
+ * they use. The last operation is never guessed, and the first run is not guessed at all.
  *
- * A wrong guess costs transfers, nothing else: a block that left too early comes back by
- * fault. It corrects itself, for a run that faults takes longer, and the next guess with
- * it.
+ * A wrong guess only costs transfers: a fault brings back a block that left too early.
+ * Guesses correct themselves, because faults make a run, and so the next guess, longer.
  */
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* Both ends of a run are seen late, and a block takes time to come. */
+/* Guesses run ahead, because both ends of a run are seen late and arrivals take time. */
 #define AHEAD_PERCENT 110
 
 static uint64_t *duration_of(struct pump_model *m, uint64_t executable) {
@@ -39,7 +38,7 @@ void model_graph_weigh(struct pump_model *m, uint64_t seq) {
   }
 }
 
-/* Retires what should have executed at that time. */
+/* Retires the operations that should have executed by that time. */
 static bool guess(struct pump_model *m, struct graph_launch *launch, uint64_t now_ns) {
   uint64_t duration_ns = *duration_of(m, launch->executable);
   struct stream *stream = &m->streams.all[launch->stream];
@@ -58,7 +57,7 @@ static bool guess(struct pump_model *m, struct graph_launch *launch, uint64_t no
   return any;
 }
 
-/* Everything before it on its stream has executed. */
+/* Returns whether all earlier operations of its stream have executed. */
 static bool has_begun(const struct pump_model *m, const struct graph_launch *launch,
                       uint64_t executed_seq) {
   int32_t head = m->streams.all[launch->stream].head;

@@ -1,4 +1,4 @@
-/* model_graph.h - launches of graphs; no marker shows how far the GPU is within one. */
+/* model_graph.h - launches of graphs, whose inner progress is not visible to markers. */
 #ifndef PUMP_MODEL_GRAPH_H
 #define PUMP_MODEL_GRAPH_H
 
@@ -6,20 +6,20 @@
 
 struct pump_model;
 
-#define GRAPH_LAUNCHES 64 /* followed at once; others are seen to end all at once */
+#define GRAPH_LAUNCHES 64 /* launches guessed at once; others end as a whole */
 #define GRAPHS_KNOWN 256
 
-/* A launch of a graph that has not been seen to execute. */
+/* A launch of a graph whose end has not been seen. */
 struct graph_launch {
-  uint64_t first, last; /* numbers of its operations */
+  uint64_t first, last; /* numbers of its first and last operation */
   uint64_t executable;
-  uint64_t began_ns;        /* 0: not yet */
-  uint64_t weight, retired; /* blocks that its operations use, plus one an operation */
+  uint64_t began_ns;        /* when it began; 0: not yet */
+  uint64_t weight, retired; /* all and retired work: blocks, plus one per operation */
   uint32_t stream;
 };
 
 struct graph_time {
-  uint64_t executable, duration_ns; /* of its last run */
+  uint64_t executable, duration_ns; /* `duration_ns`: of its last run */
 };
 
 struct graphs {

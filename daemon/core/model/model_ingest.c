@@ -1,8 +1,9 @@
-/* model_ingest.c - the rows of a batch: ranges come and go, operations enter the window.
+/* model_ingest.c - applies a batch: adds and removes ranges, adds operations to the
+ * window.
  *
- * An ALLOC describes the whole range, and a generation belongs to one life of a slot, so
- * events that overtook each other (two threads; a table that was read before the ring)
- * sort themselves out: what is older than what is known is passed over.
+ * An ALLOC describes the whole range, and each allocation in a slot has its own
+ * generation. Events may overtake each other (two threads; a table that was read before
+ * the ring), so rows with an older generation are ignored.
  */
 #include <string.h>
 
@@ -27,7 +28,7 @@ static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint
   if (found.base >= ADDRESS_END || found.length_bytes == 0 ||
       found.length_bytes >= ADDRESS_END)
     return;
-  /* The shim populates a fresh range while everything that is allocated fits. */
+  /* The shim populates a new range while all allocated memory fits. */
   const struct device *device = &m->devices[found.device];
   int64_t blocks = (int64_t)((found.length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
   int64_t others = model_occupied(device) + device->counts[PUMP_BLOCK_HOST] +
@@ -43,12 +44,12 @@ static void free_row(struct pump_model *m, const struct pump_batch *batch, uint3
   struct range *known = &m->ranges.all[slot];
   if (known->generation != 0 && is_newer(known->generation, generation)) return;
   model_range_remove(m, slot);
-  known->generation = generation; /* no ALLOC of this life may come after it */
+  known->generation = generation; /* ignore a late ALLOC of this generation */
 }
 
 /* ---- operations ------------------------------------------------------------------- */
 
-/* The range that a use is in, if it is the one that we know. */
+/* Returns the range of a use, or NULL if the known range is another one. */
 static const struct range *range_of(const struct pump_model *m,
                                     const struct pump_batch *batch, uint32_t use) {
   const struct range *range = &m->ranges.all[batch->slot[use]];
@@ -57,14 +58,15 @@ static const struct range *range_of(const struct pump_model *m,
   return known ? range : NULL;
 }
 
-/* Blocks of the pool that were freed, discarded, or brought back for their next owner; or
- * blocks that hold no tensor any longer, as the program's allocator reports. What is under
- * way keeps its state until it has ended.
+/* Applies a row about blocks: blocks of the pool that were freed, discarded or populated
+ * again, or blocks without a tensor, as the program's allocator reports. Blocks in flight
+ * keep their state until the transfer ends.
  *
- * FREED with the number of an operation: the discard behind that is sure to come, so the
- * next use is fresh, and the block is closed from that operation's end to the discard's,
- * which DISCARDED with the same number reports. A use behind that may have been issued, and
- * may even have executed: then the discard had ended, and faults brought the block. */
+ * FREED with an operation's number promises a discard after that operation, so the next
+ * use is fresh. From the operation's end on, the block is DISCARDING, until DISCARDED
+ * with the same number reports the discard's end. A later use may have been issued, or
+ * even executed. In that case the discard has ended, and faults have brought the block.
+ */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
   const struct range *range = range_of(m, batch, use);
@@ -114,7 +116,7 @@ static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uin
     blocks_use(m, batch, row, use);
 }
 
-/* Works out the lengths behind the pointers of a kernel. */
+/* Estimates how many bytes a kernel uses after each of its pointers. */
 static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
   struct pump_pointer pointers[PUMP_MAX_EXTENTS];
   uint32_t place[PUMP_MAX_EXTENTS];
@@ -136,7 +138,7 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
   for (uint32_t i = 0; i < count; i++) batch->length_bytes[place[i]] = length_bytes[i];
 }
 
-/* The extent's length, cut where its range ends. */
+/* Returns the extent's length, cut at its range's end. */
 static uint64_t within(const struct pump_model *m, const struct pump_model_extent *extent) {
   uint64_t left = m->ranges.all[extent->slot].length_bytes - extent->offset_bytes;
   return extent->length_bytes < left ? extent->length_bytes : left;
@@ -158,7 +160,7 @@ bool model_run_of(const struct pump_model *m, const struct pump_model_extent *ex
 
 static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
   uint64_t seq = batch->seq[row];
-  if (seq >= PUMP_NOT_NEEDED) return; /* no shim counts that far */
+  if (seq >= PUMP_NOT_NEEDED) return; /* not a valid number */
   if (batch->kind[row] == PUMP_EVENT_KERNEL) measure(m, batch, row);
   struct pump_model_extent extents[PUMP_MAX_EXTENTS];
   struct model_run runs[PUMP_MAX_EXTENTS];
@@ -188,7 +190,7 @@ static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32
   if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
 }
 
-/* ---- for the learners ---------------------------------------------------------------- */
+/* ---- input of the learners --------------------------------------------------------- */
 
 static void params_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   struct pump_params head;
@@ -241,10 +243,11 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
                         batch->payload_bytes[row]);
       break;
     case PUMP_EVENT_FREED:
-      if (batch->seq[row] == 0) m->schedules.deviations++; /* no use was counted as fresh */
+      /* Without a number, the schedule did not expect the discard. */
+      if (batch->seq[row] == 0) m->schedules.deviations++;
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      /* either it was predicted, or there is more room than the schedule counts on */
+      /* Either the discard was predicted, or it frees more memory than expected. */
       m->schedules.changes++;
       blocks_row(m, batch, row);
       break;
@@ -253,7 +256,7 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       model_deviate(m);
       blocks_row(m, batch, row);
       break;
-    default: /* HINT, PROGRESS: nothing that the model has to know */
+    default: /* HINT, PROGRESS: not used by the model */
       break;
     }
   }

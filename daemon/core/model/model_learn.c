@@ -1,9 +1,9 @@
-/* model_learn.c - what a client repeats is learned (learner.h) and expected.
+/* model_learn.c - feeds the learner (learner.h) and expects the predicted operations.
  *
- * The learner gets every operation, range and loss; what it predicts with confidence
- * is expected, up to HORIZON_PERIODS iterations ahead. Two of them: within one, it cannot
- * be seen yet where room comes back that is taken in it. When a prediction proves
- * wrong, all that is expected is dropped.
+ * The learner gets every operation, range and loss. Confident predictions become expected
+ * operations, up to HORIZON_PERIODS iterations ahead. A single iteration would not show
+ * when the memory that it takes becomes free again. A wrong prediction drops all expected
+ * operations.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 
 #define REMEMBERED (1u << 17) /* operations */
 #define HORIZON_PERIODS 2
-#define FRESH_SHIFT 8 /* above PUMP_ACCESS_* in the `access` that the learner gets */
+#define FRESH_SHIFT 8 /* bits above PUMP_ACCESS_* in the learner's `access` */
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if ((wanted != 0) == (m->expected.learner != NULL)) return 0;
@@ -21,7 +21,8 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if (wanted == 0) return 0;
   m->expected.learner = pump_learner_new(REMEMBERED);
   if (m->expected.learner == NULL) return -ENOMEM;
-  if (wanted == PUMP_LEARN_AND_KEEP) pump_learner_keep(m->expected.learner); /* if it can */
+  /* The log is optional. */
+  if (wanted == PUMP_LEARN_AND_KEEP) pump_learner_keep(m->expected.learner);
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++)
     if (m->ranges.all[slot].first_block != NONE) model_learn_range(m, slot, false);
   return 0;
@@ -49,7 +50,7 @@ EXPORT void pump_model_schedule(struct pump_model *m, uint32_t wanted) {
   model_deviate(m);
 }
 
-/* ---- for the learner --------------------------------------------------------------- */
+/* ---- input of the learner ---------------------------------------------------------- */
 
 bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
@@ -95,7 +96,7 @@ void model_learn_loss(struct pump_model *m) {
   if (m->expected.learner != NULL) pump_learner_lost(m->expected.learner);
 }
 
-/* ---- what is expected --------------------------------------------------------------- */
+/* ---- expected operations ----------------------------------------------------------- */
 
 double model_confidence(const struct pump_model *m) {
   struct pump_learner_report report;
@@ -111,8 +112,9 @@ static uint32_t horizon(const struct pump_model *m) {
   return most < OPS ? (uint32_t)most : OPS;
 }
 
-/* Of an access that will reach what does not exist yet, only the length is known. Each
- * access may also begin elsewhere in its first block than it did. */
+/* Expects the operation predicted after `index` others. Accesses to missing ranges only
+ * reserve slots, because only their length is known. Each access has one spare slot,
+ * because it may begin at another offset in its first block. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
   struct pump_model_extent extents[PUMP_LEARNER_MAX_ACCESSES];
   struct pump_predicted next;

@@ -1,9 +1,9 @@
-/* model_ranges.c - which ranges live, and the block numbers they own.
+/* model_ranges.c - live ranges and the block numbers that they own.
  *
- * A range owns consecutive numbers for as long as it lives. Numbers that came free
- * are kept as gaps, by size, because training frees and allocates the same sizes over
- * and over; only when new numbers run out are neighbouring gaps joined. A gap is
- * linked through its first block and keeps its size in the second link of that block.
+ * A range owns consecutive numbers while it lives. Freed numbers become gaps in free
+ * lists by size, because training allocates the same sizes again and again. Adjacent gaps
+ * are joined only when new numbers run out. A gap is linked through its first block and
+ * stores its size in the block's second link.
  */
 #include <errno.h>
 
@@ -29,7 +29,7 @@ static void keep_gap(struct pump_model *m, int32_t first, int32_t count) {
   *head = first;
 }
 
-/* Takes `count` numbers off the first gap of a list that has them. */
+/* Takes `count` numbers from the first gap in the list that is large enough. */
 static int32_t take_from(struct pump_model *m, int32_t *link, int32_t count) {
   for (; *link != NONE; link = gap_link(m, *link)) {
     int32_t gap = *link, size = *gap_size(m, gap);
@@ -41,7 +41,7 @@ static int32_t take_from(struct pump_model *m, int32_t *link, int32_t count) {
   return NONE;
 }
 
-/* Joins neighbouring gaps, all of them, and takes the first that suffices. */
+/* Joins all adjacent gaps and takes the first that is large enough. */
 static int32_t take_joined(struct pump_model *m, int32_t count) {
   int32_t taken = NONE;
   for (uint32_t i = 0; i <= GAP_SIZES; i++) m->ranges.gaps[i] = NONE;
@@ -99,7 +99,7 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
       (lead_bytes + found->length_bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES;
   int32_t first = NONE;
   if (blocks <= m->bounds.capacity) first = take_numbers(m, (int32_t)blocks);
-  range->generation = found->generation; /* known, even if it cannot be tracked */
+  range->generation = found->generation; /* also of untracked ranges */
   if (first == NONE) {
     m->totals.ranges_untracked++;
     return;
@@ -146,7 +146,7 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
                               const struct pump_range *ranges, uint64_t newest_seq) {
   if (newest_seq > m->totals.observed_seq) m->totals.observed_seq = newest_seq;
   model_learn_loss(m);
-  uint32_t next = 0; /* `slots` ascend */
+  uint32_t next = 0; /* `slots` is ascending */
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++) {
     while (next < count && slots[next] < slot) next++;
     bool listed = next < count && slots[next] == slot && plausible(&ranges[next]);
@@ -160,8 +160,7 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
                                 .device = range->device,
                                 .base = range->base,
                                 .length_bytes = range->length_bytes};
-    /* The range was there before this worker: it may be resident, as far as the budget
-     * goes. */
+    /* Ranges older than this worker may be resident, as far as the budget allows. */
     const struct device *device = &m->devices[range->device];
     int64_t blocks = (int64_t)((range->length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
     bool room = device->facts.budget - model_occupied(device) >= blocks;

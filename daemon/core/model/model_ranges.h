@@ -1,4 +1,4 @@
-/* model_ranges.h - ranges, and which blocks they own. */
+/* model_ranges.h - ranges and the blocks that they own. */
 #ifndef PUMP_MODEL_RANGES_H
 #define PUMP_MODEL_RANGES_H
 
@@ -8,25 +8,25 @@
 
 struct range {
   uint64_t base, length_bytes;
-  int32_t first_block; /* NONE: no range */
+  int32_t first_block; /* NONE: there is no range */
   int32_t blocks;
   uint32_t generation;
   uint32_t device;
-  uint64_t lead_bytes; /* between the start of the first block and the base */
+  uint64_t lead_bytes; /* from the start of the first block to the base */
 };
 
-#define GAP_SIZES 4096 /* gaps of up to so many blocks have a list each */
+#define GAP_SIZES 4096 /* gaps of up to this many blocks have a list per size */
 
 struct ranges {
   struct range all[PUMP_MAX_RANGES]; /* by slot */
-  int32_t block_end;                 /* blocks from this one on were never used */
-  int32_t gaps[GAP_SIZES + 1]; /* by size; linked through idle_next; [0]: larger ones */
+  int32_t block_end;                 /* first block number that was never used */
+  int32_t gaps[GAP_SIZES + 1];       /* lists by size (idle_next); [0]: larger gaps */
 };
 
 struct model_span {
   uint64_t offset_bytes, length_bytes;
 };
-/* Which part of their range these blocks are. */
+/* Returns the part of the range that these blocks are. */
 static inline struct model_span model_span(const struct range *range, int32_t first_block,
                                            int32_t blocks) {
   uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;
@@ -41,7 +41,7 @@ struct model_found {
   uint32_t slot, generation, device;
   uint64_t base, length_bytes;
 };
-/* Tracks a range; what was in the slot is forgotten. */
+/* Tracks a range; forgets the slot's previous range. */
 void model_range_add(struct pump_model *m, const struct model_found *found, uint32_t state);
 void model_range_remove(struct pump_model *m, uint32_t slot);
 

@@ -1,4 +1,4 @@
-/* model_state.h - all that the model keeps; its parts are in the headers of their files. */
+/* model_state.h - the whole model; the headers of the other files have its parts. */
 #ifndef PUMP_MODEL_STATE_H
 #define PUMP_MODEL_STATE_H
 
@@ -25,43 +25,43 @@ struct pump_model {
   struct pump_extents *extents;
   struct expected expected;
   struct schedules schedules;
-  bool duplicates;            /* blocks are, on trial (model_duplicates.c) */
-  struct pump_timing *timing; /* NULL: no times are taken */
-  uint64_t *arrived_ns;       /* of each block: when a transfer had brought it last */
+  bool duplicates;            /* blocks are duplicated on trial (model_duplicates.c) */
+  struct pump_timing *timing; /* NULL: times are not tracked */
+  uint64_t *arrived_ns;       /* by block: when a transfer last brought it */
 };
 
-/* An operation comes into the window; a row that tells of times. */
+/* Passes a new operation of the window to the time tracking. */
 void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        const struct pump_model_extent *extents, uint32_t count);
+/* Passes a row with times to the time tracking. */
 void model_time_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row);
 
-/* Something happened that was not predicted: a schedule may be wrong. */
+/* Notes an unpredicted event, which may invalidate schedules. */
 static inline void model_deviate(struct pump_model *m) {
   m->schedules.changes++;
   m->schedules.deviations++;
 }
 
-/* Blocks whose room comes without another departure. */
+/* Returns how many blocks will become free without another departure. */
 static inline int64_t model_making_room(const struct device *device) {
   return device->counts[PUMP_BLOCK_LEAVING] + device->counts[PUMP_BLOCK_DISCARDING];
 }
 
-/* Whether the use is of an operation that was not issued yet, and so may never come. */
+/* Returns whether the use is of an expected operation, which may never be issued. */
 static inline bool model_is_expected(const struct pump_model *m, int32_t use) {
   const struct window *w = &m->window;
   uint32_t behind = (w->uses[use].op - (uint32_t)w->op_issued) & (OPS - 1);
   return (int64_t)behind < w->op_head - w->op_issued;
 }
 
-/* Of 64 uses: those that are due as `kind`, or maybe evicted. */
+/* Returns a bit for each of 64 uses: due as `kind` or as maybe evicted. */
 static inline uint64_t model_due_word(const struct pump_model *m, uint32_t kind,
                                       uint32_t use) {
   const uint64_t *words = m->window.due_uses[use >> 6];
   return words[kind] | words[DUE_MAYBE_EVICTED];
 }
 
-/* The first of these uses in the positions [from, end) of one operation's uses, or `end`.
- */
+/* Returns the first such use at positions [from, end) of one operation, or `end`. */
 static inline int64_t model_next_due(const struct pump_model *m, uint32_t kind,
                                      int64_t from, int64_t end) {
   while (from < end) {

@@ -1,6 +1,5 @@
-/* model_timing.c - what the model knows for the time that a run loses (timing/timing.h):
- * which blocks an operation found on the GPU, and when they had come.
- */
+/* model_timing.c - passes the model's events to the time tracking (timing/timing.h) and
+ * computes the lost time. */
 #include <errno.h>
 #include <stdlib.h>
 

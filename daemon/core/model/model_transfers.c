@@ -1,11 +1,11 @@
-/* model_transfers.c - transfers under way: from chosen blocks to commands, and from
- * the ends of commands to where blocks are. */
+/* model_transfers.c - transfers in flight: from chosen blocks to commands, and from the
+ * ends of commands to block states. */
 #include <stdlib.h>
 
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* A ticket is (count << 10 | place), so that a late answer finds no successor. */
+/* A ticket is (count << 10 | place), so that a late answer matches no later transfer. */
 #define PLACE_BITS 10
 _Static_assert(PUMP_MAX_UNDER_WAY == 1 << PLACE_BITS, "the place is part of the ticket");
 
@@ -18,11 +18,12 @@ static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
   return ticket != 0 && transfer->ticket == ticket ? transfer : NULL;
 }
 
-/* ---- how long a slice ---------------------------------------------------------------- */
+/* ---- length of a slice ------------------------------------------------------------- */
 
-/* A slice that takes long keeps a free, and everything behind mmap_lock, waiting; a short
- * one pays a call and a wake-up for little. How long a block takes is only known from
- * commands that moved some: executors share a link, so it is not the link's figure. */
+/* Returns a slice's maximum number of blocks. A long slice delays frees and all waiters
+ * of mmap_lock; a short one pays a call and a wake-up for little. The time per block
+ * comes from finished commands and not from the link's rate, because executors share the
+ * link. */
 uint32_t model_slice(const struct pump_model *m, const struct device *device, int way) {
   const struct pump_model_bounds *bounds = &m->bounds;
   if (device->block_us[way] == 0) return bounds->slice_least;
@@ -46,12 +47,12 @@ static bool may_start(const struct pump_model *m, uint32_t device, uint32_t dire
   const struct block *b = &m->blocks.all[block];
   if (b->device != device) return false;
   bool there = b->state == PUMP_BLOCK_RESIDENT || b->state == PUMP_BLOCK_MAYBE_EVICTED;
-  /* One that is there may be sent to the GPU again: that refreshes its age. */
+  /* Prefetching a resident block again refreshes its age. */
   return there || (direction == PUMP_TO_GPU &&
                    (b->state == PUMP_BLOCK_HOST || b->state == PUMP_BLOCK_ABSENT));
 }
 
-/* How many of the chosen blocks from `i` on make one command. */
+/* Returns how many of the chosen blocks, starting at `i`, make one command. */
 static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t direction,
                            const int64_t *blocks, uint32_t count, uint32_t i) {
   const struct block *first = &m->blocks.all[blocks[i]];
@@ -60,7 +61,8 @@ static uint32_t run_length(const struct pump_model *m, uint32_t device, uint32_t
     const struct block *b = &m->blocks.all[blocks[i + length]];
     if (!may_start(m, device, direction, blocks[i + length]) || b->slot != first->slot)
       break;
-    /* What comes in is dropped once its operation has executed: it has to have one. */
+    /* All blocks must serve the same operation, because an arrival is dropped when its
+     * operation has executed. */
     if (direction == PUMP_TO_GPU && b->next_use != first->next_use) break;
     length++;
   }
@@ -87,7 +89,7 @@ static void fill_command(const struct pump_model *m, struct transfer *transfer,
   }
 }
 
-/* Whether the block comes for an operation that was not issued, which may never be. */
+/* Returns whether the block's next use is of an expected, unissued operation. */
 static bool is_expected(const struct pump_model *m, int64_t block) {
   int32_t use = m->blocks.all[block].first;
   return use != NONE && model_is_expected(m, use);
@@ -108,7 +110,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
   if (direction >= PUMP_DIRECTIONS || device >= PUMP_MAX_DEVICES) return 0;
   if (count > CHOSEN_MAX) count = CHOSEN_MAX;
   for (uint32_t i = 0; i < count; i++) blocks[i] = chosen[i];
-  /* No operation waits for what leaves, so neighbours leave together. */
+  /* No operation waits for evictions, so neighbours can leave together. */
   if (direction == PUMP_TO_HOST) qsort(blocks, count, sizeof blocks[0], by_number);
   for (uint32_t i = 0; i < count && made < max && m->transfers.unused_count > 0;) {
     if (!may_start(m, device, direction, blocks[i])) {
@@ -161,8 +163,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
     device->ended_bytes += pump_ended_bytes(transfer->direction, result, transfer->bytes);
   if (transfer->scheduled && to_gpu) device->arriving_bytes -= transfer->bytes;
   if (was_refused(result)) {
-    /* Until more operations have been read, the next decision would only repeat this one.
-     */
+    /* Before more operations are read, a new decision would only repeat this one. */
     int64_t *held = &device->held_at[transfer->direction];
     if (transfer->observed_seq > *held) *held = transfer->observed_seq;
     device->tally.refused++;
@@ -173,12 +174,12 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   m->transfers.unused[m->transfers.unused_count++] =
       (uint32_t)(transfer - m->transfers.all);
   if (range->first_block == NONE || range->generation != transfer->generation)
-    return; /* the range was freed: its numbers may belong to others */
-  /* LATE: the operation has run, so its faults brought the blocks. */
+    return; /* the range was freed; others may own its blocks now */
+  /* LATE: the operation has executed, so faults brought the blocks. */
   bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
   uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
-  /* Or another operation has run in its place, and the blocks are where they were. */
+  /* If another operation ran instead of the expected one, the blocks did not move. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_MAYBE_EVICTED;
   for (int32_t i = 0; i < transfer->blocks; i++) {
@@ -194,9 +195,8 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   }
 }
 
-/* The client reports the ends of commands, and may report anything: the ticket of an entry
- * of a schedule does not count here, because the end of the entry gives its place back
- * (worker_schedule.c). */
+/* Ignores the tickets of schedule entries, which a client may also report here: only the
+ * end of an entry releases its transfer (worker_schedule.c). */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* model_transfers.h - a device's transfers: what may go, and what is under way. */
+/* model_transfers.h - a device's transfers: limits, and transfers in flight. */
 #ifndef PUMP_MODEL_TRANSFERS_H
 #define PUMP_MODEL_TRANSFERS_H
 
@@ -11,69 +11,68 @@ struct transfer {
   int64_t observed_seq;
   int32_t first_block, blocks;
   uint32_t slot, generation;
-  uint64_t offset_bytes, bytes; /* offset: from the range's base; of scheduled ones */
-  uint32_t duplicates;          /* pump_entry */
+  uint64_t offset_bytes, bytes; /* of scheduled transfers; offset from the range's base */
+  uint32_t duplicates;          /* as in struct pump_entry */
   uint8_t device, direction;
-  bool expected;  /* for an operation that had not been issued */
-  bool scheduled; /* taken from a schedule: it takes no credit of commands */
+  bool expected;  /* serves an operation that was not issued yet */
+  bool scheduled; /* part of a schedule, so it uses no credit of commands */
 };
 
 struct transfers {
   struct transfer all[PUMP_MAX_UNDER_WAY];
   uint32_t unused[PUMP_MAX_UNDER_WAY];
   uint32_t unused_count;
-  uint64_t tickets; /* given so far */
+  uint64_t tickets; /* number of tickets given */
 };
 
 struct device {
   struct pump_model_device facts;
   struct pump_model_tally tally;
   int64_t counts[PUMP_BLOCK_STATES];
-  struct list
-      idle; /* resident or maybe evicted, not needed: the dead, then longest unused first */
-  struct list staying;         /* others like them, which leave last: model_stays */
-  int32_t in_turn;             /* note_turn of model_blocks.c */
-  bool tells_dead, discards;   /* a block was dead, or had to be discarded */
-  struct list discard_pending; /* resident or maybe evicted, not needed, to be discarded */
-  struct list sure;            /* resident, migrated longest ago first */
-  struct list maybe_evicted;   /* those of them that are maybe evicted; all older */
+  struct list idle;            /* unneeded resident blocks: dead ones, then by last use */
+  struct list staying;         /* unneeded resident blocks that leave last: model_stays */
+  int32_t in_turn;             /* votes of note_turn (model_blocks.c) */
+  bool tells_dead, discards;   /* has had dead blocks; has had pending discards */
+  struct list discard_pending; /* unneeded resident blocks that will be discarded */
+  struct list sure;            /* resident blocks, the least recently migrated first */
+  struct list maybe_evicted;   /* maybe evicted blocks, least recently migrated first */
   int64_t in_flight[PUMP_DIRECTIONS];
-  uint64_t left_bytes; /* moved to the host since the mapping is in use, as far as known */
-  uint64_t leaving_bytes;            /* on their way there */
-  uint64_t ended_bytes;              /* pump_schedule.ended_bytes, as far as known */
-  uint64_t arriving_bytes;           /* of schedules, on their way to the GPU */
-  uint64_t discarding_seq;           /* behind it the newest discard under way */
-  int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed when one was refused */
-  int64_t block_us[PUMP_DIRECTIONS]; /* what a block took lately, microseconds << 8 */
+  uint64_t left_bytes;     /* bytes moved to the host since the mapping was created */
+  uint64_t leaving_bytes;  /* bytes on their way to the host */
+  uint64_t ended_bytes;    /* pump_schedule.ended_bytes, as far as known */
+  uint64_t arriving_bytes; /* bytes of schedules on their way to the GPU */
+  uint64_t discarding_seq; /* the newest discard in flight follows this operation */
+  int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed at a refusal */
+  int64_t block_us[PUMP_DIRECTIONS]; /* recent time per block, microseconds << 8 */
   struct duplicates duplicates;
-  uint64_t missed; /* blocks that came by fault since progress was read */
-  int64_t faults;  /* since the last view */
-  /* model_ready: position of the first operation whose memory may not be there, and how
-   * many of its uses were found there */
+  uint64_t missed; /* blocks fetched by faults since progress was read */
+  int64_t faults;  /* blocks fetched by faults since the last view */
+  /* model_ready: the first operation whose memory may be incomplete, and how many of its
+   * uses were found resident. */
   int64_t ready_at;
   uint32_t ready_uses;
-  int64_t left_over; /* fewest blocks that took room since a switch */
+  int64_t left_over; /* lowest occupancy in blocks since a switch */
   bool known;
-  bool short_of_room;  /* something needed was left out: no block may leave for it */
-  bool args_truncated; /* an operation used more than its record named */
+  bool short_of_room;  /* no block may leave for a needed block, which is left out */
+  bool args_truncated; /* an operation used more memory than its record names */
 };
 
-/* ---- by the view (model_view.c) ---- */
+/* ---- limits and missing blocks (model_view.c) ---- */
 
-/* The first fills in what is missing on the device, at most so many blocks. The others: how
- * many blocks may be on their way in a direction, and how many more may be sent. */
+/* Lists up to `most` missing blocks of the device in the view. */
 void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
                    uint32_t most);
+/* Returns how many blocks may be in flight in one direction. */
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);
+/* Returns how many more blocks may be sent. */
 int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
 
-/* ---- under way (model_transfers.c) ---- */
+/* ---- in flight (model_transfers.c) ---- */
 
-/* An entry of a schedule, which an executor has taken, has ended. `kept`: pump_entry_end.
- */
+/* Processes the end of a schedule's entry. `kept`: as in pump_entry_end. */
 void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
                           uint32_t duration_us, uint32_t kept);
-/* Blocks that one command takes at most. */
+/* Returns the maximum number of blocks of one command. */
 uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
 uint64_t model_ticket(struct pump_model *m, uint32_t place);
 

@@ -1,17 +1,17 @@
-/* model_uses.c - the tables behind the window: operations, and what blocks they use, for
- * what was issued and what is expected alike. See the DESIGN of model_blocks.c.
+/* model_uses.c - the window's tables: operations and the blocks that they use, issued and
+ * expected alike. See the DESIGN of model_blocks.c.
  *
- * Room that comes by itself. A use is *fresh* when its block was discarded since it was
- * used before. So behind the use before it there is one block of room more
- * (`frees_blocks`), and the fresh one takes it again (`allocates_blocks`). Both are counted
- * as long as neither of them is the first of the chain: then the block's state shows it.
+ * Discards. A use is *fresh* if its block was discarded since the previous use. The
+ * previous use then frees one block of memory (`frees_blocks`), and the fresh use
+ * allocates it again (`allocates_blocks`). Both count until the fresh use is the first of
+ * its chain. From then on the block's state shows the discard.
  */
 #include "model_state.h"
 
 #define STEPS_MAX 64
-#define FETCH_RUN 16 /* blocks of each run that are prefetched into the cache */
+#define FETCH_RUN 16 /* blocks of each run that are prefetched into the CPU cache */
 
-/* ---- room ------------------------------------------------------------------------ */
+/* ---- free memory ----------------------------------------------------------------- */
 
 void model_frees_block(struct pump_model *m, int32_t use) {
   if (m->window.uses[use].flags & USE_FREES) return;
@@ -27,12 +27,12 @@ static void count_allocation(struct pump_model *m, int32_t use) {
 static void uncount_allocation(struct pump_model *m, int32_t use) {
   struct use *before = &m->window.uses[m->window.uses[use].prev];
   m->window.allocates_blocks[m->window.uses[use].op]--;
-  if (before->flags & USE_ENDS) return; /* reported: its block is discarded all the same */
+  if (before->flags & USE_ENDS) return; /* a reported discard happens anyway */
   before->flags &= (uint8_t)~USE_FREES;
   m->window.frees_blocks[before->op]--;
 }
 
-/* ---- what is needed again --------------------------------------------------------- */
+/* ---- next needs ------------------------------------------------------------------- */
 
 static void count_again(struct pump_model *m, uint32_t op, int64_t seq) {
   if (seq > m->window.again_seq[op]) {
@@ -85,8 +85,7 @@ bool model_advance_chain(struct pump_model *m, int32_t block) {
     if (next != NONE && (m->window.uses[next].flags & USE_FRESH))
       uncount_allocation(m, next);
     if (ended)
-      m->window.frees_blocks[m->window.uses[use].op]--; /* from here on the block's state
-                                                           shows it */
+      m->window.frees_blocks[m->window.uses[use].op]--; /* now in the block's state */
     if (use == b->issued) b->issued = NONE;
     use = next;
   } while (use != NONE && m->window.ops[m->window.uses[use].op].executed);
@@ -119,8 +118,7 @@ void model_drop_chain(struct pump_model *m, int32_t block) {
     if (m->window.uses[use].flags & USE_ENDS)
       m->window.frees_blocks[m->window.uses[use].op]--;
     m->window.uses[use].block = NONE;
-    m->window.ops[m->window.uses[use].op].access_hash =
-        0; /* if it is expected: no issued operation is the same */
+    m->window.ops[m->window.uses[use].op].access_hash = 0; /* matches no operation */
   }
   b->first = b->last = b->issued = NONE;
   b->next_use = PUMP_NOT_NEEDED;
@@ -154,15 +152,15 @@ uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32
   return access_hash;
 }
 
-/* The uses of an operation on their way into the ring. */
+/* An operation's uses while they are added to the ring. */
 struct filling {
   uint32_t op;
-  bool issued, in_place; /* in place: into slots that it has already, up to `end` */
+  bool issued, in_place; /* in place: reuses the operation's own slots, up to `end` */
   int64_t slot, end;
   bool (*lose)(struct pump_model *m);
 };
 
-/* Puts the use into the chain of its block: behind the issued ones, or behind all. */
+/* Links the use into its block's chain: after the issued uses, or at the end. */
 static void add_use(struct pump_model *m, const struct filling *filling, int32_t use,
                     int32_t block, bool fresh) {
   struct block *b = &m->blocks.all[block];
@@ -196,7 +194,7 @@ static void add_use(struct pump_model *m, const struct filling *filling, int32_t
   model_relist(m, block);
 }
 
-/* Takes the use out of the chain of its block. */
+/* Unlinks the use from its block's chain. */
 static void remove_use(struct pump_model *m, int32_t use) {
   int32_t block = m->window.uses[use].block;
   if (block == NONE) return;
@@ -221,7 +219,7 @@ static void remove_use(struct pump_model *m, int32_t use) {
   model_relist(m, block);
 }
 
-/* Takes a slot for a use; NONE: there is none. */
+/* Returns a slot for a use, or NONE. */
 static int32_t take_slot(struct pump_model *m, struct filling *filling) {
   if (filling->in_place)
     return filling->slot < filling->end ? use_index(filling->slot++) : NONE;
@@ -231,7 +229,7 @@ static int32_t take_slot(struct pump_model *m, struct filling *filling) {
   return use_index(m->window.use_head++);
 }
 
-/* Adds the uses of a part of the run, [from, to); false: no slot is left. */
+/* Adds the uses of blocks [from, to) of the run. Returns false if no slot is left. */
 static bool add_part(struct pump_model *m, struct filling *filling,
                      const struct model_run *run, int32_t from, int32_t to) {
   for (int32_t i = from; i < to; i++) {
@@ -241,7 +239,7 @@ static bool add_part(struct pump_model *m, struct filling *filling,
       __builtin_prefetch(&m->window.uses[b[1].last], 1);
     if (b->state == PUMP_BLOCK_FREE) continue;
     int32_t before = filling->issued ? b->issued : b->last;
-    if (before != NONE && m->window.uses[before].op == filling->op) continue; /* twice */
+    if (before != NONE && m->window.uses[before].op == filling->op) continue; /* listed */
     int32_t use = take_slot(m, filling);
     if (use == NONE) return false;
     bool fresh = b->discarded;

@@ -1,11 +1,11 @@
-/* model_view.c - the view of one device: what is missing, and which blocks may leave. */
+/* model_view.c - the view of one device: missing blocks and eviction candidates. */
 #include <string.h>
 
 #include "model_state.h"
 
 /* ---- walking the window ------------------------------------------------------------ */
 
-/* First position in [from, op_head) whose bit is set, or op_head. */
+/* Returns the first position in [from, op_head) with a set bit, or op_head. */
 static int64_t next_set(const struct pump_model *m, const uint64_t *bits, int64_t from) {
   while (from < m->window.op_head) {
     uint64_t at = (uint64_t)from & (OPS - 1);
@@ -72,10 +72,10 @@ int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int64_t be
   return begin - 1;
 }
 
-/* ---- what is missing ----------------------------------------------------------------- */
+/* ---- missing blocks ---------------------------------------------------------------- */
 
-/* An operation that misses something, by its distance from its stream's head; of equals
- * the one that was issued first. */
+/* An operation with missing blocks, ordered by its distance from its stream's head, then
+ * by issue order. */
 struct lacking {
   uint64_t distance;
   int64_t position;
@@ -85,7 +85,7 @@ static bool is_later(struct lacking a, struct lacking b) {
   return a.distance > b.distance || (a.distance == b.distance && a.position > b.position);
 }
 
-/* A heap whose root is the latest: the one to be replaced. */
+/* Restores the heap, with the latest operation, the next to be replaced, at its root. */
 static void sift_down(struct lacking *heap, uint32_t count, uint32_t i) {
   for (;;) {
     uint32_t child = 2 * i + 1;
@@ -99,7 +99,7 @@ static void sift_down(struct lacking *heap, uint32_t count, uint32_t i) {
   }
 }
 
-/* Heap sort: the latest comes last. */
+/* Sorts by heap sort, nearest first. */
 static void sort(struct lacking *found, uint32_t count) {
   for (uint32_t i = count / 2; i-- > 0;) sift_down(found, count, i);
   for (uint32_t left = count; left > 1; left--) {
@@ -110,10 +110,9 @@ static void sort(struct lacking *found, uint32_t count) {
   }
 }
 
-/* The nearest issued operations that miss something, nearest first. Each misses a block of
- * this device, unless its blocks are another device's, so twice as many operations as
- * blocks are examined.
- */
+/* Finds the nearest issued operations with missing blocks, nearest first. Some may only
+ * miss another device's blocks, so twice as many operations as listed blocks are
+ * examined. */
 #define LACKING_MOST (2 * PUMP_VIEW_MISSING)
 
 static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
@@ -136,13 +135,13 @@ static uint32_t nearest(const struct pump_model *m, struct lacking *found) {
   return count;
 }
 
-/* What the operation at that position misses, as far as there is space; the rest is
- * counted. False once the list is full and as many more were counted. */
+/* Lists the missing blocks of the operation at `position`; counts the rest. Returns false
+ * once the list is full and as many more were counted. */
 static bool collect_missing(const struct pump_model *m, int64_t position, uint32_t device,
                             struct pump_view *view, uint32_t most) {
   const struct op *op = &m->window.ops[op_index(position)];
   uint32_t away = op->due[DUE_AWAY], maybe_evicted = op->due[DUE_MAYBE_EVICTED];
-  if (op->larger) { /* filled up to the budget; one that is maybe evicted takes no room */
+  if (op->larger) { /* filled up to the budget; maybe evicted blocks take no memory */
     int64_t room = view->budget - view->arriving - op->due[DUE_SURE] - maybe_evicted;
     if (room < (int64_t)away) away = room > 0 ? (uint32_t)room : 0;
   }
@@ -180,7 +179,7 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
   view->arriving = m->devices[device].counts[PUMP_BLOCK_ARRIVING];
   view->missing_count = view->arrivals_count = view->missing_more = 0;
   if (m->streams.busy_count > 1) {
-    /* What is expected comes behind all that was issued, in its order. */
+    /* Expected operations follow the issued ones, in order. */
     uint32_t count = nearest(m, found);
     while (looked < count)
       if (!collect_missing(m, found[looked++].position, device, view, most)) return;
@@ -261,10 +260,11 @@ int64_t model_credit(const struct pump_model *m, const struct device *device, in
   return left > 0 ? left : 0;
 }
 
-/* What an operation larger than the budget lacks comes by faults while it runs, and for
- * each the driver evicts what migrated longest ago. Where that is in the order in which the
- * operation reaches its blocks, it has used what goes. So what is there comes again with
- * the rest, in that order: each prefetch makes a block the youngest. */
+/* Faults fetch the missing blocks of an operation larger than the budget, and for each
+ * the driver evicts the least recently migrated block. If this is the order in which the
+ * operation reaches its blocks, each evicted block was used already. So the resident
+ * blocks are prefetched again with the missing ones, in that order: each prefetch makes a
+ * block the newest. */
 EXPORT void pump_model_turn(struct pump_model *m, uint32_t index) {
   int64_t at = next_set(m, m->window.misses, m->window.op_tail);
   struct op *op = &m->window.ops[op_index(at)];

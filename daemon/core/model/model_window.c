@@ -1,4 +1,4 @@
-/* model_window.c - operations come into the window and, executed, leave it. */
+/* model_window.c - adds operations to the window and retires executed ones. */
 #include <string.h>
 
 #include "model_state.h"
@@ -6,9 +6,9 @@
 
 /* ---- retiring -------------------------------------------------------------------- */
 
-/* What the operation met in this block. True when it was there. The first use of a block
- * that was never moved counts neither as a hit nor as a miss: there is nothing in it to
- * bring, and whether the shim populated it in time is unknown. */
+/* Counts the operation's use of the block. Returns true if the block was resident. The
+ * first use of a block that never moved does not count: there is nothing to fetch, and it
+ * is unknown whether the shim populated it in time. */
 static bool count_use(struct pump_model *m, const struct op *op, int32_t block) {
   struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
@@ -35,10 +35,10 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
   return false;
 }
 
-/* Blocks, their next uses and those uses' operations lie anywhere in memory. Prefetched in
- * turn, each when the one before has arrived, they are in the cache when the loop needs
- * them. */
-#define FETCH_AHEAD 6 /* uses, for each of the three */
+/* Prefetches scattered data into the CPU cache before the loop needs it: blocks, their
+ * next uses, and their operations. Each step starts when the previous step's data has
+ * arrived. */
+#define FETCH_AHEAD 6 /* uses between two of the three steps */
 
 static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_t i) {
   const int64_t first = op->first_use;
@@ -56,8 +56,8 @@ static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_
   }
 }
 
-/* Faults brought in more than fits, so the driver has evicted: the blocks that migrated
- * longest ago count as gone. */
+/* Marks blocks as evicted by the driver, the least recently migrated first, if faults
+ * have brought more than fits. */
 static void push_out(struct pump_model *m, struct device *device) {
   if (!device->known || m->schedules.settling) return;
   int64_t excess = model_occupied(device) - device->facts.capacity;
@@ -83,8 +83,8 @@ static void retire_op(struct pump_model *m, uint32_t index) {
   bool hit = true, untouched = false;
   struct timing_met met = {0};
   op->executed = true;
-  m->window.again_seq[index] = m->window.again[index] =
-      0; /* they have become eviction candidates, or are away */
+  /* Its blocks are eviction candidates now, or absent. */
+  m->window.again_seq[index] = m->window.again[index] = 0;
   for (uint32_t i = 0; i < op->uses; i++) {
     int32_t use = use_index((int64_t)op->first_use + i), block = m->window.uses[use].block;
     fetch_ahead(m, op, i);
@@ -99,7 +99,8 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     met.missed += !there;
     bool advanced = b->first == use;
     bool ended = advanced && model_advance_chain(m, block);
-    /* It came by fault. A LEAVING block stays so: its end decides where it is. */
+    /* Faults brought the block. The state of a LEAVING block changes when the transfer
+     * ends. */
     if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_HOST ||
         b->state == PUMP_BLOCK_DISCARDING) {
       met.faulted += b->state == PUMP_BLOCK_HOST;
@@ -139,9 +140,10 @@ static void reclaim(struct pump_model *m) {
   }
 }
 
-/* ---- what faults did ---------------------------------------------------------------- */
+/* ---- effects of faults ------------------------------------------------------------- */
 
-/* With an emulated budget the card has room; the overshoot is the policy's to remove. */
+/* Tracks the overshoot. With an emulated budget the GPU has more memory, and the policy
+ * must remove the overshoot. */
 static void note_overshoot(struct device *device) {
   int64_t occupied = model_occupied(device);
   if (occupied < device->left_over) device->left_over = occupied;
@@ -150,9 +152,10 @@ static void note_overshoot(struct device *device) {
   if (over > (int64_t)device->tally.overshoot) device->tally.overshoot = (uint64_t)over;
 }
 
-/* Faults took room, at times by the driver's own eviction, before the worker read of them.
- * Which blocks the driver evicted is unknown until they are prefetched again. For an
- * operation that uses more than its record names, even their number is unknown. */
+/* Marks the `count` least recently migrated blocks as maybe evicted. Faults took memory,
+ * at times by the driver's eviction, before the worker read about them. Until the next
+ * prefetch it is unknown which blocks the driver evicted. If an operation used more
+ * memory than its record names, even their number is unknown. */
 static void mark_maybe_evicted(struct pump_model *m, struct device *device,
                                uint64_t count) {
   for (int32_t b = device->sure.head, next; b != NONE && count > 0; b = next) {
@@ -226,15 +229,15 @@ EXPORT void pump_model_forget_window(struct pump_model *m) {
 
 /* ---- appending ---------------------------------------------------------------------- */
 
-/* The oldest operation, which is the first of its stream, makes room without having
- * been seen to execute. */
+/* Retires the oldest operation, the head of its stream, without seeing it execute. */
 static void lose_oldest(struct pump_model *m) {
   retire_head(m, &m->streams.all[m->window.ops[op_index(m->window.op_tail)].stream]);
   m->totals.lost++;
   reclaim(m);
 }
 
-/* Makes room for uses of the newest operation, which alone may be larger than the ring. */
+/* Frees slots for uses of the newest operation. Returns false if there is no older
+ * operation. */
 static bool lose_another(struct pump_model *m) {
   if (m->window.op_tail == m->window.op_head - 1) return false;
   lose_oldest(m);
@@ -260,8 +263,8 @@ static void link_to_stream(struct pump_model *m, struct op *op) {
   m->totals.larger += op->larger;
 }
 
-/* Which of the run's blocks were discarded since they were used: the first, those between,
- * the last. */
+/* Notes which blocks of the run were discarded since their last use: the first, a sample
+ * of those in between, the last. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run) {
   const struct block *first = &m->blocks.all[run->first], *last = first + run->count - 1;
   run->fresh = 0;

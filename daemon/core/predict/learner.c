@@ -1,32 +1,31 @@
-/* learner.c - the history of operations, and what happens when one is seen.
+/* learner.c - the history of operations, and the handling of a new operation.
  *
- * DESIGN. Every operation has a key: what is the same each time that it comes again.
- * For a launch these are the function's identity, grid and block (and the signature where
- * those were not reported): scalar parameters are left out, since step counts and seeds
- * change each iteration. For copies and memsets the lengths of their accesses. Addresses
- * and streams are in no key: both may be others in each iteration.
+ * DESIGN. Each operation has a key, which is equal at each repetition. A launch's key is
+ * the function's identity, grid and block, or its signature if these were not reported.
+ * Scalar parameters are left out, because step counts and seeds change each iteration.
+ * The key of a copy or memset consists of the lengths of its accesses. Keys contain
+ * neither addresses nor streams, because both may change each iteration.
  *
- * The history is a ring. Of each stream's newest 1, 4, 16, ... 1024 keys a hash is kept
- * up to date (the hash of a polynomial: a key enters, one leaves), and for each hash the
- * newest operation at which it stood. That is the index in which a pointer is found
- * (learner_match.c): the longest context that was there before wins, so what follows an
- * evaluation, a short batch or the fourth of four steps is searched behind the last
- * one of the same past. A pointer that is not contradicted stays where it is: once it
- * has followed a whole cycle (a hundred steps, then an evaluation) it is one such cycle
- * behind, and right at each of its turns.
+ * The history is a ring. A context is a rolling polynomial hash of a stream's newest 1,
+ * 4, 16, ... 1024 keys. An index maps each context to the newest operation at its end.
+ * Matches are found there (learner_match.c): the longest known context wins. So after an
+ * evaluation, a short batch or the fourth of four steps, the match continues as after the
+ * last one with the same history. A match that is not contradicted stays. After a whole
+ * cycle (a hundred steps, then an evaluation) it is one cycle back, and right at each
+ * branch.
  *
- * What was right lately is trusted: a way of finding pointers (by level) and a
- * place where predictions failed (a fork: the newest four keys of the stream) have a
- * share of successes each, and bad ones end what is predicted with confidence.
+ * Recent success decides about trust. Each level of contexts has a success rate. So has
+ * each branch point (`fork`), which is identified by the stream's newest four keys. A low
+ * rate ends the confident predictions.
  */
 #include "learner_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FACTOR 0x9e3779b97f4a7c15u /* of the polynomial; odd */
+#define FACTOR 0x9e3779b97f4a7c15u /* factor of the polynomial; odd */
 #define ACCESSES_AN_OPERATION 8u
-#define LATELY 64.0 /* operations over which the confidence is a mean */
+#define LATELY 64.0 /* number of operations in the mean of the confidence */
 
 static uint64_t power(uint64_t base, uint64_t exponent) {
   uint64_t result = 1;
@@ -76,9 +75,9 @@ EXPORT void pump_learner_delete(struct pump_learner *l) {
 
 /* ---- keys ------------------------------------------------------------------------- */
 
-/* The entry of a signature, or the one of its set that was used longest ago. A signature
- * that keeps coming is reported only once: those of counters and seeds must not push it
- * out. */
+/* Returns the signature's entry, or the least recently used entry of its set. A repeated
+ * signature is reported only once, so signatures with counters or seeds must not evict
+ * it. */
 static struct shape *shape_for(struct pump_learner *l, uint64_t signature) {
   struct shape *set = &l->shapes[learner_mix(signature) & (SHAPES - SHAPE_WAYS)];
   struct shape *oldest = set;
@@ -114,7 +113,7 @@ static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operati
 
 /* ---- the history ------------------------------------------------------------------ */
 
-/* The contexts of a lane continue with operation `number`, which is linked already. */
+/* Extends the contexts of a stream by operation `number`, which is linked already. */
 static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
                    uint64_t key) {
   for (uint32_t level = 0; level < LEVELS; level++) {
@@ -126,7 +125,7 @@ static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
       continue;
     }
     if (context->filled == CONTEXT_LEAST(level) || context->filled == 0)
-      *context = (struct context){.tail = number}; /* its oldest is forgotten */
+      *context = (struct context){.tail = number}; /* its oldest operation is forgotten */
     context->hash = context->hash * FACTOR + key;
     context->filled++;
   }
@@ -194,7 +193,7 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
   learner_fork_came(l, place, number);
   uint64_t again = then == NEVER ? NEVER : learner_replace(l, stream, number, then);
   if (again != NEVER) {
-    result = PUMP_LEARNER_DEVIATED; /* what was predicted lies elsewhere */
+    result = PUMP_LEARNER_DEVIATED; /* other addresses than predicted */
     then = again;
   }
   if (then == NEVER) then = learner_find(l, stream, number);
@@ -202,7 +201,7 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
   if (then != NEVER) {
     learner_advance(l, stream, then);
     learner_link(l, then, number, result == PUMP_LEARNER_CONFIRMED);
-    if (l->match.front < l->oldest) l->match.on = false; /* it was forgotten */
+    if (l->match.front < l->oldest) l->match.on = false; /* forgotten */
   }
   count(l, result, offered);
   learner_iteration(l, key);

@@ -1,19 +1,18 @@
-/* learner.h - learns the sequence of operations that a program repeats, and predicts what
- * comes next: which operation, and which parts of which ranges it will reach.
+/* learner.h - learns the sequence of operations that a program repeats, and predicts the
+ * next operations and the parts of ranges that they will reach.
  *
- * A prediction is a pointer into the past: "what happens is what happened from operation n
- * on". Each operation either confirms the pointer, which then moves on by one, or ends it;
- * then the place with the longest common past is searched anew. So nothing has to be known
- * of iterations beforehand, and no prediction outlives its first mistake. The rule is
- * described in learner.c, what it can and cannot do in docs/learner.md.
+ * A prediction is a match: a position in the history that the program is believed to
+ * repeat. Each operation either confirms the match, which then advances by one, or ends
+ * it. Then the learner searches for the position with the longest common context. So it
+ * needs no knowledge of iterations, and no prediction outlives its first mistake.
+ * learner.c describes the rule, docs/learner.md its abilities and limits.
  *
- * It makes no system call, reads no clock, keeps bounded memory (about 400 bytes for each
- * operation that it remembers, touched as it is needed) and answers the same calls always
- * in the same way. One thread at a time.
+ * The learner makes no system call, reads no clock and is deterministic. Its memory is
+ * bounded: about 400 bytes per remembered operation, touched on demand. Not thread-safe.
  *
- * Words: the number of an operation counts those that the learner has seen, from 0; an
- * access is an extent with the range that it is in; a life is one life of a range
- * (slot, generation). Lost operations have no number.
+ * Words: an operation's number counts the operations that the learner has seen, from 0;
+ * lost operations have none. An access is an extent and its range. A life is the lifetime
+ * of a range (slot, generation).
  */
 #ifndef PUMP_LEARNER_H
 #define PUMP_LEARNER_H
@@ -24,16 +23,15 @@
 
 /* Results of pump_learner_see. */
 #define PUMP_LEARNER_UNKNOWN 0   /* nothing was predicted */
-#define PUMP_LEARNER_CONFIRMED 1 /* it is what was predicted */
-#define PUMP_LEARNER_DEVIATED 2  /* something else was predicted, and is void */
+#define PUMP_LEARNER_CONFIRMED 1 /* it was predicted */
+#define PUMP_LEARNER_DEVIATED 2  /* another one was predicted; the prediction is void */
 
-#define PUMP_LEARNER_MAX_ACCESSES 192 /* of an operation; those beyond are passed over */
+#define PUMP_LEARNER_MAX_ACCESSES 192 /* per operation; further ones are ignored */
 
 struct pump_learner;
 
-/* A part of a range that an operation reaches. `missing`: 0, or 1 in a prediction where
- * the range has not been allocated yet; slot, generation and offset are then those that
- * its predecessor had. */
+/* A part of a range that an operation reaches. `missing` is 1 in a prediction if the
+ * range is not allocated yet; slot, generation and offset are then its predecessor's. */
 struct pump_access {
   uint32_t slot;
   uint32_t generation;
@@ -43,34 +41,35 @@ struct pump_access {
   uint32_t missing;
 };
 
-/* An operation as the shim reports it, in issue order. `accesses` is copied. */
+/* An operation reported by the shim, in issue order. `accesses` is copied. */
 struct pump_learner_operation {
   uint64_t function;  /* 0 for copies and memsets */
-  uint64_t signature; /* of the launch, addresses masked; 0: none, the lengths of the
-                         accesses stand for it */
-  uint64_t tag;       /* the caller's: kept, and given back with predictions */
+  uint64_t signature; /* of the launch, without addresses; 0: none, so the lengths of the
+                         accesses identify it */
+  uint64_t tag;       /* the caller's, returned with predictions */
   uint32_t stream;
   uint32_t kind; /* PUMP_EVENT_* */
   uint32_t count;
   const struct pump_access *accesses;
 };
 
-/* An operation that will come. `accesses` belong to the learner, until its next call. */
+/* A predicted operation. `accesses` belongs to the learner and is valid until its next
+ * call. */
 struct pump_predicted {
-  uint64_t number;                   /* of the earlier operation that it repeats */
-  uint64_t signature, function, tag; /* of that one; a launch's signature may differ this
-                                        time in parameters that change each iteration */
-  uint64_t key;    /* what such operations have in common: of launches that were reported
-                      (pump_learner_shape) identity, grid and block: pump_shape */
-  uint32_t stream; /* on which it is expected */
+  uint64_t number;                   /* number of the earlier operation that it repeats */
+  uint64_t signature, function, tag; /* of that operation; parameters that change each
+                                        iteration may change the signature */
+  uint64_t key;    /* equal at each repetition; for reported launches (pump_learner_shape)
+                      the pump_shape of identity, grid and block */
+  uint32_t stream; /* stream on which it is expected */
   uint32_t kind;
   uint32_t count;
-  uint32_t missing; /* how many of its accesses are not allocated yet */
+  uint32_t missing; /* number of its accesses that are not allocated yet */
   const struct pump_access *accesses;
 };
 
-/* A call that a learner was told something by, with the accesses of an operation in an
- * array of their own, in the order of the operations. */
+/* One input of the learner. The accesses of all operations are in a separate array, in
+ * the order of the operations. */
 #define PUMP_LEARNER_OPERATION 0
 #define PUMP_LEARNER_ALLOC 1
 #define PUMP_LEARNER_FREE 2
@@ -81,95 +80,96 @@ struct pump_learner_step {
   uint64_t signature;           /* OPERATION */
   uint64_t length_bytes;        /* ALLOC */
   uint32_t slot, generation;    /* ALLOC, FREE */
-  uint16_t what;                /* PUMP_LEARNER_OPERATION and so on */
+  uint16_t what;                /* PUMP_LEARNER_OPERATION etc. */
   uint16_t stream, kind, count; /* OPERATION */
 };
 
-/* The beginning of what a learner was told. */
+/* A log of the first inputs of a learner. */
 struct pump_learner_story {
   const struct pump_learner_step *steps;
   const struct pump_access *accesses;
   uint32_t step_count, access_count, operations;
 };
 
-#define PUMP_LEARNER_STEPS 65536 /* of a story */
+#define PUMP_LEARNER_STEPS 65536 /* maximum of a log */
 #define PUMP_LEARNER_STORY_OPERATIONS 32768
 #define PUMP_LEARNER_STORY_ACCESSES 262144
 
 struct pump_learner_report {
-  uint64_t seen;      /* operations; also the number of the next one */
-  uint64_t confirmed; /* of them, as pump_learner_see returned */
+  uint64_t seen;      /* operations seen; also the number of the next one */
+  uint64_t confirmed; /* operations for which pump_learner_see returned CONFIRMED */
   uint64_t deviated;
-  uint64_t trusted;         /* of the confirmed: were predicted with confidence */
-  uint64_t misled;          /* of the deviated: something else was, with confidence */
-  uint64_t accesses_right;  /* accesses of confirmed operations that lay where predicted */
-  uint64_t accesses_missed; /* ... that lay elsewhere: predicted by address, or missing */
+  uint64_t trusted;         /* confirmed operations that were predicted with confidence */
+  uint64_t misled;          /* deviations from confident predictions */
+  uint64_t accesses_right;  /* accesses of confirmed operations that were predicted */
+  uint64_t accesses_missed; /* accesses of confirmed operations that were not predicted */
   uint64_t lost;            /* times that operations were lost */
-  uint64_t period;          /* operations since the one that the newest repeats; 0: none.
-                               In a recalled story: the longest one that it repeated */
-  uint64_t iterations;      /* whole ones seen */
-  uint64_t position;        /* operations since the present iteration began */
-  uint64_t epoch;           /* raised each time that a prediction became void */
-  uint32_t kind;            /* of the last whole iteration: equal ones have equal numbers */
-  uint32_t kinds;           /* distinguished so far */
-  double confidence;        /* share of operations predicted with confidence, lately */
+  uint64_t period; /* distance to the operation that the newest one repeats; 0: none. In a
+                      recalled log: the longest period that it repeated */
+  uint64_t iterations; /* complete iterations seen */
+  uint64_t position;   /* operations since the current iteration began */
+  uint64_t epoch;      /* increased when a prediction becomes void */
+  uint32_t kind;       /* number of the last complete iteration's kind; equal ones have
+                          equal kinds */
+  uint32_t kinds;      /* distinguished kinds */
+  double confidence;   /* recent share of operations that were predicted with confidence */
 };
 
-/* Remembers `capacity` operations (a power of two from 2^8 to 2^20) with eight times as
- * many accesses. NULL when memory is short or the capacity makes no sense. */
+/* Creates a learner for `capacity` operations (a power of two from 2^8 to 2^20) and eight
+ * times as many accesses. Returns NULL if memory is short or the capacity is invalid. */
 struct pump_learner *pump_learner_new(uint32_t capacity);
 void pump_learner_delete(struct pump_learner *learner);
 
-/* ---- what is reported ---- */
+/* ---- input ---- */
 
-/* What launches with this signature have in common with those that differ in scalar
- * parameters only (a step count, a seed): the function's identity, grid and block. To be
- * reported before the first of them (PARAMS); may be repeated. */
+/* Reports the function's identity, grid and block of launches with this signature. They
+ * share them with launches that differ only in scalar parameters (a step count, a seed).
+ * Call before the first such launch (PARAMS); may be repeated. */
 void pump_learner_shape(struct pump_learner *learner, uint64_t signature, uint64_t identity,
                         const uint32_t grid[3], const uint32_t block[3]);
 
-/* Learns the next operation that was issued. Returns PUMP_LEARNER_*. */
+/* Learns the next issued operation. Returns PUMP_LEARNER_*. */
 int pump_learner_see(struct pump_learner *learner,
                      const struct pump_learner_operation *operation);
 
-/* A range appeared, or is gone. Ranges that were never reported are taken for
- * persistent. */
+/* Reports a new range. Ranges that are never reported count as persistent. */
 void pump_learner_alloc(struct pump_learner *learner, uint32_t slot, uint32_t generation,
                         uint64_t length_bytes);
+/* Reports that a range is gone. */
 void pump_learner_free(struct pump_learner *learner, uint32_t slot, uint32_t generation);
 
-/* Operations were lost here: what follows does not continue what was seen. */
+/* Reports lost operations: the next operation does not continue the history. */
 void pump_learner_lost(struct pump_learner *learner);
 
 /* ---- from one run of a program to the next ---- */
 
-/* Keeps the beginning of what it is told from now on, up to the bounds above. Returns 0, or
- * -ENOMEM. */
+/* Starts to log the learner's input, up to the bounds above. Returns 0, or -ENOMEM. */
 int pump_learner_keep(struct pump_learner *learner);
 
-/* What was kept; it belongs to the learner, until its next call. */
+/* Returns the log, which belongs to the learner and is valid until its next call. */
 void pump_learner_kept(const struct pump_learner *learner,
                        struct pump_learner_story *story);
 
-/* Tells a learner that was told nothing yet what was kept in an earlier run, as its past.
- * Ranges of that run are gone; one of the same slot, generation and length is the
- * successor. The story may hold anything: what makes no sense is passed over. */
+/* Replays the log of an earlier run into a new learner, as its history. The ranges of
+ * that run are gone; a new range with the same slot, generation and length is the
+ * successor. The log may contain anything: unknown steps are skipped, and an invalid
+ * count ends it. */
 void pump_learner_recall(struct pump_learner *learner,
                          const struct pump_learner_story *story);
 
-/* Tells it what another one was told and has kept, and takes that over. */
+/* Replays the log of another learner and takes it over. */
 void pump_learner_take_over(struct pump_learner *learner, struct pump_learner *from);
 
-/* ---- what is predicted ---- */
+/* ---- predictions ---- */
 
-/* How many operations from here on are predicted with confidence, at most `most`. 0:
- * nothing is. They end before a place where the program went different ways lately, and
- * may be more than a period. Costs some 5 ns for each that had not been counted. */
+/* Returns how many of the next operations are predicted with confidence, at most `most`.
+ * They end before a branch point where the program recently varied, and may exceed a
+ * period. Costs about 5 ns for each operation that was not counted before. */
 uint32_t pump_learner_ahead(struct pump_learner *learner, uint32_t most);
 
-/* The operation that is expected after `index` others (0: the next one), with accesses
- * where they will be today. Cheapest in ascending order. Returns 0, or -ENOENT
- * when nothing is predicted. pump_learner_ahead returns how far predictions are trusted. */
+/* Predicts the operation after `index` others (0: the next one), with accesses at current
+ * addresses. Cheapest in ascending order. Returns 0, or -ENOENT without a prediction.
+ * pump_learner_ahead returns how many predictions are trusted. */
 int pump_learner_next(struct pump_learner *learner, uint32_t index,
                       struct pump_predicted *predicted);
 

@@ -1,24 +1,24 @@
-/* learner_accesses.c - another pointer where operations are all alike and their accesses
- * are not.
+/* learner_accesses.c - replaces a match if operations are equal but their accesses
+ * differ.
  *
- * Addresses are in no key, since they may be others in each iteration. So a program of one
- * kernel that sweeps over many buffers seems to repeat itself with each operation, and what
- * the one before reached is predicted: at best, as something that moves with each
- * operation, one operation ahead. Where what a pointer of a short period predicts comes
- * elsewhere each time, the newest place is searched at which the same operations reached
- * the same: that is where the program is. Where there is none, as in noise, the next search
- * comes after twice as many operations.
+ * Keys contain no addresses, because these may change each iteration. So a program of one
+ * kernel that sweeps over many buffers seems to repeat with each operation. The learner
+ * then predicts the previous operation's buffer, at best as a tensor that moves with each
+ * operation. A match with a short period that keeps failing in this way is wrong. The
+ * learner then searches for the program's real position: the newest one where the same
+ * operations reached the same addresses. If there is none, as in noise, the learner waits
+ * before the next search, twice as long each time.
  */
 #include "learner_state.h"
 
-#define PERIOD_MOST 64u /* of a pointer that may be replaced */
-#define MISPLACED 16u   /* operations that reached something else, one after the other */
-#define ALIKE 8u        /* operations that have to be the same, with their accesses */
-#define BACK 32768u     /* operations that are examined */
+#define PERIOD_MOST 64u /* longest period of a match that may be replaced */
+#define MISPLACED 16u   /* consecutive operations with other addresses before a search */
+#define ALIKE 8u        /* operations whose keys and accesses must be equal */
+#define BACK 32768u     /* operations to search */
 #define WAIT_LEAST 32u
 #define WAIT_MOST 65536u
 
-/* The newest operation of the stream before `number`, or NEVER. */
+/* Returns the newest operation of the stream before `number`, or NEVER. */
 static uint64_t before(const struct pump_learner *l, uint32_t stream, uint64_t number) {
   for (uint64_t i = 0; i < STREAM_SPREAD && number > l->oldest; i++)
     if (learner_past(l, --number)->stream == stream) return number;

@@ -1,15 +1,14 @@
-/* learner_ahead.c - what will come: how far it is known, and each operation of it.
+/* learner_ahead.c - the predicted operations, and how far they are trusted.
  *
- * What is predicted is the past from the pointer's front on, as far as it goes, and then
- * the newest period again and again. Operations that other streams had further on and
- * that have been seen already are passed over.
+ * Predictions follow the history from the front of the match to its end, then repeat the
+ * newest period. Operations of other streams that were already repeated are skipped.
  */
 #include "learner_state.h"
 
 #include <errno.h>
 
-/* Positions count on from the front; behind the newest operation the period repeats, for
- * the `rounds`th time. */
+/* Returns the operation at a position. Positions continue the numbers of the history:
+ * after its end the newest period repeats, for the `rounds`th time. */
 static uint64_t number_at(const struct pump_learner *l, uint64_t position,
                           uint64_t *rounds) {
   *rounds = 0;
@@ -33,14 +32,14 @@ EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
     uint64_t to = rounds == 0 ? learner_turn(l, number) : NEVER;
     if (to == NEVER) break;
     end += to - number;
-    l->clear_until = to; /* positions count from the new front */
+    l->clear_until = to; /* positions now follow the new front */
   }
   uint64_t clear = l->clear_until - match->front;
   clear = clear > match->beyond ? clear - match->beyond : 0;
   return clear < most ? (uint32_t)clear : most;
 }
 
-/* The position of the operation before which `index` others are expected. */
+/* Returns the position of the operation that is expected after `index` others. */
 static uint64_t position_of(const struct pump_learner *l, uint32_t index) {
   uint64_t position = l->match.front, beyond = l->match.beyond, left = index;
   for (; beyond > 0 && position < l->head; position++) {

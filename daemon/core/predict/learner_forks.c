@@ -1,12 +1,13 @@
-/* learner_forks.c - places where the program continued differently than predicted.
+/* learner_forks.c - branch points, where the program did not continue as predicted.
  *
- * A fork is named by the four operations before it. What came there in two of the last
- * three cases is *usual* there; anything else is a turn. A turn is expected from a
- * pointer that was right when the program turned there the last time, as one is that is a
- * whole cycle behind; or if the same came as often in a row in front of it in the past as
- * this time, as in the last of six layers. Any other pointer only points where a turn
- * happened to come, such as a change of batch size. It is replaced by one that agrees with
- * it up to the fork and continues there as is usual.
+ * A branch point (`fork`) is named by the four operations before it. The continuation of
+ * two of the last three passages is *usual*; any other one is a turn. A match that
+ * predicts a turn needs a justification. Either it was right at the program's last turn
+ * there, like a match that is one whole cycle back. Or the usual continuation has come
+ * equally often in a row before both turns, for example five times if there are six
+ * layers. Any other match merely points to a place where the program once turned, such as
+ * a change of batch size. It is replaced by a match that agrees with it up to the branch
+ * point and continues there as usual.
  */
 #include "learner_state.h"
 
@@ -28,14 +29,14 @@ static bool is_alike(const struct pump_learner *l, uint64_t a, uint64_t b) {
          learner_past(l, a)->key == learner_past(l, b)->key;
 }
 
-/* The newest operation that is one of the usual ones, or NEVER. */
+/* Returns the newest operation that is usual there, or NEVER. */
 static uint64_t usual(const struct pump_learner *l, const struct fork *fork) {
   const uint64_t *came = fork->came;
   if (is_alike(l, came[0], came[1]) || is_alike(l, came[0], came[2])) return came[0];
   return is_alike(l, came[1], came[2]) ? came[1] : NEVER;
 }
 
-/* ---- what happened ------------------------------------------------------------------- */
+/* ---- outcomes ---------------------------------------------------------------------- */
 
 void learner_fork_right(struct pump_learner *l, uint32_t name) {
   struct fork *fork = fork_of(l, name);
@@ -44,7 +45,7 @@ void learner_fork_right(struct pump_learner *l, uint32_t name) {
   fork->failed = false;
 }
 
-/* Which operation came there last, and how often in a row. */
+/* Returns a hash of the operation that came there last and how often in a row. */
 static uint16_t run_of(const struct pump_learner *l, const struct fork *fork) {
   if (!is_known(l, fork->came[0])) return 0;
   uint64_t key = learner_past(l, fork->came[0])->key;
@@ -79,10 +80,10 @@ void learner_fork_wrong(struct pump_learner *l, uint32_t name) {
   fork->failed = true;
 }
 
-/* ---- which pointer is trusted -------------------------------------------------------- */
+/* ---- trust ------------------------------------------------------------------------- */
 
-/* The pointer, which predicts `number`, knows when: it was right when the program
- * turned here the last time, or the same comes as often in a row in front of it as then. */
+/* Returns whether the match justifies the turn to `number`: it was right at the last turn
+ * here, or the same run of operations came before that turn. */
 static bool knows_when(const struct pump_learner *l, const struct fork *fork,
                        uint64_t number) {
   if (!fork->failed && l->match.from <= fork->turned) return true;
@@ -101,9 +102,9 @@ bool learner_forks_here(const struct pump_learner *l, uint64_t number) {
   return !is_alike(l, usual(l, fork), number) && !knows_when(l, fork, number);
 }
 
-/* ---- another pointer ----------------------------------------------------------------- */
+/* ---- another match ----------------------------------------------------------------- */
 
-/* Operations in front of `a` and `b` that are the same, at most `most`. */
+/* Returns how many equal operations precede `a` and `b`, at most `most`. */
 static uint64_t common(const struct pump_learner *l, uint64_t a, uint64_t b,
                        uint64_t most) {
   uint64_t count = 0;
@@ -116,7 +117,7 @@ static uint64_t common(const struct pump_learner *l, uint64_t a, uint64_t b,
   return count;
 }
 
-/* The first operation of the stream from `number` on, or NEVER. */
+/* Returns the first operation of the stream at or after `number`, or NEVER. */
 static uint64_t next_of(const struct pump_learner *l, uint32_t stream, uint64_t number) {
   uint64_t end = number + STREAM_SPREAD < l->head ? number + STREAM_SPREAD : l->head;
   for (; number < end; number++)
@@ -131,7 +132,7 @@ uint64_t learner_turn(struct pump_learner *l, uint64_t number) {
     return NEVER;
   uint64_t to = usual(l, fork), length = number - match->front;
   if (to == NEVER || to == number) return NEVER;
-  struct aside *aside = &l->aside; /* not examined again with each operation */
+  struct aside *aside = &l->aside; /* prevents a comparison with each operation */
   if (aside->number == number && aside->to == to && length > aside->common) return NEVER;
   uint64_t alike = common(l, number, to, length);
   if (alike < length) {

@@ -1,17 +1,17 @@
-/* learner_iterations.c - where iterations begin, and which of them are of one kind. For
- * reports: predictions need neither.
+/* learner_iterations.c - where iterations begin, and which ones are equal. Only for
+ * reports: predictions do not need iterations.
  *
- * An iteration begins at the anchor: a key that stands once in a period that was confirmed
- * as a whole. The layers of a model are the first such period that shows; a longer one in
- * which there is more than one anchor makes choose anew, so the anchor soon stands once in
- * what the program really repeats. Iterations are of one kind if they have the same keys,
- * in whichever order.
+ * An iteration begins at the anchor: a key that occurs once in a completely confirmed
+ * period. The first such period is often a layer of the model. If a longer period
+ * contains the anchor more than once, a new one is chosen. So the anchor soon occurs once
+ * in the program's real iteration. Iterations are of one kind if they have the same keys,
+ * in any order.
  */
 #include "learner_state.h"
 
 #include <string.h>
 
-#define PERIODS_WITHOUT 16u /* after which an anchor that did not come is given up */
+#define PERIODS_WITHOUT 16u /* periods without the anchor after which it is dropped */
 
 static uint32_t kind_of(struct iterations *it) {
   for (uint32_t i = 0; i < it->kinds; i++)
@@ -25,7 +25,7 @@ static uint16_t *count_of(struct pump_learner *l, uint64_t key) {
   return &l->key_counts[learner_mix(key) & (KEY_COUNTS - 1)];
 }
 
-/* Chooses a key that stands once in the newest `period` operations. */
+/* Chooses a key that occurs once in the newest `period` operations. */
 static void choose(struct pump_learner *l, uint64_t period) {
   struct iterations *it = &l->iterations;
   memset(l->key_counts, 0, sizeof l->key_counts);

@@ -1,12 +1,12 @@
-/* learner_match.c - pointers into the past: found by contexts, followed stream by stream.
+/* learner_match.c - matches: found by contexts, followed stream by stream.
  *
- * A pointer has one front for all streams, and for each stream of the past a cursor: the
- * first of its operations that was not seen again. So streams may take turns in another
- * order than they did, as long as none runs ahead of another by STREAM_SPREAD operations.
- * Which stream of today repeats which one of the past is found out as they come: usually
- * itself, another one where a program takes a new stream each iteration. The operations
- * that other streams had to do when the pointer was found may come late: a stream that
- * has not been followed yet is also searched before the pointer's beginning.
+ * A match has one front for all streams, and a cursor for each stream of the history: its
+ * first operation that was not repeated. So streams may interleave differently than
+ * before, up to STREAM_SPREAD operations apart. The match finds out which current stream
+ * repeats which stream of the history. Usually it is the same one, but some programs
+ * create a new stream each iteration. When a match begins, other streams may be late with
+ * earlier operations. So a stream without a cursor is also searched before the match's
+ * beginning.
  */
 #include "learner_state.h"
 
@@ -35,7 +35,7 @@ bool learner_was_seen(const struct pump_learner *l, uint64_t number) {
   return cursor->epoch == l->match.epoch && cursor->at > number;
 }
 
-/* The next operation of a stream of the past, from the front on. */
+/* Returns the next operation of a stream of the history, at or after the front. */
 static uint64_t first_of(const struct pump_learner *l, uint32_t stream) {
   const struct cursor *cursor = &l->cursors[stream];
   if (cursor->epoch == l->match.epoch) return cursor->at;
@@ -45,8 +45,8 @@ static uint64_t first_of(const struct pump_learner *l, uint32_t stream) {
   return NEVER;
 }
 
-/* An operation of the stream that in the past came before the pointer's beginning, and
- * comes late this time. */
+/* Returns a late operation of the stream, which came before the match's beginning in the
+ * history, or NEVER. */
 static uint64_t late_one(const struct pump_learner *l, uint32_t stream, uint64_t key) {
   uint32_t before = learner_fork_name(&l->lanes[stream]);
   for (uint64_t i = 1; i <= STREAM_SPREAD && l->match.base >= l->oldest + i; i++) {
@@ -101,7 +101,7 @@ void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found) {
   }
 }
 
-/* ---- wrong ------------------------------------------------------------------------ */
+/* ---- ending ----------------------------------------------------------------------- */
 
 void learner_drop(struct pump_learner *l, uint32_t stream) {
   struct match *match = &l->match;
@@ -120,7 +120,7 @@ static uint64_t *entry_of(const struct pump_learner *l, uint32_t level, uint64_t
   return &l->index[level][name & l->index_mask];
 }
 
-/* The newest operation at which the context stood, or NEVER. */
+/* Returns the newest operation at the end of the context, or NEVER. */
 static uint64_t look_up(const struct pump_learner *l, const struct lane *lane,
                         uint32_t level, uint64_t key) {
   const struct context *context = &lane->contexts[level];

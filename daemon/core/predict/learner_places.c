@@ -1,29 +1,29 @@
-/* learner_places.c - where the accesses of the past lie today.
+/* learner_places.c - translates accesses of the history to current addresses.
  *
  * Two things move between iterations: ranges (a program that allocates in each iteration
  * gets new ones) and tensors inside a caching allocator's ranges. Both are followed by
- * what plays the same part:
+ * their role.
  *
- *   a range   allocated between the same operations as an earlier one, or reached by the
- *             operation that repeats one which reached the other: its successor;
- *   a tensor an access that begins elsewhere than in the operation that it repeats: from
- *             then on what began there is expected where it was found. That is right as
- *             long as nothing else takes its old place.
+ *   1. A range's successor is allocated between the same operations, or repeated
+ *      operations reach it in its place.
+ *   2. A tensor has moved if an access begins elsewhere than in the repeated operation.
+ *      From then on it is expected at its new address. This is right unless another
+ *      tensor takes the old address.
  *
+ * A caching allocator rarely hands out the same addresses in each iteration, but often in
+ * each second or third one. So the newest repetition is not always the best prediction of
+ * accesses; an older one, up to LAGS repetitions back, may be better. Each of these
+ * lookbacks (`way`), and the newest one with moved tensors followed, has a recent success
+ * rate. The best one is used.
  *
- * A caching allocator seldom hands out the same addresses in each iteration, but often in
- * each second or third one. So an operation is not always predicted to reach what the
- * newest one that it repeats reached: the one before that, or one up to LAGS repetitions
- * back, may do better. Each of these ways, and the newest one with tensors followed, has
- * the share in which it was right lately; the best one is used.
- *
- * What was not seen yet in the present iteration keeps its place, or has none: `missing`.
+ * Accesses not yet seen in the current iteration keep their address, or have none:
+ * `missing`.
  */
 #include "learner_state.h"
 
 #include <string.h>
 
-#define CHAIN 16u /* successors followed at most: iterations from an access to today */
+#define CHAIN 16u /* maximum of successors to follow: iterations since the access */
 
 /* ---- lives ------------------------------------------------------------------------ */
 
@@ -50,7 +50,7 @@ static void end(struct pump_learner *l, struct life *life) {
   life->live = false;
 }
 
-/* The first allocation at which as many operations had been seen, or the end. */
+/* Returns the first allocation at or after operation `allocated_at`, or the end. */
 static uint64_t allocations_from(const struct pump_learner *l, uint64_t allocated_at) {
   uint64_t low = l->allocations_head > ALLOCATIONS ? l->allocations_head - ALLOCATIONS : 0;
   uint64_t high = l->allocations_head;
@@ -120,7 +120,7 @@ EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t ge
   learner_freed(l, slot, generation);
 }
 
-/* ---- places ----------------------------------------------------------------------- */
+/* ---- relocations ------------------------------------------------------------------ */
 
 static struct place *place_slot(const struct pump_learner *l, uint64_t life,
                                 uint64_t offset) {
@@ -143,7 +143,7 @@ static void move(struct pump_learner *l, uint64_t life, const struct pump_access
 
 static bool is_live(const struct pump_learner *l, uint64_t name) {
   const struct life *life = life_of(l, name);
-  return life == NULL || life->live; /* one that was not reported is persistent */
+  return life == NULL || life->live; /* an unreported range is persistent */
 }
 
 static void put(struct pump_access *today, uint64_t life, uint64_t offset) {
@@ -166,14 +166,13 @@ static void through_lives(const struct pump_learner *l, uint64_t rounds,
                           struct pump_access *today) {
   const struct life *life = life_of(l, life_name(today->slot, today->generation));
   if (life == NULL) {
-    today->slot &= ~RECALLED_SLOT; /* its part is in the range of the same name */
+    today->slot &= ~RECALLED_SLOT; /* an unreported range keeps its name in each run */
     return;
   }
-  /* A period further on, the range that plays its part today will have been replaced as
-   * well. */
+  /* A period later, the range's current successor will have been replaced as well. */
   today->missing = rounds > 0 && life->successor != 0;
   if (today->missing) return;
-  /* Allocated further on in the iteration that repeats: not yet in this one. */
+  /* Allocated later in the repeated iteration, and not yet in this one. */
   today->missing = life->allocated_at >= l->match.front && life->successor == 0 &&
                    (life->repeated || !life->live);
   if (today->missing) return;
@@ -196,7 +195,7 @@ void learner_translate(const struct pump_learner *l, const struct pump_access *t
 
 /* ---- ways ------------------------------------------------------------------------- */
 
-/* The operation that `number` repeats, `lag` - 1 times over; NULL: forgotten, or none. */
+/* Returns the operation `lag` - 1 repetitions before `number`, or NULL. */
 static const struct past *lagging(const struct pump_learner *l, uint64_t number,
                                   uint32_t lag) {
   for (; lag > 1; lag--) {
@@ -209,7 +208,8 @@ static const struct past *lagging(const struct pump_learner *l, uint64_t number,
 
 const struct past *learner_source(const struct pump_learner *l, uint64_t number,
                                   uint64_t rounds) {
-  /* One that comes a round later repeats what came a round later. */
+  /* The prediction is `rounds` periods ahead, so its source is that many fewer
+   * repetitions back. */
   uint32_t lag = l->way;
   if (lag > 1) lag -= (uint32_t)(rounds % lag);
   const struct past *source = lagging(l, number, lag);
@@ -221,7 +221,7 @@ static bool is_same(const struct pump_access *a, const struct pump_access *b) {
          a->offset_bytes == b->offset_bytes;
 }
 
-/* How many accesses of `now` lie where `source` predicts. */
+/* Returns how many accesses of `now` are where `source` predicts them. */
 static uint32_t right_of(const struct pump_learner *l, const struct past *source,
                          const struct past *now, bool places) {
   bool plain = l->successors_early == 0 && (!places || l->places_used == 0);
@@ -241,12 +241,12 @@ static uint32_t right_of(const struct pump_learner *l, const struct past *source
   return right;
 }
 
-/* Compares all ways on some of the operations, and takes the best. */
+/* Compares all ways on this operation and selects the best. */
 static void compare(struct pump_learner *l, uint64_t then, const struct past *now) {
   uint32_t best = l->way;
   for (uint32_t way = 0; way < WAYS; way++) {
     const struct past *source = lagging(l, then, way);
-    if (source == NULL) continue; /* not so many repetitions yet */
+    if (source == NULL) continue; /* too few repetitions yet */
     uint32_t right = right_of(l, source, now, way == WAY_PLACES);
     uint32_t seen = ++l->ways_seen[way];
     float weight = 1.0f / (float)(seen < WAY_LATELY ? seen : WAY_LATELY);
@@ -268,7 +268,7 @@ static void judge(struct pump_learner *l, uint64_t then, uint64_t number) {
 
 /* ---- learning --------------------------------------------------------------------- */
 
-/* What begins at `a` is at `b` today. */
+/* Learns that the tensor that began at `a` begins at `b` now. */
 static void learn(struct pump_learner *l, const struct pump_access *a,
                   const struct pump_access *b) {
   uint64_t from = life_name(a->slot, a->generation);
@@ -287,7 +287,7 @@ static void learn(struct pump_learner *l, const struct pump_access *a,
   }
   if (from != to || old == NULL || old->successor == 0) return;
   l->successors_early -= old->live;
-  old->successor = 0; /* the old range plays its part again */
+  old->successor = 0; /* the old range is used again */
 }
 
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count) {

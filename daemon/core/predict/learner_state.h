@@ -1,4 +1,4 @@
-/* learner_state.h - inside of the learner; see learner.h and the DESIGN of learner.c. */
+/* learner_state.h - the learner's state; see learner.h and the DESIGN of learner.c. */
 #ifndef PUMP_LEARNER_STATE_H
 #define PUMP_LEARNER_STATE_H
 
@@ -11,120 +11,117 @@
 
 #define NEVER UINT64_MAX
 
-/* Contexts: the newest 1, 4, 16 ... keys of a stream, distinguished by a hash. */
+/* Contexts: hashes of a stream's newest 1, 4, 16 ... keys. */
 #define LEVELS 6u
 #define CONTEXT_LEAST(level) (1u << (2 * (level)))
-#define LEVEL_FORK 1u       /* its context names the place where a program may fork */
-#define LEVEL_SURE 2u       /* contexts from this one on are taken before anything else */
-#define LEVEL_RESUME LEVELS /* going on where a prediction ended: scored like a level */
+#define LEVEL_FORK 1u /* its contexts name branch points */
+#define LEVEL_SURE 2u /* first level whose contexts are preferred to everything else */
+#define LEVEL_RESUME LEVELS /* pseudo level of matches that resume an ended prediction */
 
-#define STREAM_SPREAD 256u /* operations by which streams may change places */
-#define TRIAL 16u /* confirmations after which a pointer is trusted, whatever found it */
-#define RESUME_AGE 16u  /* operations after which an ended prediction may resume */
-#define RESUME_SKIP 16u /* operations that may be left out where it resumes */
+#define STREAM_SPREAD 256u /* maximum distance of streams that interleave differently */
+#define TRIAL 16u          /* confirmations after which any match is trusted */
+#define RESUME_AGE 16u     /* maximum age of an ended prediction that may resume */
+#define RESUME_SKIP 16u    /* operations that a resumed prediction may skip */
 #define SHARE_TRUSTED 0.8f
 #define FORK_TRUSTED 0.7f
 #define FORKS 4096u
-#define FORK_PAST 8192u /* past operations that a new fork examines */
+#define FORK_PAST 8192u /* past operations that a new branch point examines */
 #define LIVES 32768u
 #define PLACES 16384u
 #define LAGS 12u
-#define WAYS (LAGS + 1) /* way n: what operations n repetitions ago reached; and */
-#define WAY_PLACES 0    /* what the newest one did, tensors followed */
-#define WAY_SAMPLE 4    /* of so many operations one compares all ways */
-#define WAY_LATELY 128u /* such operations over which a share is a mean */
-#define WAY_LEAST 64u   /* that one has to be compared on before it is taken */
-#define WAY_MISSES                                                                         \
-  0.8f /* of the share that is missed: another way has less, to be taken                   \
-        */
+#define WAYS (LAGS + 1) /* way (lookback) n: predicts the accesses of n repetitions ago */
+#define WAY_PLACES 0    /* accesses of the newest repetition, moved tensors followed */
+#define WAY_SAMPLE 4    /* one in this many operations compares all ways */
+#define WAY_LATELY 128u /* compared operations in the mean of a share */
+#define WAY_LEAST 64u   /* compared operations before a way may be selected */
+#define WAY_MISSES 0.8f /* a new way misses less than this part of the misses */
 #define ALLOCATIONS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
 #define KINDS 64u
 #define KEY_COUNTS 65536u
 
-#define TORN 0 /* in place of a context: operations were lost in front */
+#define TORN 0 /* replaces a context: operations were lost before */
 
-/* An operation of the past; one cache line. */
+/* An operation in the history; one cache line. */
 struct past {
   uint64_t key;
   uint64_t signature, function, tag;
   uint64_t first_access; /* position in the ring of accesses */
-  uint64_t next;         /* the next one of its stream, or NEVER */
-  uint32_t before;       /* context of LEVEL_FORK in front of it, or TORN */
+  uint64_t next;         /* next operation of its stream, or NEVER */
+  uint32_t before;       /* LEVEL_FORK context before it, or TORN */
   uint16_t stream, kind;
-  uint16_t count; /* accesses */
-  uint16_t run;   /* the streak of others at its fork in front of it; 0: not known */
-  uint32_t back; /* how many operations before it the one stands that it repeats; 0: none */
+  uint16_t count; /* number of accesses */
+  uint16_t run;   /* hash of the preceding run at its branch point; 0: unknown */
+  uint32_t back;  /* distance to the operation that it repeats; 0: none */
 };
 _Static_assert(sizeof(struct past) == 64, "one cache line");
 
-/* The context of a level: hash of the keys from operation `tail` on, `filled` of them. */
+/* The context of a level: hash of `filled` keys, beginning with operation `tail`. */
 struct context {
   uint64_t hash, tail;
   uint64_t filled;
 };
 
-/* A stream as it is today. */
+/* State of a current stream. */
 struct lane {
   struct context contexts[LEVELS];
-  uint64_t last;  /* its newest operation, or NEVER */
-  uint64_t epoch; /* of the pointer for which `as` holds */
-  uint32_t as;    /* the stream of the past that it repeats */
+  uint64_t last;  /* newest operation of the stream, or NEVER */
+  uint64_t epoch; /* epoch of the match that `as` belongs to */
+  uint32_t as;    /* stream of the history that it repeats */
 };
 
-/* What has been repeated of a stream of the past. */
+/* Progress of a match in a stream of the history. */
 struct cursor {
-  uint64_t epoch; /* of the pointer for which this holds */
-  uint64_t at;    /* its next operation that was not seen again yet, or NEVER */
-  uint32_t lane;  /* the stream that repeats it */
+  uint64_t epoch; /* epoch of the match that the cursor belongs to */
+  uint64_t at;    /* first operation of the stream that was not repeated yet, or NEVER */
+  uint32_t lane;  /* current stream that repeats it */
 };
 
-/* A pointer into the past. */
+/* A position in the history that the program is believed to repeat. */
 struct match {
   uint64_t epoch;
-  uint64_t base;   /* the operation at which it was found */
-  uint64_t front;  /* first operation that was not seen again */
-  uint64_t beyond; /* operations behind `front` that were: other streams */
-  uint64_t from;   /* number of the operation since which all was as in the past */
-  uint64_t since;  /* confirmations */
-  uint32_t level;  /* that found it */
-  bool on, judged; /* judged: its level got its score */
+  uint64_t base;   /* operation where the match was found */
+  uint64_t front;  /* first operation that was not repeated yet */
+  uint64_t beyond; /* later operations that were repeated, on other streams */
+  uint64_t from;   /* number of the first operation that agrees with the history */
+  uint64_t since;  /* number of confirmations */
+  uint32_t level;  /* level that found the match */
+  bool on, judged; /* judged: the level's score includes the match */
 };
 
-/* Where a trusted prediction ended. */
+/* The end of a trusted prediction. */
 struct resume {
-  uint64_t front; /* NEVER: nowhere */
+  uint64_t front; /* front of the ended match; NEVER: none */
   uint64_t ended; /* number of the operation that ended it */
-  uint64_t from;  /* of its pointer */
+  uint64_t from;  /* `from` of the ended match */
 };
 
-/* See learner_forks.c. */
+/* A branch point. See learner_forks.c. */
 struct fork {
   uint32_t name;
-  float right;      /* share of right predictions, lately */
-  bool failed;      /* the last one was wrong */
-  uint32_t streak;  /* operations like the newest that came one after the other */
-  uint64_t came[3]; /* numbers of the newest, newest first, or NEVER */
-  uint64_t turned;  /* number of the newest one that another one came behind */
+  float right;      /* recent share of right predictions */
+  bool failed;      /* the last prediction was wrong */
+  uint32_t streak;  /* length of the current run of equal operations */
+  uint64_t came[3]; /* numbers of the last operations there, newest first, or NEVER */
+  uint64_t turned;  /* last operation before the newest change */
 };
 
-/* A pointer that was compared at a fork and not replaced: so many operations in front of
- * both places are the same. */
+/* A match that was compared at a branch point and kept: `common` operations before
+ * `number` and `to` are equal. */
 struct aside {
   uint64_t number, to, common;
 };
 
 struct life {
   uint64_t name;         /* life_name(slot, generation); 0: unused */
-  uint64_t allocated_at; /* number of the first operation after its allocation */
+  uint64_t allocated_at; /* number of the first operation after the allocation */
   uint64_t length_bytes;
-  uint64_t
-      successor; /* name of the life that took its part in a later iteration; 0: none */
-  bool live, repeated; /* repeated: an earlier life had its part */
+  uint64_t successor;  /* life that took its role in a later iteration; 0: none */
+  bool live, repeated; /* repeated: it is the successor of another life */
 };
 
-/* A tensor that moved inside its range, or to another offset of another one. */
+/* The relocation of a tensor, within its range or into another one. */
 struct place {
   uint64_t from_life, from_offset; /* from_life 0: unused */
   uint64_t to_life, to_offset;
@@ -136,26 +133,26 @@ struct allocation {
 
 struct shape {
   uint64_t signature, key;
-  uint64_t used; /* number of the operation after its newest one; 0: never reported */
+  uint64_t used; /* one more than the number of its newest operation; 0: never reported */
 };
 
 struct kind_of {
-  uint64_t sum, count; /* of keys of the iteration; in which order streams took turns
-                          makes no other kind */
+  uint64_t sum, count; /* order-independent sum of the iteration's keys; number of such
+                          iterations */
 };
 
 struct iterations {
-  uint64_t anchor; /* key of the operation that begins one; 0: none chosen */
-  uint64_t began;  /* number of that operation; NEVER: not seen yet */
-  uint64_t period; /* in which the anchor was found to be unique */
+  uint64_t anchor; /* key of the operation that begins an iteration; 0: none chosen */
+  uint64_t began;  /* number of the current iteration's first operation, or NEVER */
+  uint64_t period; /* period in which the anchor is unique */
   uint64_t sum, whole;
   uint32_t kind, kinds;
   struct kind_of known[KINDS];
 };
 
-/* The beginning of what was told (learner_story.c). */
+/* The log of the learner's first inputs (learner_story.c). */
 struct story {
-  struct pump_learner_step *steps; /* NULL: it is not kept */
+  struct pump_learner_step *steps; /* NULL: there is no log */
   struct pump_access *accesses;
   uint32_t step_count, access_count, operations;
   bool full;
@@ -164,46 +161,45 @@ struct story {
 struct pump_learner {
   uint32_t capacity, mask, access_mask, index_mask;
   uint64_t head;   /* number of the next operation */
-  uint64_t oldest; /* operations below this one are forgotten */
+  uint64_t oldest; /* first operation that is not forgotten */
   uint64_t access_head;
   struct past *pasts;
   struct pump_access *accesses;
-  uint64_t *index[LEVELS]; /* by context: the newest operation that ended it */
-  uint64_t powers[LEVELS]; /* by which the oldest key of a context has been multiplied */
+  uint64_t *index[LEVELS]; /* by context: newest operation at its end */
+  uint64_t powers[LEVELS]; /* factor of the oldest key in a context's hash */
   struct lane lanes[PUMP_MAX_STREAMS];
   struct cursor cursors[PUMP_MAX_STREAMS];
   struct match match;
   struct resume resume;
   uint64_t epochs;
-  bool torn;                /* operations were lost in front of the next one */
-  float scores[LEVELS + 1]; /* how often pointers that a level found went on */
-  uint64_t clear_until;     /* operations that pump_learner_ahead has examined */
+  bool torn;                /* operations were lost before the next one */
+  float scores[LEVELS + 1]; /* success rates of the matches that each level found */
+  uint64_t clear_until; /* end of the predictions that pump_learner_ahead has examined */
   uint64_t clear_epoch;
   struct fork forks[FORKS];
   struct aside aside;
-  /* another place for what reaches something else (learner_accesses.c) */
-  uint32_t
-      misplaced; /* newest operations that reached something else than what they repeat */
+  /* search for another match if addresses differ (learner_accesses.c) */
+  uint32_t misplaced; /* consecutive operations that reached other addresses */
   uint64_t replace_after, replace_wait;
-  /* where accesses are (learner_places.c) */
+  /* translation of accesses (learner_places.c) */
   struct life lives[LIVES];
   struct place places[PLACES];
   uint32_t places_used;
-  uint32_t successors_early; /* of lives that have not ended */
-  uint32_t way;              /* by which accesses are predicted */
-  float ways[WAYS];          /* share in which each was right, lately */
-  uint32_t ways_seen[WAYS];  /* on how many operations it was compared */
+  uint32_t successors_early; /* successors of lives that are still live */
+  uint32_t way;              /* way of predicting accesses */
+  float ways[WAYS];          /* recent share of right accesses of each way */
+  uint32_t ways_seen[WAYS];  /* number of operations on which each way was compared */
   struct allocation allocations[ALLOCATIONS];
   uint64_t allocations_head;
-  uint32_t allocations_now; /* since the newest operation */
+  uint32_t allocations_now; /* allocations since the newest operation */
   struct pump_access answer[PUMP_LEARNER_MAX_ACCESSES];
   struct shape shapes[SHAPES];
   struct iterations iterations;
   uint16_t key_counts[KEY_COUNTS];
   struct pump_learner_report totals;
   struct story story;
-  uint64_t recalled;        /* operations below this one are another run's */
-  uint64_t recalled_period; /* the longest that they repeated from end to end; 0: none */
+  uint64_t recalled;        /* operations below this number are from another run */
+  uint64_t recalled_period; /* longest period that the recalled run repeated; 0: none */
 };
 
 static inline struct past *learner_past(const struct pump_learner *l, uint64_t number) {
@@ -223,7 +219,7 @@ static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
   return ((uint64_t)slot << 32 | generation) + 1;
 }
 
-/* ---- what is told, but for the story ---- */
+/* ---- input that is not logged ---- */
 
 int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
                 uint64_t key);
@@ -232,69 +228,74 @@ void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generatio
 void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation);
 void learner_tear(struct pump_learner *l);
 
-/* ---- the story (learner_story.c) ---- */
+/* ---- the log (learner_story.c) ---- */
 
-#define RECALLED_SLOT 0x80000000u /* beside the slot of a range of another run */
+#define RECALLED_SLOT 0x80000000u /* set in the slots of another run's ranges */
 
 void learner_note(struct pump_learner *l, struct pump_learner_step step,
                   const struct pump_access *accesses);
 
-/* ---- pointers into the past (learner_match.c) ---- */
+/* ---- matches (learner_match.c) ---- */
 
-/* The operation that `key` on `stream` repeats under the present pointer, or NEVER. */
+/* Returns the operation that `key` on `stream` repeats under the match, or NEVER. */
 uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key);
-/* `found` was repeated on `stream`, by an operation that is in the history already. */
+/* Advances the match: `stream`'s newest operation, already in the history, repeats
+ * `found`. */
 void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found);
-/* The present pointer is void, with an operation on `stream` that is not in the history
- * yet: its level and the place where it ended get their scores. */
+/* Ends the match because of an operation on `stream` that is not in the history yet.
+ * Scores the match's level and the branch point. */
 void learner_drop(struct pump_learner *l, uint32_t stream);
-/* Searches the operation of the past that `number`, which is the newest and whose contexts
- * are not in the index yet, repeats. NEVER: none. */
+/* Searches for a match of the newest operation, `number`, whose contexts are not indexed
+ * yet. Returns the operation that it repeats, or NEVER. */
 uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
-/* Takes the contexts of the newest operation into the index. */
+/* Indexes the contexts of the newest operation. */
 void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number);
-/* The context of four keys that the next operation of a stream comes after. */
+/* Returns the name of the next branch point of a stream: its context of four keys. */
 uint32_t learner_fork_name(const struct lane *lane);
-/* Whether an operation of the past, from the front on, was seen again. */
+/* Returns whether an operation at or after the front was already repeated. */
 bool learner_was_seen(const struct pump_learner *l, uint64_t number);
 bool learner_is_trusted(const struct pump_learner *l);
-/* Operations between an operation and the one that it repeats. */
+/* Returns the distance between an operation and the one that it repeats. */
 uint64_t learner_period(const struct pump_learner *l);
 void learner_shift_share(float *share, bool right);
 
-/* ---- forks (learner_forks.c) ---- */
+/* ---- branch points (learner_forks.c) ---- */
 
-/* What was predicted with confidence behind the context `name` came, or did not. To be
- * called before what came is in the history. */
+/* Notes that a confident prediction after the context `name` was right. Call before the
+ * operation is added to the history. */
 void learner_fork_right(struct pump_learner *l, uint32_t name);
+/* Notes that it was wrong. Call before the operation is added to the history. */
 void learner_fork_wrong(struct pump_learner *l, uint32_t name);
-/* Notes that `number` came behind the context. */
+/* Notes that `number` followed the context. */
 void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
-/* Whether `number`, which the pointer predicts, is at a fork where it may not come. */
+/* Returns whether `number`, predicted by the match, is at a branch point where the match
+ * lacks trust. */
 bool learner_forks_here(const struct pump_learner *l, uint64_t number);
-/* Replaces the pointer, if one agrees with it up to `number`, which is at a fork, and
- * continues as is usual there. Returns the operation that `number` has become, or NEVER. */
+/* Replaces the match by one that agrees with it up to `number`, which is at a branch
+ * point, and continues there as usual. Returns the operation that replaces `number`, or
+ * NEVER. */
 uint64_t learner_turn(struct pump_learner *l, uint64_t number);
 
 /* ---- accesses (learner_accesses.c) ---- */
 
-/* Replaces a pointer that claims that the newest operation, `number`, repeats `then`, if
- * the two keep reaching different places and elsewhere the same was reached. Returns which
- * operation `number` repeats by the new one, or NEVER. */
+/* Replaces the match if the newest operation, `number`, and the repeated one, `then`,
+ * keep reaching different addresses, and another operation reached the same ones. Returns
+ * the operation that `number` now repeats, or NEVER. */
 uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t number,
                          uint64_t then);
 
-/* ---- lives and places (learner_places.c) ---- */
+/* ---- lives and relocations (learner_places.c) ---- */
 
-/* All ranges are gone, and which way predicted best is open. */
+/* Ends all lives and restarts the comparison of ways. */
 void learner_end_lives(struct pump_learner *l);
-/* `number` repeats `then`: learns where their accesses are. `count`: it was predicted. */
+/* Learns moved accesses, since `number` repeats `then`. `count`: it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
-/* The operation with the accesses that predict best what a repetition of `number` will
- * reach, after `rounds` more of the period that it is in. */
+/* Returns the operation whose accesses best predict a repetition of `number`, `rounds`
+ * more periods later. */
 const struct past *learner_source(const struct pump_learner *l, uint64_t number,
                                   uint64_t rounds);
-/* Where an access of a source lies today, or will lie after `rounds` more of the period. */
+/* Translates an access of a source to its current address, or to the one `rounds` more
+ * periods later. */
 void learner_translate(const struct pump_learner *l, const struct pump_access *then,
                        uint64_t rounds, struct pump_access *today);
 

@@ -1,15 +1,15 @@
-/* learner_story.c - what a learner was told, kept for the next run of the program.
+/* learner_story.c - the log of a learner's input, kept for the next run of the program.
  *
- * A story is the beginning of what was told: operations by key, with what they reached, and
- * the ranges that came and went. A later run's learner is told it first, as its past, with
- * a tear behind it. All else is as ever: the program's first operations stand behind
- * contexts of that past, so a pointer into it is found as into any other, and ends as any
- * other does.
+ * The log (`story`) contains the first inputs: operations by key with their accesses, and
+ * ranges that appeared and disappeared. The next run's learner first replays it as its
+ * history, followed by a tear. The rest works as usual: the contexts of the program's
+ * first operations occur in that history, so matches with it are found and end like any
+ * others.
  *
- * Keys name kernels by what they are (pump_abi.h, identity) and no addresses, so both runs
- * have the same. Ranges are named by slot and generation, which is the order in which they
- * were allocated; those of the other run get names of their own, and today's take their
- * parts as new ranges take the parts of old ones (learner_places.c).
+ * Keys identify kernels by content (pump_abi.h, identity) and contain no addresses, so
+ * they are equal in both runs. Ranges are named by slot and generation, in the order of
+ * their allocation. Ranges of the other run get distinct names, and current ranges
+ * succeed them like any successor (learner_places.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ void learner_note(struct pump_learner *l, struct pump_learner_step step,
   story->steps[story->step_count++] = step;
 }
 
-/* `mark`: beside the slots. */
+/* Replays one step. `mark` is set in its slots. */
 static void tell(struct pump_learner *l, const struct pump_learner_step *step,
                  const struct pump_access *accesses, uint32_t mark) {
   struct pump_access marked[PUMP_LEARNER_MAX_ACCESSES];
@@ -86,9 +86,9 @@ static void tell(struct pump_learner *l, const struct pump_learner_step *step,
   }
 }
 
-/* Tells the story. Returns the longest period that the match followed from end to end, or
- * 0. The period at the story's end would not do: many programs end with equal copies, and
- * the period of those is one operation. */
+/* Replays the log. Returns the longest period that the match followed from end to end, or
+ * 0. The last period would mislead: many programs end with equal copies (a period of one
+ * operation). */
 static uint64_t tell_all(struct pump_learner *l, const struct pump_learner_story *story,
                          uint32_t mark) {
   uint64_t longest = 0;

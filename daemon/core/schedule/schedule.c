@@ -1,63 +1,67 @@
-/* schedule.c - a device's schedule: what moves next, and what it waits for
+/* schedule.c - makes a device's schedule: the next transfers and their conditions
  * (docs/schedule.md).
  *
- * DESIGN. The walk goes over the operations in order, with the room that each takes and
- * gives back. Room is used in the order in which it is known to come: what is free, what
- * discards under way give back, what is leaving already, what discards behind operations
- * give back. Each block that an operation lacks takes room for one and waits for what
- * brings it. Where no room is left, a block leaves: the one that is needed last,
+ * DESIGN. The walk visits the known operations in order and tracks the free memory that
+ * each takes and returns. Free memory is used in order of availability: free now,
+ * returned by discards in flight, returned by evictions in flight, returned by discards
+ * after operations. Each absent block of an operation takes free memory and waits for the
+ * event that frees it. Without free memory, the block with the latest next use is
+ * evicted. There are two kinds of candidates:
  *
- *   - of those that are there and not needed before: they may leave at once, and
- *   - of those that operations of the walk use: they may leave once these have executed.
+ *   - Resident blocks that no earlier operation needs. They may leave at once.
+ *   - Blocks that operations of the walk use. They may leave after these have executed.
  *
- * It has to be needed half as far behind what comes as that is ahead (later_than). One that
- * is needed hardly later would only have to come back instead: a later schedule, which has
- * what is needed last to choose from, moves less.
+ * The next use of a candidate must be more than 1.5 times as far away as the operation
+ * that needs the memory (later_than). Otherwise the eviction would only move the miss. A
+ * later schedule knows better candidates and moves fewer blocks.
  *
- * An operation counts as executed for that once REACH_BLOCKS of room have been taken behind
- * it, as much as the list of arrivals holds: what waits for a later one would not be on its
- * way in time. Where no block may leave by this rule, the next operations count as
- * executed, until one of their blocks may.
+ * To find candidates, an operation counts as executed when later operations have taken
+ * REACH_BLOCKS of memory, as much as the list of arrivals holds. Waiting for a later
+ * operation would delay arrivals too much. If no candidate may leave by this rule,
+ * further operations count as executed until one of their blocks may leave.
  *
- * The walk ends where nothing may leave for what comes in, where a block is used that has
- * left in the course of it, and behind an operation that is too large for the budget. Where
- * the list of arrivals is full it goes on for room alone. Predicted operations do not count
- * where one of them will reach what does not exist yet: it is unknown what room that takes.
+ * The walk ends if no block may leave for an arrival, at the first use of an evicted
+ * block, and after an operation that is too large for the budget. If the list of arrivals
+ * is full, the walk still tracks memory. Predicted operations are ignored if one of them
+ * will reach a range that does not exist yet, because the memory that it takes is
+ * unknown.
  *
- * What leaves is paced: it waits until what is listed to come in front of what takes its
- * room has ended, but for PACE_BYTES. What left earlier would be idle memory until arrivals
- * catch up. None waits in a circle: what comes in front waits for less than leaves in
- * front. Behind an arrival that waits for an operation nothing is paced, nor for what is
- * not listed: there the program is behind, not the link, and departures use the time. Nor
- * in front of an operation larger than the budget: what faults bring takes room, too.
+ * Pacing: an eviction waits until the arrivals listed before its newcomer have ended,
+ * except for PACE_BYTES. An earlier eviction would leave memory idle until arrivals catch
+ * up. The waits cannot form a cycle: an earlier arrival waits only for earlier evictions.
+ * Pacing stops after an arrival that waits for an operation, and for unlisted arrivals.
+ * There the program is the bottleneck, not the link, and evictions use the time. Before
+ * an operation larger than the budget there is no pacing, because its faults take memory,
+ * too.
  *
- * What is discarded in the course of it and written anew later takes room as well: the
- * newest there is. It cannot come before its discard, so that is mostly its own room, and
- * room that comes sooner is left to other blocks.
+ * A block that is discarded during the walk and rewritten later takes the newest free
+ * memory. It needs that memory only after its discard, so this is mostly its own memory,
+ * and older free memory is left to other blocks.
  *
- * A worker makes many schedules, so it goes by runs: consecutive blocks that are lacked by
- * the same operation, or needed again by the same one, follow each other in the tables, and
- * what holds for a block here holds for all of a run. What comes out is what would come out
- * block by block (tests/support/schedule_by_blocks.py).
+ * A worker makes many schedules, so for speed the walk handles runs of blocks.
+ * Consecutive blocks that the same operation lacks, or needs again, are adjacent in the
+ * tables, and the same decision applies to all of them. The result equals the rule
+ * applied block by block (tests/support/schedule_by_blocks.py).
  */
 #include "schedule_walk.h"
 
 #define REACH_BLOCKS 512 /* in each direction: 1 GiB */
 #define PACE_BYTES (96ull << 20)
-#define CLEAN_SLICE 8 /* blocks, at least, of a slice of duplicates */
+#define CLEAN_SLICE 8 /* minimum length of a slice of duplicates, in blocks */
 
 /* ---- slices ------------------------------------------------------------------------ */
 
-/* How long slices are from this run on. One of duplicates costs a call of advice, which all
- * migrations wait for: its measured time, that wait included, would make slices short. */
+/* Sets the maximum length of slices for this run. A slice of duplicates includes a call
+ * of advice, which waits for all migrations. That wait is part of the measured time,
+ * which would make slices too short. */
 static inline void set_slice(struct walk *w, uint32_t way, const struct run *run) {
   struct slice_list *list = &w->lists[way];
   bool clean = w->m->duplicates && w->m->blocks.all[run->block].clean;
   list->slice = clean && list->measured < CLEAN_SLICE ? CLEAN_SLICE : list->measured;
 }
 
-/* How many blocks may be added to the newest slice (`with`), or make a new one; 0: the list
- * is full. */
+/* Returns how many blocks fit into the newest slice (`with`) or into a new one; 0: the
+ * list is full. */
 static inline uint32_t places(const struct slice_list *list, bool with) {
   uint32_t most = list->slice;
   if (with)
@@ -67,8 +71,7 @@ static inline uint32_t places(const struct slice_list *list, bool with) {
   return most < list->blocks_left ? most : list->blocks_left;
 }
 
-/* Moves the first `count` blocks of the run to the newest slice (`with`), or to a new one.
- */
+/* Moves the run's first `count` blocks to the newest slice (`with`) or to a new one. */
 static inline void add_to_slice(struct slice_list *list, bool with, struct run *run,
                                 uint32_t count, const struct awaited *awaited) {
   int32_t blocks = (int32_t)count, lowest = run->block;
@@ -98,21 +101,21 @@ static inline void add_to_slice(struct slice_list *list, bool with, struct run *
   if (awaited->left_bytes > slice->left_bytes) slice->left_bytes = awaited->left_bytes;
 }
 
-/* ---- room -------------------------------------------------------------------------- */
+/* ---- free memory ------------------------------------------------------------------- */
 
 static void add_room(struct walk *w, struct room room) {
   if (w->rooms_taken == w->rooms_made) w->rooms_taken = w->rooms_made = 0;
   if (room.blocks > 0) w->rooms[w->rooms_made++] = room;
 }
 
-/* What has to have ended before a block leaves: arrivals that are listed in front of what
- * takes its room, but for PACE_BYTES. Those of `blocks` blocks are about to be. */
+/* Returns the ended_bytes that a departure waits for: all arrivals listed before its
+ * newcomer, except for PACE_BYTES. `blocks`: arrivals that will be listed before it. */
 static inline uint64_t pace(const struct walk *w, uint32_t blocks) {
   uint64_t ended_bytes = w->ended_bytes + blocks * w->step_bytes;
   return w->paced && ended_bytes > PACE_BYTES ? ended_bytes - PACE_BYTES : 0;
 }
 
-/* Whether the run continues the slice that leaves just before. */
+/* Returns whether the run continues the newest slice of departures. */
 static inline bool leaves_with(const struct slice_list *list, const struct run *run,
                                const struct awaited *awaited) {
   const struct schedule_entry *last = list->newest;
@@ -122,10 +125,9 @@ static inline bool leaves_with(const struct slice_list *list, const struct run *
          (uint32_t)last->blocks < list->slice;
 }
 
-/* Lists the run's departure, as far as there are places; returns how many of its blocks
- * leave. Of blocks that wait for an operation only the first WAITING_BLOCKS are listed: the
- * others leave too, and a later schedule lists them.
- */
+/* Lists the run's departure as far as there is space; returns how many of its blocks
+ * leave. Lists at most WAITING_BLOCKS of the blocks that wait for an operation. The
+ * others leave, too, but a later schedule lists them. */
 static uint32_t list_departures(struct walk *w, struct run run,
                                 const struct awaited *awaited) {
   struct slice_list *list = &w->lists[PUMP_TO_HOST];
@@ -156,21 +158,21 @@ static uint32_t list_departures(struct walk *w, struct run run,
   return gone;
 }
 
-/* The operation behind which a block has to be needed that leaves for what `need` lacks. */
+/* Returns the operation after which a block must be needed to leave for `need`. */
 static inline int64_t later_than(const struct pump_model *m, int64_t need) {
   int64_t first = (int64_t)m->window.ops[op_index(m->window.op_tail)].seq;
   return need > first ? need + (need - first) / 2 : need;
 }
 
-/* Chooses blocks that leave for what the operation `need` lacks, at most `most` of them.
- * Returns how many; 0: none may. */
+/* Evicts up to `most` blocks for the operation `need`. Returns how many; 0: no block may
+ * leave. */
 static uint32_t choose_departures(struct walk *w, int64_t need, uint32_t most) {
   struct pump_model *m = w->m;
   if (w->full) return 0;
   int64_t least = later_than(m, need);
   int32_t there = walk_look_there(w, least), spent = NONE;
   int64_t there_next = there == NONE ? 0 : m->blocks.all[there].next_use;
-  /* Looked for only if it may be needed later than the block that is there. */
+  /* Searched only if its next use may be later than the resident block's. */
   if (there_next <= least || (w->spent_count > 0 && w->spent[0].again_seq > there_next))
     spent = walk_look_spent(w, least);
   while (there_next <= least && spent == NONE && w->ran < w->at) {
@@ -197,8 +199,7 @@ static uint32_t choose_departures(struct walk *w, int64_t need, uint32_t most) {
   return gone;
 }
 
-/* Takes blocks of that room. Neither the first room of the list nor the last is empty
- * afterwards. */
+/* Takes blocks from the room. Keeps the first and the last room of the list nonempty. */
 static inline void use_up(struct walk *w, struct room *room, uint32_t blocks) {
   room->blocks -= blocks;
   if (room->blocks > 0) return;
@@ -208,8 +209,8 @@ static inline void use_up(struct walk *w, struct room *room, uint32_t blocks) {
     w->rooms_taken++;
 }
 
-/* Takes room for blocks that come for the operation `need`, at most `most` of them;
- * `*awaited`: what they wait for. Returns for how many; 0: there is none. */
+/* Takes free memory for up to `most` arrivals of the operation `need` and sets `*awaited`
+ * to their conditions. Returns for how many; 0: there is no free memory. */
 static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
                                  struct awaited *awaited) {
   if (w->rooms_taken == w->rooms_made) {
@@ -227,8 +228,8 @@ static inline uint32_t take_room(struct walk *w, int64_t need, uint32_t most,
   return most;
 }
 
-/* Takes room for what the operation writes anew: the newest there is, mostly what the
- * discard of the same blocks gives back. False where there is none. */
+/* Takes memory for blocks that the operation rewrites: the newest free memory, mostly
+ * freed by the discard of the same blocks. Returns false if there is not enough. */
 static bool take_newest_room(struct walk *w, const struct op *op, int32_t blocks) {
   while (blocks > 0) {
     uint32_t taken = (uint32_t)blocks;
@@ -247,7 +248,7 @@ static bool take_newest_room(struct walk *w, const struct op *op, int32_t blocks
 
 /* ---- the walk ---------------------------------------------------------------------- */
 
-/* Whether the run continues the slice that comes just before. */
+/* Returns whether the run continues the newest slice of arrivals. */
 static inline bool comes_with(const struct slice_list *list, const struct run *run,
                               int64_t need) {
   const struct schedule_entry *last = list->newest;
@@ -255,9 +256,9 @@ static inline bool comes_with(const struct slice_list *list, const struct run *r
          last->slot == run->slot && (uint32_t)last->blocks < list->slice;
 }
 
-/* Lists the run's arrival for that operation; false where the walk ends. Where the list is
- * full, room is taken all the same, so that blocks leave for what a later schedule brings.
- */
+/* Lists the run's arrival for that operation; returns false when the walk ends. If the
+ * list is full, still takes free memory, so that blocks leave for a later schedule's
+ * arrivals. */
 static inline bool list_arrivals(struct walk *w, struct run run, bool away,
                                  const struct op *op) {
   struct slice_list *list = &w->lists[PUMP_TO_GPU];
@@ -272,7 +273,7 @@ static inline bool list_arrivals(struct walk *w, struct run run, bool away,
     if (away && (room = take_room(w, need, room, &awaited)) == 0) return false;
     if (awaited.after_seq != 0) w->paced = false;
     if (count > room) count = room;
-    /* One slice waits for operations of one stream. */
+    /* A slice waits for operations of a single stream. */
     if (with && list->newest->after_seq != 0 && awaited.after_seq != 0 &&
         list->newest->after_stream != awaited.after_stream) {
       with = false;
@@ -292,14 +293,14 @@ static inline bool list_arrivals(struct walk *w, struct run run, bool away,
   return true;
 }
 
-/* How many uses from this one on are due and of that kind; of one word at most. */
+/* Counts the consecutive uses from this one that are `kind`, up to the end of a word. */
 static inline uint32_t due_run(const struct pump_model *m, uint32_t kind, int32_t use) {
   uint64_t others = ~m->window.due_uses[use >> 6][kind] >> (use & 63);
   return others == 0 ? 64u - (uint32_t)(use & 63) : (uint32_t)__builtin_ctzll(others);
 }
 
-/* Lists the arrival of what the operation lacks, in the order in which it uses it, at most
- * `room` blocks that take room. False where the walk ends. */
+/* Lists the arrivals of the operation's missing blocks in order of access, with at most
+ * `room` blocks that take free memory. Returns false when the walk ends. */
 static bool bring_missing(struct walk *w, const struct op *op, int64_t room) {
   const struct pump_model *m = w->m;
   int64_t at = op->first_use, end = at + op->uses;
@@ -326,8 +327,8 @@ static bool bring_missing(struct walk *w, const struct op *op, int64_t room) {
   return true;
 }
 
-/* An operation that is larger than the budget is filled up to it, and the rest of it left
- * to faults; the walk ends there. */
+/* Fills the budget for an operation that is larger. Faults bring the rest, and the walk
+ * ends. */
 static void fill_up(struct walk *w, const struct op *op) {
   const struct device *device = &w->m->devices[w->device];
   int64_t room = device->facts.budget - device->counts[PUMP_BLOCK_ARRIVING] -
@@ -335,7 +336,7 @@ static void fill_up(struct walk *w, const struct op *op) {
   if (room > 0) (void)bring_missing(w, op, room);
 }
 
-/* What waits for the discards behind the operation. */
+/* Returns the condition of memory that is freed by discards after the operation. */
 static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
                                        uint32_t stream) {
   return (struct awaited){
@@ -343,7 +344,7 @@ static inline struct awaited discarded(const struct pump_model *m, uint64_t seq,
       .after_stream = m->streams.discard_stream != 0 ? m->streams.discard_stream : stream};
 }
 
-/* False where the walk ends. */
+/* Handles the operation at index `i`. Returns false when the walk ends. */
 static bool step(struct walk *w, uint32_t i) {
   struct pump_model *m = w->m;
   const struct op *op = &m->window.ops[i];
@@ -360,7 +361,7 @@ static bool step(struct walk *w, uint32_t i) {
   return true;
 }
 
-/* The blocks above the budget leave first, `over` of them. */
+/* Evicts the `over` blocks above the budget, before anything else. */
 static void push_out(struct walk *w, int64_t over) {
   while (over > 0) {
     uint32_t gone = choose_departures(w, 0, (uint32_t)over);
@@ -369,7 +370,7 @@ static void push_out(struct walk *w, int64_t over) {
   }
 }
 
-/* Whether an operation that is larger than the budget lies ahead. */
+/* Returns whether the window has an operation that is larger than the budget. */
 static bool knows_larger(const struct pump_model *m) {
   for (int64_t at = m->window.op_tail; at < m->window.op_head; at++) {
     const struct op *op = &m->window.ops[op_index(at)];
@@ -378,7 +379,7 @@ static bool knows_larger(const struct pump_model *m) {
   return false;
 }
 
-/* Adds the room that there is at the beginning. */
+/* Adds the free memory that exists at the beginning. */
 static void begin(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t free = device->facts.budget - model_occupied(device);
@@ -401,7 +402,7 @@ static void begin(struct walk *w) {
                             .step_bytes = PUMP_BLOCK_BYTES});
 }
 
-/* Walks over the known operations, up to position `end`. */
+/* Walks over the known operations up to position `end`. */
 static void walk_over(struct walk *w, int64_t end) {
   const struct pump_model *m = w->m;
   for (w->at = m->window.op_tail; w->at < end; w->at++) {
@@ -414,7 +415,7 @@ static void walk_over(struct walk *w, int64_t end) {
   w->ended = false;
 }
 
-/* Spare room for what nothing has announced: blocks that no known operation needs leave. */
+/* Evicts blocks without a known use, so that memory for unannounced needs is free. */
 static void keep_spare(struct walk *w) {
   const struct device *device = &w->m->devices[w->device];
   int64_t wanted = device->facts.budget * w->m->bounds.spare_percent / 100;
@@ -435,7 +436,7 @@ static void keep_spare(struct walk *w) {
 
 void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
                    struct schedule_lists *out) {
-  static struct walk walk; /* one thread at a time, and too large for a stack */
+  static struct walk walk; /* too large for a stack; not thread-safe */
   static struct schedule_entry nothing = {.blocks = INT32_MAX};
   struct walk *w = &walk;
   w->m = m;

@@ -1,10 +1,9 @@
-/* schedule_held.c - transfers of a schedule that is in force: held, given back, taken; and
- * how long the schedule holds.
- */
+/* schedule_held.c - transfers of a schedule in force: held, given back, taken; and
+ * whether the schedule is still valid. */
 #include "schedule.h"
 
 #define LEAST_BLOCKS 64 /* 128 MiB */
-#define RING_PLACES 256 /* transfers that are left for commands */
+#define RING_PLACES 256 /* transfers reserved for commands */
 
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
@@ -57,7 +56,7 @@ void schedule_taken(struct pump_model *m, uint32_t place) {
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->schedules.places--;
   mark(m, transfer, false);
-  /* If it is refused, that is for a use behind the operations that were read. */
+  /* A refusal can only be due to a use after the operations that were read. */
   int64_t observed = (int64_t)m->totals.observed_seq;
   if (transfer->observed_seq > observed) transfer->observed_seq = observed;
   if (to_gpu)
@@ -75,8 +74,8 @@ void schedule_taken(struct pump_model *m, uint32_t place) {
   }
 }
 
-/* Whether enough of the list is left: nine tenths and at least LEAST_BLOCKS, or all of it.
- */
+/* Returns whether enough of the list is left: all of it, or nine tenths and at least
+ * LEAST_BLOCKS. */
 static bool is_enough(const struct schedule *schedule, uint32_t way) {
   int64_t enough = schedule->blocks[way] * 9 / 10;
   if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;

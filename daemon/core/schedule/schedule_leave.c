@@ -1,4 +1,4 @@
-/* schedule_leave.c - which blocks may leave during the walk, needed last first. */
+/* schedule_leave.c - the eviction candidates of a walk, latest next use first. */
 #include <string.h>
 
 #include "schedule_walk.h"
@@ -16,7 +16,7 @@ void walk_look_at_later(struct walk *w, int64_t from) {
   w->later_use = (int64_t)op->first_use + op->uses;
 }
 
-/* Whether the block, of operation `later`, is among those that are searched at present. */
+/* Returns whether the present search includes the block, which operation `later` uses. */
 static inline bool is_searched(const struct walk *w, int32_t block) {
   const struct block *b = &w->m->blocks.all[block];
   if (b->device != w->device) return false;
@@ -65,8 +65,7 @@ struct run walk_take_there(struct walk *w, uint32_t most) {
   return run;
 }
 
-/* Where both are needed at the same time, the operation that executes first counts as
- * later. */
+/* Compares next uses. On a tie, the operation that executes first counts as later. */
 static bool is_later(const struct walk *w, const struct spent *a, const struct spent *b) {
   if (a->again_seq != b->again_seq) return a->again_seq > b->again_seq;
   return w->m->window.ops[a->op].seq < w->m->window.ops[b->op].seq;
@@ -102,7 +101,8 @@ void walk_count_executed(struct walk *w) {
   if (w->m->window.op_device[i] == w->device) add_spent(w, i);
 }
 
-/* The block of the operation's next use, if it is one that is needed again last. */
+/* Returns the block of the use to examine, if its next use is the operation's latest one;
+ * otherwise NONE. */
 static inline int32_t spent_block(const struct walk *w, const struct spent *top) {
   const struct pump_model *m = w->m;
   const struct op *op = &m->window.ops[top->op];
@@ -145,8 +145,8 @@ static uint64_t bytes_of(const struct pump_model *m, const struct schedule_entry
   return model_span(range, entry->first_block, entry->blocks).length_bytes;
 }
 
-/* The pace is one of amounts as well: what stands at a place of `sorted` has that of what
- * has as much in front of it among `entries`. */
+/* Pacing is by amounts, too: each entry of `sorted` gets the ended_bytes of the entry in
+ * `entries` that has as many bytes before it. */
 static void set_pace(const struct pump_model *m, const struct schedule_entry *entries,
                      struct schedule_entry *sorted, uint32_t count) {
   uint64_t before_bytes = 0, until_bytes = 0;

@@ -1,11 +1,11 @@
-/* timing.c - operations, waits and samples as they are reported. See timing.h. */
+/* timing.c - input: operations, waits and samples. See timing.h. */
 #include "timing.h"
 
-/* A sample is clean where its blocks had come that long before it began, as far as that is
- * known: its end is seen by a poll, which may be late. */
+/* A sample is clean only if its blocks arrived this long before it began, as far as
+ * known, because a poll sees its end late. */
 #define SEEN_LATE_NS 200000u
-#define DEEP_OPERATIONS 256u /* where a launch may wait for room in the driver's queue */
-#define REACH_SHIFT 16       /* of bytes: how exactly keys tell them apart */
+#define DEEP_OPERATIONS 256u /* queue depth that may make a launch wait for space */
+#define REACH_SHIFT 16       /* keys distinguish bytes in units of 64 KiB */
 
 struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq) {
   struct timing_op *op = &timing->ops[seq & (TIMING_OPS - 1)];
@@ -23,7 +23,7 @@ void timing_params(struct pump_timing *timing, uint64_t signature,
   *place = (struct timing_shape){signature, shape};
 }
 
-/* Streams have a number each, as far as they go. */
+/* Returns the stream's number; 0 when there are too many streams. */
 static uint32_t number_of(struct pump_timing *timing, uint32_t stream) {
   uint8_t *number = &timing->number[stream & (PUMP_MAX_STREAMS - 1)];
   if (*number == 0 && timing->streams + 1 < TIMING_STREAMS)

@@ -1,31 +1,30 @@
-/* timing.h - how long operations take by themselves, and what a run lost to memory.
+/* timing.h - own times of operations, and the time that a run lost to memory.
  *
- * DESIGN. The shim takes the time of some operations (PUMP_EVENT_TIMED). Where the model
- * knows that all blocks of such an operation were on the GPU before it began, that is the
- * operation's own time. Operations of one key, which is the kernel, its grid, its blocks of
- * threads and how much it reaches, have the same own time: the lower end of what was
- * measured, because a wait that the model did not see can only make it longer. Beside other
- * processes it is longer by a factor: waits for their kernels are not lost
+ * DESIGN. The shim measures the time of some operations (PUMP_EVENT_TIMED). If the model
+ * knows that all blocks of such an operation were on the GPU before it began, the sample
+ * is clean and shows the operation's own time. Operations with one key (kernel, grid,
+ * block of threads, bytes reached) have the same own time. The lower end of their samples
+ * counts, because an unseen wait can only make them longer. Next to other processes the
+ * own time is longer by a factor, because waits for their kernels are not lost
  * (timing_share.c).
  *
- * Operations of some kinds find blocks away each time they are timed. What a block costs
- * that a fault brings is learned from kinds of which both are known, and subtracted. A
- * shortest time that several took is their own, too. Where neither tells, such a kind is
- * believed to be as fast, by the byte, as the fastest known one.
+ * Operations of some kinds find blocks absent each time they are timed. The cost of a
+ * block that a fault fetches is learned from kinds with both sorts of samples, and
+ * subtracted. A shortest time that several samples share is an own time, too. Otherwise
+ * such a kind is assumed to be as fast per byte as the fastest known one.
  *
- * With these times the run is repeated without waits for memory (timing_replay.c): the
- * program's issues and waits in their order. What the real run took longer is the time
- * lost. It is repeated with times that are as short, and as long, as the samples allow,
- * too. The newest operations are repeated anew for each answer, because samples that come
- * later tell their times as well.
+ * With these times the run is replayed without waits for memory (timing_replay.c): the
+ * program's issues and waits in order. The lost time is the real run's time minus the
+ * replay's. The replay also uses the shortest and the longest times that the samples
+ * allow. The newest operations are replayed for each answer, because later samples
+ * improve their times.
  *
- * Threads that issue may wait for a processor, above all because pump's own threads and the
- * driver's calls take them. What the worker reads of that (timing_delayed) makes issues
- * late, from the first block on that is away. Other programs may have had the processors,
- * too: at the least, the job's share of them is lost.
+ * Issuing threads may wait for a CPU core, mostly because pump's own threads and the
+ * driver's calls use the cores. The worker's readings of these waits (timing_delayed)
+ * delay issues, once a block has been absent. Other programs may have used the cores,
+ * too: at least the job's own share of the waits is lost.
  *
- * The time in which the process was stopped is not lost: the run is repeated on a clock
- * that stands still then.
+ * Time in which the process was stopped is not lost: the replay's clock stops, too.
  *
  * No I/O, no clock. Times are CLOCK_MONOTONIC in ns.
  */
@@ -37,23 +36,23 @@
 
 #include "pump_abi.h"
 
-#define TIMING_OPS 32768u     /* of which an operation is known; a power of two */
-#define TIMING_AGAIN 16384u   /* of these the newest, repeated anew for each answer */
-#define TIMING_WAITS 4096u    /* of the program's thread; a power of two */
-#define TIMING_SHAPES 16384u  /* of launches, by signature; a power of two */
-#define TIMING_KEYS 8192u     /* of own times; a power of two */
-#define TIMING_SAMPLES 16u    /* of one key: the newest */
-#define TIMING_FAULTS 64u     /* samples of what a block by fault costs: the newest */
-#define TIMING_NEIGHBOURS 63u /* that count */
-#define TIMING_STOPS 32u      /* of the process, by a signal or a debugger: the newest */
-#define TIMING_DELAYED 256u   /* readings of how long threads waited: the newest */
-#define TIMING_STREAMS 64u    /* told apart; 0: none of them, and all that come later */
-#define TIMING_END_NS (1ll << 60) /* no moment is later, whatever a client reports */
+#define TIMING_OPS 32768u     /* remembered operations; a power of two */
+#define TIMING_AGAIN 16384u   /* newest operations, which are replayed for each answer */
+#define TIMING_WAITS 4096u    /* remembered waits of the thread; a power of two */
+#define TIMING_SHAPES 16384u  /* shapes of launches, by signature; a power of two */
+#define TIMING_KEYS 8192u     /* own times, by key; a power of two */
+#define TIMING_SAMPLES 16u    /* newest samples of one key */
+#define TIMING_FAULTS 64u     /* newest samples of the cost of a faulted block */
+#define TIMING_NEIGHBOURS 63u /* maximum number of other processes that count */
+#define TIMING_STOPS 32u      /* newest stops of the process, by a signal or a debugger */
+#define TIMING_DELAYED 256u   /* newest readings of the waits for CPU cores */
+#define TIMING_STREAMS 64u    /* distinguished streams; further ones share number 0 */
+#define TIMING_END_NS (1ll << 60) /* bound of all times, whatever a client reports */
 
-/* An own time, in ns: as it is believed, the least and the most that it may be. */
+/* An own time in ns: the likely, the least and the greatest value. */
 enum { TIMING_LIKELY, TIMING_LEAST, TIMING_MOST, TIMING_WAYS };
-/* The run is repeated with each of them, and once more with likely ones where no wait for a
- * processor is lost. */
+/* The replay runs once per value, and once more with likely times and no lost wait for a
+ * CPU core. */
 enum { TIMING_STALLS = TIMING_WAYS, TIMING_RUNS };
 
 static inline uint64_t timing_at_most(uint64_t value, uint64_t most) {
@@ -63,79 +62,79 @@ static inline uint64_t timing_at_most(uint64_t value, uint64_t most) {
 struct timing_op {
   uint64_t seq, key, shape;
   uint64_t issued_ns;
-  uint64_t arrived_ns; /* when the last of its blocks had come; 0: long ago */
-  uint64_t seen_ns;    /* when its end was seen; 0: its time was not taken */
+  uint64_t arrived_ns; /* when the last of its blocks arrived; 0: long ago */
+  uint64_t seen_ns;    /* when its end was seen; 0: it was not timed */
   uint64_t elapsed_ns;
-  uint64_t bytes; /* that it reaches; 0: none, or unknown */
+  uint64_t bytes; /* bytes that it reaches; 0: none, or unknown */
   uint32_t stream;
-  uint32_t faulted; /* blocks of a `faulting` one that faults brought */
+  uint32_t faulted; /* blocks that faults brought from the host */
   bool retired;
-  bool clean;    /* no block of it came by fault or was on its way */
-  bool faulting; /* some came by fault, none was on its way */
-  bool ready;    /* all had come for certain before it was issued */
-  bool deep;     /* many operations were in front of it when it was issued */
-  bool inside;   /* of a graph, and not its last: it takes no time of its own */
+  bool clean;    /* no block came by fault or was in flight */
+  bool faulting; /* some blocks came by fault, but no block was in flight */
+  bool ready;    /* all blocks had certainly arrived before it was issued */
+  bool deep;     /* many unexecuted operations preceded it when it was issued */
+  bool inside;   /* in a graph, and not its last operation: has no time of its own */
 };
 
-/* What an operation met as it executed. */
+/* State of an operation's blocks when it executed. */
 struct timing_met {
-  uint64_t arrived_ns; /* when the last of its blocks had come */
-  uint32_t missed;     /* blocks that were not there */
+  uint64_t arrived_ns; /* when the last of its blocks arrived */
+  uint32_t missed;     /* blocks that were absent or in flight */
   uint32_t doubted;    /* blocks that the driver may have evicted */
   uint32_t faulted;    /* blocks that faults brought from the host */
-  bool known;          /* all its blocks are, and none was used for the first time */
+  bool known;          /* all blocks are known and were used before */
 };
 
 struct timing_wait {
-  uint64_t seq; /* newest operation that had been issued */
+  uint64_t seq; /* newest operation issued before the wait */
   uint64_t began_ns, ended_ns;
-  uint32_t stream; /* 0: all */
+  uint32_t stream; /* 0: all streams */
 };
 
-/* What clean samples took beside other processes: their own times, as much as counts of
- * what they took, and at the least. */
+/* Sums over clean samples next to other processes: own times, times taken (bounded by
+ * stretch), and times bounded by sample (the minimum). */
 struct timing_share {
-  uint32_t count;     /* samples of the stretch that is not over */
-  uint32_t stretches; /* in the sums */
+  uint32_t count;     /* samples in the current stretch */
+  uint32_t stretches; /* stretches in the sums */
   uint64_t own_ns, taken_ns, least_ns;
   uint64_t sum_own_ns, sum_taken_ns, sum_least_ns;
 };
 
 struct timing_own {
-  uint64_t key; /* 0: free */
+  uint64_t key; /* 0: unused */
   uint32_t count;
-  uint32_t near, beyond;          /* samples of the shortest time, and of a little more */
-  uint32_t near_least, near_most; /* blocks by fault of the former */
-  uint64_t shortest_ns;           /* of all samples, clean or not; 0: there is none */
-  uint64_t faulting_ns;     /* the shortest of those with the fewest blocks by fault */
-  uint32_t faulting_blocks; /* how many these were; 0: there is none */
+  uint32_t near, beyond; /* samples near the shortest time; slightly longer samples */
+  uint32_t near_least, near_most; /* faulted blocks of the near samples */
+  uint64_t shortest_ns;           /* shortest of all samples, clean or not; 0: none */
+  uint64_t faulting_ns;     /* shortest of the samples with the fewest faulted blocks */
+  uint32_t faulting_blocks; /* fewest faulted blocks of a sample; 0: none */
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
-/* Up to then the threads that issue had waited so long for a processor. */
+/* A reading: until `at_ns` the issuing threads had waited `sum_ns` for a CPU core. */
 struct timing_delay {
   uint64_t at_ns, sum_ns;
 };
 
-/* How far the run without waits is behind, a value for each way. */
+/* The state of the replay; its arrays have one value per run. */
 #define TIMING_GAPS 256u
 #define TIMING_DELAYS 64u
 struct timing_replay {
   uint64_t seq, wait;           /* next operation, next wait */
-  uint64_t begun_ns, at_ns;     /* first and newest moment of the program */
-  struct timing_delay read;     /* newest reading that it has come to */
-  uint32_t reading;             /* number of the one behind it */
-  uint64_t claimed_ns;          /* of waits for a processor: what an issue has had */
-  int64_t late_ns[TIMING_RUNS]; /* of the program's thread: real time less this one's */
-  int64_t lost_ns[TIMING_RUNS]; /* at the newest operation whose end is known */
-  int64_t free_ns[TIMING_RUNS][TIMING_STREAMS]; /* when the stream has executed all */
-  uint32_t gaps[TIMING_GAPS];     /* ns between two issues that did not wait */
-  uint32_t delays[TIMING_DELAYS]; /* ns from an execution's end to the end of the wait */
+  uint64_t begun_ns, at_ns;     /* first and newest time of the program */
+  struct timing_delay read;     /* newest reading that the replay has reached */
+  uint32_t reading;             /* number of the next reading */
+  uint64_t claimed_ns;          /* waits for CPU cores that issues have claimed */
+  int64_t late_ns[TIMING_RUNS]; /* real time minus replayed time of the thread */
+  int64_t lost_ns[TIMING_RUNS]; /* lost time at the newest known end */
+  int64_t free_ns[TIMING_RUNS][TIMING_STREAMS]; /* end of the stream's execution */
+  uint32_t gaps[TIMING_GAPS];                   /* ns between two issues without a wait */
+  uint32_t delays[TIMING_DELAYS]; /* ns from the end of execution to the wait's end */
   uint32_t gap_count, delay_count;
-  uint32_t ready_count; /* of delays: if any, only those of waits for `ready` ones */
-  uint64_t unready;     /* streams with others since the last wait for them, a bit each */
+  uint32_t ready_count; /* delays after `ready` operations; if any, only they count */
+  uint64_t unready;     /* bit per stream: not `ready` operations since its last wait */
   uint32_t usual_gap_ns, usual_delay_ns;
-  bool missing; /* operations were not reported, since the newest known end */
+  bool missing; /* unreported operations since the newest known end */
 };
 
 struct timing_stop {
@@ -146,27 +145,27 @@ struct pump_timing {
   struct timing_stop stops[TIMING_STOPS];
   struct timing_delay delayed[TIMING_DELAYED], delayed_first;
   uint32_t delayed_count;
-  uint64_t delayed_ns;  /* as it was read last */
-  uint64_t waited_ns;   /* since then, for the GPU */
-  double delayed_share; /* of it, what is lost at the least */
+  uint64_t delayed_ns;  /* newest reading of the waits for CPU cores */
+  uint64_t waited_ns;   /* waits for the GPU since the newest reading */
+  double delayed_share; /* least lost share of the waits for CPU cores */
   uint32_t stop_count;
-  uint64_t stopped_ns;          /* by stops that are not kept */
-  uint64_t now_ns;              /* the caller's clock, as of its newest step */
-  uint64_t first_seq, next_seq; /* of the operations that are kept */
+  uint64_t stopped_ns;          /* sum of the dropped stops */
+  uint64_t now_ns;              /* the caller's clock at its newest step */
+  uint64_t first_seq, next_seq; /* bounds of the remembered operations */
   uint64_t wait_count;
-  uint64_t graph_last, graph_key; /* of the newest launch of a graph */
-  uint32_t neighbours; /* other processes that may compute on the GPUs, at the most */
-  bool left;           /* a block has been away from the GPU: memory may cost time */
-  uint32_t streams;    /* that have a number */
-  uint8_t number[PUMP_MAX_STREAMS]; /* of a stream; 0: none yet */
+  uint64_t graph_last, graph_key; /* last operation and key of the newest graph launch */
+  uint32_t neighbours; /* maximum number of other processes that compute on the GPUs */
+  bool left;           /* a block has left the GPU, so memory may cost time */
+  uint32_t streams;    /* streams with a number */
+  uint8_t number[PUMP_MAX_STREAMS]; /* by stream; 0: none */
   struct timing_replay replay, again;
   struct timing_op ops[TIMING_OPS];
   struct timing_wait waits[TIMING_WAITS];
   struct timing_own own[TIMING_KEYS];
   struct timing_share share;
-  uint32_t fault_ns[TIMING_FAULTS]; /* what a block by fault cost, the newest */
+  uint32_t fault_ns[TIMING_FAULTS]; /* newest samples of the cost of a faulted block */
   uint32_t fault_count;
-  uint64_t pace_ns, pace_bytes; /* of the known kind that is fastest by the byte */
+  uint64_t pace_ns, pace_bytes; /* time and bytes of the kind that is fastest per byte */
   struct timing_shape {
     uint64_t signature, shape;
   } shapes[TIMING_SHAPES];
@@ -177,11 +176,11 @@ static inline uint64_t timing_mix(uint64_t hash, uint64_t word) {
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* ---- what is reported (timing.c) ---- */
+/* ---- input (timing.c) ---- */
 
 void timing_params(struct pump_timing *timing, uint64_t signature,
                    const struct pump_params *head);
-/* `depth`: operations that were issued before and have not executed. */
+/* Notes an issued operation. `depth`: earlier operations that have not executed. */
 void timing_issued(struct pump_timing *timing, const struct timing_op *op, uint16_t kind,
                    uint64_t signature, uint64_t bytes, uint32_t depth);
 void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
@@ -194,22 +193,24 @@ void timing_waited(struct pump_timing *timing, const struct timing_wait *wait);
 /* ---- own times (timing_own.c) ---- */
 
 void timing_sample(struct pump_timing *timing, uint64_t key, const struct timing_op *op);
-/* `own_ns`: for each way. */
+/* Fills `own_ns` with the likely, the least and the greatest own time. */
 void timing_own_times(const struct pump_timing *timing, const struct timing_op *op,
                       int64_t *own_ns);
 
-/* ---- beside other processes (timing_share.c) ---- */
+/* ---- sharing with other processes (timing_share.c) ---- */
 
-/* Of a clean sample: the operation's own time, and what it took. */
+/* Adds a clean sample: the operation's own time and the time that it took. */
 void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns);
-/* What takes `alone_ns` takes so long beside them, in each way. */
+/* Fills `own_ns` with the times next to other processes of an operation that takes
+ * `alone_ns` otherwise. */
 void timing_shared(const struct pump_timing *timing, int64_t alone_ns, int64_t *own_ns);
 
-/* ---- the run without waits (timing_replay.c) ---- */
+/* ---- the replay (timing_replay.c) ---- */
 
-/* The process was stopped from then to then. */
+/* Notes that the process was stopped in this interval. */
 void timing_stopped(struct pump_timing *timing, uint64_t began_ns, uint64_t ended_ns);
-/* Up to then the threads that issue have waited `sum_ns` for a processor, in all. */
+/* Notes that until `at_ns` the issuing threads have waited `sum_ns` in total for CPU
+ * cores. */
 void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns);
 
 struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq);

@@ -1,14 +1,14 @@
-/* timing_own.c - the own time of each kind of operation, from samples. See timing.h. */
+/* timing_own.c - estimates the own time of each kind of operation. See timing.h. */
 #include <string.h>
 
 #include "timing.h"
 
 #define PROBES 16u
-#define COSTS_LEAST 8u   /* samples, before they tell what faults cost */
-#define SAMPLES_LEAST 4u /* of one kind, before they tell anything of others */
-#define NEAR_LEAST 3u /* samples, before the shortest time that they share is their own */
+#define COSTS_LEAST 8u   /* samples needed for the cost of faults */
+#define SAMPLES_LEAST 4u /* samples of one kind needed for conclusions about others */
+#define NEAR_LEAST 3u    /* samples that must share a shortest time to confirm it */
 #define NEAR(ns) ((ns) + (ns) / 64)
-#define BEYOND(ns) ((ns) + (ns) / 16) /* stalls that scatter end here as well */
+#define BEYOND(ns) ((ns) + (ns) / 16) /* scattered stalls end here, too */
 
 static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, bool make) {
   for (uint32_t i = 0; i < PROBES; i++) {
@@ -18,7 +18,7 @@ static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, boo
     if (make) own->key = key;
     return make ? own : NULL;
   }
-  return NULL; /* too many kinds: this one stays unknown */
+  return NULL; /* too many kinds: this one remains unknown */
 }
 
 static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
@@ -31,16 +31,17 @@ static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
   return count;
 }
 
-/* Stalls scatter, own times do not: several took the shortest time, and hardly any a little
- * longer, so these did not wait. Equal faults make equal stalls. */
+/* Returns whether the shortest time is an own time. Stalls scatter, own times do not. If
+ * several samples took the shortest time and few took slightly longer, they did not wait.
+ * Samples with equal numbers of faults have equal stalls and prove nothing. */
 static bool alike(const struct timing_own *own) {
   return own->near >= NEAR_LEAST && own->beyond <= own->near / NEAR_LEAST &&
          (own->near_least == 0 || own->near_least != own->near_most);
 }
 
-/* The lower end of the clean samples; they scatter, or are few, so it may be less. Any
- * sample bounds it from above. False: there is none, or each is longer than one that waited
- * for faults, so they waited, too, for what the model did not see. */
+/* Estimates the own time from the lower end of the clean samples. It may be less if they
+ * scatter or are few. Each sample is an upper bound. Returns false without clean samples,
+ * or if all took longer than a faulting sample, because then they had unseen waits. */
 static bool known(const struct pump_timing *timing, const struct timing_own *own,
                   int64_t *own_ns) {
   uint64_t values[TIMING_SAMPLES] = {0};
@@ -58,7 +59,7 @@ static bool known(const struct pump_timing *timing, const struct timing_own *own
   }
   int64_t spread = middle > likely ? middle - likely : 0;
   if (count == 1) spread = likely / 2;
-  if (alike(own)) { /* the others waited for what the model did not see */
+  if (alike(own)) { /* the other samples had unseen waits */
     spread = 0;
     middle = likely;
   }
@@ -68,9 +69,9 @@ static bool known(const struct pump_timing *timing, const struct timing_own *own
   return true;
 }
 
-/* What a block costs that a fault brings: at the lowest quarter, in the middle, at the
- * highest quarter of the samples. False: they are few, or do not agree, because
- * something else held operations up, or blocks were there that the model believed away. */
+/* Computes the cost of a block that a fault fetches: the lower quartile, the median and
+ * the upper quartile of the samples. Returns false if they are few or differ too much.
+ * Then something else delayed operations, or resident blocks were believed absent. */
 static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
   uint32_t values[TIMING_FAULTS];
   uint32_t count =
@@ -88,8 +89,7 @@ static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
   return values[count * 3 / 4] <= 3 * (uint64_t)values[count / 2] / 2;
 }
 
-/* How long as many bytes take the kind that is fastest by the byte, of those known; 0: none
- * is, or the bytes are not. */
+/* Returns the time of the kind that is fastest per byte for `bytes`; 0: unknown. */
 static int64_t paced_ns(const struct pump_timing *timing, uint64_t bytes) {
   if (timing->pace_bytes == 0) return 0;
   return (int64_t)((unsigned __int128)bytes * timing->pace_ns / timing->pace_bytes);
@@ -104,10 +104,11 @@ static void note_pace(struct pump_timing *timing, uint64_t own_ns, uint64_t byte
   timing->pace_bytes = bytes;
 }
 
-/* Each one that was timed waited for memory, or may have. What the faults of the one with
- * the fewest cost is subtracted. Else several may be alike. Else it is likely to be fast:
- * what takes long for its bytes gives the link the time to bring them, and does not wait
- * each time. */
+/* Estimates the own time of a kind whose samples all waited for memory, or may have
+ * waited. Subtracts the cost of faults from the sample with the fewest. If that is
+ * unknown, uses the shortest time if several samples share it. Otherwise the operation is
+ * likely to be fast. A slow one gives the link time to bring its bytes, and would not
+ * wait each time. */
 static void bounded(const struct pump_timing *timing, const struct timing_own *own,
                     uint64_t bytes, int64_t *own_ns) {
   int64_t cost_ns[TIMING_WAYS], shortest_ns = (int64_t)own->shortest_ns;
@@ -126,7 +127,7 @@ static void bounded(const struct pump_timing *timing, const struct timing_own *o
 
 void timing_own_times(const struct pump_timing *timing, const struct timing_op *op,
                       int64_t *own_ns) {
-  struct pump_timing *all = (struct pump_timing *)timing; /* nothing is made */
+  struct pump_timing *all = (struct pump_timing *)timing; /* not modified */
   const struct timing_own *own = place_of(all, op->key, false);
   memset(own_ns, 0, TIMING_WAYS * sizeof *own_ns);
   if (op->inside || known(timing, own, own_ns)) return;
@@ -166,7 +167,7 @@ static void note_faulting(struct pump_timing *timing, struct timing_own *own,
     timing->fault_ns[timing->fault_count++ % TIMING_FAULTS] = (uint32_t)cost_ns;
 }
 
-/* How many share the shortest time, and how many took a little longer. */
+/* Counts the samples that share the shortest time, and slightly longer ones. */
 static void note_shortest(struct timing_own *own, const struct timing_op *op) {
   if (own->shortest_ns == 0 || NEAR(op->elapsed_ns) < own->shortest_ns) {
     own->beyond = own->shortest_ns <= BEYOND(op->elapsed_ns) ? own->near : 0;

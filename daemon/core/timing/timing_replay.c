@@ -1,28 +1,30 @@
-/* timing_replay.c - the run as it would have been without waits for memory. See timing.h.
+/* timing_replay.c - replays the run without waits for memory. See timing.h.
  *
  * The program's thread issues as long after its last wait as it really did. An operation
- * begins when it is issued and all before it on its stream have ended, and takes its own
- * time; a wait ends when what it waits for has. So a stall that the GPU spends idle anyway,
- * because the program issues nothing, costs nothing.
+ * begins when it is issued and all earlier ones on its stream have ended. It takes its
+ * own time. A wait ends when the awaited operations have ended. So a stall is free if the
+ * GPU would be idle anyway, because the program issues nothing.
  *
- * Three delays are no work of the program: how long after the last execution the driver
- * wakes the waiting thread, which on a busy machine may be long; a launch that waits for
- * room in the driver's queue, which is an issue that follows the one before after an
- * unusual time while many operations are under way; and waits for a processor.
+ * Three delays are not the program's work:
  *
- * A wait for operations that all found their blocks ends as late as it really did. Such
- * waits show how late others end on the average; without any it is what the shortest waits
- * show.
+ *   1. The driver wakes the waiting thread some time after the last execution, on a busy
+ *      machine much later.
+ *   2. A launch waits for space in the driver's queue: while many operations are in
+ *      flight, the time since the previous issue is unusually long.
+ *   3. Threads wait for CPU cores.
  *
- * What operations took that were not reported (events were lost) is unknown: up to the next
- * known end nothing counts as lost.
+ * A wait for operations that all found their blocks ends as late as it really did. These
+ * waits show how late others end on average; without them, the shortest waits show it.
+ *
+ * The times of unreported operations (lost events) are unknown. Up to the next known end
+ * nothing counts as lost.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "timing.h"
 
-#define POLLED_LATE_NS 60000 /* on the average, an end is seen that much later */
+#define POLLED_LATE_NS 60000 /* average delay until an end is seen */
 #define DELAY_LEAST_NS 5000u
 #define DELAY_MOST_NS 200000u
 #define GAP_LEAST_NS 20000u
@@ -32,7 +34,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The value at `percent` of the newest `room` ones. */
+/* Returns the value at `percent` of the newest `room` values. */
 static uint32_t percentile(const uint32_t *values, uint32_t count, uint32_t room,
                            uint32_t percent) {
   uint32_t copy[TIMING_GAPS];
@@ -54,7 +56,7 @@ static void note_gap(struct timing_replay *r, int64_t gap_ns) {
   if (r->usual_gap_ns < GAP_LEAST_NS) r->usual_gap_ns = GAP_LEAST_NS;
 }
 
-/* After operations that were ready. */
+/* Notes the delay of a wait for ready operations. */
 static void note_ready(struct timing_replay *r, int64_t delay_ns) {
   uint64_t sum_ns = 0;
   r->delays[r->ready_count++ % TIMING_DELAYS] = capped(delay_ns);
@@ -89,8 +91,8 @@ void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns)
   struct timing_delay last = timing->delayed[(count - 1) % TIMING_DELAYED];
   if (count == 0) last = timing->delayed_first = (struct timing_delay){at_ns, 0};
   if (count != 0 && at_ns <= last.at_ns) return;
-  /* What was waited before memory was short is no loss to it. A thread that waits for the
-   * GPU may spin, so as much of it as that took may have been there. */
+  /* Waits before memory was short are not lost to memory. A thread that waits for the GPU
+   * may spin, and so wait for a core, during all of that time. */
   uint64_t spent_ns = timing->delayed_ns + timing->waited_ns;
   if (timing->left && sum_ns > spent_ns) last.sum_ns += sum_ns - spent_ns;
   timing->delayed_ns = sum_ns;
@@ -100,8 +102,8 @@ void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns)
   timing->delayed_count++;
 }
 
-/* How long was waited up to then, which is no earlier than the last time; evenly between
- * two readings that are kept. */
+/* Returns the total wait for CPU cores until `time_ns`, interpolated between kept
+ * readings. Calls must not go back in time. */
 static uint64_t delayed_at(const struct pump_timing *timing, struct timing_replay *r,
                            uint64_t time_ns) {
   uint32_t count = timing->delayed_count;
@@ -117,7 +119,8 @@ static uint64_t delayed_at(const struct pump_timing *timing, struct timing_repla
   return from.sum_ns + (uint64_t)(share * (double)(next->sum_ns - from.sum_ns));
 }
 
-/* Of waits for a processor that nothing claims yet, at most `most_ns`. */
+/* Claims unclaimed waits for CPU cores until `until_ns`, at most `most_ns`; returns how
+ * much. */
 static int64_t claim(const struct pump_timing *timing, struct timing_replay *r,
                      uint64_t until_ns, int64_t most_ns) {
   uint64_t sum_ns = delayed_at(timing, r, until_ns);
@@ -127,7 +130,7 @@ static int64_t claim(const struct pump_timing *timing, struct timing_replay *r,
   return (int64_t)claimed_ns;
 }
 
-/* The time less what the process was stopped before. */
+/* Returns the time minus all stops of the process before it. */
 static uint64_t awake_ns(const struct pump_timing *timing, uint64_t time_ns) {
   uint64_t stopped_ns = timing->stopped_ns;
   for (uint32_t i = 0; i < TIMING_STOPS && i < timing->stop_count; i++) {
@@ -152,7 +155,7 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
   if (gap_ns > 0) r->at_ns = awake_issued_ns;
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
-  const double lost[TIMING_RUNS] = {1, 1, timing->delayed_share, 0}; /* of such waits */
+  const double lost[TIMING_RUNS] = {1, 1, timing->delayed_share, 0}; /* lost share */
   for (int way = 0; way < TIMING_RUNS; way++) {
     int64_t *free_ns = &r->free_ns[way][op->stream];
     int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * lost[way]));
@@ -171,7 +174,7 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
   if (op->seen_ns != 0) r->missing = false;
 }
 
-/* When the stream has executed all, 0: all streams. */
+/* Returns when the stream (0: all streams) has executed everything. */
 static int64_t done_at(const struct timing_replay *r, int way, uint32_t stream) {
   int64_t done_ns = 0;
   if (stream != 0) return r->free_ns[way][stream];

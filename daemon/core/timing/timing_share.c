@@ -1,18 +1,18 @@
-/* timing_share.c - what operations take beside other processes. See timing.h.
+/* timing_share.c - times of operations next to other processes. See timing.h.
  *
- * A GPU that several processes use gives each the same part of its time. So an operation
- * takes longer, by no more than there are others, where these have memory for everything.
- * What clean samples take more is either that, or waits for an operation of a neighbour
- * that waits for memory itself and keeps the GPU, and would not with memory for all.
- * So they are compared with own times in stretches of a few samples: neighbours come and
- * go, and each stretch counts with what others may have of its time at the most.
+ * A GPU gives each of the processes that use it the same share of its time. So if all
+ * have enough memory, an operation takes longer by at most a factor of their number. A
+ * clean sample can take longer for another reason: a neighbour's operation keeps the GPU
+ * while it waits for memory. With enough memory it would not. To separate both, samples
+ * are compared with own times in stretches of a few samples, because neighbours come and
+ * go. Each stretch counts at most as if the neighbours used their full share.
  *
- * At the least, no single wait is longer than if others had their turns meanwhile.
+ * For the minimum, each single sample is bounded in the same way.
  */
 #include "timing.h"
 
-#define STRETCH 32u   /* samples */
-#define STRETCHES 64u /* so many more, and what was before counts half */
+#define STRETCH 32u   /* samples of a stretch */
+#define STRETCHES 64u /* number of stretches after which the sums are halved */
 
 void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns) {
   struct timing_share *share = &timing->share;

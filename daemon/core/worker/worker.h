@@ -1,19 +1,19 @@
-/* worker.h - a worker's step: schedules put in force and followed, and what is sent. */
+/* worker.h - a worker's step: puts schedules in force and follows them. */
 #ifndef PUMP_WORKER_H
 #define PUMP_WORKER_H
 
 #include "daemon/core/schedule/schedule.h"
 
-/* Both enter into the model what executors have taken of schedules, and what has ended: the
- * first arrivals; the second departures, to be called after progress and the ends of
- * commands. Since the last time blocks may have come, been used, and left, so only after
- * the second call it is known how much room there is. */
+/* Updates the model with the arrivals that executors have taken or finished. */
 void worker_schedule_arrived(struct pump_shm *shm, struct pump_model *m);
+/* Updates the model with the departures. Call it after reading progress and the ends of
+ * commands: since the last step blocks may have arrived, been used and left. So the free
+ * memory is known only after this call. */
 void worker_schedule_left(struct pump_shm *shm, struct pump_model *m);
-/* Writes what has become expected into the mapping, so that the client compares a schedule
- * that stays in force with that as well. */
+/* Writes new predictions into the mapping, so that the client also compares its
+ * operations with them while the schedule stays in force. */
 void worker_schedule_predict(struct pump_shm *shm, struct pump_model *m);
-/* Renews the device's schedule where it does not hold and another one can be made. */
+/* Renews the device's schedule if it is void or used up and can be replaced. */
 void worker_schedule_renew(struct pump_shm *shm, struct pump_model *m, uint32_t device);
 
 #endif

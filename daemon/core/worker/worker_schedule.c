@@ -1,24 +1,26 @@
 /* worker_schedule.c - schedules between model and mapping: put in force, withdrawn,
  * followed.
  *
- * A device's schedule is made from the model. It is made anew when a tenth of it is used
- * up, or when something has happened that it did not predict. It is withdrawn first: then
- * no executor takes an entry of it, and what was taken is known. In between the executors
- * have none, for some microseconds.
+ * A device's schedule is made from the model. It is renewed when a tenth of its blocks
+ * are taken, when more operations are known, or after a deviation from the prediction.
+ * The old schedule is withdrawn first: from then on no executor takes an entry, and all
+ * taken entries are known. Executors have no schedule for the few microseconds in
+ * between.
  */
 #include "pump_ring.h"
 #include "worker.h"
 
-/* ---- what is predicted ----------------------------------------------------------- */
+/* ---- predictions ----------------------------------------------------------------- */
 
-/* Writes the words of operations that have become expected since the last time; returns
- * the newest operation that has one. */
+/* Writes the predictions made since the last call; returns the newest predicted
+ * operation. */
 static uint64_t write_predictions(struct pump_shm *shm, struct pump_model *m) {
   uint64_t newest =
       m->window.added_seq + (uint64_t)(m->window.op_head - m->window.op_issued);
   uint64_t most = m->window.added_seq + PUMP_PREDICTIONS / 2;
   if (newest > most) newest = most;
-  if (m->expected.sent_seq == 0) pump_worker_withdraw(shm, m); /* made by earlier words */
+  /* Withdraw schedules that rely on dropped predictions. */
+  if (m->expected.sent_seq == 0) pump_worker_withdraw(shm, m);
   uint64_t from = m->expected.sent_seq > m->window.added_seq ? m->expected.sent_seq
                                                              : m->window.added_seq;
   for (uint64_t seq = from + 1; seq <= newest; seq++) {
@@ -38,8 +40,8 @@ void worker_schedule_predict(struct pump_shm *shm, struct pump_model *m) {
   if (any) write_predictions(shm, m);
 }
 
-/* After a deviation: withdraws all schedules and makes all entries valid again. Then arms
- * the comparison, or ends it. */
+/* After a deviation, withdraws all schedules and makes all entries valid again. Then
+ * starts the client's comparison, or stops it. */
 static void validate(struct pump_shm *shm, struct pump_model *m, bool compares) {
   if (PUMP_LOAD(&shm->header.valid_seq) != PUMP_ALL_VALID) {
     pump_worker_withdraw(shm, m);
@@ -49,18 +51,18 @@ static void validate(struct pump_shm *shm, struct pump_model *m, bool compares) 
   PUMP_STORE_RELEASE(&shm->header.armed, compares);
   if (!compares) m->expected.compared_seq = UINT64_MAX;
   if (!compares || m->expected.compared_seq != UINT64_MAX) return;
-  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look: an operation that is
-                                              numbered later sees it */
+  /* Before the load of next_seq: operations with later numbers see these stores. */
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
   m->expected.compared_seq = PUMP_LOAD(&shm->header.next_seq);
 }
 
-/* Whether the client has compared all operations behind those that were read. */
+/* Returns whether the client has compared all operations after the last one read. */
 static bool has_compared(const struct pump_model *m) {
   return m->window.added_seq + 1 >= m->expected.compared_seq;
 }
 
-/* Up to which operation a schedule may count on: on predicted ones only once the client has
- * compared all that was issued behind what was read. */
+/* Returns the newest operation that a schedule may rely on. Predicted operations count
+ * only after the client has compared all operations issued since the last one read. */
 static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
   bool predicts = m->window.op_issued < m->window.op_head && m->expected.partial == 0;
   uint64_t until_seq = predicts ? write_predictions(shm, m) : m->window.added_seq;
@@ -74,7 +76,7 @@ static void adopt(struct pump_model *m, uint32_t device, uint32_t way, uint64_t 
   struct schedule *schedule = &m->schedules.all[device];
   uint32_t taken = pump_schedule_taken(turn, way);
   if (turn >> 32 != schedule->version || taken > schedule->count[way])
-    return; /* not ours */
+    return; /* another schedule's turn */
   for (; schedule->taken[way] < taken; schedule->taken[way]++) {
     uint32_t place = schedule->places[way][schedule->taken[way]];
     schedule->left[way] -= m->transfers.all[place].blocks;
@@ -168,8 +170,8 @@ EXPORT void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *m) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) withdraw(shm, m, device);
 }
 
-/* observed_seq: uses up to that operation are predicted. What is not read of an entry is
- * left as it is. */
+/* Writes an entry. `observed_seq`: the newest operation whose uses the schedule knows,
+ * predicted ones included. Fields that executors do not read are not written. */
 static void write_entry(struct pump_entry *to, const struct pump_model *m,
                         const struct transfer *transfer,
                         const struct schedule_entry *scheduled, uint64_t observed_seq) {
@@ -182,7 +184,7 @@ static void write_entry(struct pump_entry *to, const struct pump_model *m,
   PUMP_STORE(&command->generation, transfer->generation);
   PUMP_STORE(&command->offset_bytes, span.offset_bytes);
   PUMP_STORE(&command->length_bytes, span.length_bytes);
-  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* arrivals need none */
+  PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* unused by arrivals */
   PUMP_STORE(&command->needed_by_seq, (uint64_t)scheduled->need);
   PUMP_STORE(&command->stream, scheduled->need_stream);
   PUMP_STORE(&to->after_seq, scheduled->after_seq);
@@ -192,7 +194,7 @@ static void write_entry(struct pump_entry *to, const struct pump_model *m,
   PUMP_STORE(&to->duplicates, transfer->duplicates);
 }
 
-/* Whether the entry could go at once, so that it is worth waking an executor. */
+/* Returns whether the entry could start at once, so that waking an executor pays. */
 static bool may_go(const struct pump_shm *shm, uint32_t device,
                    const struct schedule_entry *entry) {
   return PUMP_LOAD(&shm->schedules[device].left_bytes) >= entry->left_bytes &&
@@ -237,15 +239,15 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   }
 }
 
-/* An entry was refused, and until more operations have been read the next schedule would
- * only repeat it. */
+/* Returns whether an entry was refused and no further operation was read since. A new
+ * schedule would only repeat the refused entry. */
 static bool is_held_back(const struct pump_model *m, const struct device *device) {
   int64_t observed = (int64_t)m->totals.observed_seq;
   return device->held_at[PUMP_TO_GPU] >= observed ||
          device->held_at[PUMP_TO_HOST] >= observed;
 }
 
-/* Whether no schedule holds, and another one can be made. */
+/* Returns whether the schedule is void or used up, and can be replaced. */
 static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
                    uint32_t device) {
   const struct schedule *schedule = &m->schedules.all[device];
@@ -259,7 +261,7 @@ static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
 
 EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
                                  uint32_t device) {
-  static struct schedule_lists found; /* one thread at a time */
+  static struct schedule_lists found; /* static: only one thread at a time calls this */
   struct schedule *schedule = &m->schedules.all[device];
   withdraw(shm, m, device);
   schedule->stamp = m->schedules.changes;

@@ -1,8 +1,8 @@
-/* worker_step.c - what a worker does with mapping and model together, in few calls.
+/* worker_step.c - the worker's steps over both mapping and model, in few calls.
  *
- * A tick happens for each batch of events, each marker and each completion; a call
- * from Python costs as much as the work on several blocks. So the steps that decide
- * nothing are joined here. The model itself touches no mapping.
+ * A tick happens for each batch of events, each marker and each completion. A call from
+ * Python costs as much as the work on several blocks, so the steps that decide nothing
+ * are combined here. The model itself does not access the mapping.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 
 #define REAP_AT_ONCE 64
 #define PREDICT_AT_ONCE 128
-#define GUESS_NS 200000 /* between guesses how far the launch of a graph is */
+#define GUESS_NS 200000 /* between two guesses how far a graph launch has executed */
 
 EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                             struct pump_batch *batch) {
@@ -59,7 +59,7 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
   }
 }
 
-/* ---- what a policy has decided ------------------------------------------------------- */
+/* ---- a policy's decisions ---------------------------------------------------------- */
 
 static void send(struct pump_shm *shm, struct pump_model *model, uint32_t device,
                  uint32_t way, const int64_t *blocks, uint32_t count) {

@@ -1,1 +1,1 @@
-"""What several parts of pumpd use: the first exchange, log lines, settings, threads."""
+"""Shared code of pumpd's processes: handshake, log lines, settings, threads."""

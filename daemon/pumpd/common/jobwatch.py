@@ -1,9 +1,9 @@
 """Detects the end of the job's first process, without being its parent or child.
 
-By pidfd (pidfd_open(2)) where the kernel has them, else by /proc at intervals, where the start
-time distinguishes the process from a later one with the same number. Not by psutil: its import
-takes 13 ms, a quarter of this process's start, and clients wait for that. Both count a process
-as ended once all its threads have, not when its first one has.
+Uses a pidfd (pidfd_open(2)) if the kernel supports it. Otherwise polls /proc and compares the
+start time, because a later process may have the same ID. With both methods a process ends when all
+of its threads have ended, not only the first. Importing psutil instead would take 13 ms, a quarter
+of this process's startup, while clients wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ POLL_INTERVAL_S = 1.0
 
 
 class JobWatch:
-    """pidfd: readable once the job has ended; None: call `ended()` every POLL_INTERVAL_S."""
+    """Watches one process. `pidfd`: readable after its end; None: poll `ended()` every
+    POLL_INTERVAL_S."""
 
     def __init__(self, pid: int, pidfd: int | None = None) -> None:
         self.pid = pid
@@ -24,7 +25,7 @@ class JobWatch:
         self._start_time = start_time(pid)
 
     def ended(self) -> bool:
-        """Whether the process has ended or cannot be seen."""
+        """Returns whether the process has ended or is not visible."""
         return self._start_time is None or start_time(self.pid) != self._start_time
 
     def __repr__(self) -> str:
@@ -34,5 +35,5 @@ class JobWatch:
 def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # it has ended, or there are no pidfds: see /proc
+    except (OSError, AttributeError):  # the process has ended, or there are no pidfds: use /proc
         return None

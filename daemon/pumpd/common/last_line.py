@@ -1,14 +1,14 @@
-"""The last line of a job whose first process could not print it: it was killed, for instance.
+"""Prints the last line of a job whose first process could not, for example because it was killed.
 
 DESIGN
-  A process that a signal ends runs no code of the shim's, so pumpd prints. It holds no
-  descriptor of the job's, since a pipe's reader would wait for pumpd then. pump-run names the
-  terminal or the regular file that its standard error is, and pumpd opens it again for the one
-  line. It names a file only if that is open for appending: what runs after the job would write
-  over the line otherwise. Without a place, only the log has the line.
+  A process that is killed by a signal runs no shim code, so pumpd prints the line. The job's
+  descriptors are not kept open for it, because a pipe's reader would then wait for pumpd. Instead,
+  pump-run passes the name of the terminal or regular file on its standard error, and pumpd opens
+  it again for this line. The name of a file is passed only if it is open for appending: otherwise,
+  later output would overwrite the line. Without a name, only the log contains the line.
 
-  Processes of the job note their lines, and whether the job has had its own
-  (shim/life/job_end.c). The worker of a process that ended without a line notes its numbers.
+  Processes of the job note their own lines, and whether the job's line has been printed
+  (shim/life/job_end.c). If a process ends without a line, its worker notes its numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pump.report.advice import NOTHING, VAGUE, estimated
 from pump.report.words import size
 
 NOTES_BYTES = 8 << 20
-"""That are read."""
+"""Most bytes that are read from the file of notes."""
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LINE_MAX = 100
-"""Characters of a line, "pump: " included, the job's name not."""
+"""Most characters of a line, including "pump: " but not the job's name."""
 _PLACE = re.compile(r"([0-9]+):([0-9]+):(/.*)", re.DOTALL)
 _ENDED = re.compile(r"ended ([0-9]{1,20}) ([^\t]*)\t(.*)")
 _CUT = re.compile(r"cut" + 6 * r" ([0-9]{1,20})")
@@ -40,8 +40,8 @@ log = logging.getLogger("pumpd")
 
 
 class Cut(NamedTuple):
-    """Figures of a process that ended without a line, as its worker knew them last. Times in ns;
-    `of_ns`: how long its operations were followed."""
+    """The last numbers that a worker had of a process that ended without a line. Times are in ns;
+    `of_ns`: the time in which `lost_ns` was lost."""
 
     of_ns: int
     lost_ns: int
@@ -52,8 +52,8 @@ class Cut(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The line of a process, as it composed it: the greatest rank counts (shim/life/last_line.h).
-    brief: what follows the status of a program that failed."""
+    """A process's own line; the one with the highest rank is printed (shim/life/last_line.h).
+    `brief`: the text after the status of a failed program."""
 
     rank: int
     full: str
@@ -61,9 +61,9 @@ class Ended(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What is noted of a job: how many processes passed cuInit, and how it failed in one (""); the
-    lines of those that ended; whether the job has had its line, and the status of its first
-    process, None if that was killed; what workers noted of processes that ended without a line."""
+    """A job's notes. `clients`: processes that passed cuInit. `ended`: lines of ended processes.
+    `said`: the job's line has been printed. `cut`: numbers of processes that ended without a line.
+    `failed`: how cuInit failed, or "". `status`: of the first process; None if it was killed."""
 
     clients: int
     ended: Sequence[Ended] = ()
@@ -74,9 +74,10 @@ class Notes(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a job's last line goes: device:inode:path, and what it begins with.
+    """The destination of a job's last line, and its prefix.
 
-    name: of the job, where the user chose it. details: whether lines with more follow.
+    `path`: device:inode:path. `name`: the job's name if the user chose it, else "". `details`:
+    whether lines with details precede the last line.
     """
 
     path: str
@@ -85,7 +86,7 @@ class Place(NamedTuple):
 
 
 def write(place: Place, text: str) -> bool:
-    """Write "pump: text" to the place, if it still is what it was. Returns whether it did."""
+    """Writes "pump: text" if the place is still the same file. Returns whether it succeeded."""
     log.info("%s", text)
     match = _PLACE.fullmatch(place.path)
     if match is None:
@@ -108,7 +109,7 @@ def write(place: Place, text: str) -> bool:
 
 
 def end_job(place: Place, folder: str) -> None:
-    """Print the job's last line, unless one of its processes has."""
+    """Prints the job's last line, unless one of its processes has printed it."""
     found = notes(folder)
     line = of_job(found)
     if line is None:
@@ -120,7 +121,7 @@ def end_job(place: Place, folder: str) -> None:
 
 
 def notes(folder: str) -> Notes:
-    """What is noted in the job's folder; nothing where there is no file."""
+    """Returns the notes in the job's folder; empty notes if there is no file."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(f"{folder}/{NOTES_NAME}", flags)
@@ -141,18 +142,18 @@ def notes(folder: str) -> Notes:
 
 
 def note(folder: str, figures: Cut) -> None:
-    """Note the figures of a process that ended without a line, in the job's folder."""
+    """Notes the numbers of a process that ended without a line, in the job's folder."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(f"{folder}/{NOTES_NAME}", flags)
     except OSError:
-        return  # its line says less
+        return  # the job's line will lack these numbers
     with os.fdopen(descriptor, "ab", buffering=0) as file, contextlib.suppress(OSError):
         file.write(" ".join(map(str, ("cut", *figures))).encode() + b"\n")
 
 
 def of_job(found: Notes) -> str | None:
-    """The line for a job that has ended; None where there was one."""
+    """Returns the last line of an ended job; None if it has been printed."""
     if found.said:
         return None
     if found.failed and not found.clients:
@@ -164,12 +165,12 @@ def of_job(found: Notes) -> str | None:
 
 
 def _short(text: str) -> str:
-    """The text, which is a line's: shim and worker make none that is longer."""
+    """Truncates a text to the length of a line, which texts of shim and worker never exceed."""
     return text[: LINE_MAX - len("pump: ")]
 
 
 def _texts(found: Notes) -> tuple[str, str]:
-    """The line of a program that succeeded, and what follows the status of one that failed."""
+    """Returns the line of a successful program, and the text after the status of a failed one."""
     if found.ended and len(found.ended) >= found.clients:
         best = max(found.ended)
         return best.full, best.brief
@@ -186,7 +187,7 @@ def _texts(found: Notes) -> tuple[str, str]:
 
 
 def _lost(cut: Cut) -> str:
-    """The time that a process lost, as a share: "lost about 50 % of 4.00 s to memory"."""
+    """Formats the time lost by a process as a share: "lost about 50 % of 4.00 s to memory"."""
     whole = max(1, cut.of_ns)
     lost, least, most = (
         round(100 * min(part, whole) / whole) for part in (cut.lost_ns, cut.least_ns, cut.most_ns)
@@ -196,7 +197,7 @@ def _lost(cut: Cut) -> str:
 
 
 def _time(time_ns: int) -> str:
-    """At most nine characters, as pump_duration_text of shim/life/last_line.c."""
+    """Formats at most nine characters, like pump_duration_text of shim/life/last_line.c."""
     for below_s, unit_s, decimals, name in (
         (1.0, 1e-3, 0, "ms"),
         (10.0, 1.0, 2, "s"),
@@ -211,7 +212,7 @@ def _time(time_ns: int) -> str:
 
 
 def details(found: Notes) -> list[str]:
-    """What is said at level info before the line."""
+    """Returns the lines that precede the last line at log level info."""
     if found.cut:
         cut = max(found.cut)
         names = ("seconds", "least_seconds", "most_seconds", "of_seconds")

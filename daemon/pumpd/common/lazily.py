@@ -1,4 +1,4 @@
-"""Imports modules at their first use: a job's pumpd has to start fast, because clients wait."""
+"""Imports modules at their first use: a job's pumpd must start fast, because clients wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import ModuleType
 
 
 def module(name: str) -> ModuleType:
-    """Return the module `name`, which runs when one of its attributes is first asked for. Raises
-    ImportError."""
+    """Returns the module `name`, whose code runs at the first access to one of its attributes.
+    Raises ImportError."""
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)

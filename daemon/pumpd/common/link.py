@@ -1,8 +1,8 @@
-"""The first exchange between a client and pumpd: hello in, welcome and a sealed memfd out.
+"""The handshake between a client and pumpd: hello in, welcome and a sealed memfd out.
 
-The layouts are those of shim/include/pump_abi.h, written a second time with `struct`, so that
-the supervisor can answer while another process imports numpy and cffi; a test compares the two.
-What a client sends is untrusted: `check_hello` accepts any bytes. No function here blocks.
+The layouts repeat shim/include/pump_abi.h with `struct`, so that the supervisor can answer while
+another process imports numpy and cffi. A test compares both definitions. Clients are untrusted:
+`check_hello` accepts any bytes. No function here blocks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ HEADER_START = struct.Struct("<QIIQI")
 
 
 def check_hello(data: bytes) -> tuple[int, str]:
-    """The welcome's status for a client's first datagram, and the reason for the log.
+    """Returns the welcome's status for a client's first datagram, and the reason for the log.
 
-    WELCOME_REFUSED for a malformed hello; WELCOME_VERSION for one of another version or with
-    another size of the mapping.
+    The status is WELCOME_REFUSED for a malformed hello, and WELCOME_VERSION for another protocol
+    version or another size of the mapping.
     """
     if len(data) != HELLO.size:
         return WELCOME_REFUSED, f"hello of {len(data)} bytes, not {HELLO.size}"
@@ -63,22 +63,22 @@ def check_hello(data: bytes) -> tuple[int, str]:
 
 
 def pack_hello(client_pid: int) -> bytes:
-    """A hello as the shim sends it (for tests and tools)."""
+    """Returns a hello as the shim sends it (for tests and tools)."""
     return HELLO.pack(HELLO_MAGIC, ABI_VERSION, client_pid, SHM_BYTES, 0, 0, 0, 0, 0)
 
 
 def send_welcome(connection: socket.socket, status: int, memfd: int | None = None) -> None:
-    """Answer a hello. Raises OSError (BlockingIOError when the peer's buffer is full)."""
+    """Answers a hello. Raises OSError (BlockingIOError if the peer's buffer is full)."""
     data = WELCOME.pack(HELLO_MAGIC, ABI_VERSION, status, SHM_BYTES, 0, 0, 0, 0, 0)
     fds = [] if memfd is None else [memfd]
     socket.send_fds(connection, [data], fds, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def create_memfd(client_pid: int) -> int:
-    """A new mapping of SHM_BYTES, with its header, its size sealed (memfd_create(2)).
+    """Creates a mapping of SHM_BYTES with its header, and seals its size (memfd_create(2)).
 
-    Sealed, because a peer that shrinks it would kill the other side by SIGBUS. Its heartbeat is
-    0 until the worker begins. Raises OSError.
+    Without the seal, a peer could shrink the mapping and thus kill the other side by SIGBUS. The
+    heartbeat is 0 until the worker starts. Raises OSError.
     """
     memfd = os.memfd_create("pump", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -94,12 +94,12 @@ def create_memfd(client_pid: int) -> int:
 
 
 def answers(path: str) -> bool:
-    """Whether a process listens on the socket at `path`."""
+    """Returns whether a process listens on the socket at `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
             probe.connect(path)
-        except BlockingIOError:  # its backlog is full: a process is there
+        except BlockingIOError:  # the backlog is full, so a process listens
             return True
         except OSError:
             return False
@@ -107,7 +107,7 @@ def answers(path: str) -> bool:
 
 
 class SocketFile:
-    """The path of a socket while this process listens there."""
+    """The path of a socket on which this process listens."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -121,25 +121,24 @@ class SocketFile:
         return status.st_dev, status.st_ino
 
     def remove(self) -> None:
-        """Remove the socket, unless another one lies there by then."""
+        """Removes the socket, unless another socket has replaced it."""
         if self._inode is not None and self._look() == self._inode:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
 
 def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
-    """Accept peers that wait at a non-blocking listener, ACCEPTS_AT_ONCE at most; their sockets
-    are non-blocking.
+    """Accepts up to ACCEPTS_AT_ONCE waiting peers of a non-blocking listener.
 
-    The error says why no more could be accepted (descriptors, memory): the listener stays
-    readable, so callers should pause.
+    Returns their sockets, which are non-blocking, and the error that stopped accepting, if any (no
+    descriptors, no memory). The listener stays readable after an error, so callers should pause.
     """
     taken: list[socket.socket] = []
     while len(taken) < ACCEPTS_AT_ONCE:
         try:
             connection, _address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            break  # no peer, or it has closed: others make the listener readable again
+            break  # no peer, or the peer has closed; a new one makes the listener readable
         except OSError as error:
             return taken, error
         connection.setblocking(False)
@@ -148,9 +147,9 @@ def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None
 
 
 def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:
-    """Listen on `path` with that mode; replace a socket on which no process answers.
+    """Listens on `path` with that mode; replaces a socket on which no process answers.
 
-    Raises OSError; FileExistsError where another process answers there.
+    Raises OSError; FileExistsError if another process answers there.
     """
     if answers(path):
         raise FileExistsError(None, f"another pumpd already listens on {path}; stop it first")

@@ -1,4 +1,4 @@
-"""The name of a process, by which users and tests find pumpd's processes."""
+"""Names pumpd's processes, so that users and tests can find them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def name_process(name: str) -> None:
-    """Set the name that ps and top show, 15 characters at most (prctl(2), PR_SET_NAME)."""
+    """Sets the name that ps and top show, at most 15 characters (prctl(2), PR_SET_NAME)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(name)

@@ -1,4 +1,4 @@
-"""The settings that pumpd passes to a worker. Plain values."""
+"""The settings that pumpd passes to a worker, as plain values."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from pump.config.job import DEFAULT_PRIORITY
 class WorkerSettings:
     """Settings of one worker, the process that serves one client.
 
-    policy: name of the policy, as in `pump-run --policy`.
-    log_level: error, warning, info or debug.
-    log_file: absolute path to append to, or None for no log.
-    client_pid: process id of the client by peer credentials; 0 when the client
-        lives in a process namespace that pumpd cannot see.
-    record: absolute path of the job's recording, or None.
-    record_folder: a descriptor of that file's folder, or None to open it by its path.
-    record_command: whether recordings hold command lines.
-    record_job: pump-run's facts about the job for the recording's header, a JSON object; may be
-        empty.
-    job_name: of the job where jobs are listed; "" for its command's name.
-    priority: -10 to 10, of the job.
-    client_number: of the client among the job's, from 1, in order of admission; one that
-        attaches again gets another number.
-    client_command: the client's command line in a recorded job; empty where it cannot be
-        seen.
-    duplicates: whether memory that was only read leaves the GPU without a copy.
-    learned_folder: absolute path of the folder in which what was learned is kept; "" for nowhere.
-    notes_folder: the job's, for the figures of a client that a signal ends; "" for nowhere.
+    `policy`: name of the policy, as in `pump-run --policy`.
+    `log_level`: error, warning, info or debug.
+    `log_file`: absolute path of the log file to append to; None for no log.
+    `client_pid`: the client's process ID, from its peer credentials; 0 if the client runs in a PID
+        namespace that pumpd cannot see.
+    `record`: absolute path of the job's recording, or None.
+    `record_folder`: descriptor of the recording's folder, or None to open it by its path.
+    `record_command`: whether recordings contain command lines.
+    `record_job`: pump-run's facts about the job for the recording's header: a JSON object, or "".
+    `job_name`: the job's name in lists of jobs; "" for the name of its command.
+    `priority`: the job's priority, from -10 to 10.
+    `client_number`: the client's number in the job, from 1, in order of admission. A client that
+        reconnects gets a new number.
+    `client_command`: the client's command line in a recorded job; empty if it is not visible.
+    `duplicates`: whether evictions skip the copy of clean memory.
+    `learned_folder`: absolute path of the folder for learned access patterns; "" to keep none.
+    `notes_folder`: the job's folder, for the numbers of a client that is killed; "" for no notes.
     """
 
     policy: str

@@ -1,7 +1,7 @@
-"""Signals that end a process of pumpd, or have it read its configuration, as bytes of a pipe.
+"""Turns the signals that end or reconfigure a process of pumpd into bytes of a pipe.
 
-For loops that wait at a selector: Python runs a handler between two bytecodes and then goes on
-waiting; the byte that arrives in the pipe ends the wait (signal.set_wakeup_fd).
+Python runs a signal handler between two bytecodes and then resumes waiting, so a handler does not
+end a selector's wait. A byte in the pipe does (signal.set_wakeup_fd).
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Signals:
-    """WATCHED signals. `fd` can be read once one has come."""
+    """Watches the WATCHED signals. `fd` is readable after a signal has arrived."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch(self) -> None:
-        """From here on signals go to the pipe."""
+        """Starts to write signals to the pipe."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in WATCHED:
             signal.signal(number, lambda *_: None)
 
     def read(self) -> bytes:
-        """The numbers of signals that have come, 64 at most. Raises BlockingIOError for none."""
+        """Returns up to 64 numbers of arrived signals. Raises BlockingIOError if there are none."""
         return os.read(self.fd, 64)
 
     def reset(self) -> None:
-        """Leave signals to their defaults, in a forked child: its parent reads the pipe."""
+        """Restores default signal actions in a forked child, because its parent reads the pipe."""
         signal.set_wakeup_fd(-1)
         for number in WATCHED:
             signal.signal(number, signal.SIG_DFL)
 
     def close(self) -> None:
-        """Close the pipe; signals are ignored from here on."""
+        """Closes the pipe; later signals have no effect."""
         signal.set_wakeup_fd(-1)
         os.close(self.fd)
         os.close(self._write)

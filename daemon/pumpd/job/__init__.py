@@ -1,1 +1,1 @@
-"""A job's own pumpd: the supervisor, the spawner of workers, the server of control requests."""
+"""A job's own pumpd: the supervisor, the spawner of workers, and the server of control requests."""

@@ -1,15 +1,15 @@
 """Control connections of the supervisor (pump/control.py).
 
 DESIGN
-  Part of the supervisor's one thread; no call blocks. A request is checked and sent to the
-  workers that it concerns; their answers form the reply. A worker that cannot take it, does
-  not answer within ANSWER_S or ends meanwhile gets an entry with an error in that reply. One that
-  has not answered is waited for only SILENT_ANSWER_S until it answers again. The workers carry
-  requests out (control_worker.py).
+  Runs in the supervisor's only thread; no call blocks. A request is checked and sent to the
+  workers that it concerns, and their answers form the reply. The reply contains an error for each
+  worker that cannot take the request, misses the deadline of ANSWER_S, or ends before it answers.
+  After a worker has missed a deadline, its next deadlines are only SILENT_ANSWER_S, until it
+  answers again. The workers carry requests out (control_worker.py).
 
-  Bounds: MAX_CONTROLS connections, each closed after IDLE_S without a request; one request at
-  a time from each, the next ones wait in its socket; one request per REQUEST_PAUSE_S from all
-  of them together, so that requests do not keep workers from their work.
+  Bounds: at most MAX_CONTROLS connections. A connection is closed after IDLE_S without a request,
+  and only one of its requests is in progress; the others wait in its socket. All connections share
+  a rate of one request per REQUEST_PAUSE_S, so that requests do not keep workers from their work.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pump.wire import control as wire
 MAX_CONTROLS = 16
 IDLE_S = 60.0
 ANSWER_S = 4.0
-"""A worker waits less than this for its client (control_worker.ADOPT_S)."""
+"""Longer than a worker waits for its client (control_worker.ADOPT_S)."""
 SILENT_ANSWER_S = 0.3
-"""So a worker that is stopped makes no other request and no round of the job's leases slow."""
+"""Short, so that a stopped worker delays neither other requests nor rounds of the job's leases."""
 REQUEST_PAUSE_S = 0.005
 
 log = logging.getLogger("pumpd")
@@ -37,21 +37,21 @@ log = logging.getLogger("pumpd")
 
 @dataclass
 class _Question:
-    """A request that workers have not all answered."""
+    """A request that some workers have not answered."""
 
     connection: socket.socket | None
-    """None: pumpd itself asks."""
+    """None: the request is from pumpd itself."""
     done: Callable[[list[wire.ClientState]], None]
     waiting: dict[socket.socket, int]
-    """Lifeline -> client pid, of the workers that have not answered."""
+    """Maps the lifeline of each worker that has not answered to its client's process ID."""
     deadline: float
     clients: list[wire.ClientState] = field(default_factory=list)
 
 
 class ControlServer:
-    """Control connections of one supervisor.
+    """Serves the control connections of one supervisor.
 
-    workers: its lifelines, with their clients' process ids; read only.
+    `workers`: the supervisor's lifelines with their clients' process IDs; only read here.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class ControlServer:
         workers: Mapping[socket.socket, int],
     ) -> None:
         self.steered: Callable[[wire.Request], None] = lambda _request: None
-        """Called with each request to set something."""
+        """Called with each request that sets something."""
         self._selector = selector
         self._workers = workers
-        self._listening: dict[socket.socket, float] = {}  # -> when it is closed for being idle
+        self._listening: dict[socket.socket, float] = {}  # -> when it is closed if idle
         self._resting: dict[socket.socket, float] = {}  # -> when it is read again
         self._questions: dict[int, _Question] = {}
         self._silent: set[socket.socket] = set()
-        """Workers that have not answered the latest question that waited for them."""
+        """Workers that missed a deadline and have not answered since."""
         self._number = 0
         self._next_request = 0.0
 
@@ -75,7 +75,7 @@ class ControlServer:
         return f"<{self._count()} control connections, {len(self._questions)} questions>"
 
     def admit(self, connection: socket.socket, hello: bytes) -> None:
-        """Take over a connection that began with this hello."""
+        """Takes over a connection that began with this hello."""
         status, reason = wire.check_hello(hello)
         if status == wire.OK and self._count() >= MAX_CONTROLS:
             status, reason = wire.BUSY, f"{MAX_CONTROLS} control connections are open already"
@@ -86,7 +86,7 @@ class ControlServer:
         self._listen(connection)
 
     def answered(self, worker: socket.socket, data: bytes) -> None:
-        """Take a datagram that a worker has sent."""
+        """Processes a datagram from a worker."""
         try:
             number, frame = wire.split(data)
             client = wire.decode_client(frame)
@@ -96,7 +96,7 @@ class ControlServer:
         self._silent.discard(worker)
         question = self._questions.get(number)
         if question is None or worker not in question.waiting:
-            return  # its question has timed out
+            return  # the question has timed out
         pid = question.waiting.pop(worker)
         question.clients.append(
             client
@@ -106,7 +106,7 @@ class ControlServer:
         self._finish_if_complete(number)
 
     def gone(self, worker: socket.socket) -> None:
-        """A worker has ended: its answers become errors."""
+        """Replaces the missing answers of an ended worker by errors."""
         self._silent.discard(worker)
         for number, question in list(self._questions.items()):
             if worker in question.waiting:
@@ -115,12 +115,12 @@ class ControlServer:
                 self._finish_if_complete(number)
 
     def due(self) -> float | None:
-        """The time at which on_time must be called at the latest (time.monotonic)."""
+        """Returns the latest time for the next call of on_time (time.monotonic)."""
         deadlines = (question.deadline for question in self._questions.values())
         return min((*self._listening.values(), *self._resting.values(), *deadlines), default=None)
 
     def on_time(self, now: float) -> None:
-        """Do what is due."""
+        """Closes idle connections, resumes resting ones, and ends overdue questions."""
         for connection, until in list(self._listening.items()):
             if now >= until:
                 self._selector.unregister(connection)
@@ -139,13 +139,13 @@ class ControlServer:
                 self._finish_if_complete(number)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         asking = (question.connection for question in self._questions.values())
         for connection in (*self._listening, *self._resting, *asking):
             if connection is not None:
                 connection.close()
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _count(self) -> int:
         asking = sum(question.connection is not None for question in self._questions.values())
@@ -172,7 +172,7 @@ class ControlServer:
             return
         try:
             data = connection.recv(wire.REQUEST_BYTES + 1)
-        except OSError:  # not BlockingIOError: it was readable, and no other thread reads
+        except OSError:  # never BlockingIOError: the socket is readable, and only we read
             data = b""
         if not data:
             connection.close()
@@ -186,7 +186,7 @@ class ControlServer:
     def inquire(
         self, request: wire.Request, done: Callable[[list[wire.ClientState]], None]
     ) -> None:
-        """Ask the workers for pumpd itself; `done` is called once, with their answers."""
+        """Asks the workers on behalf of pumpd itself; calls `done` once, with their answers."""
         self._put(_Question(None, done, {}, time.monotonic() + ANSWER_S), request)
 
     def _ask(self, connection: socket.socket, request: wire.Request) -> None:
@@ -229,7 +229,7 @@ class ControlServer:
 
 
 def _send(connection: socket.socket, data: bytes) -> bool:
-    """Send without waiting; False when the socket does not take it."""
+    """Sends without waiting; returns False if the socket does not accept the data."""
     with contextlib.suppress(OSError):
         connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         return True

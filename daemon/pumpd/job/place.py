@@ -1,7 +1,7 @@
-"""The files that a job's pumpd removes when it ends.
+"""Removes the files of a job's pumpd when it ends.
 
-It removes pump's own folders alone, and only when they are empty: a job's folder is named
-<pid>-<8 hex digits> and holds one socket and the notes of processes (pump/paths.py).
+Only pump's own folders are removed, and only when they are empty. A job's folder is named
+<pid>-<8 hex digits> and contains one socket and the notes of processes (pump/paths.py).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pumpd.common.link import SocketFile, answers
 
 
 class Place(SocketFile):
-    """The socket of a job, and its folder."""
+    """The socket of a job, and the job's folder."""
 
     @property
     def folder(self) -> str:
-        """The job's folder, "" where it is not one of pump's own."""
+        """Returns the job's folder, or "" if pump did not name it."""
         own = JOB_FOLDER.fullmatch(self.path.parent.name)
         return str(self.path.parent) if own else ""
 
     def leave(self) -> None:
-        """Remove the socket, the folder, and what killed processes have left beside it."""
+        """Removes the socket, the job's folder, and folders that killed pumpds left next to it."""
         self.remove()
         if self.folder:
             with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ class Place(SocketFile):
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders of ended jobs that a killed pumpd has left."""
+    """Removes folders of ended jobs that killed pumpds have left in `base`."""
     with contextlib.suppress(OSError):
         for folder in base.iterdir():
             match = JOB_FOLDER.fullmatch(folder.name)
@@ -50,8 +50,8 @@ def sweep(base: Path) -> None:
 
 
 def _may_be_the_job(pid: int) -> bool:
-    """Whether that process lives and is this user's. Containers that share the folder count
-    processes from 1, as the host does, where those are other users'."""
+    """Returns whether that process is alive and belongs to this user. In containers that share the
+    folder, process IDs also start at 1, so the same ID may be another user's process here."""
     try:
         owner = Path(f"/proc/{pid}").stat().st_uid
     except OSError:

@@ -1,20 +1,20 @@
-"""The supervisor: answers clients at once and has a worker started for each.
+"""The supervisor: answers clients immediately and requests a worker for each.
 
 DESIGN
-  One thread, one selector, no call that blocks. It imports neither numpy nor cffi, so
-  that it answers within its first tens of milliseconds; the warm process does those
-  imports meanwhile, and requests wait for it in their socket.
+  One thread, one selector, no blocking call. The supervisor imports neither numpy nor cffi, so
+  that it can answer within tens of milliseconds after its start. The warm process does these
+  imports in parallel; requests for workers wait in its socket.
 
-  Of a client the supervisor keeps only its end of the worker's lifeline (worker_spawner.py),
-  which closes when the worker ends. It need not act then: the client sees its socket close and
-  connects again. The lifelines also carry the requests of control connections
+  For each client the supervisor keeps only its end of the worker's lifeline (worker_spawner.py),
+  which closes when the worker ends. No action is needed then: the client sees its socket close and
+  reconnects. The lifelines also carry the requests of control connections
   (control_server.py) and of the system service (lease_client.py).
 
-  It ends when the job's first process has ended and no client is left, or on SIGTERM;
-  then it removes the socket, and the job's folder if it is one of pump's.
+  The supervisor ends on a signal, or when the job's first process has ended and no client is left.
+  The socket and the job's folder are removed afterwards (place.py).
 
-  Bounds: MAX_CLIENTS workers, MAX_HANDSHAKES connections without a hello, each for
-  HELLO_TIMEOUT_S; the delay before a warm process that ended is restarted doubles each time.
+  Bounds: MAX_CLIENTS workers; MAX_HANDSHAKES connections without a hello, each for at most
+  HELLO_TIMEOUT_S. The delay before the warm process is restarted doubles each time it ends.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ MAX_CLIENTS = 64
 MAX_HANDSHAKES = 64
 HELLO_TIMEOUT_S = 2.0
 ACCEPT_PAUSE_S = 0.5
-"""Pause after accept failed for lack of descriptors or memory: the listener stays readable."""
+"""Pause after accept ran out of descriptors or memory, because the listener stays readable."""
 WARM_DELAY_MIN_S = 0.1
 WARM_DELAY_MAX_S = 30.0
 WARM_STEADY_S = 30.0
-"""A warm process that lived this long starts the delays from the minimum again."""
+"""A warm process that runs longer than this resets the delay to the minimum."""
 
 log = logging.getLogger("pumpd")
 
@@ -55,9 +55,9 @@ log = logging.getLogger("pumpd")
 class Supervisor:
     """Serves `listener` until the job has ended. Call run() once; it closes everything.
 
-    settings: of each worker, except client_pid and client_number.
-    load: imports the worker loop, inside the warm process.
-    facts: for the system service, and the places of its sockets.
+    `settings`: settings of each worker, except client_pid and client_number.
+    `load`: imports the worker loop, inside the warm process.
+    `facts`: the job's facts for the system service, and the paths of service sockets.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Supervisor:
         self._load = load
         self._selector = selectors.DefaultSelector()
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
-        self._lifelines: dict[socket.socket, int] = {}  # our end -> client pid
+        self._lifelines: dict[socket.socket, int] = {}  # our end -> client's process ID
         self._controls = ControlServer(self._selector, self._lifelines)
         self._leases = LeaseClient(self._selector, self._controls.inquire, facts)
         self._controls.steered = self._leases.steered
-        self._admitted = 0  # clients ever
+        self._admitted = 0  # clients in total
         self._warm: socket.socket | None = None
         self._warm_pid = 0
         self._warm_started = 0.0
@@ -96,14 +96,14 @@ class Supervisor:
         )
 
     def run(self) -> None:
-        """Serve until the job and its last client have ended, or until SIGTERM."""
+        """Serves until the job and its last client have ended, or until a signal."""
         self._listener.setblocking(False)
         self._watch_signals()
         self._watch(self._listener, self._accept)
         if self._job.pidfd is not None:
             self._watch(self._job.pidfd, self._job_has_ended)
         try:
-            if not self._job.ended():  # `pump-run true` is over before pumpd has started
+            if not self._job.ended():  # `pump-run true` may end before pumpd has started
                 self._start_warm()
             while not self._finished():
                 for key, _ in self._selector.select(self._timeout()):
@@ -188,7 +188,7 @@ class Supervisor:
         else:
             try:
                 self._watch(connection, lambda: self._receive(connection, peer.pid))
-            except OSError as error:  # no memory, or too much is watched on this machine
+            except OSError as error:  # no memory, or the limit of epoll watches is reached
                 log.error("cannot listen to process %d: %s", peer.pid, error)
                 connection.close()
                 return
@@ -220,17 +220,17 @@ class Supervisor:
             self._turn_away(connection, status, reason)
 
     def _admit(self, connection: socket.socket, client_pid: int) -> None:
-        """Welcomes a client and has a worker started; keeps no copy of its socket or mapping."""
+        """Welcomes a client and requests a worker; keeps no copy of its socket or mapping."""
         memfd = ours = theirs = None
         try:
             memfd = link.create_memfd(client_pid)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            # First, so that the end of `theirs` removes the entry if no worker starts.
+            # Done first: if no worker starts, the end of `theirs` removes the entry.
             self._watch_worker(ours)
             self._lifelines[ours] = client_pid
             ours = None
-            # Before the welcome: a short job may be over soon after it.
+            # Read before the welcome, because a short job may end soon after the welcome.
             recorded = self._settings.record and self._settings.record_command
             command = command_of(client_pid) if recorded else []
             link.send_welcome(connection, link.WELCOME_OK, memfd)
@@ -343,7 +343,7 @@ class Supervisor:
         self._warm_delay_s = min(2 * self._warm_delay_s, WARM_DELAY_MAX_S)
 
     def _end_warm(self) -> int:
-        """Ends the warm process, if it has not ended by itself; returns its wait status."""
+        """Ends the warm process, if it is still running; returns its wait status."""
         if self._warm is None:
             return 0
         self._selector.unregister(self._warm)
@@ -358,7 +358,7 @@ class Supervisor:
     # ---- the end ----
 
     def _close_descriptors(self) -> None:
-        """Closes all that the supervisor holds; in a forked child as well."""
+        """Closes all descriptors of the supervisor; used in a forked child as well."""
         self._selector.close()
         self._listener.close()
         for connection in self._handshakes:

@@ -1,18 +1,18 @@
-"""The warm process: has made a worker's imports, and forks one worker for each client.
+"""The warm process: loads a worker's imports once, and forks one worker for each client.
 
-The supervisor forks it, and alone sends it requests. A request is one datagram (the client's
-pid and number) with three descriptors:
+Only the supervisor, its parent, sends requests. A request is one datagram (the client's process
+ID, number and command) with three descriptors:
 
-    memfd        the client's mapping
-    connection   the client's socket, non-blocking
-    lifeline     one end of a pair of sockets: the supervisor sends control requests over it
-                 (control_worker.py), and sees the end of the worker, whatever its cause, as
-                 end-of-file
+    `memfd`        the client's mapping
+    `connection`   the client's socket, non-blocking
+    `lifeline`     one end of a socket pair, over which the supervisor sends control requests
+                   (control_worker.py). End-of-file shows the supervisor that the worker has ended,
+                   whatever the cause
 
-The worker is the only process that keeps them, so its end closes the client's socket.
+Only the worker keeps these descriptors, so the client sees its socket close when the worker ends.
 
-The warm process ends when its supervisor does. A worker ends when its client does; it outlives
-supervisor and warm process, so that their end does not disturb the client.
+The warm process ends with its supervisor. A worker ends with its client. A worker outlives the
+supervisor and the warm process, so that their end does not disturb the client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pumpd.common.settings import WorkerSettings
 
 WorkerRun = Callable[[int, socket.socket, socket.socket, WorkerSettings], None]
 
-REQUEST = struct.Struct("<II")  # client_pid, client_number; behind it the client's command
+REQUEST = struct.Struct("<II")  # client_pid, client_number; the client's command follows
 COMMAND_BYTES_MAX = 65536
 REQUEST_DESCRIPTORS = 3
 READY = b"ready"
@@ -40,7 +40,7 @@ log = logging.getLogger("pumpd")
 
 
 def load_worker() -> WorkerRun:
-    """The real worker loop. Imports numpy and cffi: a tenth of a second or more."""
+    """Returns the real worker loop. Imports numpy and cffi, which takes 0.1 s or more."""
     from pumpd.worker import worker
 
     return worker.run
@@ -52,10 +52,10 @@ def request_worker(
     command: list[bytes],
     descriptors: tuple[int, int, int],
 ) -> None:
-    """Supervisor's side: ask for a worker. Never blocks. Raises OSError.
+    """Requests a worker, on the supervisor's side. Never blocks. Raises OSError.
 
-    client: its process id and its number. command: its words, none where they are not recorded.
-    descriptors: memfd, connection, lifeline.
+    `client`: process ID and number. `command`: the arguments, or none if they are not recorded.
+    `descriptors`: memfd, connection, lifeline.
     """
     data = REQUEST.pack(*client) + b"\0".join(command)[:COMMAND_BYTES_MAX]
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
@@ -63,9 +63,9 @@ def request_worker(
 
 
 def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], WorkerRun]) -> int:
-    """Warm process's side: fork workers until the supervisor ends. Return an exit status."""
+    """Forks workers in the warm process until the supervisor ends. Returns an exit status."""
     name_process("pumpd-warm")
-    # Leave processors to the job; and threads of a maths library do not survive a fork.
+    # Leave CPU cores to the job. Threads of a math library would not survive the fork either.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     try:
@@ -73,9 +73,9 @@ def serve(requests: socket.socket, settings: WorkerSettings, load: Callable[[], 
     except Exception:
         log.exception("cannot load the worker; clients run without prefetching")
         return 1
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are reaped by the kernel
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers
     gc.collect()
-    gc.freeze()  # else a collection in a worker would copy every page that it shares
+    gc.freeze()  # otherwise garbage collection in a worker would copy every shared page
     try:
         requests.send(READY)
         while True:
@@ -112,7 +112,7 @@ def _start(
         if os.fork() == 0:
             requests.close()
             _work(worker, fds, own)
-    except OSError as error:  # too many processes or too little memory: its socket closes
+    except OSError as error:  # too many processes or no memory: the client's socket closes
         log.error("cannot fork a worker: %s", error)
     finally:
         for fd in fds:
@@ -128,7 +128,7 @@ def _work(worker: WorkerRun, fds: list[int], settings: WorkerSettings) -> None:
         connection, lifeline = (socket.socket(fileno=fd) for fd in sockets)
         worker(memfd, connection, lifeline, settings)
         status = 0
-    except (OSError, MemoryError) as error:  # the client sees its socket close and tries again
+    except (OSError, MemoryError) as error:  # the client sees its socket close and reconnects
         log.error("no worker for client %d: %s", settings.client_pid, error or "no memory")
     except BaseException:
         log.exception("worker of client %d failed", settings.client_pid)

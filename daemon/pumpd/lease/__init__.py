@@ -1,1 +1,1 @@
-"""A job's leases from the system service, and what the job uses."""
+"""A job's leases from the system service, and the job's use of GPUs."""

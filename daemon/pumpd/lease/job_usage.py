@@ -1,7 +1,7 @@
-"""What a job's clients hold on GPUs, and their budgets under the job's leases. No I/O.
+"""The GPU memory of a job's clients, and their budgets under the job's leases. No I/O.
 
-The arbiter that shares a GPU between jobs also shares a job's lease between its clients, in the
-same order: budgets that shrink are set first.
+The arbiter that shares a GPU between jobs also divides a job's lease between its clients. The order
+is the same: budgets that shrink are set first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ else:
     wire = lazily.module("pump.wire.service")
 
 USE_MEMORY_S = 10.0
-"""Time constant of the average of busy time."""
+"""Time constant of the moving average of the busy share."""
 ABSENT_S = 10.0
-"""After so long without an answer of its worker a client counts as holding nothing."""
+"""A client counts as holding nothing if its worker has not answered for this time."""
 DUTY_MEMORY_S = 20.0
 DUTY_LEAST = 0.6
-"""A job that has something to run for less of the time takes no turns with others: it may answer
-requests."""
+"""Least duty of a job that takes turns with others. A job with work for a smaller share of the time
+may be answering requests."""
 USE_STEPS = 8
-"""Steps of the reported use, so that a small change does not change a job's share."""
+"""Steps of the reported use; a small change in use does not change a job's share."""
 LEAST_BYTES = LEAST_BLOCKS * BLOCK_BYTES
 
 
@@ -43,18 +43,19 @@ class Held(NamedTuple):
 
     @property
     def wanted_bytes(self) -> int:
-        """Live memory, converted or not."""
+        """Returns the live memory, converted or not."""
         return self.device.allocated_bytes + self.device.plain_bytes
 
     @property
     def usable_bytes(self) -> int:
-        """Most that its shim takes as a budget by itself (shim/memory/devices.c)."""
+        """Returns the largest budget that the shim chooses by itself (shim/memory/devices.c)."""
         free = self.device.free_at_start_bytes
         return without_reserve(free) // BLOCK_BYTES * BLOCK_BYTES
 
     @property
     def resident_bytes(self) -> int:
-        """Resident, arriving and leaving. A dormant client reports its live memory alone."""
+        """Returns resident, arriving and leaving bytes; live memory for a dormant client, which
+        does not report these."""
         device = self.device
         if not device.active:
             return self.wanted_bytes
@@ -63,7 +64,7 @@ class Held(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """A budget to be set. device: its index in the client."""
+    """A budget to set. `device`: the index of the device in the client."""
 
     pid: int
     device: int
@@ -71,21 +72,21 @@ class Budget(NamedTuple):
 
 
 class Ceilings:
-    """The user's bounds for clients: --budget, and budgets that were set for the running job."""
+    """The user's upper bounds on budgets: --budget, and budgets that were set for a running job."""
 
     def __init__(self, text: str = "") -> None:
         self._text = text
         self._set: dict[tuple[int | None, int | None], int] = {}
 
     def steer(self, pid: int | None, device: int | None, budget_bytes: int) -> None:
-        """Take over a budget that a user has set. pid, device: None: of all."""
+        """Takes over a budget that a user has set. `pid`, `device`: None means all."""
         for key in list(self._set):
             if pid in (None, key[0]) and device in (None, key[1]):
                 del self._set[key]
         self._set[pid, device] = budget_bytes
 
     def of(self, held: Held) -> int:
-        """Return the most that a client may keep on a device; the card's memory: no bound."""
+        """Returns the most bytes that a client may keep on a device: all of it if unbounded."""
         total = held.device.total_bytes
         for key in ((held.pid, held.device.index), (held.pid, None), (None, held.device.index)):
             if key in self._set:
@@ -96,8 +97,8 @@ class Ceilings:
 
 
 def own_budget(text: str, total_bytes: int) -> int:
-    """Return the bytes of `--budget text` on a card, in pump-run's form ("80%", "0.8x", bytes);
-    the card's memory for "", and for an invalid text, which the shim reports."""
+    """Returns the bytes of `--budget text` on a GPU, in pump-run's form ("80%", "0.8x", bytes).
+    Returns the GPU's memory for "", and for an invalid text, which the shim reports."""
     try:
         return max(0, amount_bytes(text, total_bytes))
     except (ValueError, OverflowError):
@@ -105,18 +106,18 @@ def own_budget(text: str, total_bytes: int) -> int:
 
 
 class Busy:
-    """For each device of each client, the recent share of time in which it was used.
+    """Tracks for each device of each client the recent share of time in which it was used.
 
-    duty: the share of looks at which it had something to run, long pauses left out."""
+    Its duty is the share of samples with work, without long pauses and waits for a turn."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
         self._duties: dict[tuple[int, int], tuple[bool, float]] = {}
 
     def look(self, held: Held, depth: int, now: float, absent: bool = False) -> float:
-        """Add a look at time `now`, and return the share, 0 to 1. depth: operations in the
-        client's window. A dormant client counts as busy: it reports no operations. absent: its
-        worker does not answer, so its use is not known, and the last share holds."""
+        """Adds a sample at time `now`; returns the share, 0 to 1. `depth`: operations in the
+        client's window. A dormant client counts as busy, because it reports no operations.
+        `absent`: the worker does not answer, so the use is unknown and the last share remains."""
         key = held.pid, held.device.index
         if absent and key in self._known:
             return self._known[key][1]
@@ -134,23 +135,23 @@ class Busy:
         return share
 
     def used(self, held: Held) -> bool:
-        """Whether it was in use since the look before the last one, or would have been if it did
-        not wait."""
+        """Returns whether the device was in use between the last two samples, or waits for a
+        turn."""
         return self._duties[held.pid, held.device.index][0]
 
     def ready(self, held: Held) -> bool:
-        """Whether it was in use, and for most of the time."""
+        """Returns whether the device was in use, with a duty of at least DUTY_LEAST."""
         busy, duty = self._duties[held.pid, held.device.index]
         return busy and duty >= DUTY_LEAST
 
     def forget(self, pids: set[int]) -> None:
-        """Drop all clients but these."""
+        """Drops all clients except these."""
         self._known = {key: value for key, value in self._known.items() if key[0] in pids}
         self._duties = {key: value for key, value in self._duties.items() if key[0] in pids}
 
 
 def answered(clients: Sequence[ClientState]) -> list[ClientState]:
-    """Return the clients whose workers know their state; a new worker does not yet."""
+    """Returns the clients whose workers know their state; a new worker does not know it yet."""
     return [
         client
         for client in clients
@@ -159,10 +160,10 @@ def answered(clients: Sequence[ClientState]) -> list[ClientState]:
 
 
 class Absent:
-    """Clients without an answer of their workers, in their last known state.
+    """Clients whose workers do not answer, in their last known state.
 
     Without a worker a client keeps its budget and its memory, and soon gets another worker.
-    lives: whether a process runs.
+    `lives`: returns whether a process is running.
     """
 
     def __init__(self, lives: Callable[[int], bool]) -> None:
@@ -170,7 +171,7 @@ class Absent:
         self._known: dict[int, tuple[ClientState, float]] = {}
 
     def among(self, sound: Sequence[ClientState], now: float) -> list[ClientState]:
-        """Return clients that are not in `sound`, for ABSENT_S, while their processes run."""
+        """Returns clients missing from `sound`, for up to ABSENT_S while their processes run."""
         present = {client.pid for client in sound}
         self._known |= {client.pid: (client, now) for client in sound}
         self._known = {
@@ -182,7 +183,7 @@ class Absent:
 
 
 def by_gpu(clients: Sequence[ClientState]) -> dict[str, list[Held]]:
-    """Return the devices of all clients, by the UUID of the GPU."""
+    """Returns the devices of all clients by GPU UUID, for at most wire.GPUS GPUs."""
     found: dict[str, list[Held]] = {}
     for client in clients:
         for device in client.devices:
@@ -199,8 +200,8 @@ def report_of(
     *,
     absent: Container[int] = (),
 ) -> wire.Report:
-    """Return the report to the service. grant: number of the grant that is adopted. absent: process
-    ids of clients in their last known state."""
+    """Returns the report to the service. `grant`: number of the adopted grant. `absent`: process
+    IDs of clients in their last known state."""
     depths = {client.pid: client.worker.get("window_depth", 0) for client in clients}
     busy.forget(set(depths))
     gpus = []
@@ -235,9 +236,9 @@ def report_of(
 def budgets_for(
     clients: Sequence[ClientState], granted: Mapping[str, int], ceilings: Ceilings
 ) -> list[Budget]:
-    """Return the budgets to set now to bring the job to its grants (bytes by GPU).
+    """Returns the budgets to set now to bring the job to its grants (bytes by GPU).
 
-    More may follow when these are adopted: a budget grows after others have shrunk.
+    More budgets may follow when these are adopted: a budget grows only after others have shrunk.
     """
     found = []
     for gpu, held in by_gpu(clients).items():
@@ -261,8 +262,8 @@ def budgets_for(
 
 
 def _asked(held: Held, budget_bytes: int) -> int:
-    """Return the bytes to ask the shim for. To it, all of a card less 3 % means "no budget", which
-    is only what was free at its start."""
+    """Returns the bytes to request from the shim. A request of 97 % of the GPU or more would mean
+    "no budget" to the shim, which then uses only the memory that was free at its start."""
     whole = budget_bytes >= without_reserve(held.device.total_bytes)
     return (
         budget_bytes - BLOCK_BYTES if whole and held.usable_bytes < budget_bytes else budget_bytes
@@ -270,7 +271,7 @@ def _asked(held: Held, budget_bytes: int) -> int:
 
 
 def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Budget]:
-    """Return the budgets to set for a job without leases."""
+    """Returns the budgets to set for a job without leases."""
     wanted = [
         (Budget(one.pid, one.device.index, ceilings.of(one)), one)
         for held in by_gpu(clients).values()
@@ -285,7 +286,7 @@ def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Bu
 
 
 def settled(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
-    """Return whether budgets and resident bytes are within the leases."""
+    """Returns whether budgets and resident bytes are within the leases."""
     return all(
         sum(one.device.budget_bytes for one in held) <= granted[gpu]
         and sum(one.resident_bytes for one in held) <= granted[gpu]
@@ -295,7 +296,7 @@ def settled(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
 
 
 def adopted(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
-    """Return whether the budgets in force are within the leases."""
+    """Returns whether the budgets in force are within the leases."""
     return all(
         sum(one.device.budget_bytes for one in held) <= granted[gpu]
         for gpu, held in by_gpu(clients).items()

@@ -1,30 +1,30 @@
 """The job's side of its leases: reports the job's state to the service, and adopts grants.
 
 DESIGN
-  Part of the supervisor's one thread; no call blocks. It works in rounds: ask the workers for
-  their clients' states (control_server.py), set the budgets that the leases require
-  (job_usage.py), report changes to the service. A round comes with every beat, with every
-  grant, and every SETTLE_S while resident bytes exceed a lease.
+  Runs in the supervisor's only thread; no call blocks. The work is done in rounds. A round asks
+  the workers for their clients' states (control_server.py), sets the budgets that the leases
+  require (job_usage.py), and reports changes to the service. Rounds run with every beat, after
+  every grant, and every SETTLE_S while resident bytes exceed a lease.
 
-  Without a service the job keeps its configured budget, and looks for a service each
-  RETRY_UNKNOWN_S, each RETRY_MOST_S if it had one before. When a service ends the job keeps its
-  leases, as all jobs do, and renews them with the next one; after ALONE_S without a service it
-  returns to its configured budget. The service answers each beat (from version ANSWERS on): one
-  that has left a beat unanswered for SILENT_S counts as no service until it answers, but its
-  connection is closed only when those ALONE_S are over.
+  Without a service the job keeps its configured budget. It looks for a service every
+  RETRY_UNKNOWN_S, or every RETRY_MOST_S if it had one before. When a service ends, the job keeps
+  its leases, as all jobs do, and renews them with the next service. After ALONE_S without a
+  service the job returns to its configured budget. Services since protocol version ANSWERS answer
+  each beat. If a beat is unanswered for SILENT_S, the job continues as without a service until the
+  service answers. The connection is closed only after ALONE_S.
 
-  The end of a worker ends no lease: its client's state is reported for ABSENT_S more, until
-  there is another worker or no client.
+  Leases survive the end of a worker: the client's state is reported for up to ABSENT_S, until the
+  client has another worker or has ended.
 
-  Where a grant says that the job waits for its turn, its clients hold launches. That is asked
-  of them anew each HOLD_ROUND_S, and lasts HOLD_MS: should any of the processes in between end
-  or stop, the job goes on. It goes on once the service is silent, for which there is a beat in
-  each of these rounds. It goes on after HELD_MOST_S as well, until the service has given it a turn.
-  Where a grant says that the job yields, its clients are asked as often to put gates in front of
-  launches (shim/progress/gates.c).
+  While the job waits for its turn, its clients hold launches. This request is repeated every
+  HOLD_ROUND_S and expires after HOLD_MS, so the job resumes if any process in between ends or
+  stops. Each of these rounds sends a beat, because the job also resumes when the service is silent.
+  After HELD_MOST_S the job resumes in any case, until the service has given it a turn. While the
+  job yields, equally frequent requests make its clients put gates before launches
+  (shim/progress/gates.c).
 
-  A service can change budgets, and hold launches or have them yield for that long while it answers,
-  nothing else; worker and shim check each budget again.
+  A service can only change budgets, and hold launches or make them yield within these time limits.
+  Worker and shim check each budget again.
 """
 
 from __future__ import annotations
@@ -59,30 +59,30 @@ from pumpd.lease.job_usage import (
 if TYPE_CHECKING:
     from pump.wire import service as wire
 else:
-    wire = lazily.module("pump.wire.service")  # with msgspec, once there is a service
+    wire = lazily.module("pump.wire.service")  # imports msgspec, only for a job with a service
 
 RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 0.5
 RETRY_UNKNOWN_S = 5.0
-"""Between attempts of a job that has had no service."""
+"""Time between attempts of a job that has had no service."""
 ANSWER_S = 3.0
 """Longest wait for the service's welcome."""
 SETTLE_S = 0.05
 SETTLE_MOST_S = 10.0
-"""After a grant; later a round comes with every beat only."""
+"""Time after a grant in which rounds may run every SETTLE_S; later they run only with beats."""
 YOUNG_S = 10.0
 YOUNG_ROUND_S = 0.05
-"""Between rounds while a client younger than YOUNG_S has no device, and after one that found
-the job to want more; twice as long after each other one."""
+"""Time between rounds in the first YOUNG_S of a client, while a client has no device or the job's
+demand grows. After any other round the time doubles."""
 HOLD_ROUND_S = 1.0
 HOLD_MS = 5000
-"""Longer than a worker waits for a budget to be adopted, which comes first."""
+"""Longer than ADOPT_S of control_worker.py, because a pending budget delays the next request."""
 HELD_MOST_S = 240.0
-"""Eight jobs with turns of 30 s."""
+"""Enough for eight jobs with turns of 30 s."""
 SILENT_S = 2 * HOLD_ROUND_S
-"""After so long without an answer to a beat nothing depends on the service."""
+"""After this time without an answer to a beat, the job continues as without a service."""
 ANSWERS = 2
-"""Version of the protocol from which on a service answers beats."""
+"""First version of the protocol in which the service answers beats."""
 ALONE_S = 30.0
 BEAT_S = 2.0
 
@@ -94,8 +94,8 @@ Inquire = Callable[[control.Request, Callable[[list[ClientState]], None]], None]
 class JobFacts(NamedTuple):
     """The job's facts for the service, and the sockets of services.
 
-    paths: of sockets, the first service that answers is used; none: no leases.
-    budget: the job's --budget, "" for none.
+    `paths`: sockets of services. The first one that answers is used; with none there are no leases.
+    `budget`: the job's --budget, or "".
     """
 
     paths: Sequence[str] = ()
@@ -110,7 +110,8 @@ NO_SERVICE = JobFacts()
 
 
 class LeaseClient:
-    """Leases of one job. inquire: asks the job's workers, and calls back with their answers."""
+    """Keeps one job's leases. `inquire`: asks the job's workers, and calls back with their
+    answers."""
 
     def __init__(self, selector: selectors.BaseSelector, inquire: Inquire, facts: JobFacts) -> None:
         self._selector = selector
@@ -125,31 +126,31 @@ class LeaseClient:
         self._retry_due = 0.0
         self._retry_s = RETRY_LEAST_S
         self._path = self._mute = ""
-        """Of the connection; of the service that took the last one and did not answer: others are
-        tried first."""
+        """`_path`: the path of the connection. `_mute`: the path of a service that accepted the
+        last connection and did not answer; it is tried last."""
         self._untrusted: set[str] = set()
-        """Paths of servers that are not trusted; the log names each once."""
+        """Paths of untrusted servers; the log names each once."""
         self._known = False
         """Whether the job has had a service."""
         self._alone_due: float | None = None
         self._asked_s: float | None = None
-        """When the oldest beat was sent that the service has not answered; None: no such beat."""
+        """When the oldest unanswered beat was sent; None: all beats are answered."""
         self._silent = False
         """Whether the service has not answered for SILENT_S."""
         self._told: wire.Grant | None = None
-        """The newest grant of this connection, also one that leases nothing yet."""
+        """The newest grant of this connection, even if it contains no leases yet."""
         self._grant: wire.Grant | None = None
         self._acted = 0
         self._granted: dict[str, int] = {}
-        """Bytes by GPU; kept when the service ends."""
+        """Granted bytes by GPU; kept when the service ends."""
         self._waits: dict[str, float] = {}
-        """GPUs on which it is the turn of other jobs, and since when."""
+        """GPUs on which the job waits for its turn, and the start of each wait."""
         self._yields: set[str] = set()
-        """GPUs on which it leaves the engine to others while its launches wait for memory."""
+        """GPUs that the job leaves to others while its launches wait for memory."""
         self._held: dict[tuple[int, int], tuple[int, int]] = {}
-        """Devices of clients that were asked for either: hold_ms, yield_ms."""
+        """hold_ms and yield_ms of the last requests, by client and device."""
         self._hold_due = 0.0
-        """When they are asked again."""
+        """When these requests are repeated."""
         self._beat_s = BEAT_S
         self._beat_due = 0.0
         self._round_due = 0.0
@@ -169,7 +170,7 @@ class LeaseClient:
         return time.monotonic()
 
     def due(self) -> float | None:
-        """The time at which on_time must be called at the latest (time.monotonic)."""
+        """Returns the latest time for the next call of on_time (time.monotonic)."""
         if not self._facts.paths:
             return None
         dues = [self._alone_due] if self._alone_due is not None else []
@@ -184,7 +185,7 @@ class LeaseClient:
         return min(dues, default=None)
 
     def on_time(self, now: float) -> None:
-        """Do what is due."""
+        """Connects, sends beats, runs rounds and handles timeouts when their times have come."""
         if not self._facts.paths:
             return
         if self._connection is None:
@@ -194,7 +195,7 @@ class LeaseClient:
             if now >= self._deadline:
                 self._mute = self._path
                 self._lose("it does not answer", RETRY_UNKNOWN_S)
-        elif self._asking:  # beats go on, so that a worker that does not answer ends no lease
+        elif self._asking:  # beats continue, so that a silent worker does not end leases
             if now >= self._beat_due:
                 self._beat()
         elif now >= self._round_due:
@@ -205,18 +206,18 @@ class LeaseClient:
             self._go_alone()
 
     def client_came(self, now: float) -> None:
-        """A client was admitted; it will soon have a device."""
+        """Schedules frequent rounds, because an admitted client will soon have a device."""
         self._young_until = now + YOUNG_S
         self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
 
     def steered(self, request: control.Request) -> None:
-        """Take a budget that a control connection has set: it bounds leases from here on."""
+        """Takes over a budget that a control connection has set, as a bound on leases."""
         if request.budget_bytes is not None:
             self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
             self._round_due = min(self._round_due, self._now + SETTLE_S)
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Closes the connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -280,7 +281,7 @@ class LeaseClient:
             self._lose(error.strerror or "its queue is full")
 
     def _beat_pause_s(self) -> float:
-        """Longest time between two beats: they tell both sides that the other one is there."""
+        """Returns the longest time between two beats, which show both sides that the peer lives."""
         held = self._waits or self._yields
         return min(self._beat_s, HOLD_ROUND_S) if held else self._beat_s
 
@@ -346,7 +347,7 @@ class LeaseClient:
             self._lose(message.reason, RETRY_UNKNOWN_S)
         elif isinstance(message, wire.Grant):
             self._answers_again()
-            if message != self._told:  # else the answer to a beat
+            if message != self._told:  # otherwise it only answers a beat
                 self._told = message
                 self._take(message)
 
@@ -378,7 +379,7 @@ class LeaseClient:
         clients = [client for client in sound if client.pid not in there] + absent
         self._hold(clients)
         sets: list[Budget] = []
-        if self._grant is not None:  # before the first grant earlier leases hold
+        if self._grant is not None:  # before the first grant, earlier leases stay in force
             wanted = budgets_for(clients, self._granted, self._ceilings)
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
@@ -393,8 +394,8 @@ class LeaseClient:
             self._schedule(clients, grows)
 
     def _hold(self, clients: Sequence[ClientState]) -> None:
-        """Asks these clients to hold launches where the job waits, and to yield where it yields;
-        all others no longer to."""
+        """Asks these clients to hold launches on GPUs where the job waits, and to yield where the
+        job yields; ends both for all other clients and GPUs."""
         wanted = {
             (one.pid, one.device.index): asked
             for gpu, held in by_gpu(clients).items()
@@ -414,14 +415,14 @@ class LeaseClient:
         self._held = wanted
 
     def _asked(self, gpu: str) -> tuple[int, int]:
-        """hold_ms and yield_ms on that GPU."""
+        """Returns hold_ms and yield_ms for that GPU."""
         if self._silent:
             return 0, 0
         holds = gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
         return HOLD_MS * holds, HOLD_MS * (gpu in self._yields)
 
     def _report(self, clients: Sequence[ClientState], absent: set[int]) -> bool:
-        """Report what has changed; whether the job wants more than before."""
+        """Reports changes to the service; returns whether the job wants more than before."""
         if not self._version:  # the service has ended during this round
             return False
         report = report_of(
@@ -463,7 +464,7 @@ class LeaseClient:
             pause = min(pause, HOLD_ROUND_S)
         self._round_due = now if self._again else now + pause
 
-    # ---- alone ----
+    # ---- without a service ----
 
     def _go_alone(self) -> None:
         self._alone_due = None

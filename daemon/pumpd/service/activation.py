@@ -1,14 +1,14 @@
 """`pumpd jobs`: starts a job's pumpd for each process of this user that a rule has made a job
-(pump enable), as pump-run does for its own.
+(pump enable), as pump-run does for its own jobs.
 
-A process sends the settings of its rule, lines PUMP_<NAME>=value, and gets the path of its
-pumpd's socket; it is of the same user, so the settings are checked for form alone. One that asks
-again gets the same path while that pumpd answers. Each connection is over within ASKED_S; no
-call waits for a process, so one that is stopped delays no other. Of more than ASKING_MOST that
-have not asked yet the oldest is closed.
+A process sends the settings of its rule as lines PUMP_<NAME>=value, and gets the path of its
+pumpd's socket. Only the form of the settings is checked, because the process has the same user. A
+process that asks again gets the same path while that pumpd answers. Each connection ends within
+ASKED_S. No call waits for a process, so a stopped process does not delay others. If more than
+ASKING_MOST connections have not asked yet, the oldest one is closed.
 
-The pumpds belong to the cgroup of this process. It ends by itself after IDLE_S without a job, if
-systemd can start it again.
+The pumpds belong to the cgroup of this process. If systemd can start this process again, it exits
+after IDLE_S without a job.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ log = logging.getLogger("pumpd")
 
 
 class RequestError(Exception):
-    """Why a process gets no pumpd, one line."""
+    """The reason why a process gets no pumpd, in one line."""
 
 
 def run(path: str) -> int:
-    """Serve until SIGTERM, or until idle; return 0. Raises BadInputError."""
+    """Serves until a signal, or until idle; returns 0. Raises BadInputError."""
     logging.basicConfig(stream=sys.stderr, format="pumpd jobs: %(message)s", level=logging.WARNING)
     handed_over = sockets_handed_over()
     if handed_over and (handed_over[0].family, handed_over[0].type) != (
@@ -76,7 +76,7 @@ def run(path: str) -> int:
         say("pumpd", f"starting pumpds for processes that connect to {quoted(path)}, until SIGTERM")
     name_process("pumpd-jobs")
     with contextlib.suppress(paths.UnsafeDirectoryError, OSError):
-        paths.ledger_folder()  # processes look for it where their rule serves them
+        paths.ledger_folder()  # creates the folder for processes under a rule
     try:
         _serve(listener, idles=own is None)
     finally:
@@ -86,46 +86,46 @@ def run(path: str) -> int:
 
 
 class _Asking:
-    """Connections of processes that have not asked yet."""
+    """Connections of processes that have not sent their request yet."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
-        self._until: dict[socket.socket, float] = {}  # -> when it is closed; in this order
+        self._until: dict[socket.socket, float] = {}  # -> when it is closed; oldest first
 
     def __len__(self) -> int:
         return len(self._until)
 
     def pause_s(self) -> float:
-        """How long to wait for events."""
+        """Returns how long to wait for events."""
         least = min(self._until.values(), default=time.monotonic() + IDLE_S)
         return max(0.0, least - time.monotonic())
 
     def add(self, connection: socket.socket) -> None:
-        """Wait for its request."""
+        """Waits for a connection's request; closes the oldest connection if there are too many."""
         self._selector.register(connection, selectors.EVENT_READ)
         self._until[connection] = time.monotonic() + ASKED_S
         if len(self._until) > ASKING_MOST:
             self.close(next(iter(self._until)))
 
     def ready(self, sources: Collection[object]) -> list[socket.socket]:
-        """Those of `sources` that have asked."""
+        """Returns the connections among `sources`, the readable objects."""
         return [one for one in self._until if one in sources]
 
     def close(self, connection: socket.socket) -> None:
-        """It has its answer, or gets none."""
+        """Closes a connection after its answer, or without one."""
         del self._until[connection]
         self._selector.unregister(connection)
         connection.close()
 
     def close_old(self) -> None:
-        """Disconnect those that have not asked within ASKED_S."""
+        """Closes connections without a request within ASKED_S."""
         now = time.monotonic()
         for connection in [one for one, until in self._until.items() if now >= until]:
             self.close(connection)
 
 
 def _serve(listener: socket.socket, *, idles: bool) -> None:
-    jobs: dict[int, str] = {}  # first process -> socket
+    jobs: dict[int, str] = {}  # a job's first process -> its pumpd's socket
     signals = Signals()
     signals.watch()
     listener.setblocking(False)
@@ -159,7 +159,7 @@ def _answer(connection: socket.socket, jobs: dict[int, str]) -> None:
             raise RequestError(f"process {peer.pid} belongs to user {peer.uid}, not to this one")
         data = connection.recv(REQUEST_BYTES_MAX + 1)
         if not data:
-            return  # it has only looked whether this socket listens
+            return  # the process only tested whether this socket listens
         if peer.pid not in jobs:
             jobs[peer.pid] = launch.start_pumpd(
                 configuration(data, peer.pid), os.environ, other_pid=peer.pid
@@ -170,7 +170,7 @@ def _answer(connection: socket.socket, jobs: dict[int, str]) -> None:
 
 
 def configuration(data: bytes, pid: int) -> JobConfig:
-    """The configuration in a request of process `pid`. Raises RequestError."""
+    """Returns the configuration in a request of process `pid`. Raises RequestError."""
     if len(data) > REQUEST_BYTES_MAX:
         raise RequestError("its settings are too long")
     lines = os.fsdecode(data).splitlines()

@@ -1,12 +1,12 @@
-"""NVML's figures of the machine's GPUs: their UUIDs, memory, and how much of it is used.
+"""Queries NVML for the machine's GPUs: their UUIDs, their total memory, and their used memory.
 
 DESIGN
-  A process of its own (`python -m pumpd.service.cards`) calls NVML, and answers each line with
-  one: NVML takes memory, and a call may take seconds, or never return when the driver is broken,
-  while the service's one thread must not wait. The service asks once at its start, and every
-  ASK_S while there are jobs. The process is killed KEEP_S after the last job, so that an idle GPU
-  can enter a low-power state, and with the service. One that does not answer within ANSWER_S is
-  killed, too, and started again after AGAIN_S; until then the last figures hold.
+  A separate process (`python -m pumpd.service.cards`) calls NVML, and answers each line with one
+  line. NVML takes memory, and a call may take seconds, or never return if the driver is broken.
+  The service's only thread must not wait for that. The service sends a query at its start, and
+  every ASK_S while there are jobs. The process is killed with the service, and also KEEP_S after
+  the last job, so that an idle GPU can enter a low-power state. A process that does not answer
+  within ANSWER_S is killed too, and restarted after AGAIN_S. Until then the last values stay valid.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = logging.getLogger("pumpd")
 
 
 class Cards:
-    """The GPUs by NVML; none without NVML. UUIDs in 32 hexadecimal digits.
+    """The machine's GPUs by NVML; none without NVML. UUIDs have 32 hexadecimal digits.
 
-    total_bytes: of each GPU; the constructor asks for them, which may take ANSWER_S.
+    `total_bytes`: memory of each GPU. The constructor queries it, which may take ANSWER_S.
     """
 
     def __init__(self) -> None:
         self.total_bytes: dict[str, int] = {}
         self.due: float | None = None
-        """The time at which on_time must be called at the latest (time.monotonic); None: no
-        time."""
+        """The latest time for the next call of on_time (time.monotonic); None: no call is
+        needed."""
         self._notify: Callable[[Mapping[str, int]], None] = lambda _used: None
         self._selector: selectors.BaseSelector | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,15 +58,15 @@ class Cards:
     def watch(
         self, selector: selectors.BaseSelector, notify: Callable[[Mapping[str, int]], None]
     ) -> None:
-        """From here on `notify` is called with the used bytes of each GPU, from the selector's
-        loop: its data are callables that take the events."""
+        """Starts to call `notify` with the used bytes of each GPU, from the selector's loop. The
+        selector's data are callables that take the events."""
         self._selector, self._notify = selector, notify
         if self._process is not None:
             self._listen()
 
     def on_time(self, now: float, beat_s: float, wanted: bool) -> None:
-        """Ask, if it is time. wanted: whether there are jobs. beat_s: between their reports,
-        which must be more frequent than samples."""
+        """Sends a query when it is time. `wanted`: whether there are jobs. `beat_s`: the interval
+        of their reports, which must be more frequent than samples."""
         if not self.total_bytes:
             return
         if wanted:
@@ -93,7 +93,7 @@ class Cards:
             self.due = None if self._process is None else self._last_wanted + KEEP_S
 
     def close(self) -> None:
-        """End the process, even one that is stopped."""
+        """Ends the process, even if it is stopped."""
         self._end()
 
     # ---- the process ----
@@ -180,14 +180,14 @@ class Cards:
             if self._selector is not None:
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(process.stdout)
-            process.kill()  # not waited for: inside a broken driver it does not end
+            process.kill()  # without a wait: inside a broken driver it does not end
             process.stdin.close()
             process.stdout.close()
 
 
 def main() -> None:
-    """Answer each line of standard input with NVML's figures, a JSON object in one line: UUID to
-    total and used bytes."""
+    """Answers each line of standard input with NVML's values, as a JSON object in one line: UUID
+    to total and used bytes."""
     handles = nvml.handles()
     for _ in sys.stdin:
         print(json.dumps({uuid: nvml.memory(one) for uuid, one in handles.items()}), flush=True)

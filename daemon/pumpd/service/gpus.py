@@ -1,23 +1,23 @@
 """The memory of a GPU that its jobs can share: by NVML, else by the jobs' reports. No I/O.
 
 DESIGN
-  NVML measures a GPU's memory and how much of it is used, by all processes together. Used
-  bytes that no job reports belong to programs without pump, or to jobs that report less than
-  they hold: they cannot be granted. Reports arrive after the changes that they describe; so a
+  NVML measures a GPU's total memory, and the memory used by all processes together. Used bytes
+  that no job reports cannot be granted: they belong to programs without pump, or to jobs that
+  report less than they hold. Reports arrive after the changes that they describe. Therefore, a
   sample is compared with the maximum and the minimum of the reports between it and the next
-  sample, and the estimate of unreported bytes is moved into the interval that two samples leave
-  possible. Within it the estimate falls slowly, so that a job gains nothing by reports that go
-  up and down.
+  sample. The estimate of unreported bytes is moved into the interval that two samples permit.
+  Within this interval the estimate falls slowly, so that a job gains nothing from reports that
+  rise and fall.
 
-  On a full GPU the difference is too small: jobs do not see at once what the driver has evicted
-  to make room for a program, and fetch it back from each other. But leases leave 3 % of a GPU
-  free. So a full GPU has more unreported bytes than the estimate, which then grows in steps
-  that double, until the GPU is not full.
+  On a full GPU the difference is too small. The driver evicts blocks of jobs for a program; the
+  jobs do not notice this immediately, and fetch the blocks back from each other. But leases leave
+  3 % of a GPU free. So a full GPU has more unreported bytes than the estimate, which then grows in
+  steps that double, until the GPU is not full.
 
-  Without NVML the jobs report what they found free when they began. A late job found less, by
-  what the others had; with that added, all honest jobs report about the same. Each user counts
-  once, and the upper median is used: of three users one alone cannot move it beyond another's
-  report, and of two the higher report counts, since the first job has found most.
+  Without NVML the jobs report the free memory at their start. A later job found less, because
+  others held memory. With that memory added, all honest jobs report about the same amount. Each
+  user counts once, and the upper median is used. Among three users, one user cannot move it beyond
+  another's report. With two reports the higher one counts, because the first job found the most.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from pump.model.bounds import BLOCK_BYTES, without_reserve
 from pump.policy.leases import GRAIN_SHARE
 
 FULL_SHARE = 100
-"""A GPU is full when less than one part in so many is free."""
+"""A GPU is full when less than 1/FULL_SHARE of its memory is free."""
 STEP_SHARE = 8
-"""First step of the estimate on a full GPU: one part in so many of its memory."""
+"""The estimate's first step on a full GPU is 1/STEP_SHARE of the GPU's memory."""
 SINK_SHARE = 8
-"""With each sample the estimate falls by one part in so many of what may be too much."""
+"""Each sample lowers the estimate by 1/SINK_SHARE of its possible excess."""
 EARLIER = -1
-"""In place of a user: the jobs that ran before the service began."""
+"""Stands in for a user: all jobs that ran before the service started."""
 USERS_MOST = 64
-"""Users with a remembered report on a GPU; the least recent one is dropped first."""
+"""Most users with a remembered report on a GPU; the least recent one is dropped first."""
 
 
 class Gpu:
-    """One GPU. total_bytes: the card's. first: user of the first job that reported it.
-    unaccounted_bytes: estimate of used bytes that no job reports; None: not known."""
+    """One GPU. `total_bytes`: its memory. `first`: user of the first job that reported it.
+    `unaccounted_bytes`: estimate of used bytes that no job reports; None: not known."""
 
     def __init__(self, total_bytes: int, first: int = 0) -> None:
         self.total_bytes = total_bytes
@@ -57,20 +57,21 @@ class Gpu:
         self._step = 0
 
     def found(self, user: int, bytes_: int) -> None:
-        """A job of a user has reported bytes_ as free at its start, with what others held then."""
+        """Records that a user's job found `bytes_` free at its start, including memory that others
+        held then."""
         most = max(self._found.pop(user, 0), min(bytes_, without_reserve(self.total_bytes)))
         self._found[user] = most
         if len(self._found) > USERS_MOST:
             del self._found[next(iter(self._found))]
 
     def reported(self, user: int, bytes_: int) -> None:
-        """The jobs of a user together report to hold bytes_, bounded by their leases: a job that
-        joins repeatedly does not count twice."""
+        """Records that a user's jobs together report to hold `bytes_`. With sums by user, a job
+        that joins repeatedly does not count twice."""
         self._most[user] = max(self._most.get(user, 0), bytes_)
         self._least[user] = min(self._least.get(user, 0), bytes_)
 
     def measured(self, used_bytes: int, held: Mapping[int, int]) -> bool:
-        """Take a sample of NVML. held: bytes by user, as last reported. Returns whether the bytes
+        """Takes an NVML sample. `held`: bytes by user, as last reported. Returns whether the bytes
         that jobs can share have changed."""
         known, before, self._used = self.unaccounted_bytes, self._used, used_bytes
         most, least = sum(self._most.values()), sum(self._least.values())
@@ -95,14 +96,14 @@ class Gpu:
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes that jobs can share, less what shims leave free."""
+        """Returns the bytes that jobs can share, less the reserve that shims leave free."""
         if self.unaccounted_bytes is not None:
             return without_reserve(max(0, self.total_bytes - self.unaccounted_bytes))
         found = sorted(self._found.values())
         return found[len(found) // 2] if found else 0
 
     def shared_bytes(self, reserve: str) -> int:
-        """Bytes that can be granted, in whole blocks. reserve: is never granted; bytes, "3%" or
-        "0.1x"."""
+        """Returns the bytes that can be granted, in whole blocks. `reserve`: memory that is never
+        granted; bytes, "3%" or "0.1x"."""
         most = max(0, self.total_bytes - amount_bytes(reserve, self.total_bytes))
         return min(self.usable_bytes, most) // BLOCK_BYTES * BLOCK_BYTES

@@ -1,10 +1,10 @@
-"""The owner of a user id: subordinate ids count as the user that they were given to.
+"""Finds the owner of a user ID: subordinate IDs count as the user that they are assigned to.
 
-/etc/subuid gives users ranges of ids for their containers (subuid(5)), usually 65536 each. A
-process in such a container has one of these ids at the service's socket, so that one person could
-count as that many users. The file is root's; an id that it does not mention is its own owner.
-Where the service runs in a user namespace, the kernel shows it all unmapped ids as one, the
-overflow id (user_namespaces(7)): they count as one user.
+The file /etc/subuid assigns ranges of IDs to users for their containers (subuid(5)), usually 65536
+each. A process in such a container has one of these IDs at the service's socket. Without this
+mapping, one person could count as that many users. Only root can change the file. An ID that is not
+in the file is its own owner. In a user namespace, the kernel shows all unmapped IDs to the service
+as one, the overflow ID (user_namespaces(7)): they count as one user.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ IDS = 2**32
 
 
 class Identity(NamedTuple):
-    """The process at the other end of a connection, by the kernel's credentials. owner: of its
-    user id. privileged: it sees all jobs, and has reserved connections."""
+    """The process at the other end of a connection, by the kernel's credentials. `owner`: the owner
+    of its user ID. `privileged`: it sees all jobs, and has reserved connections."""
 
     pid: int
     user: int
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 
 
 class Range(NamedTuple):
-    """`ids` ids from `first` on, which belong to user `owner`."""
+    """A range of `ids` IDs that starts at `first` and belongs to user `owner`."""
 
     first: int
     ids: int
@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
 
 class Owners:
-    """The owners of user ids. Where ranges overlap, the one that begins last counts."""
+    """The owners of user IDs. If ranges overlap, the range with the highest start counts."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._ranges = sorted(ranges)
@@ -50,7 +50,7 @@ class Owners:
         return f"<owners of {len(self._ranges)} ranges of ids>"
 
     def of(self, user: int) -> int:
-        """Return the owner of a user id."""
+        """Returns the owner of a user ID."""
         place = bisect.bisect_right(self._ranges, (user, IDS, IDS)) - 1
         if place >= 0:
             first, ids, owner = self._ranges[place]
@@ -60,7 +60,7 @@ class Owners:
 
 
 def read_owners(path: str | None = None) -> Owners:
-    """Return the ranges of the file; lines that name no user of this machine are ignored."""
+    """Returns the ranges in the file; ignores lines that name no user of this machine."""
     try:
         text = inputs.start(path or SUBORDINATE_IDS, FILE_BYTES).decode("ascii", "replace")
     except OSError:

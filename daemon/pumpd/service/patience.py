@@ -1,9 +1,9 @@
-"""How long other jobs wait for a user that has to shrink. No I/O.
+"""Limits how long other jobs wait for a user that must shrink. No I/O.
 
-A job with a smaller lease needs time to evict, so for a time the service counts as held what the
-job reports. That time is one account for a user on a GPU, for all its jobs together: jobs that
-leave and join again, or take turns, get no more of it. It refills slowly while no other user
-waits.
+A job with a smaller lease needs time to evict. For a limited time, the service therefore counts the
+memory that the job reports as held. A user has one account of this time on each GPU, for all its
+jobs together: jobs that leave and join again, or take turns, get no additional time. The account
+refills slowly while the other users do not wait.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 PATIENCE_S = 10.0
-"""After that the service does not wait for a user's jobs to shrink."""
+"""Longest time that the service waits for a user's jobs to shrink."""
 BACK_SHARE = 0.1
-"""Seconds that an account regains in a second in which no other user waits."""
+"""Seconds that an account regains per second in which the other users do not wait."""
 GPUS_MOST = 64
-"""Accounts of one user; on further GPUs the service does not wait for it."""
+"""Most accounts of one user; on further GPUs the service does not wait for the user."""
 
 
 @dataclass
@@ -33,18 +33,18 @@ class Patience:
     def __init__(self) -> None:
         self._accounts: dict[str, dict[int, _Account]] = {}
         self._count = Counter[int]()
-        """Accounts by user."""
+        """Number of accounts by user."""
 
     def __len__(self) -> int:
         return self._count.total()
 
     @property
     def gpus(self) -> Set[str]:
-        """GPUs on which there are accounts."""
+        """Returns the GPUs with accounts."""
         return self._accounts.keys()
 
     def look(self, gpu: str, waited_for: Set[int], now: float) -> None:
-        """From here on other jobs wait for these users on the GPU, and for no other users."""
+        """Records that since `now` other jobs wait for exactly these users on the GPU."""
         accounts = self._accounts.setdefault(gpu, {})
         for user, account in list(accounts.items()):
             account.spent_s = self._spent(account, now)
@@ -61,7 +61,7 @@ class Patience:
         self._count = +self._count
 
     def is_over(self, user: int, gpu: str, now: float) -> bool:
-        """Return whether the user's account on the GPU is spent."""
+        """Returns whether the user's account on the GPU is spent."""
         account = self._accounts.get(gpu, {}).get(user)
         if account is None:
             return self._full(user)

@@ -1,6 +1,6 @@
-"""One connection of the service: the process and user at its other end, and its queue.
+"""One connection of the service: the process and user at its other end, and its send queue.
 
-At most one reply and one grant are queued. A peer that does not take them is not read either,
+At most one reply and one grant are queued. A peer that does not accept them is not read either,
 and its connection is closed after SLOW_S. So a slow reader costs little.
 """
 
@@ -19,11 +19,11 @@ from pumpd.service.owners import Identity
 from pumpd.service.quota import Bucket, Seat
 
 SLOW_S = 5.0
-"""The connection of a peer that takes nothing for so long is closed."""
+"""A connection is closed if the peer accepts no data for this time."""
 
 
 class Peer:
-    """A connection after accept. version: of the protocol; 0 before its hello."""
+    """A connection after accept. `version`: the protocol's version; 0 before the hello."""
 
     def __init__(
         self, connection: socket.socket, identity: Identity, bucket: Bucket, now: float
@@ -32,11 +32,11 @@ class Peer:
         self.identity = identity
         self.bucket = bucket
         self.heard = self.deadline = now
-        """deadline: the connection is closed then, unless a frame arrives before."""
+        """`deadline`: when the connection is closed, unless a frame arrives earlier."""
         self.version = 0
         self.job: Job | None = None
         self.resting = False
-        """It has exceeded a rate, and is not read until it may send again."""
+        """Whether the peer has exceeded a rate, and is not read until it may send again."""
         self.grant_due = False
         self.blocked_since: float | None = None
         self._reply: bytes | None = None
@@ -46,25 +46,25 @@ class Peer:
 
     @property
     def seat(self) -> Seat:
-        """The properties by which quota.admit chooses a connection to close."""
+        """Returns the properties that quota.admit uses to choose a connection to close."""
         leased = self.job is not None and bool(self.job.granted)
         silent = not self.version
         return Seat(self.identity.owner, self.identity.privileged, silent, leased, self.heard, self)
 
     @property
     def events(self) -> int:
-        """Events to wait for; 0: none."""
+        """Returns the events to wait for; 0: none."""
         if self.blocked_since is not None:
             return selectors.EVENT_WRITE
         return 0 if self.resting else selectors.EVENT_READ
 
     def reply(self, message: Any, now: float) -> None:
-        """Answer a question. There is one at a time: the peer is not read meanwhile."""
+        """Answers a question. Only one is pending: the peer is not read until the reply is sent."""
         self._reply = wire.encode(message, self.version)
         self.flush(None, now)
 
     def flush(self, grant: wire.Grant | None, now: float) -> None:
-        """Send what is queued, as far as the peer takes it. Raises OSError when it has closed."""
+        """Sends the queue, as far as the peer accepts it. Raises OSError if the peer has closed."""
         try:
             if self._reply is not None:
                 self._send(self._reply)
@@ -78,7 +78,7 @@ class Peer:
                 self.blocked_since = now
 
     def refuse(self, reason: str) -> None:
-        """Send the reason for which the connection is closed, if the peer takes it."""
+        """Sends the reason for closing the connection, if the peer accepts it."""
         with contextlib.suppress(OSError):
             self._send(wire.encode(wire.refusal(reason), self.version))
 
@@ -89,8 +89,8 @@ class Peer:
 def in_turn(
     ready: Sequence[tuple[selectors.SelectorKey, int]], peers: Mapping[Any, Peer]
 ) -> list[tuple[selectors.SelectorKey, int]]:
-    """Return events in the order in which they are served: what is no peer's first, then one of
-    each user in turn. Of a user's peers, and of users, those come first that have waited longest.
+    """Returns events in the order of service: events without a peer first, then one of each user in
+    turn. Among users, and among a user's peers, the one that has waited longest is first.
     """
     others = [event for event in ready if event[0].fileobj not in peers]
     theirs = [(peers[event[0].fileobj], event) for event in ready if event[0].fileobj in peers]

@@ -1,8 +1,8 @@
-"""Bounds on the service's use by one user, and by one connection. No I/O.
+"""Limits the use of the service by one user, and by one connection. No I/O.
 
-No user is trusted. A user that floods the service waits, other users do not; where all
-connections are taken, the user with most of them loses one to a user with fewer. Subordinate
-ids count as their owner (owners.py).
+No user is trusted. If a user floods the service, only that user waits. If all connections are
+taken, the user with the most connections loses one to a user with fewer. Subordinate IDs count as
+their owner (owners.py).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 OWN_DESCRIPTORS = 64
-"""Descriptors of the service beside connections, with those that accept has returned and quotas
-have not yet admitted."""
+"""Descriptors of the service other than admitted connections. These include connections that accept
+has returned and quotas have not yet admitted."""
 LEAST_CONNECTIONS = 8
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """Bounds for each user, and of them all together. Rates: frames or connections in a second.
+    """Limits for each user, and for all users together. Rates are frames or connections per second.
 
-    reserved: of the connections, for root, the service's own user and observers alone, and the
-    same share of the handshakes.
+    `reserved`: connections that only root, the service's own user and observers may use. The same
+    share of the handshakes is reserved for them.
     """
 
     connections: int = 1024
@@ -39,8 +39,8 @@ class Quotas:
     priority_most: int = 10
 
     def within(self, descriptors: int) -> Quotas:
-        """Return the bounds for a process that may have so many descriptors: without a free one
-        accept fails, for root as well."""
+        """Returns the limits for a process with this limit on descriptors. Without a free
+        descriptor accept fails, even for root."""
         most = max(LEAST_CONNECTIONS, descriptors - OWN_DESCRIPTORS)
         if self.connections <= most:
             return self
@@ -48,20 +48,20 @@ class Quotas:
 
 
 class Seat(NamedTuple):
-    """The properties of a connection by which one is chosen to be closed. heard: when its last
-    frame came."""
+    """The properties of a connection that decide which one is closed. `heard`: when its last frame
+    arrived."""
 
     user: int
     privileged: bool
     silent: bool
-    """It has sent no hello."""
+    """Whether the connection has sent no hello yet."""
     leased: bool
     heard: float
     peer: Any
 
 
 class Bucket:
-    """A token bucket: `rate` tokens a second, at most those of two seconds."""
+    """A token bucket: `rate` tokens per second, with a capacity of two seconds' tokens."""
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -69,7 +69,7 @@ class Bucket:
         self._filled = now
 
     def take(self, now: float) -> bool:
-        """Take a token, if there is one."""
+        """Takes a token; returns False if there is none."""
         self._fill(now)
         if self._tokens < 1:
             return False
@@ -77,12 +77,12 @@ class Bucket:
         return True
 
     def full(self, now: float) -> bool:
-        """Return whether it is full, as a new one is."""
+        """Returns whether the bucket is full, like a new one."""
         self._fill(now)
         return self._tokens >= 2 * self._rate
 
     def taken(self, now: float) -> float:
-        """Return how many tokens are taken, less those that have come back."""
+        """Returns how many tokens are missing from a full bucket."""
         self._fill(now)
         return 2 * self._rate - self._tokens
 
@@ -92,37 +92,37 @@ class Bucket:
 
 
 class Users:
-    """Each user's connections and jobs, and its rates."""
+    """Counts each user's connections and jobs, and limits their rates."""
 
     def __init__(self, quotas: Quotas) -> None:
         self.quotas = quotas
         self.connections: Counter[int] = Counter()
         self.silent: Counter[int] = Counter()
-        """Of the connections, those that have sent no hello."""
+        """Connections without a hello, by user."""
         self.jobs: Counter[int] = Counter()
         self._frames: dict[int, Bucket] = {}
         self._connects: dict[int, Bucket] = {}
         self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
     def configure(self, quotas: Quotas) -> None:
-        """Take other bounds; rates count from here on."""
+        """Adopts other limits; rates start again with full buckets."""
         self.quotas = quotas
         self._frames.clear()
         self._connects.clear()
         self._all_connects = Bucket(quotas.connect_rate, 0.0)
 
     def may_join(self, user: int) -> bool:
-        """Return whether one more job of this user is admitted."""
+        """Returns whether another job of this user is admitted."""
         return self.jobs[user] < self.quotas.user_jobs
 
     def may_send(self, user: int, now: float) -> bool:
-        """Count one frame of this user; False if it has to wait."""
+        """Counts one frame of this user; returns False if the user must wait."""
         return _of(self._frames, user, self.quotas.user_rate, now).take(now)
 
     def may_connect(self, user: int, privileged: bool, now: float) -> bool:
-        """Count one connection; False if there are too many in too short a time. The bound
-        on all of them is not for the privileged, nor for users without a connection or with no
-        more than their part of all recent ones."""
+        """Counts one connection; returns False if there are too many in a short time. The limit for
+        all users together does not apply to privileged users, to users without a connection, and to
+        users with at most their share of the recent connections."""
         mine = _of(self._connects, user, self.quotas.user_connect_rate, now)
         if not mine.take(now):
             return False
@@ -131,8 +131,8 @@ class Users:
         return counted or privileged or not self.connections[user]
 
     def place(self, user: int, privileged: bool) -> bool | None:
-        """Return whether there is a place for one more connection, by counts alone; None: another
-        one may have to go for it (admit)."""
+        """Returns whether the counts permit another connection; None: only if an existing one is
+        closed for it (admit)."""
         quotas, mine = self.quotas, self.connections[user]
         if mine >= quotas.user_connections or self.silent[user] >= quotas.user_handshakes:
             return False
@@ -144,7 +144,7 @@ class Users:
         return None if privileged or most > mine + 1 else False
 
     def sweep(self, now: float) -> None:
-        """Drop users without connections, jobs and used rates."""
+        """Drops counts that are 0, and buckets that are full."""
         for buckets in (self._frames, self._connects):
             for user in [one for one, bucket in buckets.items() if bucket.full(now)]:
                 del buckets[user]
@@ -153,7 +153,7 @@ class Users:
                 del counts[user]
 
     def tables(self) -> int:
-        """Return how many entries are kept."""
+        """Returns the number of entries in all tables."""
         counts = len(self.connections) + len(self.silent) + len(self.jobs)
         return counts + len(self._frames) + len(self._connects)
 
@@ -167,11 +167,11 @@ def _of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucke
 def admit(
     user: int, privileged: bool, seats: Sequence[Seat], quotas: Quotas
 ) -> tuple[bool, Seat | None]:
-    """Return whether a new connection is admitted, and which other one is closed for it.
+    """Returns whether a new connection is admitted, and which other one is closed for it.
 
-    A user's own bound comes first. Where all connections are taken, the user with most of them
-    loses one to a user that would have fewer; privileged users have reserved connections, and
-    take any other user's where those are taken.
+    A user's own limit is checked first. If all connections are taken, the user with the most
+    connections loses one to a user that would have fewer. Privileged users have reserved
+    connections; if these are taken too, any other user loses one to them.
     """
     mine = [seat for seat in seats if seat.user == user]
     if len(mine) >= quotas.user_connections:
@@ -194,8 +194,8 @@ def _part(quotas: Quotas) -> int:
 
 
 def _first_to_go(user: int, privileged: bool, seats: Sequence[Seat]) -> Seat | None:
-    """The seat that has been idle longest of the user with most seats, those with a lease last;
-    None: no user has more than this one would have."""
+    """Returns the longest idle seat of the user with the most seats; seats with a lease go last.
+    None: every user has at most as many seats as this user would have."""
     count = Counter(seat.user for seat in seats)
     others = [seat for seat in seats if seat.user != user and not seat.privileged]
     most = max((count[seat.user] for seat in others), default=0)

@@ -1,28 +1,28 @@
 """The service's jobs, their reports on GPUs, and their leases. No I/O.
 
 DESIGN
-  Figures come from jobs, which may be false. A job that reports more than it uses gets no more
-  than its user's share by the arbiter's rules. What a job reports to hold beyond its grants
-  counts until its user's account is spent (patience.py). A GPU's memory is NVML's figure: a job
-  that reports another gets no lease on it. Without NVML jobs that report different sizes of a GPU
-  share it as if it were several GPUs: a false size shares nothing with honest jobs, and takes
-  from them as much as a program without pump. gpus.py says how much can be shared. A GPU without
-  jobs is dropped.
+  The jobs' reports may be false. A job that reports more memory than it uses gets at most its
+  user's share by the arbiter's rules. Memory that a job reports beyond its grants counts as held
+  until its user's account is spent (patience.py). The size of a GPU is taken from NVML: a job that
+  reports another size gets no lease on the GPU. Without NVML, jobs that report different sizes of
+  a GPU share it as if it were several GPUs. A job with a false size then shares nothing with
+  honest jobs, and takes as much from them as a program without pump. The shared amount is
+  estimated in gpus.py. A GPU without jobs is dropped.
 
-  A user is the owner of user ids (owners.py). However many ids and jobs, its jobs on a GPU have
-  one user's weight together.
+  A user is the owner of user IDs (owners.py). A user's jobs on a GPU have one user's weight
+  together, regardless of the number of IDs and jobs.
 
-  Where jobs want much more than a GPU has, they take turns (pump/policy/turns.py): the launches of
-  those that wait are held, and memory goes to those whose turn it is. Beside a job of a higher
-  priority that uses a GPU the others yield: a launch of theirs that waits for its memory leaves
-  the GPU to it (docs/decisions/0073-gates.md).
+  If jobs want much more memory than a GPU has, they take turns (pump/policy/turns.py): launches of
+  waiting jobs are held, and memory goes to the jobs whose turn it is. While a job of a higher
+  priority uses a GPU, the others yield: if one of their launches waits for its memory, it leaves
+  the GPU to that job (docs/decisions/0073-gates.md).
 
-  A frame changes the sums of its own user (shared.py) and says which GPUs are stale. Those are
-  decided one by one, the users' in turn who made them so, and no more than ENTRIES_MOST leases in
-  one go: the service answers questions in between.
+  A frame changes the sums of its own user (shared.py) and makes GPUs stale. Stale GPUs are decided
+  one by one, and the users that made them stale take turns. A pause follows after ENTRIES_MOST
+  leases, so that the service can answer questions in between.
 
-  For settle_s after the service has begun no lease grows: jobs that ran before register again
-  one by one, and hold what they held. Nor are there turns.
+  For settle_s after the start of the service no lease grows and there are no turns. Jobs that are
+  already running register again one by one, and keep the memory that they hold.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from pumpd.service.owners import Identity
 from pumpd.service.shared import Rules, Shared
 
 NVML_SLACK = 0.1
-"""NVML counts memory that CUDA keeps for itself: totals may differ by that share."""
+"""Tolerated difference of totals, as a share: NVML counts memory that CUDA keeps for itself."""
 GPUS_MOST = 64
-"""GPUs that one user's jobs may report first; a machine has fewer, with its MIG slices."""
+"""Most GPUs that one user's jobs may report first; a machine has fewer, including MIG slices."""
 ENTRIES_MOST = 128
-"""Leases decided in one go, and one GPU's at least: some milliseconds."""
+"""Decided leases after which the next GPU must wait: some milliseconds of work."""
 
 
 class Registry(Rules):
-    """Jobs and leases. Every change that can change leases makes a GPU stale; `rearrange` decides
-    anew.
+    """Jobs and leases. Every event that can change leases makes a GPU stale; `rearrange` decides
+    its leases again.
 
-    gpus: total bytes by UUID, by NVML; None or empty without NVML.
+    `gpus`: total bytes by UUID, from NVML; None or empty without NVML.
     """
 
     def __init__(self, gpus: dict[str, int] | None = None) -> None:
@@ -60,23 +60,23 @@ class Registry(Rules):
         self._sure = dict(gpus or {})
         self._gpus: dict[str, Shared] = {}
         self._named = Counter[int]()
-        """By user, the GPUs that its jobs have reported first."""
+        """Number of GPUs that a user's jobs have reported first, by user."""
         self._stale: dict[int, dict[str, None]] = {}
-        """GPUs to be decided, by the user that made them stale; the next user first."""
+        """Stale GPUs, by the user that made them stale; the next user is first."""
         self._due = set[str]()
-        """The same GPUs."""
+        """All stale GPUs."""
 
     def __repr__(self) -> str:
         return f"<registry of {len(self.jobs)} jobs on {len(self._gpus)} GPUs>"
 
     @property
     def stale(self) -> bool:
-        """Whether leases are to be decided anew; True: those of all GPUs."""
+        """Returns whether a GPU is stale: its leases must be decided again."""
         return bool(self._due)
 
     @stale.setter
     def stale(self, value: bool) -> None:
-        """Make all GPUs stale, or none."""
+        """Makes all GPUs stale, or none."""
         self._stale.clear()
         self._due.clear()
         if value:
@@ -89,7 +89,7 @@ class Registry(Rules):
             self._stale.setdefault(user, {})[gpu] = None
 
     def add(self, identity: Identity, join: wire.Join, priority_most: int, now: float) -> Job:
-        """A job has joined."""
+        """Adds a job that has joined."""
         self.joined += 1
         priority = min(join.priority, priority_most)
         job = Job(self.joined, identity, join, priority, now, now)
@@ -98,11 +98,11 @@ class Registry(Rules):
         return job
 
     def jobs_of(self, owner: int) -> Sequence[Job]:
-        """Return a user's jobs, the oldest first."""
+        """Returns a user's jobs, the oldest first."""
         return [job for _, job in sorted(self._by_owner.get(owner, {}).items())]
 
     def own(self, job: Job, identity: Identity) -> None:
-        """The owner of a job's user may have changed."""
+        """Updates the identity of a job, because the owner of its user may have changed."""
         self._disown(job)
         job.identity = identity
         self._by_owner.setdefault(identity.owner, {})[job.number] = job
@@ -117,7 +117,7 @@ class Registry(Rules):
             del self._by_owner[job.identity.owner]
 
     def remove(self, job: Job, *, expired: bool = False) -> None:
-        """A job has ended; what it held is free."""
+        """Removes a job that has ended, and frees its memory."""
         if self.jobs.pop(job.number, None) is None:
             return
         self._disown(job)
@@ -139,7 +139,7 @@ class Registry(Rules):
             del self._named[shared.memory.first]
 
     def take_report(self, job: Job, report: wire.Report, now: float) -> None:
-        """Take a job's report. Of a GPU with two entries the last one counts."""
+        """Takes a job's report. If a GPU has two entries, the last one counts."""
         job.heard = now
         before, acted = job.gpus, job.report.grant
         job.report = report
@@ -157,7 +157,7 @@ class Registry(Rules):
                 self._mark(gpu, job.identity.owner)
 
     def _name(self, entry: wire.GpuReport) -> str:
-        """The name of a GPU: its UUID; without NVML, its UUID and the reported size."""
+        """Returns the name of a GPU: its UUID; without NVML, its UUID and the reported size."""
         return entry.gpu if self._sure else f"{entry.gpu} of {entry.total_bytes}"
 
     def _admit(self, job: Job, entry: wire.GpuReport) -> bool:
@@ -174,19 +174,20 @@ class Registry(Rules):
         return True
 
     def _matters(self, job: Job, gpu: str, entry: wire.GpuReport | None) -> object:
-        """The parts of a report that leases depend on; resident bytes count beyond the lease."""
+        """Returns the parts of a report that leases depend on: resident bytes up to the lease do
+        not matter."""
         if entry is None:
             return None
         return replace(entry, resident_bytes=max(entry.resident_bytes, job.granted.get(gpu, 0)))
 
     def measured(self, used_bytes: Mapping[str, int], now: float) -> None:
-        """Take NVML's used bytes by GPU."""
+        """Takes NVML's used bytes by GPU."""
         for name, gpu in self._gpus.items():
             if name in used_bytes and gpu.measured(used_bytes[name], self, now):
                 self._mark(name, gpu.memory.first)
 
     def on_time(self, now: float) -> None:
-        """Note that leases may change by time alone; the service calls it every CHECK_S."""
+        """Marks GPUs whose leases may change by time; the service calls it every CHECK_S."""
         for name, gpu in self._gpus.items():
             if gpu.may_change(self.patience):
                 self._mark(name, gpu.memory.first)
@@ -194,17 +195,17 @@ class Registry(Rules):
             self.patience.look(name, set(), now)
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return the bytes that jobs may share, by the name of the GPU."""
+        """Returns the bytes that jobs may share, by the name of the GPU."""
         return {name: gpu.memory.shared_bytes(self.reserve) for name, gpu in self._gpus.items()}
 
     def held_bytes(self) -> int:
-        """Return the bytes on all GPUs that jobs hold and no other job can be granted, by the last
-        decisions."""
+        """Returns the bytes on all GPUs that jobs hold, and that cannot be granted to others, by
+        the last decisions."""
         return sum(gpu.held_bytes for gpu in self._gpus.values())
 
     def rearrange(self, now: float) -> list[Job]:
-        """Decide leases of stale GPUs anew, of as many as time allows; return the jobs with a new
-        grant."""
+        """Decides the leases of stale GPUs until ENTRIES_MOST leases are decided; returns the jobs
+        with a new grant."""
         told: dict[int, Job] = {}
         entries = 0
         while entries < ENTRIES_MOST and (gpu := self._next()) is not None:
@@ -216,7 +217,7 @@ class Registry(Rules):
         return [job for _, job in sorted(told.items())]
 
     def _next(self) -> Shared | None:
-        """The next stale GPU, of the user whose turn it is."""
+        """Returns the next stale GPU of the user whose turn it is."""
         while self._stale:
             user, mine = next(iter(self._stale.items()))
             gpu = next(iter(mine))
@@ -229,7 +230,7 @@ class Registry(Rules):
         return None
 
     def grant_of(self, job: Job, beat_ms: int) -> wire.Grant:
-        """Return the grant to send to a job."""
+        """Returns the grant to send to a job."""
         granted = sorted(job.granted.items())
         gpus = tuple(
             wire.GpuGrant(job.gpus[name].gpu, bytes_, name in job.waits, name in job.yields)
@@ -238,7 +239,7 @@ class Registry(Rules):
         return wire.Grant(job.grant_number, beat_ms, gpus)
 
     def state_of(self, job: Job, now: float) -> wire.JobState:
-        """Return a job's state for AskJobs."""
+        """Returns a job's state for AskJobs."""
         gpus = tuple(
             wire.GpuLease(
                 entry.gpu,

@@ -1,7 +1,7 @@
 """The protocol between systemd and a service: readiness, watchdog, passed sockets.
 
-sd_notify(3) and sd_listen_fds(3): both protocols are stable and take a few lines each. Without
-systemd the calls do nothing.
+Implements sd_notify(3) and sd_listen_fds(3): both protocols are stable and take a few lines each.
+Without systemd the calls do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SOCKETS_MOST = 16
 
 
 class Manager:
-    """The service manager above this process, if there is one.
+    """The service manager of this process, if there is one.
 
     Removes systemd's variables from the environment, so that no child process uses them.
     """
@@ -26,10 +26,10 @@ class Manager:
         microseconds = _whole(os.environ.pop("WATCHDOG_USEC", ""))
         mine = os.environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = microseconds / 1e6 if microseconds and mine else 0.0
-        """Longest time between two WATCHDOG=1; 0: there is no watchdog."""
+        """Longest time between two WATCHDOG=1 messages; 0: there is no watchdog."""
 
     def tell(self, *lines: str) -> None:
-        """Send lines such as READY=1. Never raises, never waits."""
+        """Sends lines such as READY=1. Never raises, never waits."""
         if not self._path.startswith(("/", "@")):
             return
         address = "\0" + self._path[1:] if self._path[0] == "@" else self._path
@@ -41,14 +41,14 @@ class Manager:
             sender.sendto("\n".join(lines).encode(), address)
 
     def reloading(self) -> None:
-        """Send that a reload has begun; `tell("READY=1")` ends it."""
+        """Reports the start of a reload, which ends when READY=1 is sent."""
         self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def sockets_handed_over() -> list[socket.socket]:
-    """Return the listening sockets that systemd passes to this process, in its order.
+    """Returns the listening sockets that systemd passes to this process, in its order.
 
-    Raises OSError for a descriptor that is no socket.
+    Raises OSError for a descriptor that is not a socket.
     """
     pid = os.environ.pop("LISTEN_PID", "")
     count = _whole(os.environ.pop("LISTEN_FDS", ""))

@@ -1,4 +1,4 @@
-"""`pumpd serve`: from the command line and systemd to a running service (service.py)."""
+"""`pumpd serve`: reads settings, opens the sockets, and runs the service (service.py)."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from pumpd.service.settings import ServiceSettings
 from pumpd.service.surroundings import Process
 
 COLLECTIONS = 50_000, 20, 50
-"""Thresholds of Python's garbage collector: to look through all objects takes as long as an answer
-may."""
+"""Thresholds of Python's garbage collector. They are high, because visiting all objects takes as
+long as an answer may take."""
 BACKLOG = 4096
-"""All users share the queue: with a short one, a flood of connects would refuse other clients. The
-kernel's own bound (net.core.somaxconn) is as high by default."""
+"""All users share the queue: if it were short, a flood of connects would shut other clients out.
+The default of the kernel's limit (net.core.somaxconn) is the same."""
 
 log = logging.getLogger("pumpd")
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Run the service until SIGTERM; return 0. Raises BadInputError when it cannot begin."""
+    """Runs the service until SIGTERM; returns 0. Raises BadInputError if it cannot start."""
     manager = Manager()
     _start_log(DEFAULT_LOG_LEVEL)
 
@@ -72,7 +72,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _account(name: str) -> pwd.struct_passwd:
-    """The user that the service shall run as. Raises BadInputError."""
+    """Returns the user that the service will run as. Raises BadInputError."""
     try:
         account = pwd.getpwnam(name)
     except KeyError:
@@ -89,8 +89,8 @@ def _account(name: str) -> pwd.struct_passwd:
 
 
 def _become(account: pwd.struct_passwd) -> None:
-    """Gives up root's privileges. Peers see root as the server: the kernel shows them the user
-    that called listen (unix(7)). Raises BadInputError."""
+    """Gives up root's privileges. Peers still see root as the server, because the kernel shows
+    them the user that called listen (unix(7)). Raises BadInputError."""
     try:
         os.setgroups([])
         os.setgid(account.pw_gid)
@@ -100,8 +100,8 @@ def _become(account: pwd.struct_passwd) -> None:
 
 
 def read_settings(asked: argparse.Namespace) -> ServiceSettings:
-    """Return the settings of the command line and, where it has none, of the administrator's
-    file. Raises ValueError, one line."""
+    """Returns the settings of the command line and the administrator's file; the command line has
+    precedence. Raises ValueError, with one line."""
     try:
         found = files.load(asked.config, administrators=True)
     except files.ConfigError as error:
@@ -127,8 +127,8 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
 
 
 def _weights(shares: Mapping[str, int]) -> dict[int, float]:
-    """Weights by user number. A user's own comes before that of a group; unknown names are
-    ignored, with a warning."""
+    """Returns weights by user ID. A user's own weight takes precedence over that of a group.
+    Ignores unknown names, with a warning."""
     found: dict[int, float] = {}
     groups_first = sorted(shares.items(), key=lambda item: (not item[0].startswith("@"), item[0]))
     for name, weight in groups_first:
@@ -138,7 +138,7 @@ def _weights(shares: Mapping[str, int]) -> dict[int, float]:
 
 
 def _ids(where: str, name: str) -> list[int]:
-    """Numbers of a user, or of the members of a "@group"; none, with a warning, if unknown."""
+    """Returns the ID of a user, or the IDs of a "@group"; none, with a warning, if unknown."""
     try:
         if not name.startswith("@"):
             return [pwd.getpwnam(name).pw_uid]
@@ -152,7 +152,7 @@ def _ids(where: str, name: str) -> list[int]:
 
 
 def _listeners(path: str, for_all: bool) -> tuple[list[socket.socket], str]:
-    """The sockets to listen on, and the path to remove at the end ("" for none)."""
+    """Returns the sockets to listen on, and the path to remove at the end ("" for none)."""
     try:
         handed_over = sockets_handed_over()
     except OSError as error:

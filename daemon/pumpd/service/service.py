@@ -1,16 +1,16 @@
 """The system service: shares GPUs between jobs by leases on their budgets.
 
 DESIGN
-  One thread, one selector, no call that blocks, no privilege. Of a job it knows the reports of
-  the job's pumpd (registry.py), and its user by the kernel's credentials; it maps no memory,
-  receives no descriptors, opens no path that a peer names. A frame is one bounded datagram,
-  decoded strictly; users are served in turn, one frame of each, and after SLICE_S the loop looks
-  who else has come; quotas hold for users and connections (quota.py), and each peer's queue is
-  bounded (peers.py).
+  One thread, one selector, no blocking call, no privileges. The service knows a job by the reports
+  of its pumpd (registry.py), and its user by the kernel's credentials. It maps no memory, receives
+  no descriptors, and opens no path that a peer names. A frame is one bounded datagram, and is
+  decoded strictly. Users are served in turn, one frame each, and after SLICE_S the loop polls for
+  new events. Quotas limit users and connections (quota.py); each peer's queue is bounded
+  (peers.py).
 
   A lease ends with its connection, or after BEATS_MISSED beats without a frame. Jobs do not
-  depend on the service: when it ends they keep their budgets, and register with the next one.
-  It wakes for frames, and every CHECK_S only while there are connections.
+  depend on the service: when it ends, they keep their budgets, and register with the next one.
+  The service wakes for frames, and every CHECK_S only while there are connections.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from pumpd.service.surroundings import Surroundings
 BEATS_MISSED = 3
 HELLO_TIMEOUT_S = 2.0
 IDLE_S = 60.0
-"""A connection that is no job's is closed after so long without a question."""
+"""A connection without a job is closed after this time without a question."""
 CHECK_S = 0.5
 REST_S = 0.05
 ACCEPT_PAUSE_S = 0.5
 SLICE_S = 0.005
-"""Between two looks at who wants something."""
+"""Longest time between two polls for events."""
 REARRANGE_PAUSE_S = 0.01
-"""Between two decisions on leases, and as long as the last one took: reports that come together are
-decided on together."""
+"""Least pause between two decisions on leases; the pause is at least as long as the last decision
+took. Reports that arrive together are thus decided together."""
 BUSY = wire.pack_welcome(wire.BUSY, 0)
-"""That loads `wire`, too, which a service without free descriptors could not."""
+"""Built at import, which also loads `wire`: without free descriptors, a later load would fail."""
 
 log = logging.getLogger("pumpd")
 
 
 class RefusedError(Exception):
-    """One line: why a peer's connection is closed."""
+    """The reason for closing a peer's connection, in one line."""
 
 
 class Service:
     """Serves `listeners` until SIGTERM. Call run() once; it closes everything.
 
-    settings: reads the configuration, at the start and on SIGHUP; raises ValueError with a text
-    of one line. cards: NVML's figures.
+    `settings`: reads the configuration, at the start and on SIGHUP; raises ValueError with a text
+    of one line. `cards`: the GPUs by NVML.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Service:
         self._rest: dict[Peer, None] = {}
         self._rest_due = 0.0
         self._told: dict[Peer, None] = {}
-        """Peers that have a new grant."""
+        """Peers with a new grant."""
         self._frames = self._refused_connections = self._refused_frames = self._slowed = 0
 
     def __repr__(self) -> str:
         return f"<service: {self._registry!r}, {len(self._peers)} connections>"
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+        """Serves until SIGTERM or SIGINT."""
         self._settled = self._now() + self._settings.settle_s
         self._registry.settling = True
         self._surroundings.watch_signals(self._signalled)
@@ -180,7 +180,7 @@ class Service:
         self._registry.measured(used_bytes, self._now())
 
     def _check(self, now: float) -> None:
-        """Closes connections without frames or with a full queue, and checks for changes by
+        """Closes connections without frames or with a blocked queue, and checks for changes by
         time."""
         self._check_due = now + CHECK_S
         for peer in list(self._peers.values()):
@@ -230,7 +230,7 @@ class Service:
     def _pause_accepting(self, error: OSError) -> None:
         log.error("cannot accept: %s", error)
         for one in self._listeners:
-            with contextlib.suppress(KeyError):  # another listener's error has paused them all
+            with contextlib.suppress(KeyError):  # all are paused after another listener's error
                 self._selector.unregister(one)
         self._accepting = False
         self._accept_due = self._now() + ACCEPT_PAUSE_S
@@ -265,7 +265,7 @@ class Service:
         return Identity(pid, user, self._settings.owners.of(user), privileged)
 
     def _make_place(self, identity: Identity, now: float) -> bool:
-        """Whether one more connection is admitted; another one may be closed for it."""
+        """Returns whether another connection is admitted; may close one for it."""
         if not self._users.may_connect(identity.owner, identity.privileged, now):
             return False
         place = self._users.place(identity.owner, identity.privileged)
@@ -291,7 +291,7 @@ class Service:
                 )
             elif known.events != peer.events:
                 self._selector.modify(peer.connection, peer.events, known.data)
-        except OSError as error:  # no memory, or too much is watched on this machine
+        except OSError as error:  # no memory, or the limit of epoll watches is reached
             log.error("cannot listen to %r: %s", peer, error)
             self._close_peer(peer, "")
 
@@ -360,7 +360,7 @@ class Service:
             self._close_peer(peer, "")
         if peer.connection not in self._peers:
             return
-        # Both buckets count every frame; while one is empty the peer is not read.
+        # Both buckets count every frame. While either is empty, the peer is not read.
         if not (peer.bucket.take(now) & self._users.may_send(peer.identity.owner, now)):
             self._slowed += 1
             peer.resting = True
@@ -394,7 +394,7 @@ class Service:
         elif isinstance(message, wire.Report):
             self._registry.take_report(peer.job, message, now)
             self._arrange_due = max(self._arrange_due, now)
-        else:  # a beat: its answer tells the job that the service is there
+        else:  # a beat: the answer shows the job that the service is alive
             peer.job.heard = now
             peer.grant_due = True
             self._flush(peer, now)
@@ -413,7 +413,7 @@ class Service:
         peer.job = job
         self._by_job[job.number] = peer
         peer.deadline = now + BEATS_MISSED * self._settings.beat_s
-        # The first grant tells it the time between beats.
+        # The first grant contains the time between beats.
         peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
 
     def _jobs(self, asker: Peer, after: int, now: float) -> wire.Jobs:
@@ -487,7 +487,7 @@ class Service:
             log.error("cannot reload the configuration, keeping the old one: %s", error)
         for job in self._registry.jobs.values():
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
-            self._by_job[job.number].grant_due = True  # a grant holds the time between beats
+            self._by_job[job.number].grant_due = True  # a grant contains the time between beats
         for peer in list(self._by_job.values()):
             self._flush(peer, self._now())
         self._registry.stale = bool(self._registry.jobs)

@@ -1,4 +1,4 @@
-"""What the administrator sets of the service. No I/O: serve.py reads it."""
+"""The administrator's settings of the service. No I/O: serve.py reads them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pumpd.service.quota import Quotas
 class ServiceSettings:
     """Settings of the service.
 
-    beat_s: longest time between a job's frames. settle_s: after its start the service lets no
-    lease grow for so long. weights: of users by number, 1 for others. observers: users that see
-    all jobs, beside root and the service's own if root_sees_all. owners: of user ids. reserve:
-    of each GPU, is never granted; bytes ("1073741824") or a share ("3%"). turns: jobs that want
-    much more than a GPU has take turns.
+    `beat_s`: longest time between a job's frames. `settle_s`: time after the service's start in
+    which no lease grows. `weights`: weights of users by ID; other users have 1. `observers`: users
+    that see all jobs; root and the service's own user do so too if root_sees_all. `owners`: owners
+    of user IDs. `reserve`: part of each GPU that is never granted: bytes ("1073741824") or a share
+    ("3%"). `turns`: whether jobs take turns if they want much more memory than a GPU has.
     """
 
     quotas: Quotas = field(default_factory=Quotas)

@@ -1,8 +1,8 @@
 """One GPU as its jobs share it: their sums, their leases, their turns. No I/O.
 
-A report changes the sums of its job's user alone, and nothing here is looked through for it but one
-entry for each user: so what one user's frame costs does not grow with the jobs of others. Leases
-are decided for the GPU as a whole (`decide`), whenever the registry finds time.
+A report changes only the sums of its job's user, and processing it visits at most one entry per
+user. So the cost of a user's frame does not grow with the number of other users' jobs. Leases are
+decided for the GPU as a whole (`decide`), whenever the registry has time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from pumpd.service.jobs import Growth, Job
 from pumpd.service.patience import Patience
 
 ROUNDS = 2
-"""A new job's first grant is what it has; the second round lets it grow at once."""
+"""The first grant of a new job is the memory that it has; the second round lets the job grow
+immediately."""
 
 
 @dataclass
 class Rules:
-    """What holds on all GPUs. weights: of users, by number; 1 for others. reserve: of each GPU, is
-    never granted. turns: whether jobs may have to take turns. settling: jobs with leases may not
-    have registered again yet: no lease grows."""
+    """The rules for all GPUs. `weights`: weights of users by ID; others have 1. `reserve`: part of
+    each GPU that is never granted. `turns`: whether jobs may have to take turns. `settling`: some
+    jobs with leases may not have registered again yet, so no lease grows."""
 
     weights: Mapping[int, float] = field(default_factory=dict)
     reserve: str = f"{RESERVE_PERCENT}%"
@@ -36,15 +37,15 @@ class Rules:
     patience: Patience = field(default_factory=Patience)
 
     def weight(self, job: Job) -> float:
-        """Return the weight of a job's user."""
+        """Returns the weight of a job's user."""
         return self.weights.get(job.identity.owner, 1.0)
 
 
 @dataclass
 class Sums:
-    """Of a user's jobs on a GPU, or one of them; bytes. resident: as reported, the card's at most.
-    within: of these, within the newest grants. has: within all grants that may be in force. may:
-    what they may have had beyond, as they grow."""
+    """Sums in bytes over a user's jobs on a GPU, or over one of these. `resident`: reported bytes,
+    at most the GPU's. `within`: resident bytes within the newest grants. `has`: resident bytes
+    within all grants that may be in force. `may`: further bytes that growing jobs may have."""
 
     jobs: int = 0
     resident: int = 0
@@ -53,7 +54,7 @@ class Sums:
     may: int = 0
 
     def add(self, other: Sums, sign: int = 1) -> None:
-        """Count another one, or count it no more."""
+        """Adds other sums; `sign` -1 subtracts them."""
         self.jobs += sign * other.jobs
         self.resident += sign * other.resident
         self.within += sign * other.within
@@ -62,7 +63,7 @@ class Sums:
 
 
 class Shared:
-    """One GPU, and the jobs that have reported to use it. first: user of the first of them."""
+    """One GPU, and the jobs that have reported to use it. `first`: user of the first such job."""
 
     def __init__(self, name: str, total_bytes: int, first: int) -> None:
         self.name = name
@@ -70,17 +71,17 @@ class Shared:
         self.jobs: dict[int, Job] = {}
         self.turns = Turns()
         self.held_bytes = 0
-        """By the last decision, what jobs hold and no other job can be granted."""
+        """Bytes that jobs hold, and that cannot be granted to others, by the last decision."""
         self._users: dict[int, Sums] = {}
         self._parts: dict[int, tuple[int, Sums]] = {}
-        """By job, its user and its part of that user's sums."""
+        """The user of each job, and the job's part of that user's sums."""
         self._may_hold: dict[int, int] = {}
-        """By job, the most of its grants that may be in force."""
+        """The largest grant of each job that may be in force."""
 
     # ---- reports ----
 
     def take(self, job: Job, rules: Rules, now: float) -> None:
-        """Take a job's report, which is in its tables already."""
+        """Takes a job's report, which is already in the job's tables."""
         entry = job.gpus[self.name]
         if job.number in self.jobs:
             job.growth[self.name] = job.growth[self.name].followed(entry.resident_bytes, now)
@@ -93,14 +94,14 @@ class Shared:
         self.memory.reported(user, self._resident(user, rules, now))
 
     def drop(self, job: Job) -> None:
-        """The job uses the GPU no more."""
+        """Removes a job that has stopped using the GPU."""
         del self.jobs[job.number]
         self.turns.forget(job.number)
         self._uncount(job)
         del self._may_hold[job.number]
 
     def count(self, job: Job) -> None:
-        """Count a job by its last report, its grants and its user."""
+        """Updates the sums by a job's last report, its grants and its user."""
         self._uncount(job)
         entry = job.gpus[self.name]
         lease = self._may_hold[job.number] = job.may_hold_bytes(self.name)
@@ -126,33 +127,34 @@ class Shared:
                 del self._users[user]
 
     def _resident(self, user: int, rules: Rules, now: float) -> int:
-        """Resident bytes of a user's jobs, bounded by what their leases let them hold."""
+        """Returns the resident bytes of a user's jobs; only bytes within the newest grants if the
+        user's account is spent."""
         sums = self._users[user]
         over = rules.patience.is_over(user, self.name, now)
         return sums.within if over else sums.resident
 
     def _found(self, job: Job, entry: wire.GpuReport, rules: Rules) -> None:
-        """Takes over what a job found free at its start, plus what the other jobs had of their
-        leases then. Jobs that grow may have had more than they have reported: where that makes
-        the known figure possible, it stays."""
+        """Records the memory that a job found free at its start, plus the memory that other jobs
+        had within their leases. Growing jobs may have had more than they reported: if this can
+        explain the known value, the value stays."""
         least = entry.usable_bytes + sum(one.has for one in self._users.values())
         most = least + sum(one.may for one in self._users.values())
         user = EARLIER if rules.settling else job.identity.owner
         self.memory.found(user, min(most, max(least, self.memory.usable_bytes)))
 
     def measured(self, used_bytes: int, rules: Rules, now: float) -> bool:
-        """Take NVML's used bytes; return whether the bytes that jobs can share have changed."""
+        """Takes NVML's used bytes; returns whether the bytes that jobs can share have changed."""
         held = {user: self._resident(user, rules, now) for user in self._users}
         return self.memory.measured(used_bytes, held)
 
     def may_change(self, patience: Patience) -> bool:
-        """Whether leases may change by time alone."""
+        """Returns whether leases may change by time, without a report."""
         return self.turns.pending or self.name in patience.gpus
 
     # ---- leases ----
 
     def decide(self, rules: Rules, now: float) -> list[Job]:
-        """Decide leases and turns anew; return the jobs for which something has changed."""
+        """Decides leases and turns; returns the jobs with a change."""
         if rules.settling:
             held = sum(job.gpus[self.name].adopted_bytes for job in self.jobs.values())
             self.memory.found(EARLIER, held)
@@ -192,7 +194,7 @@ class Shared:
     def _in_turns(
         self, whole: int, claims: list[Claim], rules: Rules, now: float
     ) -> tuple[list[Claim], set[int]]:
-        """Claims with the levels that turns give them, and the jobs that wait."""
+        """Returns the claims with priorities set by turns, and the jobs that wait."""
         ready = [] if rules.settling or not rules.turns else list(self._ready(rules))
         running = self.turns.look(now, whole, ready)
         levels = (self.turns.level(claim.priority, claim.job in running) for claim in claims)
@@ -200,7 +202,7 @@ class Shared:
         return leveled, {one.job for one in ready} - running
 
     def _ready(self, rules: Rules) -> Iterator[Ready]:
-        """The jobs that have something to run."""
+        """Yields the jobs that have something to run."""
         for job in self.jobs.values():
             if self._uses(job):
                 entry = job.gpus[self.name]
@@ -209,14 +211,15 @@ class Shared:
                 yield Ready(job.number, wanted, held, user, weight, job.priority, entry.ready)
 
     def _uses(self, job: Job) -> bool:
-        """Whether a job uses the GPU, as it says. One of the release before says only how much."""
+        """Returns whether a job reports that it uses the GPU. With protocol version 1, jobs report
+        only `use`."""
         entry = job.gpus[self.name]
         return entry.used and (entry.ready or entry.use > 0)
 
     def _grant(
         self, whole: int, targets: Mapping[int, int], over: set[int], rules: Rules
     ) -> dict[int, Job]:
-        """Grants what can be granted now; the jobs whose leases have changed."""
+        """Grants as much as possible now; returns the jobs with changed leases."""
         changed: dict[int, Job] = {}
         leases = {number: self._lease(job, over) for number, job in self.jobs.items()}
         for _ in range(ROUNDS):
@@ -231,8 +234,8 @@ class Shared:
         return changed
 
     def _lease(self, job: Job, over: set[int]) -> Lease:
-        """A job's lease. What it reports beyond that counts until its user's account is spent
-        (patience.py)."""
+        """Returns a job's lease. Memory that the job reports beyond its grant counts until its
+        user's account is spent (patience.py)."""
         entry, granted = job.gpus[self.name], job.granted.get(self.name)
         if job.identity.owner in over:
             return Lease(granted, 0, 0, 0)
@@ -241,8 +244,8 @@ class Shared:
         return Lease(granted, self._may_hold[job.number], adopted, resident)
 
     def _charged(self, claim: Claim, targets: Mapping[int, int], over: set[int]) -> Claim:
-        """Unaccounted memory first reduces the claims of jobs that may be hiding it: a job that
-        reports not to use its share gets twice what it reports to use."""
+        """Returns the claim, reduced by unaccounted memory if the user's account is spent, because
+        the job may be hiding memory. The job may always claim twice its reported use."""
         lost = self.memory.unaccounted_bytes or 0
         if not lost or claim.user not in over:
             return claim
@@ -252,8 +255,8 @@ class Shared:
         return claim._replace(wanted_bytes=min(claim.wanted_bytes, most))
 
     def _waited_for(self, fair: Mapping[int, int]) -> Iterator[int]:
-        """The users that other jobs wait for: their jobs are above their leases, or may be hiding
-        unaccounted memory."""
+        """Yields the users that other jobs wait for: users with jobs that are above their leases,
+        or may be hiding unaccounted memory."""
         name = self.name
         grain = self.memory.total_bytes // GRAIN_SHARE
         lost = (self.memory.unaccounted_bytes or 0) > grain
@@ -275,7 +278,7 @@ class Shared:
 
 
 def _arbitrated(whole: int, claims: list[Claim]) -> dict[int, int]:
-    """The budgets of claims on one GPU, by job."""
+    """Returns the budgets of claims on one GPU, by job."""
     if not claims:
         return {}
     memory = {claims[0].gpu: whole}

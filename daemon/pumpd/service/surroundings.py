@@ -1,6 +1,6 @@
 """The service loop's clock, selector and signals.
 
-Nothing else in the service reads a clock, waits or takes signals, so that a simulation with other
+The loop reads time, waits and takes signals only through these, so that a simulation with other
 surroundings runs the same code (tests/service).
 """
 
@@ -20,20 +20,20 @@ class Surroundings(Protocol):
 
     @property
     def selector(self) -> selectors.BaseSelector:
-        """What the loop waits at, and the only place where it waits."""
+        """Returns the selector, the only object that the loop waits for."""
 
     @property
     def descriptors(self) -> int:
-        """How many descriptors the process may have."""
+        """Returns how many descriptors the process may have."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Returns seconds of a clock that never goes backward."""
 
     def watch_signals(self, notify: Callable[[int], None]) -> None:
-        """Call `notify` with the number of each signal, from the selector's loop."""
+        """Starts to call `notify` with the number of each signal, from the selector's loop."""
 
     def close(self) -> None:
-        """Stop watching signals, and close the selector."""
+        """Stops watching signals, and closes the selector."""
 
 
 class Process:
@@ -43,11 +43,11 @@ class Process:
 
     def __init__(self) -> None:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self.descriptors = os.sysconf("SC_OPEN_MAX")  # 256 where the limit cannot be read
+        self.descriptors = os.sysconf("SC_OPEN_MAX")  # 256 if the limit cannot be read
         self._signals = Signals()
 
     def watch_signals(self, notify: Callable[[int], None]) -> None:
-        """Watch SIGTERM, SIGINT and SIGHUP."""
+        """Watches SIGTERM, SIGINT and SIGHUP."""
 
         def woken(_events: int) -> None:
             for number in self._signals.read():
@@ -57,6 +57,6 @@ class Process:
         self.selector.register(self._signals.fd, selectors.EVENT_READ, woken)
 
     def close(self) -> None:
-        """Close what it has opened."""
+        """Closes the selector and the signals' pipe."""
         self.selector.close()
         self._signals.close()

@@ -1,1 +1,1 @@
-"""One client's worker: its loop, its recorder, what it does on request."""
+"""One client's worker: its loop, its recorder, and the requests that it serves."""

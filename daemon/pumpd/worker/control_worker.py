@@ -1,17 +1,17 @@
-"""Requests to a worker: another policy, another budget, its figures.
+"""Serves requests to a worker: to set the policy or a budget, and to read the client's numbers.
 
 DESIGN
-  Requests come over the lifeline (worker_spawner.py), in frames of pump/wire/control.py. A thread
-  waits for them, so that no tick has to; it hands them over and wakes the worker, nothing else.
-  All work is done by the worker's own thread, between two ticks.
+  Requests arrive over the lifeline (worker_spawner.py), in frames of pump/wire/control.py. A thread
+  waits for them, so that ticks need not; it only queues them and wakes the worker. The worker's own
+  thread does all other work, between two ticks.
 
   The shim adopts a budget: the worker writes the budget into the mapping, sends the client a
-  byte, and answers once the shim has adopted it. Until then the next request waits. After ADOPT_S
-  without adoption the worker restores what it had asked for before, and the request fails. A
-  policy is switched last, so that a request that fails switches none.
+  byte, and answers after the shim has adopted it. Until then the next request waits. After ADOPT_S
+  without adoption the worker restores the previously requested budget, and the request fails. The
+  policy is switched last, so that a failed request does not switch it.
 
-  A budget for all devices also applies to those that the client begins to use later. It ends with
-  this worker; the budgets that the shim has adopted stay.
+  A budget for all devices also applies to devices that the client starts to use later, until the
+  worker ends. Budgets that the shim has adopted stay after that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger("pumpd.worker")
 
 ADOPT_S: Final = 3.5
 WAITING_MOST: Final = 32
-"""Requests that may wait; those beyond are not answered."""
+"""Most waiting requests; further requests are not answered."""
 
 LEAST_BYTES: Final = lib.PUMP_BUDGET_BLOCKS_LEAST * BLOCK_BYTES
 
@@ -51,7 +51,7 @@ _COUNTERS: Final = {
 
 
 class _RefusedError(Exception):
-    """One line: why a request is not carried out."""
+    """The reason why a request is refused, in one line."""
 
 
 @dataclass
@@ -61,14 +61,14 @@ class _Pending:
     number: int
     request: wire.Request
     before: dict[int, int]
-    """Per device: the budget that was asked for before."""
+    """The previously requested budget, by device."""
     awaited: list[int]
-    """Devices in use, on which the shim has to adopt the budget."""
+    """Devices in use, on which the shim must adopt the budget."""
     deadline_ns: int
 
 
 def _in(ms: int) -> int:
-    """The time so many milliseconds from now, for the client; 0: none."""
+    """Returns the time `ms` milliseconds from now, as the client reads it; 0 for 0."""
     return int(lib.pump_core_now_ns()) + ms * 1_000_000 if ms else 0
 
 
@@ -91,8 +91,8 @@ class ControlWorker:
         self._pending: _Pending | None = None
 
     def start(self) -> None:
-        """Begin to listen, in a thread that ends with the supervisor or the process. Without a
-        thread the client is served all the same, and its requests are not answered."""
+        """Starts to listen, in a thread that ends with the supervisor or the process. If no thread
+        can be started, the client is still served, but requests are not answered."""
         try:
             threads.start(self._listen)
         except OSError as error:
@@ -115,7 +115,7 @@ class ControlWorker:
                 lib.pump_core_knock(self._shm)
 
     def step(self) -> None:
-        """Do what can be done now; cheap when there is nothing."""
+        """Processes requests as far as possible now; cheap if there are none."""
         if self._pending is not None:
             self._follow_up(self._pending)
         while self._arrived and self._pending is None:
@@ -127,7 +127,7 @@ class ControlWorker:
         try:
             number, frame = wire.split(data)
         except wire.FrameError:
-            return  # without a number no answer reaches its question
+            return  # without a number, no answer can reach its question
         try:
             request = wire.decode_request(frame)
             self._worker.read_devices()
@@ -171,7 +171,7 @@ class ControlWorker:
         self._follow_up(self._pending)
 
     def _devices_of(self, request: wire.Request) -> list[int]:
-        """The devices whose budget is asked for, those not in use yet included."""
+        """Returns the devices that the request concerns, including devices not in use yet."""
         if request.device is None:
             return list(range(lib.PUMP_MAX_DEVICES))
         there = min(self._shm.header.device_count, lib.PUMP_MAX_DEVICES)
@@ -193,7 +193,7 @@ class ControlWorker:
                 )
 
     def _wake_client(self) -> None:
-        """Wake the shim's link thread, which sleeps on this socket. A full one has woken it."""
+        """Wakes the shim's link thread, which sleeps on this socket. A full socket has woken it."""
         try:
             self._connection.send(b"b", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -233,7 +233,7 @@ class ControlWorker:
             log.info("cannot answer: %s", error)
 
     def state(self) -> wire.ClientState:
-        """All figures of the client, as of now."""
+        """Returns all current numbers of the client."""
         worker = self._worker
         worker.publish()
         figures = []

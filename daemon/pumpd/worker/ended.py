@@ -1,4 +1,4 @@
-"""What a worker notes of a client that has no line of its own: a signal or _exit has ended it."""
+"""Notes the numbers of a client that printed no last line, because a signal or _exit ended it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pumpd.common import last_line
 
 
 def note(shm: Any, folder: str) -> None:
-    """Note the client's figures in the job's folder, for the job's last line; nothing of a client
-    that pump has left alone. shm: its mapping, whose figures are whatever it wrote there."""
+    """Notes the client's numbers in the job's folder, for the job's last line. Skips a client that
+    stayed dormant. `shm`: the client's mapping; the client may have written any values to it."""
     count = min(shm.header.device_count, lib.PUMP_MAX_DEVICES)
     active = [
         device

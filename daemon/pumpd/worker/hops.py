@@ -1,8 +1,8 @@
-"""Where slices and events of a recorded client lose time: notes for its recorder.
+"""Tracks for a client's recorder how long slices and events were delayed, and where.
 
-The worker's C step leaves the ends of slices in `Hops.slices`; a tick looks how many there are
-and copies none. Of reading the event ring one figure a millisecond is kept at most: how long the
-oldest record had waited.
+The worker's C step appends ended slices to `Hops.slices`; a tick only reads their count and copies
+nothing. For reads of the event ring, at most one value per millisecond is kept: the wait of the
+oldest record.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from pump.trace.writer import TRANSFER_COLUMNS
 from pump.wire.abi import ffi, lib
 
 MOST_ENDS: Final = 2048
-"""Handed over at once. A tick brings PUMP_MAX_UNDER_WAY at most, so that none is lost."""
+"""Ended slices that are handed over immediately. A tick adds at most PUMP_MAX_UNDER_WAY, so the
+buffer cannot overflow."""
 MOST_READS: Final = 256
 HAND_OVER_NS: Final = 200_000_000
 READ_NS: Final = 1_000_000
-"""Least time between two reads that are noted."""
+"""Least time between two noted reads."""
 
 _NAMES: Final = {"time_ns": "ended_ns"}
-"""Columns of a TRANSFER row that `struct pump_slices` calls otherwise."""
+"""Columns of a TRANSFER row that have another name in `struct pump_slices`."""
 
 
 class Hops:
-    """What has come since it was last taken."""
+    """Ended slices and reads of the ring since the last take()."""
 
     def __init__(self) -> None:
         self.slices: Any = ffi.new("struct pump_slices *")
-        """For `pump_worker_record`; to live as long as the model has it."""
+        """Filled after `pump_worker_record`; must stay alive while the model uses it."""
         self._columns = {
             name: np.frombuffer(
                 ffi.buffer(getattr(self.slices, _NAMES.get(name, name))),
@@ -46,7 +47,7 @@ class Hops:
         self._taken_ns = self._read_ns = 0
 
     def read(self, issued_ns: int) -> None:
-        """Events were read, the oldest of which was issued then."""
+        """Notes a read of events. `issued_ns`: when the oldest of these events was issued."""
         now_ns = int(lib.pump_core_now_ns())
         if now_ns - self._read_ns >= READ_NS:
             waited_us = max(0, now_ns - issued_ns) // 1000
@@ -54,14 +55,14 @@ class Hops:
             self._read_ns = now_ns
 
     def due(self) -> bool:
-        """Return whether it is time to take what there is."""
+        """Returns whether it is time to call take()."""
         ends, reads = self.slices.count, len(self._reads)
         if ends >= MOST_ENDS or reads >= MOST_READS:
             return True
         return bool(ends or reads) and time.monotonic_ns() - self._taken_ns > HAND_OVER_NS
 
     def take(self) -> tuple[dict[str, NDArray[Any]], list[Read], int]:
-        """Return and forget: TRANSFER_COLUMNS, shape [n]; reads; ends that found no place."""
+        """Returns and clears: TRANSFER_COLUMNS, shape [n]; reads; the number of lost slice ends."""
         self._taken_ns = time.monotonic_ns()
         count, lost = self.slices.count, self.slices.lost
         ends = {name: column[:count].copy() for name, column in self._columns.items()}

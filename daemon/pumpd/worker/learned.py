@@ -1,13 +1,13 @@
-"""What a worker learned of a program, kept for the program's next run.
+"""Keeps the learned access patterns of a program for the program's next run.
 
 DESIGN
-  A worker cannot know which program it serves before that has begun: command lines change from
-  run to run, and say nothing of what a script does. So after its first operations, and again
-  after more of them, the file is looked for whose sketch has what they were, and is recalled:
-  the learner gets the run that it holds for its past (daemon/core/predict/learner_story.c).
+  A worker cannot identify its program at the start: command lines change from run to run, and do
+  not describe a script's content. So the worker searches for a file whose sketch contains the
+  kinds of the program's first operations, and searches again after more operations. The learner
+  takes the run in that file as its history (daemon/core/predict/learner_story.c).
 
-  At the end of the client its own beginning replaces that file, or becomes a new one. Nothing
-  here can fail the worker: what goes wrong is a line of the log.
+  When the client ends, the beginning of its run replaces that file or becomes a new one. Errors
+  here never end the worker; each is one line of the log.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 log = logging.getLogger("pumpd.worker")
 
 LOOKS: Final = (16, 32, 64, 128, 256, 512, 1024)
-"""Operations after which it looks for a file. 16 are the shortest past that the learner trusts at
-once."""
+"""Numbers of operations after which a worker searches for a file. 16 operations are the shortest
+history that the learner trusts immediately."""
 ALIKE: Final = 0.75
-"""Least share of the kinds of operations so far that a sketch has to hold."""
+"""Least share of the program's kinds of operations that a matching sketch contains."""
 LEAST: Final = 256
-"""Operations of a run that is kept."""
+"""Least number of operations in a run that is kept."""
 
 
 class Learned:
-    """Of one client. `step` and `end` are called by the worker's thread."""
+    """Loads and saves one client's patterns. `step` and `end` are called by the worker's thread."""
 
     def __init__(self, model: ClientModel, path: str) -> None:
-        """path: of the folder, absolute."""
+        """`path`: absolute path of the folder."""
         self._model = model
         self._path = path
         self._looks = list(LOOKS)
@@ -49,12 +49,12 @@ class Learned:
         """All kinds of operations of the recalled run."""
 
     def step(self) -> None:
-        """Look for the program's file when it is time; cheap when it is not."""
+        """Searches for the program's file when it is time; cheap otherwise."""
         if self._looks and self._model.kept_operations() >= self._looks[0]:
             self._guarded(self._look)
 
     def end(self) -> None:
-        """The client is gone: keep what was learned."""
+        """Saves the learned patterns after the client has ended."""
         self._looks.clear()
         if self._folder is None:
             return
@@ -104,7 +104,7 @@ class Learned:
         again = recalled is not None and recalled.name == name
         longer = recalled is not None and recalled.operations > len(keys)
         if again and longer and self._is_known(keys):
-            folder.touch(name)  # it was broken off, and nothing else
+            folder.touch(name)  # this run was only cut short: keep the longer one
             return
         folder.write(name, encode(story))
         log.info("saved %d operations for the next run", len(keys))
@@ -115,7 +115,8 @@ def _share(some: frozenset[int], among: frozenset[int]) -> float:
 
 
 def _likest(entries: list[Entry], so_far: frozenset[int]) -> Entry | None:
-    """The file whose sketch has most of these kinds, the longest of such; None: none has ALIKE."""
+    """Returns the file whose sketch contains most of these kinds, the longest if several do; None
+    if no share reaches ALIKE."""
     shares = [(_share(so_far, entry.sketch), entry.operations, entry.name) for entry in entries]
     best = max(shares, default=(0.0, 0, ""))
     return next((e for e in entries if e.name == best[2]), None) if best[0] >= ALIKE else None

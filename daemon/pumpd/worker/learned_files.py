@@ -1,18 +1,19 @@
-"""The files in which a user's workers keep what they learned of programs.
+"""The files in which a user's workers keep the learned access patterns of programs.
 
 DESIGN
-  A file holds one story (daemon/core/predict/learner_story.c): the beginning of what a learner was
-  told in a run. In front of it stands the story's *sketch*, the kinds of operations with which
-  the program begins, by which a later run finds it. The sketch also names the file, so the runs
-  of a program, even those that end at the same time, replace each other's file by a rename.
+  A file contains one story (daemon/core/predict/learner_story.c): the operations, allocations and
+  frees at the beginning of a run. The story's *sketch* precedes it: the kinds of the program's
+  first operations, which a later run compares to find its file. A hash of the sketch is the name
+  of the file. So runs of a program replace each other's file by a rename, even if they end at the
+  same time.
 
-  Nothing is believed of a file that this user alone could not have written, and nothing of its
-  content that is not within the bounds of the contract. What remains may still be wrong: then
-  predictions fail, as they do where a program changes.
+  A file is ignored if other users could have written it, or if its content exceeds the bounds of
+  the contract. The content may still be wrong: then predictions fail, as they do when a program
+  changes.
 
-  A file is: HEAD, the sketch (uint64 each), the body. The body is compressed (zlib): steps and
-  accesses, each as the first bytes of all rows, then their second bytes, and so on. Everything is
-  little-endian. Another VERSION, or anything that does not fit, is ignored.
+  A file consists of HEAD, the sketch (uint64 each) and the body. The body is compressed (zlib). It
+  contains steps and accesses, each as byte planes: the first bytes of all rows, then their second
+  bytes, and so on. All values are little-endian. Files of another VERSION or format are ignored.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ from pump.wire.abi import lib
 VERSION: Final = 1
 MAGIC: Final = b"\x93PUMPLN\n"
 HEAD: Final = struct.Struct("<8s7I")
-"""Magic; version; CRC-32 of all that follows; keys of the sketch; operations; steps; accesses;
-bytes of the body."""
+"""Magic; version; CRC-32 of all that follows; numbers of the sketch's keys, operations, steps and
+accesses; bytes of the body."""
 SUMMED: Final = 16
-"""Bytes in front of what the checksum is about."""
+"""Offset of the bytes that the checksum covers."""
 
 SKETCH_OPERATIONS: Final = 1024
-"""The first ones of a program, whose kinds are its sketch."""
+"""First operations of a program whose kinds form the sketch."""
 FILE_BYTES_MAX: Final = 4 << 20
 FILES_MAX: Final = 64
 FOLDER_BYTES_MAX: Final = 64 << 20
 LOOKED_AT_MAX: Final = 1024
-"""Names of a folder."""
+"""Most names of a folder that are read."""
 
 NAME: Final = re.compile(r"[0-9a-f]{16}\.learned(\.part-[0-9a-f]{8})?")
 KIND: Final = outputs.Kind("what pump learned of a program", re.escape(MAGIC))
 
 
 class Entry(NamedTuple):
-    """A file, as far as its head says what it holds."""
+    """A file's name, and the facts in its header."""
 
     name: str
     sketch: frozenset[int]
@@ -62,13 +63,13 @@ class Entry(NamedTuple):
 
 
 def sketch(keys: Keys) -> frozenset[int]:
-    """The kinds among a program's first operations."""
+    """Returns the kinds of a program's first operations."""
     return frozenset(keys[:SKETCH_OPERATIONS].tolist())
 
 
 def name_of(sketched: frozenset[int]) -> str:
-    """The name of the file of programs with this sketch."""
-    import hashlib  # it loads OpenSSL's libcrypto, which only jobs that learn need
+    """Returns the name of the file for programs with this sketch."""
+    import hashlib  # loads OpenSSL's libcrypto, which only learning jobs need
 
     return hashlib.blake2b(_packed(sketched), digest_size=8).hexdigest() + ".learned"
 
@@ -81,7 +82,7 @@ def _packed(sketched: frozenset[int]) -> bytes:
 
 
 def encode(story: Story) -> bytes:
-    """The content of a file."""
+    """Returns the content of a file."""
     keys = story.keys()
     sketched = _packed(sketch(keys))
     body = zlib.compress(_planes(story.steps) + _planes(story.accesses), 1)
@@ -91,8 +92,8 @@ def encode(story: Story) -> bytes:
 
 
 def decode(data: bytes) -> Story:
-    """The story in a file's content. Raises ValueError, one line, for anything that `encode`
-    does not write."""
+    """Returns the story in a file's content. Raises ValueError, with one line, for content that
+    `encode` does not write."""
     keys, operations, steps, accesses, body_bytes = _head(data)
     begin = HEAD.size + 8 * keys
     if len(data) != begin + body_bytes:
@@ -158,11 +159,11 @@ def _rows(planes: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class Folder:
-    """The folder, opened. Every call may raise OSError."""
+    """The open folder of learned patterns. Every call may raise OSError."""
 
     def __init__(self, path: str) -> None:
-        """Makes it where it is not there. Raises OSError; EPERM where it is not this user's
-        alone, or would lie in another user's folder."""
+        """Creates the folder if it does not exist. Raises OSError; EPERM if other users can access
+        the folder, or if it would be created in another user's folder."""
         folders.make(path, 0o700)
         self._fd = folders.opened(path)
         status = os.fstat(self._fd)
@@ -171,12 +172,12 @@ class Folder:
             raise OSError(errno.EPERM, "other users can change it")
 
     def close(self) -> None:
-        """Give its descriptor back."""
+        """Closes the folder's descriptor."""
         os.close(self._fd)
 
     def entries(self) -> list[Entry]:
-        """What the files hold; those that make no sense, or are not this user's alone, are
-        passed over."""
+        """Returns the entries of all files; skips invalid files, and files that other users can
+        access."""
         found = []
         for name in self._names():
             if not name.endswith(".learned"):
@@ -189,19 +190,19 @@ class Folder:
         return found
 
     def read(self, name: str) -> Story:
-        """The story in a file, which becomes the newest. Raises ValueError where there is
-        none."""
+        """Returns the story in a file, and makes the file the newest. Raises ValueError if the file
+        contains none."""
         story = decode(self._content(name, FILE_BYTES_MAX))
         self.touch(name)
         return story
 
     def touch(self, name: str) -> None:
-        """Make a file the newest, and so the last to leave."""
+        """Makes a file the newest, so that it is removed last."""
         os.utime(name, dir_fd=self._fd, follow_symlinks=False)
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a file in place, whole. The oldest ones leave, down to the bounds. Raises OSError;
-        EFBIG for more than FILE_BYTES_MAX."""
+        """Writes a file atomically, then removes the oldest files beyond the limits. Raises
+        OSError; EFBIG for more than FILE_BYTES_MAX."""
         if len(data) > FILE_BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         outputs.look(name, KIND, self._fd)
@@ -219,7 +220,7 @@ class Folder:
         self._bound()
 
     def _bound(self) -> None:
-        """The oldest files leave; drafts of killed workers count."""
+        """Removes the oldest files beyond the limits, including drafts of killed workers."""
         files = []
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):
@@ -239,8 +240,8 @@ class Folder:
                     yield entry.name
 
     def _content(self, name: str, most: int) -> bytes:
-        """At most so many bytes of a file. Raises ValueError for one that is not this user's
-        alone, or too large."""
+        """Returns at most `most` bytes of a file. Raises ValueError if other users can access the
+        file, or if it is too large."""
         with inputs.opened(name, follow=False, folder=self._fd) as file:
             status = os.fstat(file.fileno())
             alone = _is_ours(status) and status.st_nlink <= 1

@@ -1,4 +1,4 @@
-"""Whether a worker's client has ended."""
+"""Detects the end of a worker's client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("pumpd.worker")
 
 
 class Liveness:
-    """Whether the client has ended: its socket closed, or its process ended."""
+    """Detects the client's end: the socket has closed, or the process has ended."""
 
     def __init__(self, connection: socket.socket, client_pid: int) -> None:
         self._poll = select.poll()
@@ -25,15 +25,15 @@ class Liveness:
         self._next_check_ns = 0
         if client_pid > 0:
             try:
-                # A forked child of the client keeps the socket open, so the socket
-                # alone would not do.
+                # A forked child of the client may keep the socket open, so watching
+                # only the socket would not suffice.
                 self._pidfd = os.pidfd_open(client_pid)
                 self._poll.register(self._pidfd, select.POLLIN)
             except OSError:
                 log.info("no pidfd for client %d: its socket shows its end", client_pid)
 
     def gone(self, now_ns: int) -> bool:
-        """Return whether the client has left; checks at most every LIVENESS_NS."""
+        """Returns whether the client has left; checks at most once per LIVENESS_NS."""
         if now_ns < self._next_check_ns:
             return False
         self._next_check_ns = now_ns + LIVENESS_NS

@@ -1,16 +1,15 @@
-"""Records what a worker reads of its client. Only workers of a recorded job import this.
+"""Records the events that a worker reads. Only workers of recorded jobs import this module.
 
 DESIGN
-  The worker must not wait: neither for the compressor nor for a disk. It copies the columns
-  of each batch (its views are overwritten by the next) and hands them, some thousand rows
-  at a time, to a thread of its own, which packs and writes them (pump/trace/writer.py).
-  Between the two lies a bounded queue. What does not fit into it is counted, and the
-  recording says at that place how much is missing.
+  The worker must wait neither for the compressor nor for a disk. The worker copies the columns of
+  each batch, because the next batch overwrites its views. Some thousand rows at a time go through
+  a bounded queue to a thread that packs and writes them (pump/trace/writer.py). Rows that do not
+  fit into the queue are lost; the recording contains their number at that position.
 
-  An error of the file (disk full, folder removed) ends the recording, not the worker: the log gets
-  one warning, and the mapping the error's number, which the shim's last line tells.
+  A file error (disk full, folder removed) ends the recording, not the worker. The log gets one
+  warning, and the mapping gets the error number, which the shim prints in its last line.
 
-  It is written beside FILE and takes its place at the end (pump/trace/place.py).
+  A recording is written next to FILE and renamed to FILE at the end (pump/trace/place.py).
 """
 
 from __future__ import annotations
@@ -48,19 +47,19 @@ HAND_OVER_ROWS: Final = 2048
 HAND_OVER_USES: Final = 16384
 HAND_OVER_PAYLOAD_BYTES: Final = 262144
 HAND_OVER_NS: Final = 200_000_000
-"""The worker hands over at the first of these."""
+"""The worker hands its rows over when one of these limits is reached."""
 
 FLUSH_S: Final = 1.0
-"""What the thread has is in the file after this time at the latest."""
+"""Longest time until data that the thread received is in the file."""
 
 QUEUE_BYTES: Final = 128 << 20
-"""Copied columns that may wait for the thread; beyond it events are lost, and counted."""
+"""Most bytes of copied columns that wait for the thread; further events are lost and counted."""
 
 SAMPLE_BYTES: Final = 512
-"""What a sample takes while it waits, about."""
+"""Approximate size of a waiting sample."""
 
 CLOSE_S: Final = 30.0
-"""Longest wait for the thread at the end (a disk that hangs)."""
+"""Longest wait for the thread at the end, because a disk may hang."""
 
 _RANGE: Final = np.dtype(
     {
@@ -89,21 +88,21 @@ _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("offset_bytes", "length_bytes"), np.uint64),
     "access": np.uint8,
 }
-"""Of the columns of `struct pump_batch`; a test holds them against it."""
+"""Types of the columns of `struct pump_batch`; a test compares them with the struct."""
 
 Work = Callable[[TraceWriter], None]
 
 
 def path_of(file: str, client_number: int) -> str:
-    """Where the job's n-th client, counted from 1, is recorded: FILE, FILE.2, FILE.3, ..."""
+    """Returns the path for the job's client number n, from 1: FILE, FILE.2, FILE.3, ..."""
     return file if client_number <= 1 else f"{file}.{client_number}"
 
 
 class _Block:
-    """Rows of several batches, one after the other, in columns of its own.
+    """Rows of several batches, one after the other, in its own columns.
 
-    Filled by memory copies with everything looked up beforehand: the worker does this in
-    each tick, between reading and deciding.
+    Filled by memory copies with pointers that are looked up in advance, because the worker does
+    this in each tick, between reading and deciding.
     """
 
     def __init__(self) -> None:
@@ -121,11 +120,11 @@ class _Block:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns hold, about."""
+        """Returns the approximate number of bytes in the columns."""
         return self.rows * 54 + self.uses * 33 + self.payload_bytes
 
     def take(self, batch: Batch) -> None:
-        """Append a batch. The caller hands the block over before it could overflow."""
+        """Appends a batch. The caller hands the block over before it could overflow."""
         raw = batch.raw
         if raw is not self._from:
             self._from = raw
@@ -148,9 +147,9 @@ class _Block:
                 self.payload_bytes += len(self._payloads[-1])
 
     def as_rows(self) -> Rows:
-        """Views of what is held, for the writer."""
+        """Returns views of the rows, for the writer."""
         rows, uses = np.array(self._batches).T
-        # Where a row's uses end is counted from the start of its own batch.
+        # The end of a row's uses is relative to the start of its own batch.
         end = self._rows[_USE_END][: self.rows] + np.repeat(np.cumsum(uses) - uses, rows)
         return Rows(
             {name: self._rows[name][: self.rows] for name in ROW_COLUMNS},
@@ -165,21 +164,21 @@ def _pointer(column: Any) -> Any:
 
 
 def _target(column: NDArray[Any]) -> tuple[Any, int]:
-    """Where a column lies, and the bytes of one value."""
+    """Returns the address of a column, and the bytes of one value."""
     return _pointer(ffi.from_buffer(column)), column.itemsize
 
 
 class Recorder:
-    """One client's recording. All methods return at once but `close`; none raises OSError."""
+    """Records one client. All methods except `close` return immediately; none raises OSError."""
 
     def __init__(self, path: str, header: Mapping[str, Any], folder: int | None = None) -> None:
-        """Begin a recording to `path`. Raises OSError where what lies there must stay.
+        """Starts a recording to `path`. Raises OSError, for example to protect a file there.
 
-        folder: a descriptor of the path's folder, which stays the caller's; None: opened here.
+        `folder`: a descriptor of the path's folder, which the caller keeps; None: opened here.
         """
         self.path = path
         self.error = 0
-        """errno of what ended the recording early, or 0."""
+        """errno of the error that ended the recording early, or 0."""
         self._folder = place.open_folder(path) if folder is None else os.dup(folder)
         try:
             self._draft = place.Draft(Path(path).name, self._folder)
@@ -188,17 +187,17 @@ class Recorder:
             raise
         self._block = _Block()
         self.hops = Hops()
-        """Where the worker notes what slices and events lose."""
-        self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # what the thread gives back
+        """The worker's notes on delays of slices and events."""
+        self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # blocks to reuse
         self._since_ns = 0
         self._devices: dict[int, tuple[int, ...]] = {}
         self._lost_rows = 0
         self.empty = True
-        """Whether neither an operation nor a range has arrived, and none was lost."""
+        """True until an event or a range arrives, or an event is lost."""
         self._facts: dict[str, int] = {}
-        """What the end says beside its time."""
-        self._waiting_bytes = 0  # put in by the worker
-        self._done_bytes = 0  # by the thread
+        """Facts in the end record, in addition to its time."""
+        self._waiting_bytes = 0  # bytes queued by the worker
+        self._done_bytes = 0  # bytes processed by the thread
         self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
         try:
             self._writer = TraceWriter(self._draft.fd, header)
@@ -213,13 +212,13 @@ class Recorder:
 
     @property
     def operations(self) -> int:
-        """Operations recorded so far."""
+        """Returns the number of recorded operations."""
         return self._writer.operations
 
     # ---- what the worker reports ----
 
     def batch(self, batch: Batch) -> None:
-        """Take the rows of one drain, after the model has worked out what they reach."""
+        """Records the rows of one drain, after the model has computed their extents."""
         block = self._block
         if len(batch) and not self.error:
             self.empty = False
@@ -237,14 +236,14 @@ class Recorder:
             self.lost(batch.malformed, form.LOST_MALFORMED)
 
     def tick(self) -> None:
-        """Hand over what has waited long enough. The worker calls it once a tick."""
+        """Hands over rows that have waited long enough. The worker calls it once a tick."""
         if self._block.rows and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
             self._hand_over()
         if self.hops.due():
             self._hand_over_hops()
 
     def ranges(self, ranges: Ranges, newest_seq: int) -> None:
-        """The range table was read: this is all that is live."""
+        """Records the content of the range table: all live ranges."""
         self.empty = self.empty and ranges.count == 0
         self._hand_over()
         data = ffi.buffer(ranges.records, ranges.count * _RANGE.itemsize)
@@ -256,14 +255,14 @@ class Recorder:
         self._put(lambda writer: writer.resync(now_ns, newest_seq, columns), len(data))
 
     def lost(self, count: int, reason: int) -> None:
-        """`count` events never reached us here; `reason`: LOST_* of pump.trace.format."""
+        """Records the loss of `count` events; `reason`: LOST_* of pump.trace.format."""
         self.empty = False
         self._hand_over()
         now_ns = time.monotonic_ns()
         self._put(lambda writer: writer.lost(now_ns, reason, count), 0)
 
     def device(self, index: int, record: Any) -> None:
-        """Record the shim's facts of a device (`struct pump_device`) where they have changed."""
+        """Records the shim's facts about a device (`struct pump_device`), if they have changed."""
         facts = (
             record.total_bytes,
             record.free_at_start_bytes,
@@ -293,7 +292,7 @@ class Recorder:
         )
 
     def sample(self, samples: list[rec.Sample]) -> None:
-        """What is believed of each device."""
+        """Records the worker's estimate of each device's memory."""
         self._hand_over()
 
         def write(writer: TraceWriter) -> None:
@@ -303,18 +302,18 @@ class Recorder:
         self._put(write, len(samples) * SAMPLE_BYTES)
 
     def threads(self, delays: RunDelay) -> None:
-        """What the client's threads have done by now."""
+        """Records the current run times and delays of the client's threads."""
         self._put(lambda writer: writer.threads(delays.look()), 0)
 
     def policy(self, name: str) -> None:
-        """The worker decides by this policy from here on."""
+        """Records that the worker switches to this policy."""
         self._hand_over()
         now_ns = time.monotonic_ns()
         self._put(lambda writer: writer.policy(now_ns, name), 0)
 
     def close(self, facts: Mapping[str, int] | None = None, keep: bool = True) -> None:
-        """Write what is left and say that it is all, with these facts beside. Waits for the disk,
-        CLOSE_S at most. keep: whether the file stays."""
+        """Writes the remaining rows, and an end record with these facts. Waits for the disk, at
+        most CLOSE_S. `keep`: whether the file stays."""
         self._facts = dict(facts or {})
         self._hand_over()
         self._hand_over_hops()
@@ -335,7 +334,7 @@ class Recorder:
         os.close(self._folder)
         log.info("%r", self)
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _hand_over_hops(self) -> None:
         ends, reads, lost = self.hops.take()
@@ -347,7 +346,7 @@ class Recorder:
             self._put(lambda writer: writer.reads(reads), 0)
 
     def _has_room(self, rows: int, size: int) -> bool:
-        """Whether so much may wait for the thread; else these rows are lost."""
+        """Returns whether `size` bytes may wait for the thread; if not, counts the rows as lost."""
         if self._waiting_bytes - self._done_bytes + size > QUEUE_BYTES:
             self._lost_rows += rows
             return False
@@ -380,7 +379,7 @@ class Recorder:
             self._work.put((work, size))
 
     def _run(self) -> None:
-        """The thread: does what was handed over, and flushes in time."""
+        """Runs the thread: does the queued work, and flushes in time."""
         due = time.monotonic() + FLUSH_S
         try:
             while True:
@@ -400,7 +399,7 @@ class Recorder:
                     due = time.monotonic() + FLUSH_S
         except OSError as error:
             self._fail(error)
-        except Exception:  # a bug of ours must not look like a recording that goes on
+        except Exception:  # a bug in pump must not look like a running recording
             log.exception("the recorder failed")
             self._fail(OSError(errno.EIO, "internal error"))
 
@@ -418,12 +417,12 @@ class Recorder:
         )
 
 
-# ---- the beginning ----------------------------------------------------------
+# ---- start ------------------------------------------------------------------
 
 
 def start(settings: WorkerSettings, counters: Any) -> Recorder | None:
-    """The recorder that the settings ask for, or None; a file that cannot be made is one
-    warning in the log. `counters`: `struct pump_worker_counters`, which the shim reads."""
+    """Returns the recorder that the settings request, or None. If the file cannot be created, logs
+    one warning. `counters`: `struct pump_worker_counters`, which the shim reads."""
     if not settings.record:
         return None
     counters.recorded_file = settings.client_number
@@ -437,8 +436,8 @@ def start(settings: WorkerSettings, counters: Any) -> Recorder | None:
 
 
 def header_of(settings: WorkerSettings) -> dict[str, Any]:
-    """What a recording begins with (docs/trace-format.md)."""
-    # Between two readings of one clock, so that the pair is as good as can be.
+    """Returns the header of a recording (docs/trace-format.md)."""
+    # One clock is read between two readings of the other, so that both times match closely.
     before, unix_ns, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return {
         "pump": pump.__version__,

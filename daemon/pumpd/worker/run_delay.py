@@ -1,8 +1,8 @@
-"""How long a client's threads ran, and were runnable without a processor, for a recording.
+"""Measures for a recording how long a client's threads ran, and how long they waited for a core.
 
-/proc/PID/task/TID/schedstat tells both of a thread (time run, run delay, in ns), where the kernel
-keeps them and the reader may see them; what cannot be read is left out. Both only grow: a thread
-that has ended counts with what it had when it was last seen.
+The file /proc/PID/task/TID/schedstat contains both times of a thread (run time and run delay, in
+ns), if the kernel keeps them and the reader may see them. Unreadable values are left out. Both
+times only grow: an ended thread counts with its last known times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pump.trace import format as form
 from pump.trace.records import Threads
 
 SHARE: Final = 200
-"""Looking takes at most one part in so many of the time, however many threads there are."""
+"""Sampling takes at most 1/SHARE of the time, with any number of threads."""
 
 _GROUPS: Final = {
     "in": form.THREADS_TO_GPU,
@@ -32,7 +32,7 @@ _GROUPS: Final = {
 }
 _NAME: Final = re.compile(r"pump-(in|out|mark|link)(-\d+)?")
 _NAMED_AFTER: Final = 2
-"""Looks after which a thread has its name: its parent gives it that just after its start."""
+"""Samples after which a thread has its name, which the parent sets soon after its start."""
 
 
 @dataclass(slots=True)
@@ -44,14 +44,15 @@ class _Thread:
 
 
 class Issuers:
-    """Threads of a process that issue operations: how long they waited since they were first seen.
+    """Tracks how long a process's threads that issue operations have waited for a CPU core.
 
-    waited_ns: all of them together. share: of the processor time that the machine spent meanwhile,
-    what went into that process and this one; the rest may have made them wait as well.
+    `waited_ns`: the waits of all threads since each was first seen. `share`: the share of the
+    machine's CPU time since then that this process and the client used. The rest of the CPU time
+    may have caused waits as well.
     """
 
     def __init__(self, pid: int) -> None:
-        """pid: 0 where the process cannot be seen."""
+        """`pid`: 0 if the process is not visible."""
         self._pid = pid
         self._seen: dict[int, int] = {}
         self._spent: tuple[float, float] | None = None
@@ -59,7 +60,7 @@ class Issuers:
         self.share = 0.0
 
     def look(self, threads: Iterable[int]) -> None:
-        """Read anew what these threads have waited. What cannot be read is left out."""
+        """Reads again how long these threads have waited. Leaves out unreadable values."""
         for thread in filter(None, threads if self._pid else ()):
             with contextlib.suppress(OSError, ValueError):
                 _, delay_ns = _times(f"/proc/{self._pid}/task/{thread}/schedstat")
@@ -74,7 +75,7 @@ class Issuers:
                 self.share = min(1.0, ours_s / all_s) if all_s > 0 else 0.0
 
     def _spent_s(self) -> tuple[float, float]:
-        """Processor time of both processes, and of all (proc(5): utime, stime; cpu)."""
+        """Returns CPU times of both processes, and of the machine (proc(5): utime, stime; cpu)."""
         client = _text(f"/proc/{self._pid}/stat", 1024).rpartition(")")[2].split()
         machine = _text("/proc/stat", 512).splitlines()[0].split()
         user, nice, system, _, _, irq, soft, *_ = map(int, machine[1:])
@@ -84,10 +85,10 @@ class Issuers:
 
 
 class RunDelay:
-    """Of the threads of one client, and of the thread that makes this."""
+    """Samples the times of one client's threads, and of the thread that creates this object."""
 
     def __init__(self, client_pid: int) -> None:
-        """client_pid: 0 where the client cannot be seen; then of the calling thread alone."""
+        """`client_pid`: 0 if the client is not visible; then only the calling thread is sampled."""
         self._tasks = f"/proc/{client_pid}/task" if client_pid else ""
         self._own = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._live: dict[str, _Thread] = {}
@@ -96,7 +97,7 @@ class RunDelay:
         self._next_ns = 0
 
     def look(self) -> list[Threads]:
-        """The groups of threads of which something has changed; none too soon after the last."""
+        """Returns the groups of threads with changed times; none if the last sample is recent."""
         began_ns = time.monotonic_ns()
         if began_ns < self._next_ns:
             return []
@@ -135,7 +136,7 @@ class RunDelay:
         folder = f"{self._tasks}/{name}"
         ran_ns, delay_ns = _times(f"{folder}/schedstat")
         thread = self._live.get(name)
-        if thread is None or ran_ns < thread.ran_ns:  # or another one has its number now
+        if thread is None or ran_ns < thread.ran_ns:  # or another thread has its ID now
             if thread is not None:
                 self._end(thread)
             thread = self._live[name] = _Thread()
@@ -155,8 +156,8 @@ def _add(to: list[int], ran_ns: int, delay_ns: int) -> None:
 
 
 def _times(path: str) -> tuple[int, int]:
-    """Of one thread. Raises OSError once it has ended, ValueError where a kernel says other
-    things."""
+    """Returns run time and run delay of a thread. Raises OSError if the thread has ended,
+    ValueError if the kernel uses another format."""
     ran_ns, delay_ns, *_ = _text(path).split()
     return int(ran_ns), int(delay_ns)
 

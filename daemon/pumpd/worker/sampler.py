@@ -1,8 +1,7 @@
-"""Samples for a recording: the devices' memory, as the worker believes it, and the client's
-threads.
+"""Samples for a recording: the worker's estimate of the devices' memory, and the client's threads.
 
-Figures that have not changed are not written. When they change, the earlier figures are written
-once more, with the last time at which they held: lines drawn between samples are then correct.
+Unchanged values are not written. When values change, the earlier values are first written again
+with the last time when they were valid, so that lines drawn between samples are correct.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ SAMPLE_NS: Final = 50_000_000
 
 
 class Sampler:
-    """Samples of one client for its recording."""
+    """Takes samples of one client for its recording."""
 
     def __init__(
         self, recorder: Recorder, mapping: Mapping, model: ClientModel, client_pid: int = 0
     ) -> None:
-        """client_pid: 0 where its threads cannot be seen."""
+        """`client_pid`: 0 if the client's threads are not visible."""
         self._recorder = recorder
         self._delays = RunDelay(client_pid)
         self._shm = mapping.shm
@@ -43,15 +42,15 @@ class Sampler:
         self._written: list[tuple[int, ...]] = []
         self._taken_ns = 0
         self._same_ns = 0
-        """When the figures written last were found unchanged; 0: not since."""
+        """When the last written values were last found unchanged; 0: not since then."""
 
     def tick(self, now_ns: int) -> None:
-        """Take a sample, unless that was done within SAMPLE_NS."""
+        """Takes a sample, unless the last one was taken within SAMPLE_NS."""
         if now_ns - self._taken_ns >= SAMPLE_NS:
             self.take(now_ns)
 
     def take(self, now_ns: int) -> None:
-        """Write the figures of this moment, if they are new."""
+        """Writes the current values, if they have changed."""
         self._taken_ns = now_ns
         figures = [self._device(index) for index in self._model.devices]
         self._recorder.threads(self._delays)
@@ -68,7 +67,7 @@ class Sampler:
         self._recorder.sample([Sample(time_ns, *figures) for figures in self._written])
 
     def _device(self, index: int) -> tuple[int, ...]:
-        """A sample without its time."""
+        """Returns a sample without its time."""
         tally, shim = self._model.tally(index), self._shm.shim_counters
         there = [int(count) * BLOCK_BYTES for count in self._model.counts(index)]
         return (

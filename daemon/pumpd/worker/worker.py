@@ -1,8 +1,8 @@
 """The worker: one process that serves one client.
 
 Each tick drains the event ring into the model, reads progress and ended transfers, and renews the
-schedules that need it (daemon/core/worker). Between ticks the worker sleeps on a word of the
-mapping; a dormant client costs four wake-ups a second.
+schedules that need it (daemon/core/worker). Between ticks the worker sleeps on a futex in the
+mapping; a dormant client costs four wake-ups per second.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from pumpd.worker.sampler import Sampler
 log = logging.getLogger("pumpd.worker")
 
 SLEEP_NS: Final = 250_000_000
-"""Longest sleep; the heartbeat (stale for the shim after 3 s) is written after each."""
+"""Longest sleep. Each is followed by a heartbeat, which the shim considers stale after 3 s."""
 
 UNREADY_NS: Final = 100_000_000
-"""How long a record may be reserved without being filled."""
+"""Longest time for which a record may be reserved without being filled."""
 
 PUBLISH_NS: Final = 20_000_000
-"""While busy, counters and heartbeat are written at most that often."""
+"""Least time between two writes of counters and heartbeat while busy."""
 
 LOST_NS: Final = 100_000_000
-"""While busy, the time lost is worked out at most that often."""
+"""Least time between two computations of the time lost while busy."""
 
 DEVICES_EVERY: Final = 64
-"""Ticks after which the devices' figures are read again though no event came."""
+"""Ticks after which the devices' records are read again even without an event."""
 
 QUIET_NS: Final = 1_000_000
 """Length of the short sleep before a long one; at least PUMP_SLEEP_GRACE_NS."""
 
 FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
-"""Backlog (records) from which the worker skips to the newest."""
+"""Largest backlog, in records, before the worker skips to the newest record."""
 
 LAST_READS: Final = 4
-"""How often the ring is read at the end of a recorded client: together more than it can hold."""
+"""Reads of the ring at the end of a recorded client; together they exceed its capacity."""
 
 LAST_ENDS_NS: Final = 200_000_000
-"""Longest wait for slices that a recorded client's executors still have in the driver."""
+"""Longest wait for a recorded client's slices that are still in the driver."""
 
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
@@ -77,9 +77,9 @@ class Worker:
         *,
         duplicates: bool = False,
     ) -> None:
-        """client_pid: 0 where the client cannot be seen. duplicates: whether what was only read
-        leaves without a copy. learned_folder: in which what is learned under this policy is kept
-        for the program's next run; "" for nowhere."""
+        """`client_pid`: 0 if the client is not visible. `duplicates`: whether evictions skip the
+        copy of clean memory. `learned_folder`: folder that keeps patterns learned under this policy
+        for the program's next run; "" to keep none."""
         self.mapping = mapping
         self.model = ClientModel()
         self.model.time()
@@ -95,26 +95,26 @@ class Worker:
         self.counters = mapping.shm.worker_counters
         self._dropped = 0
         self._stale = True
-        """The ranges have to be read from the table: at the start, and after a loss."""
+        """Whether the ranges must be read from the table: at the start, and after a loss."""
         self._seen: dict[int, tuple[int, ...]] = {}
-        """Per device: what its record said last."""
+        """The last values of each device's record."""
         self._unready_ns = 0
-        """Since when the next record has been reserved without being filled; 0: it is not."""
+        """Since when the next record has been reserved without being filled; 0: it is filled."""
         self._spin_ns = 0
         self._misses = {"unseen": 0, "no_room": 0, "policy": 0}
-        """By cause; `policy`: misses under a policy that does not prefetch."""
+        """Misses by cause; `policy`: misses under a policy that does not prefetch."""
         self._seen_misses = 0, 0
-        """What the model's tallies of the first two were then."""
+        """The model's counts of the first two causes at the last update."""
         self._ticks = self._resyncs = self._catch_ups = 0
         self._lost_due_ns = self._lost_may_ns = 0
-        self._stops = 0  # of the client, that the model knows
-        """When the time lost is worked out next: while busy, and before a long sleep."""
+        """When the time lost is computed next: while busy, and before a long sleep."""
+        self._stops = 0  # stops of the client that the model knows
         self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
 
     # ---- one tick ----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Drain the ring, update the model, renew schedules, publish."""
+        """Drains the ring, updates the model, renews schedules, and publishes."""
         waiting = self.mapping.backlog()
         if waiting or self._ticks % DEVICES_EVERY == 0:
             self.read_devices()
@@ -138,10 +138,10 @@ class Worker:
             self._sampler.tick(now_ns)
 
     def wait(self, seen_activity: int) -> None:
-        """Wait for the next event, completion or progress, or for SLEEP_NS.
+        """Waits for the next event, completion or progress, or for SLEEP_NS.
 
-        Always a short sleep before the long one: a producer's wake-up may be
-        missed in the instant of falling asleep (`pump_wake_later`).
+        A short sleep always precedes the long one, because the worker may miss
+        a producer's wake-up while falling asleep (`pump_wake_later`).
         """
         before = lib.pump_core_now_ns()
         if self._wait(seen_activity, self._spin_ns, QUIET_NS):
@@ -157,7 +157,7 @@ class Worker:
         return self.mapping.wait(self.model.raw, seen_activity, spin_ns, timeout_ns)
 
     def read_devices(self) -> None:
-        """Take over what the shim wrote about its devices."""
+        """Reads the shim's records of its devices."""
         shm = self.mapping.shm
         for index in range(min(shm.header.device_count, lib.PUMP_MAX_DEVICES)):
             record = shm.devices[index]
@@ -177,8 +177,8 @@ class Worker:
             )
             known = self.model.devices.get(index)
             if facts.active and not (known and known.active):
-                # A dormant client reports no allocations, so they are read from the table. The
-                # shim populated them within the budget of that time, which may have been larger.
+                # A dormant client reports no allocations, so they are read from the table. This
+                # precedes the new budget: the shim populated them within the old one.
                 self._stale = True
                 if known:
                     self._read_ranges()
@@ -212,7 +212,7 @@ class Worker:
             self._wait_for_unready(waiting)
 
     def _drain(self) -> int:
-        """Apply what has arrived; return how many rows that were."""
+        """Applies the arrived rows; returns their number."""
         if self.recorder is None:
             return self.mapping.read_into(self.model.raw)
         rows = 0
@@ -226,10 +226,10 @@ class Worker:
         return rows
 
     def _skip(self) -> int:
-        """Read what waits without working on it; return how many rows that were.
+        """Reads the waiting rows without applying them; returns their number.
 
-        Only records that are filled: a producer that is delayed between reserving its place and
-        filling it would otherwise write into a place that is in use again.
+        Only filled records are skipped. Otherwise, a producer that is delayed between reserving
+        and filling a slot could write into a slot that is in use again.
         """
         rows = 0
         with contextlib.suppress(ProtocolError):
@@ -240,8 +240,8 @@ class Worker:
         return rows
 
     def _wait_for_unready(self, waiting: int) -> None:
-        """The next record was reserved and is not filled: its thread is delayed, or has ended
-        (killed, cancelled) and will never fill it. After UNREADY_NS skip the records."""
+        """Waits for a reserved record that is not filled. Its thread is delayed, or has ended
+        (killed, cancelled) and will never fill it. Skips the records after UNREADY_NS."""
         now_ns = lib.pump_core_now_ns()
         if self._unready_ns == 0:
             self._unready_ns = now_ns
@@ -255,14 +255,14 @@ class Worker:
             self._lose()
 
     def _lose(self) -> None:
-        """Events were lost: read the range table, and ask for names and parameters again."""
+        """Handles lost events: requests names and parameters again, and marks the ranges stale."""
         self.mapping.ask_again()
         self._stale = True
 
     def finish_recording(self) -> None:
-        """Read what the client left in the ring, close the recording, and say so to the client,
-        which waits for that where it can. A process that only looked for GPUs, as launchers do,
-        leaves no file."""
+        """Reads the rest of the ring, closes the recording, and notifies the client, which waits
+        for this if it can. Keeps no file of a process that only searched for GPUs, as launchers
+        do."""
         if self.recorder is None:
             return
         for _ in range(LAST_READS):
@@ -279,7 +279,7 @@ class Worker:
         self.recorder = self._sampler = None
 
     def last_figures(self) -> None:
-        """Publish what is known once the client ends; while it exits, its last line may tell it."""
+        """Publishes the final numbers; an exiting client may print them in its last line."""
         self.finish_recording()
         self._read_events(self.mapping.backlog())
         self.mapping.follow(self.model.raw)
@@ -287,12 +287,12 @@ class Worker:
         self._publish_lost()
 
     def finish_learning(self) -> None:
-        """Keep what was learned for the program's next run."""
+        """Saves the learned patterns for the program's next run."""
         if self._learned:
             self._learned.end()
 
     def _follow_last(self) -> None:
-        """Schedule nothing more, and wait for what executors have taken, LAST_ENDS_NS at most."""
+        """Stops scheduling, and waits for transfers in flight, at most LAST_ENDS_NS."""
         self.model.schedule(False)
         until_ns = lib.pump_core_now_ns() + LAST_ENDS_NS
         while True:
@@ -303,8 +303,8 @@ class Worker:
             self._wait(seen, 0, QUIET_NS)
 
     def _read_ranges(self) -> None:
-        """Read the live ranges from the table. Events in the ring may repeat some of them, which
-        changes nothing."""
+        """Reads the live ranges from the table. Events in the ring may repeat some ranges, which
+        has no effect."""
         self._stale = False
         self._resyncs += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
@@ -315,11 +315,11 @@ class Worker:
         log.info("read the range table: %d ranges", ranges.count)
 
     def switch(self, policy: Policy) -> None:
-        """Use this policy from now on, and count the overshoot anew.
+        """Switches to this policy, and resets the overshoot.
 
-        Transfers under way are completed; the earlier policy's schedule is void.
+        Transfers in flight are completed; the earlier policy's schedule is void.
         """
-        self.publish()  # counts the misses so far for the earlier policy
+        self.publish()  # attributes earlier misses to the earlier policy
         if policy.name != self.policy.name and self.recorder:
             self.recorder.policy(policy.name)
         self._take(policy)
@@ -327,8 +327,8 @@ class Worker:
         self.publish()
 
     def _take(self, policy: Policy) -> None:
-        """Begin to learn what the client repeats, if the policy predicts. Where there is no memory
-        for it, the schedule knows issued operations alone."""
+        """Adopts a policy, and starts to learn the client's loop if the policy predicts. Without
+        memory for the learner, the schedule knows only issued operations."""
         self.policy = policy
         self._deciding = policy if isinstance(policy, Deciding) else None
         self.model.schedule(self._deciding is None)
@@ -344,7 +344,7 @@ class Worker:
             )
 
     def publish(self) -> None:
-        """Write heartbeat and counters for the shim's link and its summary."""
+        """Writes heartbeat and counters for the shim's link and its summary."""
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
         totals, counters = self.model.totals(), self.counters
         counters.ticks = self._ticks
@@ -374,8 +374,8 @@ class Worker:
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
     def _publish_lost(self) -> None:
-        """Work out the time lost: all that is not final yet, so at most a twentieth of the
-        time goes into it."""
+        """Computes the time lost, again for all time that is not final. Therefore limited to a
+        twentieth of the time."""
         before_ns = lib.pump_core_now_ns()
         counters, shm = self.counters, self.mapping.shm
         self._follow_stops(shm.header)
@@ -391,7 +391,7 @@ class Worker:
         self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)
 
     def _follow_stops(self, header: Any) -> None:
-        """Tell the model when the client was stopped; of many stops at once, the newest."""
+        """Passes the times of the client's stops to the model; only the two newest of many."""
         stops = header.stops
         for number in range(max(self._stops, stops - 2) + 1, stops + 1):
             at = number % 2
@@ -399,15 +399,15 @@ class Worker:
         self._stops = stops
 
     def _last_facts(self) -> dict[str, int]:
-        """What a recording's end says of the time lost, and of the waits for turns."""
+        """Returns the time lost, and the waits for turns, for the end of a recording."""
         counters = self.counters
         names = (*trace.LOST_TIMES, trace.DELAYED_TIME)
         lost = {name: int(getattr(counters, name)) for name in names}
         return {**lost, trace.HELD_TIME: int(self.mapping.shm.shim_counters.held_ns)}
 
     def _count_misses(self, unseen: int, no_room: int) -> None:
-        """Count the misses since the last call by cause: those under a policy that does not
-        prefetch are the policy's."""
+        """Counts the misses since the last call by cause. Under a policy that does not prefetch,
+        the policy is the cause."""
         new_unseen, new_no_room = unseen - self._seen_misses[0], no_room - self._seen_misses[1]
         self._seen_misses = unseen, no_room
         misses, counters = self._misses, self.counters
@@ -421,30 +421,30 @@ class Worker:
 
 
 def _capacity_bytes(record: Any) -> int:
-    """Return the bytes of the card that this client's blocks may take.
+    """Returns the bytes of the GPU that this client's blocks may take.
 
-    What was free at its start; with a greater budget all of the card, which several jobs then
-    share. The driver evicts what migrated longest ago, of any process, to make room. Which of
-    this client's blocks it has evicted is unknown: they count as resident until faults show that
-    some are not.
+    This is the memory that was free at the client's start, or all of the GPU if the budget is
+    larger; then several jobs share it. To make room, the driver evicts the memory of any process
+    that migrated longest ago. Pump does not know which of this client's blocks were evicted: they
+    count as resident until faults show otherwise.
     """
     free = int(record.free_at_start_bytes)
     return free if record.budget_bytes <= free else int(record.total_bytes)
 
 
 def _blocks(whole_bytes: int, taken_bytes: int) -> int:
-    """Return the blocks in what is left, within what the tables can count."""
+    """Returns the number of blocks in the remaining bytes, up to the limit of the tables."""
     return int(min(max(0, whole_bytes - taken_bytes) // BLOCK_BYTES, 1 << 30))
 
 
 def run(
     fd_memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
 ) -> None:
-    """Serve one client until it leaves.
+    """Serves one client until the client leaves.
 
-    `fd_memfd`: the sealed mapping, closed here once it is mapped. `connection`: the
-    client's socket, whose end of file means that it left. `lifeline`: to the supervisor,
-    open until the end. Raises ValueError for an unknown policy.
+    `fd_memfd`: the sealed mapping; closed here after it is mapped. `connection`: the
+    client's socket; end-of-file means that the client has left. `lifeline`: the socket to
+    the supervisor; open until the end. Raises ValueError for an unknown policy.
     """
     policy = by_name(settings.policy)
     mapping = Mapping(fd_memfd)
@@ -462,7 +462,7 @@ def run(
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)
     steering.start()
-    gc.freeze()  # what is alive now stays alive: no need to visit it again
+    gc.freeze()  # present objects stay alive, so garbage collection can skip them
     log.info("serving client %d with policy %s", settings.client_pid, settings.policy)
     exits = False
     while not liveness.gone(lib.pump_core_now_ns()):
