@@ -1,6 +1,6 @@
-/* amount.h - an amount of memory as pump-run hands it to the shim: "" for none, decimal
- * bytes, "80%" of an amount, or "1.5x" an amount. Which amount that is depends on the
- * variable.
+/* amount.h - parses an amount of memory that pump-run passes to the shim: "" for none,
+ * bytes in decimal, a percentage ("80%") or a multiple ("1.5x"). The variable decides
+ * what percentages and multiples refer to.
  */
 #ifndef PUMP_AMOUNT_H
 #define PUMP_AMOUNT_H
@@ -14,7 +14,7 @@ enum pump_amount_kind {
   PUMP_AMOUNT_NONE,
   PUMP_AMOUNT_BYTES,
   PUMP_AMOUNT_PERCENT,
-  PUMP_AMOUNT_TIMES, /* in thousandths */
+  PUMP_AMOUNT_TIMES, /* value in thousandths */
 };
 
 struct pump_amount {
@@ -22,7 +22,7 @@ struct pump_amount {
   uint64_t value;
 };
 
-/* Reads digits into `value`; returns what follows, NULL without any or above 2^62. */
+/* Reads digits into `value`. Returns the rest, or NULL without digits or above 2^62. */
 static inline const char *pump_amount_digits(const char *text, uint64_t *value) {
   const char *at = text;
   *value = 0;
@@ -33,8 +33,8 @@ static inline const char *pump_amount_digits(const char *text, uint64_t *value) 
   return at == text ? NULL : at;
 }
 
-/* Reads "", "123", "80%" or "1.5x" (three decimals at most); false, and none, for
- * anything else. */
+/* Parses "", "123", "80%" or "1.5x" (at most three decimals). Returns false, and sets
+ * `amount` to none, for any other text. */
 static inline bool pump_amount_parse(const char *text, struct pump_amount *amount) {
   *amount = (struct pump_amount){PUMP_AMOUNT_NONE, 0};
   if (text == NULL || *text == '\0') return true;
@@ -61,8 +61,8 @@ static inline bool pump_amount_parse(const char *text, struct pump_amount *amoun
   return true;
 }
 
-/* Bytes: percentages of `whole_bytes`, multiples of `unit_bytes`; none is UINT64_MAX, and
- * so is a share of something that has no end (UINT64_MAX). */
+/* Converts to bytes: percentages of `whole_bytes`, multiples of `unit_bytes`. Returns
+ * UINT64_MAX for none, for a percentage of UINT64_MAX, and for too large a multiple. */
 static inline uint64_t pump_amount_bytes(struct pump_amount amount, uint64_t whole_bytes,
                                          uint64_t unit_bytes) {
   switch (amount.kind) {

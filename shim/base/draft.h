@@ -1,9 +1,9 @@
-/* draft.h - a new file beside one that it is to replace by rename, and what may be
- * replaced.
+/* draft.h - a draft file next to the file that it will replace by rename, and a check
+ * whether a file may be replaced.
  *
- * The draft's name cannot be known beforehand and nothing is followed or opened in its
- * place, so that neither another user's link nor what a killed process has left is in the
- * way. pump/outputs.py does the same. Allocates through stdio.
+ * A draft's name cannot be predicted, and its creation follows no link and opens no
+ * existing file. So neither another user's link nor the leftovers of a killed process
+ * interfere. pump/outputs.py does the same. Allocates through stdio.
  */
 #ifndef PUMP_DRAFT_H
 #define PUMP_DRAFT_H
@@ -20,8 +20,8 @@
 
 #define PUMP_DRAFT_BYTES (4096 + 16)
 
-/* PATH.part-XXXXXXXX, open for writing, its name in `partial`; NULL, and errno, for none.
- */
+/* Opens PATH.part-XXXXXXXX for writing and puts its name into `partial`. Returns NULL,
+ * with errno set, on failure. */
 static inline FILE *pump_draft(const char *path, char partial[PUMP_DRAFT_BYTES]) {
   uint32_t word;
   if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) return NULL;
@@ -36,8 +36,8 @@ static inline FILE *pump_draft(const char *path, char partial[PUMP_DRAFT_BYTES])
 
 #define PUMP_HEAD_BYTES 64
 
-/* Nothing, an empty file, or one that begins with `head`, shorter than PUMP_HEAD_BYTES:
- * whatever else is there stays, links and devices included. */
+/* Returns whether `path` is absent, empty, or a file that begins with `head` (shorter
+ * than PUMP_HEAD_BYTES). Links, devices and all other files must stay. */
 static inline bool pump_may_replace(const char *path, const char *head) {
   struct stat there;
   if (lstat(path, &there) != 0) return errno == ENOENT;

@@ -1,10 +1,10 @@
-/* key_table.h - a bounded open-addressing table from 64-bit keys, never 0, to records
- * that begin with their key. The caller provides memory and lock; nothing is allocated.
- * When it is three quarters full, nothing more is added.
+/* key_table.h - a bounded open-addressing hash table. Keys have 64 bits and are never 0;
+ * each record begins with its key. The caller provides memory and lock; nothing is
+ * allocated. A table that is three quarters full accepts no more records.
  *
- * Not for tables that are read without a lock (launch_params.c, streams in progress.c),
- * for chains through the records (graph_execs.c, pool_blocks.c), for caches in which a
- * newer key replaces an older one, and for what has no bound (cudart_register.c).
+ * Not for tables that are read without a lock (launch_params.c, progress.c) or chain
+ * their records (graph_execs.c, pool_blocks.c). Not for caches in which newer keys
+ * replace older ones, nor for unbounded sets (cudart_register.c).
  */
 #ifndef PUMP_KEY_TABLE_H
 #define PUMP_KEY_TABLE_H
@@ -14,13 +14,13 @@
 #include <string.h>
 
 struct pump_table {
-  char *records;   /* `places` of them, zeroed at first */
+  char *records;   /* `places` records, zeroed at first */
   uint32_t places; /* a power of two, at most 2^16 */
   uint32_t record_bytes;
   uint32_t used;
 };
 
-/* A table in an array of records. */
+/* Initializes a table over an array of records. */
 #define PUMP_TABLE(array)                                                                  \
   {.records = (char *)(array),                                                             \
    .places = sizeof(array) / sizeof(array)[0],                                             \
@@ -41,13 +41,14 @@ static inline uint32_t pump_table_search(const struct pump_table *table, uint64_
   return i & (table->places - 1);
 }
 
-/* The record of that key, or NULL. */
+/* Returns the record of the key, or NULL. */
 static inline void *pump_table_find(const struct pump_table *table, uint64_t key) {
   uint64_t *place = pump_table_place(table, pump_table_search(table, key));
   return key != 0 && *place == key ? place : NULL;
 }
 
-/* A zeroed record of a key that is not there yet, or NULL: it is full, or the key 0. */
+/* Adds a zeroed record for an absent key. Returns NULL if the table is full or key is
+ * 0. */
 static inline void *pump_table_add(struct pump_table *table, uint64_t key) {
   if (key == 0 || table->used >= table->places / 4 * 3) return NULL;
   uint64_t *place = pump_table_place(table, pump_table_search(table, key));
@@ -56,15 +57,15 @@ static inline void *pump_table_add(struct pump_table *table, uint64_t key) {
   return place;
 }
 
-/* Empties the record and closes the gap, so that no search stops too early: another one
- * may move into its place. */
+/* Empties the record and closes the gap, so that no search stops too early. Another
+ * record may move into its place. */
 static inline void pump_table_take_out(struct pump_table *table, void *record) {
   uint32_t mask = table->places - 1;
   uint32_t hole =
       (uint32_t)((size_t)((char *)record - table->records) / table->record_bytes);
   for (uint32_t i = (hole + 1) & mask; *pump_table_place(table, i) != 0;
        i = (i + 1) & mask) {
-    /* May move into the hole only what does not get in front of its home. */
+    /* Only a record that does not end up before its home may move into the hole. */
     uint32_t from_home = (i - pump_table_home(table, *pump_table_place(table, i))) & mask;
     if (from_home < ((i - hole) & mask)) continue;
     memcpy(pump_table_place(table, hole), pump_table_place(table, i), table->record_bytes);
@@ -75,7 +76,7 @@ static inline void pump_table_take_out(struct pump_table *table, void *record) {
 }
 
 static inline void pump_table_reset(struct pump_table *table) {
-  if (table->used == 0) return; /* then it is zero already: no page is touched */
+  if (table->used == 0) return; /* all zero already: touches no page */
   memset(table->records, 0, (size_t)table->places * table->record_bytes);
   table->used = 0;
 }

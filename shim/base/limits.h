@@ -1,7 +1,7 @@
-/* limits.h - the bounds of the shim that more than one file keeps to, or that hold only
- * together, with what has to be true of them.
+/* limits.h - bounds that several files of the shim use or that depend on each other, and
+ * assertions of their relations.
  *
- * A bound of one file alone stands in that file; those of the contract in pump_abi.h.
+ * Bounds of a single file are in that file; bounds of the contract are in pump_abi.h.
  */
 #ifndef PUMP_LIMITS_H
 #define PUMP_LIMITS_H
@@ -10,84 +10,84 @@
 
 /* ---- in the driver ---------------------------------------------------------- */
 
-/* One command or populate slice moves at most this much: a migration holds the
- * process's mmap lock, and a free waits for the slice that runs. */
+/* The most that one command or populate slice moves: a migration holds the process's mmap
+ * lock, and a free waits for the slice in flight. */
 #define PUMP_SLICE_BYTES (32u << 20)
 
-/* What a device's executors have in the driver at most, in each direction, whatever the
- * worker asks for: on its way a block serves no kernel. Half of the budget where that is
- * less; a single slice may always go. */
+/* The most that a device's executors have in flight in each direction, whatever the
+ * worker asks for: a block in transit serves no kernel. Half of the budget applies if
+ * that is less. A single slice may always go. */
 #define PUMP_IN_FLIGHT_BYTES (128u << 20)
 #define PUMP_OUT_FLIGHT_BYTES (64u << 20)
-/* What is scheduled comes only while less is in the driver: commands, which may be more
- * urgent, do not wait for it. Enough to fill a link: the next goes as soon as one ends. */
+/* Arrivals for predicted operations start only while less than this is in flight, so that
+ * urgent commands need not wait. Enough to fill a link: the next starts when one ends. */
 #define PUMP_PREDICTED_BYTES (16u << 20)
 
 #define PUMP_IN_THREADS_MOST 2
-/* Slices that one in-thread keeps in the driver: a block that the driver knows to be on
- * its way is waited for by a kernel, one that still waits in our ring is faulted. Each
- * needs a stream; the second number holds where these share the program's priority. */
+/* Slices that one inbound thread keeps in flight, each in its own stream. Kernels wait
+ * for a block that the driver already moves, but fault on one that is still in our ring.
+ * The second number applies if these streams share the program's priority. */
 #define PUMP_IN_LANES 8
 #define PUMP_IN_LANES_SHARED 4
 #define PUMP_OUT_THREADS_MOST 4
 
-/* Contexts of the program by small numbers; they are used again after an end. */
+/* Bound of the small numbers of contexts; they are reused after a context ends. */
 #define PUMP_MAX_CONTEXTS 64
 
 /* ---- markers ------------------------------------------------------------------ */
 
-/* Markers of a context: one for each operation of four launch queues. */
+/* Markers per context: one for each operation in four full launch queues. */
 #define PUMP_MARKERS 4096
-/* With fewer than that left, one in sixteen operations has to do. */
+/* With fewer free markers than this, only one in sixteen operations gets one. */
 #define PUMP_MARKERS_FEW 64
-#define PUMP_MARKERS_TIMED 256 /* of a context, which take the time of an operation */
+#define PUMP_MARKERS_TIMED 256 /* per context, with timing */
 #define PUMP_MARKERS_GROWTH 64
-/* Free ones kept for a program that runs: one full launch queue. */
+/* Free markers kept for a running program: one full launch queue. */
 #define PUMP_MARKERS_AHEAD 1024
-#define PUMP_MARKERS_FIRST 128 /* made for a context before anything is recorded there */
+#define PUMP_MARKERS_FIRST 128 /* created for a context before its first record */
 
 /* ---- sleeps of pump's own threads ------------------------------------------------ */
 
-/* A marker thread polls that often, the more rarely the longer nothing executes. A program
- * that goes on within PUMP_LINGER_NS wakes no thread; a timed sleep ends at most the slack
- * late. */
+/* How often a marker thread polls; the interval grows while nothing executes. A program
+ * that continues within PUMP_LINGER_NS wakes no thread. A timed sleep overruns by at most
+ * the slack. */
 #define PUMP_POLL_MIN_NS 50000u
 #define PUMP_POLL_MAX_NS 100000u
 #define PUMP_POLL_SLACK_NS 10000u
 #define PUMP_LINGER_NS 5000000u
-/* A mover with a slice in flight and nothing else to do sleeps until it is woken, so that a
- * command need not wait for the slice, and looks at the slice that often at least. */
+/* A mover with a slice in flight but no further work sleeps until a wake-up, so that a
+ * new command need not wait for the slice. It checks the slice at least this often. */
 #define PUMP_PEEK_NS 200000u
-/* How long a mover sleeps without room, and without work, at most: it may miss a wake-up.
- */
+/* Longest sleep of a mover that waits for in-flight capacity (ROOM) or for work (IDLE),
+ * because it may miss a wake-up. */
 #define PUMP_ROOM_NS 10000000u
 #define PUMP_IDLE_NS 1000000000u
 
 /* ---- the pool --------------------------------------------------------------------- */
 
 #define POOL_ARENAS 64u
-#define POOL_STREAMS 256u  /* of one arena; those beyond are served by the driver */
-#define POOL_EVENTS 512u   /* of one stream, recorded and not complete */
+#define POOL_STREAMS 256u  /* per arena; the driver serves further streams */
+#define POOL_EVENTS 512u   /* per stream: recorded and not complete */
 #define POOL_DEAD_MOST 32u /* pieces in quarantine at once */
-/* While one stream alone is in use an event is recorded after so many frees, or so long
- * after the last one. */
+/* While only one stream is in use, an event is recorded after this many frees, or this
+ * long after the previous event. */
 #define POOL_EVENT_FREES 16u
 #define POOL_EVENT_NS 1000000u
-/* Memory is dead for long when it was freed so long ago; looked for that often, or sooner
- * where dead memory is kept apart. */
+/* Freed memory may be discarded after POOL_LONG_NS. The check runs every POOL_TICK_NS, or
+ * sooner while dead memory is kept apart. */
 #define POOL_LONG_NS 30000000u
 #define POOL_TICK_NS 3000000u
 #define POOL_TICK_SOON_NS 500000u
-/* A request waits so often for so long before memory is refused. */
+/* A request waits POOL_WAITS times for POOL_WAIT_NS before memory is refused. */
 #define POOL_WAIT_NS 5000000u
 #define POOL_WAITS 200u
 
-/* Managed variables of the program's code that are tracked. */
+/* Bound of the tracked managed variables of the program's code. */
 #define PUMP_VARIABLES 64u
 
 /* ---- parameters of a launch --------------------------------------------------- */
 
-#define PUMP_SCAN_WORDS_MOST 512 /* different ones that may be pointers */
+#define PUMP_SCAN_WORDS_MOST 512 /* distinct words that may be pointers */
 #define PUMP_SCAN_PLACES 1024
 
 /* ---- waits of a thread of the program, and of the exit ------------------------- */
@@ -95,7 +95,7 @@
 /* A stuck driver must not hang a free in our code. */
 #define PUMP_FREE_WAIT_NS 5000000000u
 #define PUMP_QUIESCE_NS 5000000000u
-/* How long a marker thread that leaves a context waits for markers that threads hold. */
+/* How long a marker thread that leaves a context waits for markers in other threads. */
 #define PUMP_COLLECT_NS 100000000u
 #define PUMP_EXIT_NS 1000000000u
 #define PUMP_RECORDER_NS 2000000000u
@@ -105,34 +105,34 @@
 /* ---- the connection ------------------------------------------------------------ */
 
 #define PUMP_ANSWER_MS 2000 /* pumpd's supervisor answers at once */
-/* `pumpd jobs` may have to start first, beside busy processors. */
+/* `pumpd jobs` may first have to start, on busy CPU cores. */
 #define PUMP_ACTIVATION_MS 10000
-#define PUMP_ACTIVATION_BYTES 16384 /* a rule's settings, as they are sent */
+#define PUMP_ACTIVATION_BYTES 16384 /* a rule's settings in the form that is sent */
 #define PUMP_LINK_POLL_MS 500
 #define PUMP_DRAIN_POLL_MS 5           /* while a drain lasts (memory/drain.c) */
-#define PUMP_STOP_LEAST_NS 1000000000u /* a later wake-up was a stop of the process */
+#define PUMP_STOP_LEAST_NS 1000000000u /* a poll that overruns by this was stopped */
 #define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
-/* A drain lasts at most that long. A worker waits longer for the budget (ADOPT_S). */
+/* Longest drain. A worker waits longer for its budget to be adopted (ADOPT_S). */
 #define PUMP_DRAIN_MOST_NS 2500000000u
-/* A job waits for its turn no longer unless its worker asks again (memory/drain.c). */
+/* A job waits this long for its turn, unless its worker asks again (memory/drain.c). */
 #define PUMP_HOLD_MOST_NS 6000000000u
-/* Shut gates in front of launches (progress/gates.c): while nothing moves or executes, in
- * all, and how long none is made once they were forced. */
+/* Gates before launches (progress/gates.c): longest shut time while nothing moves or
+ * executes, longest at all, and how long no gate is made after some were forced open. */
 #define PUMP_GATE_STILL_NS 50000000u
 #define PUMP_GATE_MOST_NS 1000000000u
 #define PUMP_GATE_PAUSE_NS 1000000000u
-#define PUMP_HIGH_DESCRIPTOR 900 /* ours lie from there on, among the program's */
+#define PUMP_HIGH_DESCRIPTOR 900 /* our descriptors have at least this number */
 #define PUMP_HEARTBEAT_NS 3000000000u
-/* A worker's start takes long where many start at once. */
+/* Longest wait for a worker's first heartbeat: starting is slow if many start at once. */
 #define PUMP_FIRST_BEAT_NS 60000000000u
 #define PUMP_BACKOFF_MIN_NS 50000000u
 #define PUMP_BACKOFF_MAX_NS 2000000000u
-#define PUMP_YOUNG_NS 5000000000u /* a worker that dies sooner died young */
+#define PUMP_YOUNG_NS 5000000000u /* a worker that served for less died young */
 #define PUMP_YOUNG_BACKOFF_MAX_NS 5000000000u
 #define PUMP_PATIENCE_NS 400000000u /* about 0.8 s of attempts */
 #define PUMP_BACKOFF_VERSION_NS 30000000000u
 
-/* ---- what has to be true of them ------------------------------------------------ */
+/* ---- what must be true of the bounds --------------------------------------------- */
 
 _Static_assert(PUMP_SLICE_BYTES % PUMP_BLOCK_BYTES == 0, "slices are whole blocks");
 _Static_assert(PUMP_SLICE_BYTES <= PUMP_IN_FLIGHT_BYTES &&

@@ -1,16 +1,15 @@
-/* log.c - one line per message, to PUMP_LOG_FILE or to stderr.
+/* log.c - writes one line per message, to PUMP_LOG_FILE or to stderr.
  *
- * It is not a logging framework: no buffer, no thread, no allocation, one write
- * per line, so that a line survives _exit and lines of several processes do not
- * mix.
+ * This is not a logging framework: no buffer, no thread, no allocation. Each line is one
+ * write, so that it survives _exit and lines of several processes do not mix.
  *
- * DESIGN. The process is the program's, not ours: it may close descriptor 2 or
- * give its number to a data file. So stderr is used only while descriptor 2 is
- * still the file it was when this library was loaded (device and inode), and the
- * log file is opened for each message instead of keeping a descriptor that the
- * program could close and reuse. The link thread, whose descriptors are not the program's,
- * keeps its lines for stderr until another thread writes them (pump_log_release). Settings
- * are copied at load because programs rewrite their environment.
+ * DESIGN. The process belongs to the program, which may close descriptor 2 or give its
+ * number to a data file. So stderr is used only while descriptor 2 is still the file that
+ * it was when this library was loaded (device and inode). The log file is opened for each
+ * message, because the program could close and reuse a descriptor that we keep. The link
+ * thread has its own descriptor table: another thread writes its lines for stderr
+ * (pump_log_release). Settings are copied at load because programs rewrite their
+ * environment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,24 +29,24 @@
 #include "upcalls.h"
 
 #define LINE_BYTES 1024
-#define TRIES 8 /* of a call that signals of the program interrupt */
+#define TRIES 8 /* of a call that the program's signals interrupt */
 
-/* Written once by the constructor, before any thread exists; kept over fork. */
+/* Written at load, before any thread exists, and for a rule; kept over fork. */
 static int log_level = PUMP_LOG_WARNING;
 static char log_file[4096];
-static bool quiet; /* errors alone on stderr */
+static bool quiet; /* only errors go to stderr */
 static dev_t stderr_device;
 static ino_t stderr_inode;
 static bool stderr_known;
 
-/* Lines of the link thread that no other thread has written yet. The link thread alone adds
- * (`tail`); the thread that holds `busy` takes out. A forked child starts with none: these
- * are its parent's. */
+/* Lines of the link thread that are still to be written. Only the link thread adds lines
+ * (`tail`); the thread that holds `busy` removes them. A forked child starts with none:
+ * the parent writes them. */
 #define KEPT_MOST 8
 static __thread bool keeps;
 static struct {
   uint32_t head, tail, busy;
-  uint32_t apart; /* 1: there is such a thread */
+  uint32_t apart; /* 1: a thread has its own descriptor table */
   uint32_t length_bytes[KEPT_MOST];
   char lines[KEPT_MOST][LINE_BYTES];
 } kept;
@@ -78,7 +77,7 @@ __attribute__((constructor)) static void log_load(void) {
   errno = saved;
 }
 
-/* SIGPIPE: the reader is gone; SIGXFSZ: the file is as long as the program may make one.
+/* SIGPIPE: the reader is gone. SIGXFSZ: the file has reached the program's size limit.
  * The kernel sends both to the thread that writes. */
 static const int raised_by_writing[] = {SIGPIPE, SIGXFSZ};
 #define RAISED (sizeof raised_by_writing / sizeof *raised_by_writing)
@@ -108,9 +107,9 @@ void pump_restore_write_signals(const struct pump_write_signals *signals) {
   errno = saved;
 }
 
-/* Never blocks and never raises a signal in the program: where the reader is gone or too
- * slow, the line is lost and the program goes on. A line fits into PIPE_BUF, so a pipe that
- * polls writable takes it whole. */
+/* Writes a line without blocking or raising a signal in the program: the line is lost if
+ * the reader is gone or too slow. A line fits into PIPE_BUF, so a pipe that polls
+ * writable takes it whole. */
 static void write_line(int descriptor, const char *line, size_t length) {
   struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
   int found, tries = 0;
@@ -140,7 +139,7 @@ bool pump_log_is_apart(void) {
   return PUMP_LOAD(&kept.apart) != 0;
 }
 
-/* A line that finds no place is lost. */
+/* Keeps a line for another thread to write; drops it if all places are taken. */
 static void keep(const char *line, size_t length) {
   uint32_t tail = kept.tail;
   if (tail - PUMP_LOAD_ACQUIRE(&kept.head) >= KEPT_MOST) return;
@@ -202,7 +201,7 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
   return text;
 }
 
-/* Formats into `line`, newline and "pump: " included; returns its length. */
+/* Formats into `line`, with "pump: " and a newline; returns the length. */
 static size_t format_line(char line[LINE_BYTES], const char *format, va_list arguments) {
   static const char prefix[] = "pump: ";
   memcpy(line, prefix, sizeof prefix - 1);
@@ -215,8 +214,8 @@ static size_t format_line(char line[LINE_BYTES], const char *format, va_list arg
   return used;
 }
 
-/* Where a line of the log goes as well: only to stderr where there is no log file, to both,
- * or, where the user wants to see errors alone, nowhere else. */
+/* When a line goes to stderr: only if there is no log file, always, or unless the user
+ * wants to see only errors there. */
 enum stderr_too { WITHOUT_FILE, ALWAYS, UNLESS_QUIET };
 
 static void say(int level, enum stderr_too too, const char *format, va_list arguments) {

@@ -1,11 +1,11 @@
-/* mapping.c - keeps executors off the command rings while another mapping is put under the
- * region (link/attach.c).
+/* mapping.c - keeps executors away from the command rings while the region's mapping is
+ * replaced (link/attach.c).
  */
 #include <sched.h>
 
 #include "base.h"
 
-/* Odd while the mapping is being replaced; threads inside a ring access. */
+/* mapping_epoch: odd during a replacement; mapping_users: threads in a ring access. */
 static uint64_t mapping_epoch;
 static uint32_t mapping_users;
 

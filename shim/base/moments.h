@@ -1,7 +1,7 @@
-/* moments.h - when a count that only grows reached which value, for recordings.
+/* moments.h - records when a growing count reached its values, for recordings.
  *
- * A hint: two threads that note at once may leave a value with the other's time. Only the
- * newest moments are kept; what was reached before them counts as reached with the oldest.
+ * The times are hints: two threads that note at once may swap their times. Only the
+ * newest moments are kept; an older value gets the oldest time that is kept.
  */
 #ifndef PUMP_MOMENTS_H
 #define PUMP_MOMENTS_H
@@ -24,7 +24,7 @@ static inline void pump_moments_add(struct pump_moments *moments, uint64_t value
   PUMP_STORE_RELEASE(&moments->newest[place].value, value);
 }
 
-/* When the count reached `value`; 0 where nothing was ever noted, UINT64_MAX where the
+/* Returns when the count reached `value`. 0: nothing was ever noted. UINT64_MAX: the
  * count has not reached it, or its moment is being written. */
 static inline uint64_t pump_moments_of(const struct pump_moments *moments, uint64_t value) {
   uint64_t earliest_ns = UINT64_MAX;

@@ -1,5 +1,5 @@
-/* settings.c - settings of a rule before those of the environment. A rule's never reach the
- * environment: children would inherit them.
+/* settings.c - looks up settings: a rule's settings take precedence over the environment.
+ * They never enter the environment, because children would inherit them.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* state.c - what every room of the shim reads: whether pump works in this process, which
- * devices are active, where the region is, and what time it is.
+/* state.c - state that every room of the shim reads: whether pump works in this process,
+ * how many devices are active, where the region is, and the time.
  */
 #include "base.h"
 #include "glibc.h"
@@ -37,5 +37,5 @@ void pump_state_fork_child(void) {
   pump_active = 0;
   pump_calls_seen = 0;
   pump_reentry_depth = 0;
-  pump_shm = NULL; /* not mapped here */
+  pump_shm = NULL; /* not mapped in the child */
 }

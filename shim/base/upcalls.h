@@ -1,5 +1,5 @@
-/* upcalls.h - the calls from a lower room to a higher one, each for what only the higher
- * room can do. life/upcalls.c fills the table, which never changes.
+/* upcalls.h - calls from a lower room to a higher one, for work that only the higher room
+ * can do. life/upcalls.c fills the table, which never changes.
  */
 #ifndef PUMP_UPCALLS_H
 #define PUMP_UPCALLS_H
@@ -11,22 +11,22 @@ struct pump_issued;
 extern const struct pump_upcalls {
   /* driver -> hooks: the wrappers, in the order of driver/hooks.h. */
   void *const *wrappers;
-  /* base -> execute: the link thread has a line for stderr; wakes threads that write it. */
+  /* base -> execute: wakes threads that write the link thread's kept line to stderr. */
   void (*line_kept)(void);
-  /* memory -> record: a device has become active, launches report allocators' blocks. */
+  /* memory -> record: a device has become active; launches report allocators' blocks. */
   void (*device_active)(void);
-  /* progress -> record: everything on the stream up to `seq` has executed, for recorders;
-   * a poll at `before_ns` had not seen it, 0: no poll did. */
+  /* progress -> record: everything on the stream up to `seq` has executed; for
+   * recordings. A poll at `before_ns` had not seen it; 0: there was no poll. */
   void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                    uint64_t before_ns);
-  /* progress -> execute: operations of the device need executors. */
+  /* progress -> execute: the device has operations that need executors. */
   void (*operations_seen)(uint32_t device, bool full);
-  /* progress -> execute: what is scheduled may go on. */
+  /* progress -> execute: scheduled transfers may be ready. */
   void (*schedule_wake)(void);
-  /* record -> execute: an operation has its number, while a schedule is armed. */
+  /* record -> execute: an operation has received its number while a schedule is armed. */
   void (*operation_issued)(const struct pump_issued *issued);
-  /* execute -> pool: whether dead memory is due to be discarded; does that in `context`,
-   * which is current; the thread leaves the context. */
+  /* execute -> pool: is there dead memory to discard; discard it in `context`, which is
+   * current; the thread leaves the context. */
   bool (*dead_due)(CUcontext context, uint64_t now_ns);
   void (*dead_tick)(CUcontext context, uint64_t now_ns);
   void (*dead_leave)(CUcontext context);

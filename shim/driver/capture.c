@@ -1,19 +1,19 @@
-/* capture.c - whether a stream of the program is being captured: then nothing of ours may
- * touch it. The hooks of captures count begins and ends here.
+/* capture.c - tracks whether a stream of the program is being captured: pump must not
+ * touch such a stream. The hooks of captures count their begins and ends here.
  */
 #include "driver.h"
 
 #define CAPTURE_UNJOINED 904 /* CUDA_ERROR_STREAM_CAPTURE_UNJOINED */
 
-/* Captures into a list of graphics commands (CIG). Lifetime: the process; written by the
- * hooks of its begin and end, relaxed; a forked child keeps the driver from starting. */
+/* Captures into a list of graphics commands (CIG). Process-wide; the hooks of begin and
+ * end write it, relaxed. Kept over fork: the driver does not start in a forked child. */
 static uint32_t cig_captures;
 
 uint32_t pump_captures;
 
-/* Asked only while something is being captured. An error answer (a legacy stream beside a
- * capture) counts as capturing. No documentation says whether cuStreamIsCapturing knows a
- * CIG stream, nor which streams have joined it: while there is one, every stream counts as
+/* Queries the driver only during a capture. An error (a legacy stream during a capture)
+ * counts as capturing. Documentation leaves open whether cuStreamIsCapturing knows a CIG
+ * stream and the streams that joined it. So during a CIG capture every stream counts as
  * capturing. */
 bool pump_capturing(CUstream stream) {
   if (PUMP_LIKELY(__atomic_load_n(&pump_captures, __ATOMIC_ACQUIRE) == 0)) return false;
@@ -23,7 +23,7 @@ bool pump_capturing(CUstream stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Never below zero: a capture may have begun while the shim was inert. */
+/* Decrements, but never below zero: a capture may have begun while the shim was inert. */
 static void count_down(uint32_t *counter) {
   uint32_t count = PUMP_LOAD(counter);
   while (count != 0 && !__atomic_compare_exchange_n(counter, &count, count - 1, true,

@@ -6,10 +6,10 @@
 
 /* ---- resolution (resolve.c) ----------------------------------------------- */
 
-/* The driver's own functions. A hooked one is never NULL: before resolution it
- * points to a stub that resolves, and where this driver lacks the function, to
- * one that answers CUDA_ERROR_NOT_FOUND. One that is only called may be NULL.
- * Filled once, never changed again, kept over fork. */
+/* The driver's own functions. A hooked function is never NULL: before resolution it
+ * points to a stub that resolves. If this driver lacks it, it points to a stub that
+ * returns CUDA_ERROR_NOT_FOUND. A function that pump only calls may be NULL. Filled once,
+ * constant afterwards, kept over fork. */
 struct pump_real {
 #define PUMP_HOOK(name, pfn, parameters, arguments) CUresult(*name) parameters;
 #define PUMP_CALL(name, pfn, parameters) CUresult(*name) parameters;
@@ -17,7 +17,7 @@ struct pump_real {
 };
 extern struct pump_real pump_real;
 
-/* Which of them this driver really has: PUMP_HAS(cuMemPrefetchAsync_v2). */
+/* Whether this driver has each function: PUMP_HAS(cuMemPrefetchAsync_v2). */
 struct pump_present {
 #define PUMP_HOOK(name, pfn, parameters, arguments) bool name;
 #define PUMP_CALL(name, pfn, parameters) bool name;
@@ -26,9 +26,8 @@ struct pump_present {
 extern struct pump_present pump_present;
 #define PUMP_HAS(name) (pump_present.name)
 
-/* What the process's page map would show of managed memory, an entry for each page of 4
- * KiB, by the virtual driver, whose memory has no page tables of its own. NULL: by the
- * kernel. */
+/* Fills page map entries of managed memory, one per 4 KiB page. Only the virtual driver
+ * has this function, because its memory has no page tables. NULL: ask the kernel. */
 extern void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
 
 /* The wrappers, exported under the driver's names. */
@@ -36,17 +35,17 @@ extern void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_
   __attribute__((visibility("default"))) CUresult name parameters;
 #include "hooks.h"
 
-/* Fills pump_real from the loaded driver; false while none is loaded. Takes no
- * lock of ours (a thread may hold the loader's lock and wait for ours). */
+/* Fills pump_real from the loaded driver; returns false without one. Takes no lock of
+ * ours, because a thread may hold the loader's lock and wait for ours. */
 bool pump_resolve(void);
 
 /* ---- our own calls (driver_scope.c) and captures (capture.c) ---------------------- */
 
-/* Around our own driver calls on an application thread: raises the guard and sets
- * RELAXED capture mode. Always, since another thread may begin a GLOBAL capture between
- * any test for one and our call, which would then invalidate that capture. Paths that only
- * ask for the current context, or whether a stream captures, need no more than
- * pump_enter(): the driver answers those in every mode. */
+/* Opens and closes a scope for our own driver calls on an application thread: raises the
+ * guard and sets RELAXED capture mode. This is always necessary. Another thread may begin
+ * a GLOBAL capture after any test for one, and our call would then invalidate the
+ * capture. Code that only asks for the current context, or whether a stream captures,
+ * needs just pump_enter(): the driver answers these calls in every mode. */
 struct pump_driver_scope {
   bool exchanged;
   CUstreamCaptureMode mode;
@@ -54,19 +53,19 @@ struct pump_driver_scope {
 struct pump_driver_scope pump_driver_scope_open(void);
 void pump_driver_scope_close(struct pump_driver_scope scope);
 
-/* How many streams of the program are being captured: possibly too many, never too few. */
+/* Number of the program's streams in a capture: possibly too high, never too low. */
 extern uint32_t pump_captures;
 
-/* The stream, as the driver's plain functions know it, is being captured, or cannot be
- * queried because something else is: nothing of ours may touch it. Under the guard. */
+/* Returns whether our code must not touch the stream (a plain handle, no _ptsz): it is in
+ * a capture, or another capture prevents the query. Call under the guard. */
 bool pump_capturing(CUstream stream);
 
-/* From before a capture may begin until it has ended. */
+/* Counts a capture: call before it may begin, and after it has ended. */
 void pump_capture_entered(void);
 void pump_capture_left(void);
-/* The driver's answer to the end of a capture; some errors end it as well. */
+/* Handles the driver's answer to the end of a capture; some errors end it as well. */
 void pump_capture_ended(CUresult answer);
-/* The same of one into a list of graphics commands. */
+/* Counts a capture into a list of graphics commands (CIG) in the same way. */
 void pump_capture_entered_cig(void);
 void pump_capture_left_cig(void);
 void pump_captures_fork_child(void);

@@ -1,23 +1,23 @@
-/* functions.h - every function of the CUDA driver that pump knows, once: the shim, the
- * virtual driver, the null driver of the benchmarks and the fake one of the tests are made
- * from this table. It has the prototype that cuda.h declares; tests/abi compares them.
+/* functions.h - the one table of the CUDA driver functions that pump knows. The shim, the
+ * virtual driver, the benchmarks' null driver and the tests' fake driver are made from
+ * it. Prototypes are as in cuda.h; tests/abi compares them.
  *
  *   PUMP_DRIVER(shim, level, twin, symbol, name, version, twin_version,
  *               parameters, arguments)
  *
- *   shim     HOOK: the shim exports it and calls the real one; CALL: it calls it; NO:
- *            neither
- *   level    what the virtual driver wants before the call. ANY: nothing; INIT: a
- *            successful cuInit; CTX: a current context; NO: it lacks the function
- *   twin     which per-thread-default-stream twin there is. NONE; SZ: symbol_ptsz, of the
- *            same parameters, one of them `stream`; DS: symbol_ptds, and EZ: symbol_ptsz,
- *            of functions without a stream
- *   symbol   the ELF name
- *   name     what programs ask cuGetProcAddress for
- *   version  the oldest CUDA version whose ABI of `name` this is: cudaTypedefs.h has the
- *            prototype as PFN_<name>_v<version>; twin_version: the same of the twin, or 0
+ *   `shim`    HOOK: the shim exports it and calls the real one. CALL: the shim only calls
+ *             it. NO: neither.
+ *   `level`   Precondition in the virtual driver. ANY: none. INIT: a successful cuInit.
+ *             CTX: a current context. NO: the virtual driver lacks the function.
+ *   `twin`    Twin for per-thread default streams. NONE: no twin. SZ: symbol_ptsz with
+ *             the same parameters, one of them `stream`. DS: symbol_ptds, and EZ:
+ *             symbol_ptsz, for functions without a stream.
+ *   `symbol`  The ELF name.
+ *   `name`    The name for cuGetProcAddress.
+ *   `version` The oldest CUDA version with this ABI of `name`. cudaTypedefs.h has its
+ *             prototype as PFN_<name>_v<version>. `twin_version`: for the twin, or 0.
  *
- * Include it with PUMP_DRIVER defined, which is undefined at the end. No include guard.
+ * Define PUMP_DRIVER before the inclusion; it is undefined at the end. No include guard.
  */
 #include "functions_context.h"
 #include "functions_graph.h"

@@ -1,11 +1,11 @@
-/* hooks.h - the driver functions that the shim hooks or calls, each twin as a function of
- * its own. Include it with
+/* hooks.h - the driver functions that the shim hooks or calls, with each twin as a
+ * function of its own. Define before the inclusion:
  *
- *   PUMP_HOOK(symbol, signature, parameters, arguments)   the shim exports `symbol`
- *   PUMP_CALL(symbol, signature, parameters)              it only calls it; may be missing
+ *   PUMP_HOOK(symbol, signature, parameters, arguments)   The shim exports `symbol`.
+ *   PUMP_CALL(symbol, signature, parameters)              The shim calls it if it exists.
  *
- * defined; a missing one expands to nothing, both are undefined at the end (no include
- * guard). `signature`: name and version, PFN_<signature> of cudaTypedefs.h.
+ * A macro that is not defined expands to nothing. Both are undefined at the end (no
+ * include guard). `signature` is name and version, PFN_<signature> of cudaTypedefs.h.
  */
 #ifndef PUMP_HOOK
 #define PUMP_HOOK(symbol, signature, parameters, arguments)

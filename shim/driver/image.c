@@ -1,4 +1,4 @@
-/* image.c - builds an image, and finds out which form the bytes have. */
+/* image.c - builds the description of an image, and detects an image's format. */
 #include "image.h"
 
 #include <stdarg.h>
@@ -36,8 +36,8 @@ void image_free(struct image *image) {
   free(image);
 }
 
-/* `elements` with one more, zero but for its name, which is its first member. NULL: no
- * memory, and `elements` is as it was. */
+/* Returns `elements` with one more element, zeroed except for its first member, the name.
+ * Returns NULL without memory, and leaves `elements` unchanged. */
 static void *append_named(void *elements, size_t count, size_t element_bytes,
                           const char *name, size_t name_bytes) {
   char *copy = malloc(name_bytes + 1);

@@ -1,10 +1,10 @@
-/* image_elf.c - kernels and globals of a cubin (ELF of the CUDA architecture).
+/* image_elf.c - reads kernels and globals of a cubin (ELF of the CUDA architecture).
  *
- * Kernels are symbols of type FUNC with 0x10 in st_other. Their parameters stand in
- * the section .nv.info.<kernel>, attribute 0x17 {u32 index; u16 ordinal; u16 offset;
- * u32 word}, length = word >> 18 & 0x3fff. Every offset is checked against the
- * image before it is used. Sections are looked up by name in a sorted table, and
- * kernels by number of symbol: an image may hold many of both.
+ * Kernels are symbols of type FUNC with 0x10 in st_other. Section .nv.info.<kernel> has
+ * one record per parameter, attribute 0x17 {u32 index; u16 ordinal; u16 offset; u32
+ * word}, length = word >> 18 & 0x3fff. Every offset is checked against the image before
+ * use. Sections are found by name in a sorted table, and kernels by symbol number,
+ * because an image may hold many of both.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@
 #define KERNEL_FLAG 0x10
 #define MANAGED_FLAG 0x04
 #define MAX_PARAMETERS 4096
-#define NAME_MOST_BYTES 65536u /* what is compared and searched for its end, at most */
+#define NAME_MOST_BYTES 65536u /* longest name that is read, with its terminator */
 
-enum { FORMAT_BYTES = 4 }; /* of an .nv.info record: a length and so many bytes follow */
+enum { FORMAT_BYTES = 4 }; /* .nv.info format: a length, then that many bytes */
 enum {
   INFO_MAX_THREADS = 0x05,
   INFO_REQUIRED_THREADS = 0x10,
@@ -30,7 +30,7 @@ enum {
   INFO_REGISTERS = 0x2f
 };
 
-/* An image may lie at any address, and its tables anywhere in it. */
+/* An image may be at any address, and its tables at any offset. */
 typedef Elf64_Ehdr any_header __attribute__((aligned(1)));
 typedef Elf64_Shdr any_section __attribute__((aligned(1)));
 typedef Elf64_Sym any_symbol __attribute__((aligned(1)));
@@ -69,7 +69,7 @@ static const char *section_name(const struct elf *elf, const any_section *sectio
   return name ? name : "";
 }
 
-/* Sections of one name stay in the order of the file. */
+/* Compares names; sections of the same name stay in file order. */
 static int compare_named(const void *a, const void *b) {
   const struct named *one = a, *other = b;
   int differs = strcmp(one->name, other->name);
@@ -93,7 +93,7 @@ static int compare(const struct named *own, const char *prefix, const char *name
   return differs != 0 ? differs : strcmp(own->name + length, name);
 }
 
-/* The first section whose name is `prefix` and `name` together, or NULL. */
+/* Returns the first section named `prefix` followed by `name`, or NULL. */
 static const any_section *find(const struct elf *elf, const char *prefix,
                                const char *name) {
   uint32_t low = 0, high = elf->section_count;
@@ -108,7 +108,7 @@ static const any_section *find(const struct elf *elf, const char *prefix,
   return found ? elf->by_name[low].section : NULL;
 }
 
-/* Whether there are bytes in the image for it: only then its place has been checked. */
+/* Returns whether the image has bytes for it; only then is its offset checked. */
 static bool has_bytes(const any_section *section) {
   return section->sh_type != SHT_NOBITS && section->sh_type != SHT_NULL;
 }
@@ -175,7 +175,7 @@ static bool open_elf(struct elf *elf, const uint8_t *bytes, size_t length) {
 /* A record of an .nv.info section. */
 struct record {
   uint8_t attribute;
-  uint16_t value; /* formats without bytes */
+  uint16_t value; /* for formats without bytes */
   const uint8_t *bytes;
   uint16_t length;
 };
@@ -219,7 +219,7 @@ static bool put_parameter(struct image_kernel *kernel, const struct record *reco
 
 static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel) {
   const any_section *section = find(elf, ".nv.info.", kernel->name);
-  if (section == NULL || !has_bytes(section)) return true; /* none at all */
+  if (section == NULL || !has_bytes(section)) return true; /* nothing to read */
   const uint8_t *at = elf->bytes + section->sh_offset, *end = at + section->sh_size;
   struct record record;
   while (next_record(&at, end, &record)) {
@@ -235,8 +235,8 @@ static bool read_kernel_info(const struct elf *elf, struct image_kernel *kernel)
   return true;
 }
 
-/* Registers and stack of all kernels, by number of symbol. kernel_of: of each symbol, one
- * more than the number of its kernel; 0: it is none. */
+/* Reads registers and stack sizes of all kernels, listed by symbol number. kernel_of: per
+ * symbol, the number of its kernel plus 1; 0 if it is not a kernel. */
 static void read_common_info(const struct elf *elf, struct image *image,
                              const uint32_t *kernel_of) {
   const any_section *section = find(elf, ".nv.info", "");
@@ -310,7 +310,7 @@ int image_from_elf(const uint8_t *bytes, size_t length_bytes, int compute,
     return image_fail(error, error_bytes, CUDA_ERROR_INVALID_IMAGE, "damaged cubin");
   }
   const any_header *header = (const any_header *)(const void *)bytes;
-  /* the architecture moved up a byte with version 8 of the ABI (CUDA 13) */
+  /* ABI version 8 (CUDA 13) stores the architecture one byte higher */
   int arch = header->e_ident[EI_ABIVERSION] >= 8 ? (int)(header->e_flags >> 8 & 0xff)
                                                  : (int)(header->e_flags & 0xff);
   bool ours = arch / 10 == compute / 10 && arch <= compute;

@@ -1,8 +1,8 @@
-/* image_fatbin.c - picks the entry of a fat binary that fits the device.
+/* image_fatbin.c - picks the entry of a fat binary that fits the device best.
  *
- * A cubin of the device's major version and the highest minor wins, else the newest
- * PTX that the device can take. Entries are plain, LZ4 or zstd; the libraries for
- * those are opened when one is met, so that building needs neither.
+ * A cubin for the device's major version with the highest minor version wins, else the
+ * newest PTX that the device supports. Entries are plain, LZ4 or zstd. The decompression
+ * libraries are opened only when an entry needs them, so building needs neither.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define KIND_ELF 2
 #define FLAG_LZ4 0x2000u
 #define FLAG_ZSTD 0x8000u
-#define PACKED_MOST 4096u /* times an entry may be larger than what it is packed in */
+#define PACKED_MOST 4096u /* highest compression ratio that is accepted */
 
 struct wrapper {
   uint32_t magic, version;
@@ -82,7 +82,7 @@ static int unpack(const struct entry *entry, const uint8_t *payload, uint8_t **o
   return CUDA_SUCCESS;
 }
 
-/* How well an entry fits: 0 not at all, higher is better. */
+/* Returns how well an entry fits: 0 not at all, higher is better. */
 static uint32_t fit(const struct entry *entry, int compute) {
   int arch = (int)entry->arch;
   if (arch > compute) return 0;
@@ -115,7 +115,7 @@ int image_from_fatbin(struct image_source *source, int compute, struct image **o
                       char *error, size_t error_bytes) {
   struct header header;
   struct wrapper wrapper;
-  if (source->length_bytes == SIZE_MAX && /* of a file: no address */
+  if (source->length_bytes == SIZE_MAX && /* not a file: a wrapper holds an address */
       image_source_copy(source, 0, &wrapper, sizeof wrapper) == sizeof wrapper &&
       wrapper.magic == WRAPPER_MAGIC) {
     if (wrapper.data == NULL)

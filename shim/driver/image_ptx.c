@@ -1,9 +1,8 @@
-/* image_ptx.c - the declarations of a PTX text; its instructions are skipped.
+/* image_ptx.c - reads the declarations of a PTX text; its instructions are skipped.
  *
- * Kept: entries with the layout of their parameters, the number of threads they
- * are limited to and their static shared memory; global, constant and managed
- * variables with numeric initial values. A parameter lies at the next multiple of
- * its alignment, as in the ABI.
+ * Keeps entries with their parameter layout, thread limit and static shared memory. Also
+ * keeps global, constant and managed variables with numeric initial values. A parameter
+ * starts at the next multiple of its alignment, as in the ABI.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -84,7 +83,7 @@ static uint64_t number(const struct parser *p) {
   return strtoull(text, NULL, 0);
 }
 
-/* The decimal digits that begin at `from`; nothing behind the image is looked at. */
+/* Returns the decimal number at `from`; reads nothing beyond the end of the image. */
 static int decimal(const struct parser *p, const char *from) {
   int value = 0;
   for (; from < p->end && isdigit((unsigned char)*from) && value < 100000; from++)
@@ -92,7 +91,7 @@ static int decimal(const struct parser *p, const char *from) {
   return value;
 }
 
-/* Size of ".u32" and its like; 0 for anything else. */
+/* Returns the size of ".u32" and similar types; 0 for anything else. */
 static uint32_t type_bytes(const struct parser *p) {
   const char *t = p->token.text;
   size_t n = p->token.length;
@@ -113,8 +112,8 @@ static uint32_t type_bytes(const struct parser *p) {
   }
 }
 
-/* One declaration after its state space: [.align n] [.attribute(...)] [.vN] type
- * name ["[" n "]"]. Leaves the token behind it. */
+/* A declaration after its state space: [.align n] [.attribute(...)] [.vN] type name ["["
+ * n "]"]. Parsing ends at the token after the declaration. */
 struct declaration {
   struct token name;
   uint64_t length_bytes;
@@ -183,7 +182,7 @@ static bool parameters(struct parser *p, struct image_kernel *kernel) {
   return true;
 }
 
-/* Skips "{ ... }"; adds up the shared variables declared in it. */
+/* Skips "{ ... }" and adds up the shared variables declared in it. */
 static void body(struct parser *p, struct image_kernel *kernel) {
   int depth = 0;
   do {
@@ -211,7 +210,7 @@ static bool entry(struct parser *p) {
   }
   kernel->ptx_version = p->ptx_version;
   kernel->binary_version = p->compute;
-  kernel->registers = 32; /* the assembler would decide; PTX does not say */
+  kernel->registers = 32; /* a guess: the assembler chooses, PTX has no count */
   next(p);
   if (is(p, "(")) {
     next(p);
@@ -234,7 +233,7 @@ static bool entry(struct parser *p) {
   return !ended(p) || p->token.text == p->end;
 }
 
-/* Appends an initial value, if the variable has room for it. */
+/* Appends an initial value if the variable has space for it; false without memory. */
 static bool append(struct image_global *global, uint64_t value, uint32_t element_bytes) {
   uint64_t at = global->initial_bytes, end = at + element_bytes;
   if (end > global->length_bytes) return true;
@@ -249,8 +248,8 @@ static bool append(struct image_global *global, uint64_t value, uint32_t element
   return true;
 }
 
-/* "= 5", "= {1, 2, 3}"; what is not a number (an address) stays zero. Memory is taken for
- * what is written there, not for what the variable is said to have; the rest is zero. */
+/* Reads "= 5" or "= {1, 2, 3}"; a value that is not a number (an address) stays zero.
+ * Memory grows with the written values, not with the declared size; the rest is zero. */
 static void initial_value(struct parser *p, struct image_global *global,
                           uint32_t element_bytes) {
   bool negative = false;
@@ -307,7 +306,7 @@ static bool module(struct parser *p) {
       while (!ended(p) && !is(p, "{") && !is(p, ";")) next(p);
       if (is(p, "{")) body(p, NULL);
       external = false;
-      if (!is(p, ";")) continue; /* the token behind the body is the next one */
+      if (!is(p, ";")) continue; /* the token after the body is already current */
     } else if (is(p, ".global") || is(p, ".const")) {
       if (!variable(p, external)) return false;
     }

@@ -1,4 +1,4 @@
-/* image_source.c - copies what an image consists of; see image_source.h. */
+/* image_source.c - copies the bytes of an image; see image_source.h. */
 #include "image_source.h"
 
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
-#define PIECE_BYTES (16u * PAGE_BYTES) /* what a pipe holds */
-#define FIRST_BYTES (16u * PAGE_BYTES) /* room for a copy, to begin with */
+#define PIECE_BYTES (16u * PAGE_BYTES) /* capacity of a pipe */
+#define FIRST_BYTES (16u * PAGE_BYTES) /* initial size of a copy */
 
 void image_source_open(struct image_source *source, const void *at, size_t length_bytes) {
   *source = (struct image_source){at, length_bytes, {-1, -1}};
@@ -25,8 +25,9 @@ void image_source_move(struct image_source *source, const void *at) {
   source->at = at;
 }
 
-/* Never blocks: the pipe is empty before and after. It makes the system call itself,
- * because an interposed write(), such as a sanitizer's, may read the bytes. */
+/* Copies through the pipe, which is empty before and after: never blocks. Makes the
+ * system call itself, because an interposed write(), as of a sanitizer, may read the
+ * bytes. */
 static size_t copy_piece(const struct image_source *source, const uint8_t *from, void *to,
                          size_t bytes) {
   long written = syscall(SYS_write, source->pipe[1], from, bytes);
@@ -67,9 +68,9 @@ size_t image_source_copy(struct image_source *source, uint64_t offset, void *to,
   return bytes;
 }
 
-/* A copy of so many bytes, or of a text of that length at most: *bytes of it, and a zero.
- * Room grows with what is there, not with what an image says. NULL: not all is there, or
- * there is no memory. */
+/* Copies `most` bytes, or a text of at most that length, and appends a zero. Sets *bytes
+ * to the length. Memory grows with the existing bytes, not with a stated length. Returns
+ * NULL if bytes are missing, or without memory. */
 static uint8_t *copy_of(struct image_source *source, uint64_t offset, size_t most,
                         bool text, size_t *bytes) {
   uint8_t *copy = NULL;

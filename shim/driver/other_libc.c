@@ -1,8 +1,7 @@
-/* other_libc.c - functions of a C library that is not glibc, where our own exports hide
- * them.
+/* other_libc.c - finds functions of a C library other than glibc that our exports hide.
  *
- * dlvsym, which looks behind our exports, is glibc's own. Here the C library's symbol table
- * is read: those libraries have no versions, and one object for everything.
+ * Only glibc has dlvsym, which finds functions despite our exports. Other C libraries
+ * have no versions and consist of one object, so we read the object's symbol table.
  */
 #include <elf.h>
 #include <link.h>
@@ -33,12 +32,12 @@ static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info) {
   return NULL;
 }
 
-/* The loader may have added the load address to what the file says. */
+/* Returns a table's address. The loader may already have added the load address to it. */
 static const void *table_at(const struct dl_phdr_info *info, ElfW(Addr) address) {
   return (const void *)(address < info->dlpi_addr ? info->dlpi_addr + address : address);
 }
 
-/* One object; not 0: it is the C library. */
+/* Searches one object; returns a value other than 0 once it was the C library. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   struct wanted *wanted = data;
   const ElfW(Dyn) *entry = dynamic_of(info);

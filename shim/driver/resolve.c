@@ -1,16 +1,15 @@
-/* resolve.c - finds the driver, fills the table of real functions, and answers
- * cuGetProcAddress with wrappers.
+/* resolve.c - finds the driver, fills the table of real functions, and makes
+ * cuGetProcAddress return wrappers.
  *
- * DESIGN. The table is filled from one driver, by its own ELF names, the first
- * time it is needed. Each thread that needs it before that fills a table of its own on its
- * stack and only the copy into pump_real is exclusive: a lock held across dlopen or dlsym
- * would deadlock with a thread that is inside dlopen (and holds the loader's lock) and
- * waits for ours.
+ * DESIGN. The table is filled from one driver, by its own ELF names, when it is first
+ * needed. Until then each thread fills a table of its own on its stack; only the copy
+ * into pump_real is exclusive. A lock held across dlopen or dlsym could deadlock with a
+ * thread inside dlopen, which holds the loader's lock and waits for ours.
  *
- * cuGetProcAddress: the real one decides, version and flags included; the address
- * it returns is looked up among the driver's hooked functions. The name says
- * nothing about the ABI. Only for an address that no ELF symbol of the driver has
- * do we choose by name, version and flags, and never beyond the versions we know.
+ * The real cuGetProcAddress decides, by version and flags, too. The address that it
+ * returns is looked up among the driver's hooked functions, because a name does not
+ * identify an ABI. If no ELF symbol of the driver has the address, pump chooses by name,
+ * version and flags, but never beyond the versions it knows.
  */
 #include "resolve.h"
 
@@ -25,12 +24,12 @@
 #include "shim/base/glibc.h"
 #include "shim/base/upcalls.h"
 
-/* Versions above this one may have ABIs that driver/hooks.h does not know. */
+/* Later versions may have ABIs that driver/hooks.h does not know. */
 #define NEWEST_KNOWN_VERSION 13050
 
-/* Names that cuda.h maps to a function of another name, and since which version:
- * PUMP_RENAMED(asked for, since, ELF name). With the signatures of driver/hooks.h this is
- * the whole table of (name, version); tests/abi holds both against cuda.h. */
+/* Names that cuda.h maps to a differently named function, and since when:
+ * PUMP_RENAMED(requested name, since, ELF name). With the signatures of driver/hooks.h
+ * this covers all pairs of name and version; tests/abi checks both against cuda.h. */
 static const struct {
   const char *symbol;
   int since;
@@ -42,7 +41,7 @@ static const struct {
 
 struct hook {
   const char *name;      /* ELF name */
-  const char *signature; /* "cuMemAlloc_v3020": what is asked for, and since when */
+  const char *signature; /* "cuMemAlloc_v3020": name and first version */
   size_t real_offset, present_offset;
 };
 
@@ -64,8 +63,9 @@ static void *wrapper_of(const struct hook *hook) {
   return pump_upcalls.wrappers[hook - hooks];
 }
 
-/* The program has called a driver function while no driver is loaded: a library of the
- * program has stubs that would load one, but our exports hide them. */
+/* Resolves, and loads the driver if necessary. The program has called a driver function
+ * without a loaded driver: its libraries' stubs would load one, but our exports hide
+ * them. */
 static bool resolve_or_load(void) {
   if (pump_resolve()) return true;
   int saved = errno;
@@ -76,8 +76,7 @@ static bool resolve_or_load(void) {
   return driver != NULL && pump_resolve();
 }
 
-/* What a pointer of pump_real is before resolution: it resolves, then calls the real
- * function. */
+/* The initial functions of pump_real: each resolves, then calls the real function. */
 #define PUMP_HOOK(name, pfn, parameters, arguments)                                        \
   static CUresult first_##name parameters {                                                \
     return resolve_or_load() ? pump_real.name arguments : CUDA_ERROR_NOT_FOUND;            \
@@ -91,7 +90,7 @@ struct pump_real pump_real = {
 struct pump_present pump_present;
 void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
 
-/* 0: nothing; 1: one thread copies; 2: pump_real and driver_base are filled. */
+/* 0: unresolved; 1: one thread copies; 2: pump_real and driver_base are filled. */
 static uint32_t resolved;
 static const void *driver_base;
 
@@ -119,7 +118,7 @@ bool pump_driver_has(const void *wrapper) {
   return false;
 }
 
-/* Stands for a function that the driver lacks: answers as the driver would. */
+/* Replaces a function that the driver lacks: answers as the driver would. */
 static CUresult missing(void) {
   return CUDA_ERROR_NOT_FOUND;
 }
@@ -133,7 +132,7 @@ static void look_up(void *driver, const struct hook *hook, bool wrapped,
   memcpy((char *)real + hook->real_offset, &found, sizeof found);
 }
 
-/* `driver` is a handle, `base` its load address. */
+/* Fills the table: `driver` is a handle, `base` its load address. */
 static void fill_from(void *driver, const void *base) {
   struct pump_real real;
   struct pump_present present;
@@ -189,12 +188,12 @@ bool pump_resolve(void) {
 
 /* ---- hooks that nothing calls ------------------------------------------------- */
 
-/* What defines most functions is no hook: it stands for the driver, as stubs that load it
- * do. */
+/* A library that defines more functions than this is not a hook: it replaces the driver,
+ * like stubs that load it. */
 #define HOOKED_MOST (COUNT(hooks) / 2)
 
-/* The library after ours in the loader's order, and before the driver, that defines the
- * function; NULL: none. */
+/* Returns the library that defines the function after ours in the loader's order and
+ * before the driver; NULL: none. */
 static const char *hooked_in(const char *name) {
   Dl_info info;
   void *next = pump_real_dlsym(RTLD_NEXT, name);
@@ -231,8 +230,8 @@ static void *real_of(const struct hook *hook) {
   return address;
 }
 
-/* "cuMemAlloc_v3020" or "cuMemcpy_v7000_ptds" for `symbol`: its version, and
- * whether it is a per-thread twin; 0 when it is another function. */
+/* Returns the version of the hook if it is for `symbol` ("cuMemAlloc_v3020" or
+ * "cuMemcpy_v7000_ptds"), and whether it is a per-thread twin; 0 if it is not. */
 static int version_of(const struct hook *hook, const char *symbol, bool *twin) {
   size_t length = strlen(symbol);
   *twin = false;
@@ -249,8 +248,8 @@ static int version_of(const struct hook *hook, const char *symbol, bool *twin) {
   return (int)version;
 }
 
-/* The newest hook of that name not newer than `version`; where the caller wants
- * per-thread streams its twin is preferred. */
+/* Returns the newest hook of that name up to `version`. Prefers its twin if the caller
+ * wants per-thread streams. */
 static const struct hook *hook_for(const char *symbol, int version, cuuint64_t flags) {
   bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const struct hook *best = NULL;

@@ -1,38 +1,38 @@
-/* resolve.h - between the files of look-ups, and for files that look a function up. */
+/* resolve.h - shared by the files that look functions up. */
 #ifndef PUMP_RESOLVE_H
 #define PUMP_RESOLVE_H
 
 #include <stdbool.h>
 
-/* libc's, or those of the next interposer. Set by pump_dlsym_ready, which every look-up
- * calls first; never change afterwards. */
+/* The functions of libc, or of the next interposer. Set by pump_dlsym_ready, which every
+ * look-up calls first; constant afterwards. */
 extern void *(*pump_real_dlsym)(void *handle, const char *name);
 extern char *(*pump_real_dlerror)(void);
 void pump_dlsym_ready(void);
 
-/* Around dl functions that we call while the program calls something else: what its
- * dlerror() has to report stays (resolve_error.c). The end gets what the begin returned. */
+/* Preserves the pending dlerror() text around dl functions that we use inside another
+ * call of the program (resolve_error.c). Pass begin's result to end. */
 char *pump_dl_begin(void);
 void pump_dl_end(char *pending);
 
-/* A function of the C library where that is not glibc, or NULL (other_libc.c). */
+/* Returns a function of a C library other than glibc, or NULL (other_libc.c). */
 void *pump_other_libc_symbol(const char *name);
 
-/* PUMP_DISABLE=1, as the environment said at the first look-up; or not glibc. */
+/* Returns whether PUMP_DISABLE was 1 at the first look-up, or libc is not glibc. */
 bool pump_disabled(void);
 
-/* The wrapper of the driver function `name`, or NULL when it is not hooked. */
+/* Returns the wrapper of the driver function `name`, or NULL if it is not hooked. */
 void *pump_wrapper_named(const char *name);
 
-/* Whether the driver has the function of that wrapper, once pump_resolve was true. */
+/* Returns whether the driver has the wrapper's function. Call after pump_resolve. */
 bool pump_driver_has(const void *wrapper);
 
-/* Names a library whose hooks of the driver's functions nothing calls, because it lies
- * after pump in the loader's order. Once the driver is resolved, with no lock held. */
+/* Warns about a library whose driver hooks are never called, because it comes after pump
+ * in the loader's order. Call once the driver is resolved, with no lock held. */
 void pump_say_hooks_after_us(void);
 
-/* true when `address` is a function of the driver that pump_real was filled from;
- * a driver seen for the first time is taken for that purpose. */
+/* Returns whether `address` is a function of the driver that filled pump_real. Fills
+ * pump_real if no driver has yet. */
 bool pump_is_driver(const void *address);
 
 #endif

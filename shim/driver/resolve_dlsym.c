@@ -1,19 +1,18 @@
-/* resolve_dlsym.c - the exported dlsym: it hands out our wrappers for functions of the
- * driver, and passes every other look-up on unchanged.
+/* resolve_dlsym.c - the exported dlsym: returns our wrappers for functions of the driver,
+ * and passes every other look-up on unchanged.
  *
- * DESIGN. dlsym looks at its return address: RTLD_NEXT and RTLD_DEFAULT mean
- * "after" and "as seen by" the caller. A wrapper in C would become the caller, so
- * everything that is not substituted leaves through a tail jump, with registers
- * and stack as they came. The symbol has no version and so satisfies references
- * to GLIBC_2.2.5 and GLIBC_2.34 alike.
+ * DESIGN. dlsym depends on its return address: RTLD_NEXT and RTLD_DEFAULT mean "after"
+ * and "as seen by" the caller. A wrapper in C would become the caller. So every look-up
+ * that is not substituted leaves by a tail jump, with registers and stack unchanged. The
+ * symbol has no version and so satisfies references to GLIBC_2.2.5 and GLIBC_2.34 alike.
  *
  * A name is substituted only if the real look-up finds it in the driver:
- *   a library handle    looked up here; the caller does not matter
- *   RTLD_DEFAULT        may find our own export, which stands in front of the
- *                       driver's: then a driver must be loaded at all, and have it
- *   RTLD_NEXT           never: a caller that stands before us finds our export by
- *                       itself, one behind us asks for what comes after us
- * The driver's own look-ups are left alone.
+ *   `handle`       Looked up here; the caller does not matter.
+ *   RTLD_DEFAULT   May find our export, which precedes the driver's. A loaded driver must
+ *                  then have the function.
+ *   RTLD_NEXT      Never substituted. A caller before us finds our export by itself; a
+ *                  caller after us asks for functions after us.
+ * The driver's own look-ups are not substituted.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,8 +89,8 @@ __asm__(".text\n"
 void *(*pump_real_dlsym)(void *handle, const char *name);
 char *(*pump_real_dlerror)(void);
 
-/* What the assembly reads from the two result registers: an answer of ours, or
- * (not settled) go on to the real dlsym. */
+/* The answer in the two result registers, for the assembly: an address of ours, or (not
+ * settled) a jump to the real dlsym. */
 struct pick {
   void *address;
   uint64_t settled;
@@ -99,7 +98,7 @@ struct pick {
 __attribute__((used)) struct pick pump_dlsym_pick(void *handle, const char *name,
                                                   const void *caller);
 
-/* A C library without a dlsym that we know: every look-up fails, as it would. */
+/* Replaces dlsym if we know none in the C library: every look-up fails. */
 static void *find_nothing(void *handle, const char *name) {
   (void)handle, (void)name;
   return NULL;
@@ -115,13 +114,13 @@ static void *next_of_libc(const char *name) {
   return found != NULL ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
 }
 
-/* When the library is loaded: the program has no dlerror() yet that this could change. */
+/* Runs at load, while the program has no dlerror() text that could change. */
 __attribute__((constructor)) void pump_dlsym_ready(void) {
   if (__atomic_load_n(&pump_real_dlsym, __ATOMIC_ACQUIRE) != NULL) return;
   void *tells = next_of_libc("dlerror"), *found = next_of_libc("dlsym");
   char *(*error)(void) = report_nothing;
   if (tells != NULL) memcpy(&error, &tells, sizeof error);
-  __atomic_store_n(&pump_real_dlerror, error, __ATOMIC_RELAXED); /* before the other */
+  __atomic_store_n(&pump_real_dlerror, error, __ATOMIC_RELAXED); /* before dlsym */
   void *(*function)(void *, const char *) = find_nothing;
   if (found != NULL)
     memcpy(&function, &found, sizeof function);
@@ -138,9 +137,9 @@ static bool same_library(const void *a, const void *b) {
          first.dli_fbase == second.dli_fbase;
 }
 
-/* `ours` hid the driver's function in the caller's scope: it is the right answer
- * only if there is a driver that has it. If not, the look-up is repeated as if we were
- * not there, which also leaves the right dlerror. */
+/* Answers a look-up in which `ours` hid the driver's function. `ours` is right only if a
+ * driver has the function. Otherwise the look-up is repeated without us, which also
+ * leaves the right dlerror. */
 static struct pick hidden_by_us(void *ours, const char *name) {
   if (pump_resolve() && pump_driver_has(ours)) return (struct pick){ours, 1};
   void *next = pump_real_dlsym(RTLD_NEXT, name);
@@ -156,7 +155,7 @@ struct pick pump_dlsym_pick(void *handle, const char *name, const void *caller) 
     ours = pump_wrapper_named(name);
   void *found = ours == NULL ? NULL : pump_real_dlsym(handle, name);
   if (found == NULL)
-    ; /* not ours, or not there: the real one says so itself */
+    ; /* not ours, or not found: the real dlsym reports it */
   else if (found == ours)
     pick = hidden_by_us(ours, name);
   else if (!pump_disabled() && pump_is_driver(found) && !same_library(found, caller))

@@ -1,13 +1,13 @@
 /* resolve_error.c - the exported dlerror, and look-ups of ours that leave no trace in it.
  *
- * DESIGN. Every dl function forgets what dlerror() has still to report, and even what it
- * has reported, and there is no way to put a text back. So before we look something up
- * within a call of the program's, its text is taken over, and afterwards one look-up for a
- * name that no library has fails on purpose: its error stands for the program's. It goes
- * where that would have gone: the program's next dl function forgets it, its dlerror()
- * would report it. Ours reports the program's text in its place.
+ * DESIGN. Every dl function forgets the text that dlerror() has yet to report, and even
+ * the text it has reported; nothing can put a text back. So before a look-up of ours
+ * inside a call of the program, we take over the program's text. Afterwards we look up a
+ * name that no library has: this error replaces the program's. libc handles it alike: the
+ * program's next dl function forgets it, and dlerror() reports it. Our dlerror() then
+ * returns the program's text instead.
  *
- * Each thread has errors of its own, as in libc.
+ * Each thread has its own errors, as in libc.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,8 +20,8 @@
 #define STANDS_FOR_ANOTHER "pump.stands.for.another"
 
 struct errors {
-  char *kept; /* the text that our error stands for, not reported yet; or NULL */
-  char *told; /* the program may read it until its next dlerror() */
+  char *kept; /* the program's text that our error replaces, not reported yet; or NULL */
+  char *told; /* reported; the program may read it until its next dlerror() */
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -39,7 +39,7 @@ static void make_key(void) {
   key_made = pthread_key_create(&key, free_errors) == 0;
 }
 
-/* The calling thread's; NULL: no memory. */
+/* Returns the calling thread's errors; NULL without memory. */
 static struct errors *errors_of_thread(void) {
   pthread_once(&key_once, make_key);
   struct errors *mine = key_made ? pthread_getspecific(key) : NULL;
@@ -55,14 +55,14 @@ static void replace(char **text, char *by) {
   *text = by;
 }
 
-/* The text that dlerror() has to report, which the caller frees; where libc holds our
- * error, the text that it stands for. NULL: none, or no memory. */
+/* Returns the text that dlerror() has to report, for the caller to free. If libc holds
+ * our error, this is the text it replaces. NULL: none, or no memory. */
 static char *take(struct errors *mine) {
   const char *text = pump_real_dlerror();
   char *kept = mine->kept;
   mine->kept = NULL;
   if (text != NULL && strstr(text, STANDS_FOR_ANOTHER) != NULL) return kept;
-  free(kept); /* the program's next dl function has forgotten it */
+  free(kept); /* a later dl function of the program has forgotten it */
   return text == NULL ? NULL : strdup(text);
 }
 
@@ -73,9 +73,9 @@ char *pump_dl_begin(void) {
 }
 
 void pump_dl_end(char *pending) {
-  pump_real_dlerror(); /* ours, not the program's */
+  pump_real_dlerror(); /* drops our error, not the program's */
   if (pending == NULL) return;
-  replace(&errors_of_thread()->kept, pending); /* it was made when we began */
+  replace(&errors_of_thread()->kept, pending); /* they exist since pump_dl_begin */
   pump_real_dlsym(RTLD_DEFAULT, STANDS_FOR_ANOTHER);
 }
 

@@ -3,21 +3,21 @@
 
 #include <stdbool.h>
 
-#define SPELL 16 /* slices between two looks */
-#define BUSY 0.9 /* of threads: inside the driver's call, in the mean */
-/* Parts of what one thread more could bring at best: from GAIN on it is taken, from KEEP on
- * it is kept. */
+#define SPELL 16 /* slices per spell, the measurement interval */
+#define BUSY 0.9 /* threads are busy if this mean share of them is in the driver's call */
+/* Thresholds, as shares of the largest possible gain from one more thread. A thread is
+ * added if it gains at least GAIN and kept if it gains at least KEEP. */
 #define GAIN 0.12
 #define KEEP 0.06
 #define PAIRS_LEAST 6
 #define PAIRS_MOST 32
-/* Standard errors between what was found and the border. That a thread is worth keeping
- * need not be as clear: half of a trial goes by with one too few. */
+/* Required distance of the mean gain from a threshold, in standard errors. CLEAR_KEEP is
+ * lower because half of a downward trial runs with one thread too few. */
 #define CLEAR 3.0
 #define CLEAR_KEEP 1.5
-#define PATIENCE_FIRST 128 /* spells */
+#define PATIENCE_FIRST 128 /* backoff between trials, in spells */
 #define PATIENCE_MOST 1024
-#define SOONER 4 /* times sooner one thread more is tried: that trial delays no call */
+#define SOONER 4 /* upward trials come 4 times sooner, because they delay no call */
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
   return (struct pump_adapt){.threads = bounds->threads_first, .patience = PATIENCE_FIRST};
@@ -28,28 +28,28 @@ static void forget_spell(struct pump_adapt *state) {
   state->call_ns = state->done_ns = state->bytes = state->in_flight = 0;
 }
 
-/* Slices in flight began under the former number of threads, and as many begin beside them:
- * neither are measured. */
+/* Sets the number of threads. The slices in flight, and as many new ones alongside them,
+ * run under a mix of both numbers and are not measured. */
 static void change_threads(struct pump_adapt *state, uint32_t threads, uint32_t in_flight) {
   if (threads != state->threads) state->settle = 2 * in_flight;
   state->threads = threads;
 }
 
-/* Were so many threads busy in the driver? Else they waited for the link, and whether
- * there is one more cannot matter. By Little's law, as the rate. */
+/* Returns whether `threads` threads were busy inside the driver, by Little's law. If not,
+ * they waited for the link, and another thread cannot help. */
 static bool were_busy(const struct pump_adapt *state, uint32_t threads) {
   double in_call = (double)state->in_flight / SPELL * (double)state->call_ns;
   return in_call >= BUSY * threads * (double)(state->call_ns + state->done_ns);
 }
 
-/* The rate, in bytes a nanosecond. */
+/* Returns the transfer rate in bytes per nanosecond. */
 static double rate_of(const struct pump_adapt *state) {
   return (double)state->in_flight / SPELL * (double)state->bytes /
          (double)(state->call_ns + state->done_ns);
 }
 
-/* Whether there may be one thread more: the bound of bytes in flight must leave it
- * something to do. */
+/* Returns whether one more thread may start and would find work: its slice must fit into
+ * the bound on bytes in flight. */
 static bool may_grow(const struct pump_adapt *state,
                      const struct pump_adapt_bounds *bounds) {
   return state->threads < bounds->threads_max &&
@@ -63,7 +63,7 @@ static void begin_trial(struct pump_adapt *state, int32_t trial) {
   state->before = state->sum = state->squares = 0;
 }
 
-/* Goes on up while that helps. The way back is not tried at once: it was just compared. */
+/* Ends a trial. Continues upward while that helps, but does not reverse it immediately. */
 static void end_trial(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
                       bool keep, uint32_t in_flight) {
   uint32_t rival = state->base + (uint32_t)state->trial;
@@ -76,10 +76,10 @@ static void end_trial(struct pump_adapt *state, const struct pump_adapt_bounds *
   state->trial = 0;
 }
 
-/* Adds a pair: what one thread more brought, as a share of the best that n threads becoming
- * n + 1 can, 1 / n. True if it is clear on which side of the border that lies, or there are
- * so many pairs that it will not become clear; `*better`: whether the rival is the better
- * one. */
+/* Adds a pair of spells. Expresses the gain of the larger number of threads as a share of
+ * 1 / n, the most that n threads can gain by becoming n + 1. Returns true if the mean
+ * gain is clear of the threshold, or if PAIRS_MOST pairs did not decide. `*better`:
+ * whether the rival is better. */
 static bool is_decided(struct pump_adapt *state, double rate, bool *better) {
   bool up = state->trial > 0;
   double more = up ? rate : state->before, less = up ? state->before : rate;
@@ -97,13 +97,13 @@ static bool is_decided(struct pump_adapt *state, double rate, bool *better) {
   return beyond * beyond * pairs > clear * clear * variance || state->pairs == PAIRS_MOST;
 }
 
-/* One spell of a trial is over: base and rival take turns, under the same load. */
+/* Processes one spell of a trial. Base and rival alternate under the same load. */
 static void continue_trial(struct pump_adapt *state, const struct pump_adapt_bounds *bounds,
                            uint32_t in_flight) {
   uint32_t rival = state->base + (uint32_t)state->trial;
   bool of_rival = state->threads == rival, better = false;
   if (!were_busy(state, rival < state->base ? rival : state->base)) {
-    state->before = 0; /* neither this spell nor its other half counts */
+    state->before = 0; /* discard this spell and the other half of its pair */
     change_threads(state, state->base, in_flight);
   } else if (!of_rival) {
     state->before = rate_of(state);
@@ -119,11 +119,11 @@ static void examine_spell(struct pump_adapt *state, const struct pump_adapt_boun
                           uint32_t in_flight) {
   bool grow = may_grow(state, bounds);
   bool shrink = state->threads > bounds->threads_min;
-  if (shrink && state->failed > 0) grow = false; /* the other way first */
+  if (shrink && state->failed > 0) grow = false; /* try the other direction first */
   if (state->trial != 0) {
     continue_trial(state, bounds, in_flight);
   } else if (!were_busy(state, shrink ? state->threads - 1 : state->threads)) {
-    /* the spell shows nothing */
+    /* the spell is not conclusive */
   } else if (state->rest > 0) {
     uint32_t spells = grow ? SOONER : 1;
     state->rest -= spells < state->rest ? spells : state->rest;

@@ -1,25 +1,25 @@
-/* adapt.h - how many threads move blocks.
+/* adapt.h - controls how many threads move blocks.
  *
  * A controller without clock, thread or lock: measurements in, numbers out.
- * device_executors.c starts threads, executor.c lets them sleep.
+ * device_executors.c starts threads, and executor.c puts surplus threads to sleep.
  *
  * DESIGN. Two resources limit a direction: the link, and CPU time in the driver. One
- * thread is enough while the link is what all wait for; another one helps only
- * while threads spend their time inside the driver's call, and costs the program a
- * processor. Only a measurement shows which of the two it is, so the controller tries.
+ * thread is enough while all threads wait for the link. A second thread helps only while
+ * threads spend their time inside the driver's call, and it takes a CPU core from the
+ * program. Only a trial shows which resource is the bottleneck.
  *
- * Measured is the rate, by Little's law: slices in flight x bytes of a slice / time of a
- * slice. Only slices that were taken while others waited count, for without a queue
- * the rate is that of the worker; and only spells of them in which threads were busy in
- * the driver.
+ * The controller measures the rate, by Little's law: slices in flight x bytes per slice /
+ * time per slice. A slice counts only if others were queued when it was taken: without a
+ * queue the rate is that of the worker. A spell (a fixed number of slices) counts only if
+ * the threads were busy in the driver.
  *
- * The rate depends more on the load than on one thread more or less: on what the
- * other direction does, and on whether blocks have data. So two numbers are compared
- * in turn, spell by spell, until the mean of these pairs is clear of a border by its own
- * scatter, or there are enough of them. The border for taking a thread lies above that for
- * giving it back, so that the number does not oscillate. After a trial comes a rest, ever
- * longer while trials change nothing. A trial of one thread less slows the direction down
- * meanwhile: it comes after longer rests, and ends as soon as the thread proves useful.
+ * The load (traffic in the other direction, and whether blocks have data) affects the
+ * rate more than one thread does. So the controller alternates spells with both numbers
+ * of threads. It stops when the mean of the pairs is clearly on one side of a threshold,
+ * or after enough pairs. Hysteresis between the thresholds for adding and removing a
+ * thread prevents oscillation. After each trial the controller pauses, with exponential
+ * backoff while trials change nothing. A trial with one thread less slows the direction
+ * down, so it follows longer pauses and ends once the thread proves useful.
  */
 #ifndef PUMP_ADAPT_H
 #define PUMP_ADAPT_H
@@ -28,34 +28,34 @@
 
 struct pump_adapt_bounds {
   uint32_t threads_min, threads_max;
-  uint32_t threads_first; /* before anything was measured */
-  uint64_t flight_bytes;  /* all threads together may have in the driver */
+  uint32_t threads_first; /* initial number, before any measurement */
+  uint64_t flight_bytes;  /* bound on bytes in the driver, of all threads together */
 };
 
-/* One slice that has arrived. */
+/* Measurements of one slice that has arrived. */
 struct pump_adapt_sample {
-  uint64_t call_ns;   /* inside the driver's call */
-  uint64_t done_ns;   /* from its return to the completion */
-  uint64_t bytes;     /* of the slice */
-  uint32_t waiting;   /* commands that waited when this one was taken */
-  uint32_t in_flight; /* slices of the direction in the driver, this one included */
+  uint64_t call_ns;   /* time inside the driver's call */
+  uint64_t done_ns;   /* time from the call's return to completion */
+  uint64_t bytes;     /* length of the slice */
+  uint32_t waiting;   /* commands still queued when this slice was taken */
+  uint32_t in_flight; /* slices of the direction in the driver, including this one */
 };
 
 struct pump_adapt {
-  uint32_t threads; /* the answer: that shall work */
-  /* the present spell */
-  uint32_t settle; /* slices that still belong to the number of threads before */
+  uint32_t threads; /* output: how many threads should work */
+  /* the current spell */
+  uint32_t settle; /* slices to skip because they ran under a mix of both numbers */
   uint32_t count;
-  uint64_t call_ns, done_ns, bytes, in_flight; /* sums */
+  uint64_t call_ns, done_ns, bytes, in_flight; /* sums over the spell */
   /* the search */
-  int32_t trial;       /* +1, -1: that many threads are on trial; 0: none are */
-  uint32_t base;       /* threads that the trial is compared with */
-  uint32_t pairs;      /* of spells, one of each number, so far */
-  double sum, squares; /* of what the greater number brought in each pair */
-  double before;       /* bytes a nanosecond in the first spell of a pair; 0: none yet */
-  int32_t failed;    /* the direction that the last trial found to be wrong; 0: none yet */
-  uint32_t rest;     /* spells until one thread less is tried; one more comes sooner */
-  uint32_t patience; /* length of the next rest */
+  int32_t trial;       /* +1 or -1: change of threads on trial; 0: no trial */
+  uint32_t base;       /* number of threads that the trial is compared with */
+  uint32_t pairs;      /* number of pairs measured; each has a spell per number */
+  double sum, squares; /* sum and sum of squares of the pairs' gains */
+  double before;       /* bytes per nanosecond in a pair's first spell; 0: none */
+  int32_t failed;      /* direction (+1, -1) that the last trial rejected; 0: none yet */
+  uint32_t rest;       /* spells until a downward trial; an upward trial is sooner */
+  uint32_t patience;   /* length of the next pause, in spells */
 };
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds);

@@ -1,25 +1,25 @@
-/* device_executors.c - the life of each device's threads.
+/* device_executors.c - starts and ends the threads of each device.
  *
- * It starts and ends executor threads; what they do is in executor.c and
- * poll.c. The threads live in the program's own contexts, because one of our
- * own costs some hundred MiB of the GPU. Out-threads get some where calls wait for the
- * driver's lock (own_context.h): managed memory is the process's, whatever context it is
- * sent from. Such a context is the program's in nothing; it stays until the process ends,
- * since destroying it may hold up whatever else the driver does.
+ * executor.c and poll.c define what the threads do. Threads run in the program's own
+ * contexts, because an additional context costs some hundred MiB of GPU memory.
+ * Out-threads (prefetch to the host) get contexts of their own if calls wait for the
+ * driver's lock (own_context.h). Managed memory belongs to the process, so any context
+ * can migrate it. The program never sees such a context. It is kept until the process
+ * ends, because destroying it may stall other driver calls.
  *
- * DESIGN. Before the program destroys a context, our threads must have left the
- * driver and destroyed their streams and events: cuCtxDestroy under a running
- * prefetch is undefined. So a set of threads has a `life`; bumping it makes every
- * thread finish its slice, clean up and count itself out of `alive`. Threads are
- * never cancelled. If they do not come back within PUMP_QUIESCE_NS the driver is stuck
- * anyway: the set is broken for good, the program goes on.
+ * DESIGN. Before the program destroys a context, pump's threads must have left the driver
+ * and destroyed their streams and events: cuCtxDestroy during a prefetch is undefined. So
+ * each set of threads has an epoch, `life`. Incrementing it makes every thread finish its
+ * slice, clean up and decrement `alive`. Threads are never cancelled. If they do not
+ * return within PUMP_QUIESCE_NS, the driver is stuck: the set stays broken until the
+ * process ends, and the program continues.
  *
- * The marker thread works in every context of the device, so the end of any of them
- * ends the life; where another context is left, the next life begins there at once.
+ * The marker thread works in every context of the device, so the end of any of them ends
+ * the whole set. If another context remains, a new set starts there immediately.
  *
- * The lock is held while waiting for threads; application threads that only
- * want executors try it and come again later. The exit path takes no lock,
- * because exit() may be called where a lock of ours is held.
+ * The thread that waits for others holds the lock. Application threads that only want
+ * executors use trylock and retry later. The exit path takes no lock, because exit() may
+ * be called while we hold one.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -35,26 +35,26 @@
 #define MARKER_ROLE (PUMP_IN_THREADS_MOST + PUMP_OUT_THREADS_MOST)
 #define SET_THREADS (MARKER_ROLE + 1)
 #define FAILURES_MAX 16
-#define GIVE_UP_NS 2000000000u      /* a host short of memory may have some again by then */
-#define OWN_BYTES_MOST (512u << 20) /* a context's, of the device */
+#define GIVE_UP_NS 2000000000u      /* by then a host short of memory may have recovered */
+#define OWN_BYTES_MOST (512u << 20) /* upper bound per context */
 #define THREAD_DATA_BYTES 4096
 
-/* All process-wide; contexts and sets change under `lock`, readers take none;
- * a forked child starts from empty ones. */
+/* Process-wide. Contexts and sets change under `lock`; readers take no lock. A forked
+ * child starts with empty sets. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Taken by out-threads alone; its holder waits for no other out-thread. */
+/* Taken only by out-threads, to create contexts. Never held while waiting for one. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct pump_device_executors sets[PUMP_MAX_DEVICES];
 static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];
-static bool stopping; /* the process exits: start nothing more */
+static bool stopping; /* the process exits: start no more threads */
 
 struct pump_device_executors *pump_executors_of(uint32_t device) {
   return &sets[device];
 }
 
-/* Under the lock. */
+/* Returns the set of the device. The caller holds the lock. */
 static struct pump_device_executors *set_on(uint32_t device) {
-  if (sets[device].device != device) sets[device].device = device; /* the first time */
+  if (sets[device].device != device) sets[device].device = device; /* first use */
   return &sets[device];
 }
 
@@ -67,9 +67,9 @@ static void say_no_thread(const char *name, int error) {
                 strerror(error));
 }
 
-/* The first call of a thread into the driver makes the thread's copy of the driver's
- * thread-local data. The C library ends the process where there is no memory for it: so
- * this function allocates as much first, which stays with the thread's heap. */
+/* Returns whether the thread's heap has memory for the driver's thread-local data. The C
+ * library aborts the process if it cannot allocate that data at the thread's first driver
+ * call. The memory tested here is freed but stays in the thread's heap. */
 static bool has_thread_memory(void) {
   void *volatile some = malloc(THREAD_DATA_BYTES);
   free(some);
@@ -101,17 +101,16 @@ static size_t free_bytes(void) {
   return pump_real.cuMemGetInfo_v2(&bytes, &total_bytes) == CUDA_SUCCESS ? bytes : 0;
 }
 
-/* Makes a context, which becomes the current one. They are made one after the other, so
- * that it is known how much of the device each takes; other changes meanwhile count as the
- * context's, within bounds.
- */
+/* Creates a context, which becomes current. Contexts are created one at a time, so that
+ * the device memory of each can be measured. Concurrent changes of free memory count as
+ * the context's, up to OWN_BYTES_MOST. */
 static CUresult make_context(struct pump_device_executors *set, CUcontext *place) {
   if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
       pump_real.cuStreamSynchronize == NULL)
     return CUDA_ERROR_NOT_SUPPORTED;
   pthread_mutex_lock(&making);
   size_t before = free_bytes();
-  pump_real.cuCtxSetCurrent(NULL); /* the new one is pushed, not put in its place */
+  pump_real.cuCtxSetCurrent(NULL); /* or the new context would be stacked on it */
   CUresult result =
       pump_real.cuCtxCreate_v2(place, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
   size_t after = result == CUDA_SUCCESS ? free_bytes() : before;
@@ -130,7 +129,7 @@ bool pump_executors_change_context(const struct pump_thread_role *role, bool own
     CUresult made = make_context(set, place);
     if (made == CUDA_SUCCESS) return true;
     *place = NULL;
-    pump_executors_note(set, made, "cuCtxCreate"); /* it stays in the program's */
+    pump_executors_note(set, made, "cuCtxCreate"); /* context stays the program's */
   }
   CUcontext context = own && *place != NULL ? *place : role->context;
   CUresult result = pump_real.cuCtxSetCurrent(context);
@@ -140,7 +139,7 @@ bool pump_executors_change_context(const struct pump_thread_role *role, bool own
 
 void pump_executors_thread_end(const struct pump_thread_role *role) {
   struct pump_device_executors *set =
-      role->set; /* `role` may be reused once we are counted out */
+      role->set; /* `role` may be reused after `alive` is decremented */
   if (role->context != NULL && pump_real.cuCtxSetCurrent != NULL)
     pump_real.cuCtxSetCurrent(NULL);
   __atomic_fetch_sub(&set->alive, 1, __ATOMIC_RELEASE);
@@ -149,12 +148,12 @@ void pump_executors_thread_end(const struct pump_thread_role *role) {
 
 bool pump_executors_note(struct pump_device_executors *set, CUresult result,
                          const char *call) {
-  static uint8_t said[1024]; /* per error code: 1 once it was logged */
+  static uint8_t said[1024]; /* by error code: 1 once logged */
   if (result == CUDA_SUCCESS) {
     PUMP_STORE(&set->failures, 0);
     return true;
   }
-  /* The program tears its context or the driver down: no message. */
+  /* The program destroys its context or shuts the driver down: no message. */
   if (result == CUDA_ERROR_DEINITIALIZED || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
       result == CUDA_ERROR_INVALID_CONTEXT)
     return false;
@@ -165,7 +164,7 @@ bool pump_executors_note(struct pump_device_executors *set, CUresult result,
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
-    PUMP_STORE_RELEASE(&set->give_up, 1); /* a thread that sees it sees the time */
+    PUMP_STORE_RELEASE(&set->give_up, 1); /* publishes the time as well */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
                   "%d driver errors in a row on device %u (the last: %d): prefetching "
                   "pauses there, demand paging continues",
@@ -198,7 +197,7 @@ void pump_executors_wake_all(void) {
     if (PUMP_LOAD(&sets[d].alive) != 0) pump_executors_wake(&sets[d]);
 }
 
-/* Waits until no thread of the set is left, or until `deadline_ns`. */
+/* Waits until no thread of the set is alive, or until `deadline_ns`. */
 static bool wait_for_threads(struct pump_device_executors *set, uint64_t deadline_ns) {
   for (;;) {
     uint32_t alive = PUMP_LOAD_ACQUIRE(&set->alive);
@@ -211,9 +210,9 @@ static bool wait_for_threads(struct pump_device_executors *set, uint64_t deadlin
   }
 }
 
-/* ---- starting them ----------------------------------------------------------- */
+/* ---- starting threads ---------------------------------------------------------- */
 
-/* A prefetch to the host blocks its thread until the bytes are there. */
+/* Returns a direction's bounds. A prefetch to the host blocks its thread until done. */
 const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
   static const struct pump_adapt_bounds bounds[PUMP_DIRECTIONS] = {
       [PUMP_TO_GPU] = {.threads_min = 1,
@@ -222,13 +221,13 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
                        .flight_bytes = PUMP_IN_FLIGHT_BYTES},
       [PUMP_TO_HOST] = {.threads_min = 2,
                         .threads_max = PUMP_OUT_THREADS_MOST,
-                        .threads_first = 3, /* what a PCIe 4 link takes */
+                        .threads_first = 3, /* enough for a PCIe 4 link */
                         .flight_bytes = PUMP_OUT_FLIGHT_BYTES},
   };
   return &bounds[direction];
 }
 
-/* Under the lock. */
+/* Starts one thread of the set. The caller holds the lock. */
 static bool start_thread(struct pump_device_executors *set, uint32_t place,
                          const char *kind, void *(*body)(void *), uint32_t direction,
                          uint32_t number) {
@@ -248,7 +247,7 @@ static bool start_thread(struct pump_device_executors *set, uint32_t place,
   return false;
 }
 
-/* Under the lock: starts movers of a direction up to `count`. */
+/* Starts movers of a direction until `count` are running. The caller holds the lock. */
 static void start_movers(struct pump_device_executors *set, uint32_t direction,
                          uint32_t count) {
   struct pump_direction *way = &set->directions[direction];
@@ -259,7 +258,7 @@ static void start_movers(struct pump_device_executors *set, uint32_t direction,
       return;
 }
 
-/* Under the lock: a new life, with the first in-thread. */
+/* Starts a new set with the first in-thread. The caller holds the lock. */
 static void start_set(struct pump_device_executors *set) {
   __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
   PUMP_STORE(&set->failures, 0);
@@ -275,8 +274,8 @@ static void start_set(struct pump_device_executors *set) {
   pump_log(PUMP_LOG_DEBUG, "executors of device %u started", set->device);
 }
 
-/* Under the lock: starts the threads that only a program needs whose memory exceeds the
- * budget. */
+/* Starts the threads that only a program needs whose memory exceeds the budget. The
+ * caller holds the lock. */
 static void fill_set(struct pump_device_executors *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     start_movers(set, d, pump_direction_bounds(d)->threads_first);
@@ -292,7 +291,7 @@ void pump_executors_need(uint32_t device, bool full) {
                   (!full || PUMP_LOAD_ACQUIRE(&set->full) != 0)))
     return;
   if (state == PUMP_EXECUTORS_BROKEN) return;
-  if (pthread_mutex_trylock(&lock) != 0) return; /* the next call comes soon */
+  if (pthread_mutex_trylock(&lock) != 0) return; /* a later call retries */
   if (set_on(device)->context == NULL)
     __atomic_store_n(&set->context, pump_context_on(device), __ATOMIC_RELEASE);
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
@@ -327,8 +326,8 @@ void pump_executors_grow(const struct pump_thread_role *role) {
 
 /* ---- contexts ------------------------------------------------------------- */
 
-/* Under the lock: ends the threads of a set, which may be in any context of its device,
- * and starts them again should another one be left. */
+/* Ends all threads of a set, which may be in any context of its device, and restarts them
+ * if another context remains. The caller holds the lock. */
 static void quiesce(struct pump_device_executors *set) {
   uint32_t full = set->full;
   bool ran = set->state == PUMP_EXECUTORS_RUNNING;
@@ -343,7 +342,7 @@ static void quiesce(struct pump_device_executors *set) {
                set->device);
     }
   }
-  CUcontext other = pump_context_on(set->device); /* executors can work in it as well */
+  CUcontext other = pump_context_on(set->device); /* executors can move there */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
   if (!ran || other == NULL || set->state != PUMP_EXECUTORS_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
@@ -352,11 +351,11 @@ static void quiesce(struct pump_device_executors *set) {
   if (full != 0) fill_set(set);
 }
 
-/* Ends the threads in `context`, or, where it is NULL, in all of the device's. */
+/* Ends the threads in `context`, or in all contexts of the device if it is NULL. */
 static void contexts_gone(CUcontext context, CUdevice device) {
   CUcontext ended[PUMP_MAX_CONTEXTS];
   int saved = errno;
-  /* Out of the table first: what starts threads from then on finds another one. */
+  /* Removed from the table first, so that new threads start in another context. */
   uint32_t count = pump_contexts_end(context, &device, ended);
   pthread_mutex_lock(&lock);
   if (count != 0) quiesce(set_on((uint32_t)device));

@@ -1,30 +1,30 @@
-/* duplicates.c - blocks that the host keeps a valid copy of, so that they leave without one
+/* duplicates.c - evicts blocks without a copy if the host still has a valid one
  * (docs/decisions/0051-read-duplication.md).
  *
- *   arrival    READ_MOSTLY; the prefetch behind it copies, and the host's copy stays valid
- *   departure  which blocks were written, by the page map; the end of READ_MOSTLY, at which
- *              the GPU's duplicates are gone; then a prefetch to the host of the others
+ *   Arrival:   Set READ_MOSTLY, then prefetch. The host's copy stays valid.
+ *   Eviction:  Find the clean blocks in the page map. Unset READ_MOSTLY, which drops the
+ *              GPU's duplicates. Prefetch the other blocks to the host.
  *
- * DESIGN. A page that is duplicated is mapped for the CPU, for reading; the GPU's first
- * write takes that mapping away. So a block of which every page is mapped was not written,
- * and its end of READ_MOSTLY is all that its departure needs. A block that is not mapped in
- * whole before it arrives is there already, or would show nothing when it leaves: it gets
- * no advice. Bits do not depend on any of it: should the GPU write between the look and the
- * end of the advice, the end leaves these pages where they are.
+ * DESIGN. A duplicated page is mapped for the CPU, read-only; the GPU's first write
+ * removes that mapping. So a block whose pages are all mapped is clean, and unsetting
+ * READ_MOSTLY is enough to evict it. A block that is not fully mapped before it arrives
+ * gets no advice: it is on the GPU already, or would show nothing at its eviction.
+ * Results do not depend on any of this: pages that the GPU writes between the look-up and
+ * the end of the advice stay on the GPU.
  *
- * The driver keeps the advice by address, and so does range_table.c. It is given to whole
- * blocks of cuMemAlloc's memory alone: its owner changes with the allocation, which ends
- * the advice, and takes no advice of the program's. Not to the pool's memory, nor to mapped
- * memory, whose owners change unseen by the driver; nor where a peer maps the memory, which
- * needs advice of its own (memory/peer_access.c).
+ * The driver stores the advice by address, and so does range_table.c. Only whole blocks
+ * from cuMemAlloc get advice: their owner changes only with the allocation, which ends
+ * the advice, and pump refuses the program's advice on them. Owners of pool memory and
+ * mapped memory change without the driver's knowledge. Memory that a peer maps needs
+ * advice of its own (memory/peer_access.c).
  */
 #include "executors.h"
 
 #define SET_READ_MOSTLY 1 /* CU_MEM_ADVISE_SET_READ_MOSTLY */
 #define UNSET_READ_MOSTLY 2
-#define UNSHOWN_MOST 128 /* blocks of which no page was mapped, until another was */
+#define UNSHOWN_MOST 128 /* consecutive blocks without a mapped page */
 
-/* The driver refuses the advice, or the page map shows nothing. */
+/* `given_up`: 1 once the driver refused the advice or the page map proved useless. */
 static uint32_t given_up;
 static uint32_t unshown;
 
@@ -44,7 +44,7 @@ static CUresult advise(uint32_t device, uint64_t address, uint64_t length_bytes,
   return pump_real.cuMemAdvise(address, length_bytes, advice, (CUdevice)device);
 }
 
-/* Advises these blocks, and notes it if the driver has done it. */
+/* Advises blocks [first, end), and notes the advice if the driver accepted it. */
 static CUresult advise_blocks(uint32_t device, uint64_t address, uint32_t first,
                               uint32_t end, CUmem_advise advice) {
   uint64_t begin = address + (uint64_t)first * PUMP_BLOCK_BYTES;
@@ -67,7 +67,7 @@ static uint32_t blocks_of(uint64_t length_bytes) {
   return blocks < PUMP_MASK_BLOCKS ? (uint32_t)blocks : PUMP_MASK_BLOCKS;
 }
 
-/* Those of these blocks that are mapped for the CPU in whole. */
+/* Returns those of `blocks` (one bit per block) whose pages are all mapped for the CPU. */
 static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
   uint32_t found = 0;
   struct pump_page_map map = pump_page_map_open();
@@ -98,7 +98,7 @@ uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t leng
     }
     done |= mapped & (uint32_t)((1ull << end) - (1ull << i));
   }
-  /* The advice waits for migrations, and a fault may have brought blocks before it held. */
+  /* Checks again: a fault may have migrated blocks before the advice took effect. */
   return done != 0 ? find_mapped(address, done) : 0;
 }
 

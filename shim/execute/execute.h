@@ -1,9 +1,9 @@
-/* execute.h - what executors offer to the rooms above: they carry out the worker's commands
- * and schedules, populate new ranges, and leave the driver before a context ends.
+/* execute.h - the executors' interface. Executors carry out the worker's commands and
+ * schedules, populate new ranges, and leave the driver before a context ends.
  *
- * Every function may be called from any application thread under the recursion guard,
- * leaves errno, the current context and the capture mode as it found them, and reports no
- * error of its own to the program.
+ * Any application thread may call these functions under the recursion guard. They
+ * preserve errno, the current context and the capture mode, and report no errors to the
+ * program.
  */
 #ifndef PUMP_EXECUTE_H
 #define PUMP_EXECUTE_H
@@ -12,42 +12,43 @@
 
 /* ---- contexts of the program ----------------------------------------------------- */
 
-/* Before `context` is destroyed or reset: its executors leave the driver and
- * destroy their streams and events (bounded: at most the running slices). A
- * later pump_context_seen starts them again. */
+/* Makes the executors of `context` leave the driver and destroy their streams and events.
+ * Call it before the context is destroyed or reset. Waits at most for the running slices.
+ * A later pump_context_seen restarts them. */
 void pump_executors_context_gone(CUcontext context);
-/* The same of each known context of the device: one of them ends, and which is unknown.
- * Those that live on are seen again with their next call. */
+/* Does the same for all known contexts of the device. Call it when one of them is about
+ * to end but it is unknown which one. The others are registered again by their next
+ * call. */
 void pump_executors_device_gone(CUdevice device);
 
 /* ---- executors ----------------------------------------------------------- */
 
-/* A new range that shall become resident: queued for the in-threads of its
- * device, carried out while everything fits into the budget. Never waits. */
+/* Queues a new range for population by the device's in-threads. They populate it while
+ * everything fits into the budget. Does not wait. */
 void pump_populate(uint32_t slot, uint32_t generation);
 
-/* After the range in `slot` was marked dead (its generation has changed in the
- * table): returns once no slice runs on it. Queued commands are not waited for. */
+/* Waits until no slice runs on the range in `slot`. Call it after the range was marked
+ * dead, that is, after its generation changed in the table. Ignores queued commands. */
 void pump_slot_wait(uint32_t slot);
 
-/* Keeps executors off a range, as long as it is not opened again: commands for it
- * end as STALE. true: none is working on it. Each call needs one of pump_slot_open. */
+/* Keeps executors off a range until pump_slot_open, which must follow each call: commands
+ * for it end as STALE. Returns true if no executor is working on the range. */
 bool pump_slot_close(uint32_t slot);
 void pump_slot_open(uint32_t slot);
 
-/* Wakes the threads of all devices that have any. */
+/* Wakes all executor threads of all devices. */
 void pump_executors_wake_all(void);
 
-/* Starts executors of `device` unless they run: the first in-thread, or with `full`
- * the usual number and the marker thread. Cheap when they do. */
+/* Starts executors of `device` unless they run: the first in-thread, or with `full` the
+ * usual number and the marker thread. Cheap if they already run. */
 void pump_executors_need(uint32_t device, bool full);
-/* The same with `full` for the link thread: the first in-thread, if there is one, does it.
- * To be called again until it is done. */
+/* Requests the same as `full`, for the link thread. The first in-thread, if it is
+ * running, starts the others. Call it again until they run. */
 void pump_executors_ask(uint32_t device);
 
 /* ---- prefetches ---------------------------------------------------------------------- */
 
-/* Prefetches to the device, or to the host, by whichever call the driver has. */
+/* Prefetches to the device or to the host, with the newest call that the driver has. */
 static inline CUresult pump_prefetch(uint32_t device, bool to_gpu, uint64_t address,
                                      uint64_t length_bytes, CUstream stream) {
   CUdevice number = (CUdevice)device;
@@ -63,26 +64,26 @@ static inline CUresult pump_prefetch(uint32_t device, bool to_gpu, uint64_t addr
 
 /* ---- streams (own_streams.c) ------------------------------------------------------- */
 
-/* The program has made a stream of that priority (own_streams.c). */
+/* Notes that the program created a stream of that priority. */
 void pump_priority_used(int priority);
-/* A non-blocking stream of our own in the current context, of a priority that the program
- * does not use if there is one. */
+/* Creates a non-blocking stream in the current context, if possible with a priority that
+ * the program does not use. */
 CUresult pump_stream_make(CUstream *stream);
 
 /* ---- schedules (schedule.c) -----------------------------------------------------------
  */
 
-/* While header.armed is not 0: compares the operation with the predicted one. If they
- * differ, entries for this operation and all behind it are void. */
+/* Compares the operation with the predicted one. Call it while header.armed is not 0. If
+ * they differ, entries for this operation and all later ones become void. */
 void pump_schedule_compare(const struct pump_issued *issued);
 
-/* Operations have executed, bytes have left or arrivals ended: wakes executors whose next
- * entry may go. */
+/* Wakes executors whose next entry has become ready, after operations executed or
+ * transfers ended. */
 void pump_schedule_wake(void);
 
-/* ---- life -------------------------------------------------------------------------- */
+/* ---- exit and fork ----------------------------------------------------------------- */
 
-/* Ends all threads of all sets; waits until `deadline_ns`. Takes no lock. */
+/* Ends all threads of all devices. Waits until `deadline_ns` and takes no lock. */
 void pump_executors_stop(uint64_t deadline_ns);
 
 void pump_executors_fork_child(void);

@@ -1,26 +1,24 @@
 /* executor.c - carries out the worker's commands: take, move, report.
  *
- * It never decides what to move, and whether a command may be carried out is
- * validate.c's to say. A mover thread works for one device and direction. It owns
- * lanes, a stream and an event each, in the program's context: the driver works
- * in the caller only while the stream is idle, so a second slice needs a second
- * stream. While a slice is on the link the thread can already be in the driver with
- * the next one, so the link does not pause between them. A prefetch to the host
- * blocks its thread to the end; there the threads themselves are the slices in flight.
+ * The worker decides what to move, and validate.c decides whether a command may run. A
+ * mover thread serves one device and direction. It owns lanes, each a stream and an event
+ * in the program's context. The driver works in the calling thread only while the stream
+ * is idle, so a second slice needs a second stream. While one slice is on the link, the
+ * thread already submits the next, so the link stays busy. A prefetch to the host blocks
+ * its thread, so in that direction each thread has one slice in flight.
  *
- * DESIGN. How many threads work follows from what slices take (adapt.h). A thread fills
- * its lanes: one that kept less in flight when slices take long would be starved by other
- * processes, whose slices are what it waits for. What all of them have in the driver is
- * bounded in bytes (flight.c): a thread reserves before it validates and submits, and
- * waits, its own slices finished first, while the others hold too much.
+ * DESIGN. Measured slice times determine the number of threads (adapt.h). A thread fills
+ * all its lanes: with fewer slices in flight it would lose bandwidth to other processes
+ * whenever their slices delay its own. The bytes of all threads in the driver are bounded
+ * (flight.c). A thread reserves bytes before it validates and submits a slice. If too
+ * many bytes are in flight, it first finishes its own slices, then waits.
  *
- * Wake-ups. One command wakes one thread, if the worker sends a wake-up; the thread that
- * takes a command sets `asleep` again for those that still sleep, and wakes them when more
- * is waiting.
+ * Wake-ups. One command wakes one thread, if the worker sends a wake-up. The thread that
+ * takes a command sets `executors_asleep` again for the threads that still sleep, and
+ * wakes one if more work is waiting.
  *
- * Attach. Taking and finishing happen inside pump_mapping_enter/leave; a command
- * that was taken from an earlier mapping is dropped instead of being written into
- * the ring that has replaced it at the same address.
+ * Attach. A command is taken and finished inside pump_mapping_enter/leave. A command from
+ * an earlier mapping is dropped, because another ring is now mapped at the same address.
  */
 #include "executors.h"
 
@@ -32,21 +30,21 @@
   "contexts of their own do not help evictions on device %u: they use the program's "      \
   "context again"
 
-/* A slice to move, and what is in flight in a lane. */
+/* One slice to move, also while it is in flight in a lane. */
 struct job {
   struct pump_command command;
   struct pump_command *place; /* in the ring; NULL: populate, or scheduled */
   bool scheduled;             /* taken from the schedule */
-  uint32_t duplicates, kept;  /* struct pump_entry, struct pump_entry_end */
-  uint64_t epoch;             /* of the mapping it was taken from */
+  uint32_t duplicates, kept;  /* bits per block, see pump_entry and pump_entry_end */
+  uint64_t epoch;             /* mapping from which it was taken */
   struct pump_slice_times times;
-  uint32_t waiting; /* commands left in the ring then */
+  uint32_t waiting; /* commands still in the ring when it was taken */
   uint32_t in_flight;
 };
 
 struct lane {
   CUstream stream;
-  CUevent event; /* blocking: a spinning wait would take a core from the program */
+  CUevent event; /* blocking: spinning would take a CPU core from the program */
   struct job job;
 };
 
@@ -54,15 +52,15 @@ struct mover {
   struct pump_thread_role role;
   struct pump_direction *direction;
   struct lane lanes[LANES];
-  uint32_t lane_count; /* that it uses: one on the way to the host */
-  /* In a context of its own (own_context.h). Nothing is recorded there: work of another
-   * context may take the GPU from the program's. */
+  uint32_t lane_count; /* lanes in use: 1 in the direction to the host */
+  /* The mover works in a context of its own (own_context.h). It then records no events,
+   * because work in another context may take the GPU from the program. */
   bool own_context;
-  uint32_t oldest, in_flight; /* lanes oldest .. oldest + in_flight - 1, modulo */
-  uint64_t slice_ns_per_mib;  /* from call to arrival, running mean; 0: none yet */
+  uint32_t oldest, in_flight; /* busy lanes: oldest .. oldest + in_flight - 1, modulo */
+  uint64_t slice_ns_per_mib;  /* running mean from call to arrival; 0: unknown */
   uint64_t spin_ns;
-  uint64_t free_ns; /* since when it could take a slice; only where the job is recorded */
-  bool over;        /* the driver is being torn down */
+  uint64_t free_ns; /* idle since; set only if the job is recorded */
+  bool over;        /* the thread must end */
 };
 
 static bool to_gpu(const struct mover *mover) {
@@ -80,7 +78,7 @@ static bool note(struct mover *mover, CUresult result, const char *call) {
   return result == CUDA_SUCCESS;
 }
 
-/* Stream and event, created when first needed and again after a failure. */
+/* Creates the lane's stream and event, if needed. Retries after a failure. */
 static bool lane_open(struct mover *mover, struct lane *lane) {
   if (lane->stream == NULL &&
       !note(mover, pump_stream_make(&lane->stream), "cuStreamCreateWithPriority")) {
@@ -103,15 +101,15 @@ static void lane_close(struct lane *lane) {
   lane->stream = NULL;
 }
 
-/* With nothing in flight: changes to a context of the mover's own, or back. */
+/* Moves to a context of the mover's own, or back. Requires that nothing is in flight. */
 static void change_context(struct mover *mover, bool own_context) {
   lane_close(&mover->lanes[0]);
   mover->own_context = own_context;
   if (!pump_executors_change_context(&mover->role, own_context)) mover->over = true;
 }
 
-/* A call without work of its own took so long while slices to the host are in the driver
- * (own_context.h). */
+/* Gives the controller (own_context.h) the duration of a call that has no work of its
+ * own, measured while slices to the host are in the driver. */
 static void measure_call(const struct mover *mover, uint64_t call_ns) {
   struct pump_device_executors *set = mover->role.set;
   struct pump_own_context own_context = pump_own_context_next(set->own_context, call_ns);
@@ -123,7 +121,7 @@ static void measure_call(const struct mover *mover, uint64_t call_ns) {
   PUMP_STORE(&set->own_contexts_now, own_context.state == PUMP_OWN_CONTEXT_YES);
 }
 
-/* The prefetch of a slice, and the advice in front of it. */
+/* Prefetches a slice, after the advice for duplicates. */
 static CUresult move(const struct mover *mover, CUstream stream, uint64_t address,
                      struct job *job) {
   uint32_t device = mover->role.set->device;
@@ -139,7 +137,7 @@ static CUresult move(const struct mover *mover, CUstream stream, uint64_t addres
   return result;
 }
 
-/* Hands the lane's slice to the driver: true when it is under way. */
+/* Hands the lane's slice to the driver. Returns true if it is in flight. */
 static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   struct job *job = &lane->job;
   bool own_context = !to_gpu(mover) && PUMP_LOAD(&mover->role.set->own_contexts_now) != 0;
@@ -156,7 +154,7 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   }
   bool beside = to_gpu(mover) && mover->role.number == 0 &&
                 PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
-  /* Should the record fail, the event is not this slice's: wait for the stream. */
+  /* If the record fails, the event is not valid for this slice: wait for the stream. */
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
   if (beside) measure_call(mover, pump_now_ns() - job->times.returned_ns);
@@ -187,13 +185,13 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
     PUMP_ADD(&counters->moved_to_host_bytes, length_bytes);
 }
 
-/* Of a slice that has moved: what had to be copied. */
+/* Returns how many bytes of a moved slice were copied. */
 static uint64_t copied_bytes(const struct mover *mover, const struct job *job) {
   uint64_t kept = to_gpu(mover) ? 0 : (uint64_t)(uint32_t)__builtin_popcount(job->kept);
   return job->command.length_bytes - kept * PUMP_BLOCK_BYTES;
 }
 
-/* Writes how the job ended. The mapping entered is the one that the job was taken from. */
+/* Writes the job's result. The job's own mapping is entered. */
 static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
   uint32_t duration_us = pump_us_between(job->times.taken_ns, pump_now_ns());
@@ -222,14 +220,14 @@ static void report(const struct mover *mover, const struct job *job, uint32_t re
   count(mover, result, copied_bytes(mover, job));
   if (job->scheduled && result == PUMP_RESULT_MOVED)
     PUMP_ADD(&pump_shm->shim_counters.scheduled_bytes, bytes);
-  if (!pump_mapping_enter(&epoch_now)) return; /* its worker is gone */
+  if (!pump_mapping_enter(&epoch_now)) return; /* the job's worker is gone */
   if (epoch_now == job->epoch) write_result(mover, job, result);
   pump_mapping_leave();
   pump_worker_notify();
   pump_schedule_wake();
 }
 
-/* Gives the controller what the slice took, and follows its answer. */
+/* Gives the controller the slice's times, and follows its answer. */
 static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
   struct pump_direction *direction = mover->direction;
   struct pump_adapt_sample sample = {.call_ns =
@@ -255,7 +253,7 @@ static void adapt(struct mover *mover, const struct job *job, uint64_t now_ns) {
 
 /* ---- slices -------------------------------------------------------------------- */
 
-/* The mover is free: if there is no slice, it waits for one from here on. */
+/* Notes when the mover became idle. */
 static void note_free(struct mover *mover) {
   if (pump_recording) mover->free_ns = pump_now_ns();
 }
@@ -276,8 +274,8 @@ static void finish_oldest(struct mover *mover) {
   note_free(mover);
 }
 
-/* Returns once `bytes` are reserved. No thread waits for one that waits here: what
- * this one had in flight is finished first. */
+/* Reserves `bytes`, waiting if necessary. Cannot deadlock: a mover finishes its own
+ * slices before it waits. */
 static void wait_for_room(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;
   uint32_t bound = pump_flight_bound(mover->role.set->device, mover->role.direction);
@@ -293,12 +291,12 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
   }
 }
 
-/* The next lane in turn. The caller finishes what is in it before it uses it. */
+/* Returns the next lane, round-robin. The caller finishes its slice before reusing it. */
 static uint32_t next_lane(const struct mover *mover) {
   return (mover->oldest + mover->in_flight) % mover->lane_count;
 }
 
-/* Validates the job and hands it to the driver, or reports why not. */
+/* Validates the job and hands it to the driver, or reports why it may not run. */
 static void start(struct mover *mover, const struct job *job) {
   if (!pump_command_validate_fields(&job->command)) {
     report(mover, job, PUMP_RESULT_INVALID);
@@ -333,26 +331,26 @@ static bool command_waits(struct pump_command_ring *ring) {
          PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
 }
 
-/* Whether a command waits in the ring, or an entry of the schedule may go. */
+/* Returns whether a command is in the ring or a schedule entry may start. */
 static bool more_waits(const struct mover *mover) {
   return command_waits(ring_of(mover)) ||
          pump_schedule_waits(mover->role.set->device, mover->role.direction);
 }
 
-/* After taking a command: wakes other threads if more is waiting. */
+/* Wakes another thread if more work is waiting. Called after taking a command. */
 static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
   if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
   if (PUMP_LOAD(&ring->executors_asleep) == 0) {
     PUMP_STORE(&ring->executors_asleep, 1);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before the look, see pump_wake */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before more_waits, see pump_wake */
   }
   if (!more_waits(mover)) return;
   __atomic_fetch_add(&ring->wakes, 1, __ATOMIC_RELEASE);
   pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
 }
 
-/* Takes a command, or else an entry of the schedule. False when there is neither; true also
- * while the mapping is being replaced (then the job has neither place nor schedule). */
+/* Takes a command, or else a schedule entry. Returns false if there is neither. Returns
+ * true without a job (no `place`, not `scheduled`) while the mapping is being replaced. */
 static bool take_command(struct mover *mover, struct job *job) {
   job->place = NULL;
   job->scheduled = false;
@@ -395,7 +393,7 @@ static bool take_populate(const struct mover *mover, struct job *job) {
   return true;
 }
 
-/* Starts one slice if there is one; true when it may be worth asking again. */
+/* Starts one slice, if there is one. Returns true if a retry may be worthwhile. */
 static bool serve(struct mover *mover) {
   struct job job = {.in_flight = 0};
   if (take_command(mover, &job)) {
@@ -412,7 +410,7 @@ static bool serve(struct mover *mover) {
 
 /* ---- waiting ------------------------------------------------------------------- */
 
-/* Tells the core that this is a spin loop. */
+/* Marks a spin loop for the CPU. */
 static inline void relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -426,7 +424,7 @@ static bool work_waits(const struct mover *mover) {
          (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
 }
 
-/* Sleeps until it is woken, `longest_ns` at most. */
+/* Sleeps until woken, but at most `longest_ns`. */
 static void sleep_until_woken(struct mover *mover, uint64_t longest_ns) {
   struct pump_command_ring *ring = ring_of(mover);
   uint64_t begin_ns = pump_now_ns();
@@ -441,25 +439,25 @@ static void sleep_until_woken(struct mover *mover, uint64_t longest_ns) {
   mover->spin_ns = pump_spin_ns(pump_now_ns() - begin_ns);
 }
 
-/* A slice is in flight, and another one might be: waits for what comes first. */
+/* Waits for the oldest slice or for new work, whichever is first. */
 static void wait_for_either(struct mover *mover) {
   const struct lane *lane = &mover->lanes[mover->oldest];
   uint64_t mib = (lane->job.command.length_bytes >> 20) + 1;
   uint64_t now_ns = pump_now_ns(),
-           due_ns = now_ns + PUMP_PEEK_NS; /* the first one: unknown */
+           due_ns = now_ns + PUMP_PEEK_NS; /* first slice: time unknown */
   if (mover->slice_ns_per_mib != 0)
     due_ns = lane->job.times.called_ns + mib * mover->slice_ns_per_mib / 8 * 7;
   bool done = pump_real.cuEventQuery == NULL || now_ns >= due_ns ||
               pump_real.cuEventQuery(lane->event) != CUDA_ERROR_NOT_READY;
   if (done)
-    finish_oldest(mover); /* which sleeps until it has arrived */
+    finish_oldest(mover); /* sleeps until the slice has arrived */
   else
     sleep_until_woken(mover,
                       due_ns - now_ns < PUMP_PEEK_NS ? due_ns - now_ns : PUMP_PEEK_NS);
 }
 
-/* One round of a thread beyond the number that is wanted: it finishes what it has and
- * sleeps. */
+/* Idles a surplus thread for one round: finishes its oldest slice, or sleeps if nothing
+ * is in flight. */
 static void rest(struct mover *mover, uint32_t wanted) {
   if (mover->in_flight > 0)
     finish_oldest(mover);

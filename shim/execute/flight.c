@@ -1,7 +1,7 @@
-/* flight.c - what a device's executors have in the driver, bounded in bytes.
+/* flight.c - bounds the bytes that a device's executors have in the driver.
  *
- * A thread reserves before it validates and submits, and gives back once the slice has
- * ended. A slice that is larger than the whole bound goes when it is alone.
+ * A thread reserves bytes before it validates and submits a slice, and releases them
+ * after the slice has ended. A slice larger than the bound may run if it is the only one.
  */
 #include "executors.h"
 

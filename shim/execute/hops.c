@@ -1,16 +1,16 @@
-/* hops.c - where a slice of a schedule lost time, for recorders (struct pump_entry_end).
+/* hops.c - measures where scheduled slices lose time (struct pump_entry_end).
  *
- * DESIGN. A slice waits for many things, and most of them are no loss: its readers, bytes
- * that leave, slices in front of it. What an executor loses is the time from the last of
- * these to its taking the slice. So whatever brings a condition about notes when, and the
- * executor that takes an entry looks the moments up. All of it is a hint; times of a job
- * that is not recorded are not read.
+ * DESIGN. A slice waits for its readers, for evicted bytes and for earlier slices. These
+ * waits are not a loss. Only the time from the last of these events until an executor
+ * takes the slice is lost. So each event notes its time, and the executor looks these
+ * times up when it takes an entry. Times are hints, and measured only if the job is
+ * recorded.
  */
 #include "executors.h"
 #include "shim/base/moments.h"
 
-static struct pump_moments left[PUMP_MAX_DEVICES];  /* of pump_schedule.left_bytes */
-static struct pump_moments ended[PUMP_MAX_DEVICES]; /* and of its ended_bytes */
+static struct pump_moments left[PUMP_MAX_DEVICES];  /* times of left_bytes */
+static struct pump_moments ended[PUMP_MAX_DEVICES]; /* times of ended_bytes */
 
 static uint64_t later(uint64_t a, uint64_t b) {
   return a > b ? a : b;

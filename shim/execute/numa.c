@@ -1,16 +1,16 @@
-/* numa.c - keeps executors near their card, on machines with several NUMA nodes.
+/* numa.c - keeps executors on the NUMA node of their GPU.
  *
- * UVM takes a block's host pages from the node of the thread that asks for the migration
- * (uvm_va_block_context_get_node: numa_mem_id), be it a prefetch to the host or one to the
- * GPU that evicts, and they stay there for the life of the block. So the threads that call
- * have the processors of the card's node.
+ * UVM allocates a block's host pages on the node of the thread that requests the
+ * migration (uvm_va_block_context_get_node: numa_mem_id). This holds for a prefetch to
+ * the host and for a prefetch to the GPU that evicts. The pages stay there for the
+ * lifetime of the block. So these threads run on the CPU cores of the GPU's node.
  *
- * A location of the kind HOST_NUMA would name the node as well, but costs memory: the
- * driver then looks for host pages of that node alone, allocates a second set for a block
- * that has some elsewhere, and frees neither (block_populate_pages_cpu). See
+ * A location of type HOST_NUMA could name the node as well, but costs memory. The driver
+ * then looks for host pages only on that node, allocates a second set for a block that
+ * has pages elsewhere, and frees neither (block_populate_pages_cpu). See
  * docs/decisions/0040-nodes.md.
  *
- * PUMP_SYS_ROOT replaces /sys. It exists for tests only.
+ * PUMP_SYS_ROOT replaces /sys, only for tests.
  */
 #include <sched.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static int attribute(CUdevice device, CUdevice_attribute which) {
   return value;
 }
 
-/* -1: not known. Drivers before CUDA 12.2 do not know the attribute; the kernel does. */
+/* Returns the GPU's node, or -1. Falls back to sysfs for drivers before CUDA 12.2. */
 static int node_of(CUdevice device) {
   char text[TEXT_BYTES];
   int node = attribute(device, HOST_NUMA_ID);
@@ -61,7 +61,7 @@ static int node_of(CUdevice device) {
   return atoi(text);
 }
 
-/* Chooses from `all` the processors that a list such as "0-15,32" names. */
+/* Chooses from `all` the CPU cores in a list such as "0-15,32". */
 static void choose(cpu_set_t *chosen, const cpu_set_t *all, const char *list) {
   CPU_ZERO(chosen);
   for (const char *at = list; *at >= '0' && *at <= '9';) {

@@ -1,16 +1,16 @@
-/* own_context.h - whether evictions go through contexts of their own.
+/* own_context.h - decides whether evictions use contexts of their own.
  *
- * A driver may hold a context's lock while a prefetch to the host is in its call. Then
- * launches and prefetches to the GPU wait for it, and evictions go one at a time. Managed
- * memory is the process's: another context can send it to the host as well, under another
- * lock. It costs some hundred MiB of the GPU, so it is made only where calls wait for the
- * lock.
+ * A driver may hold a context's lock during a prefetch to the host. Then launches and
+ * prefetches to the GPU wait for the lock, and evictions run one at a time. Managed
+ * memory belongs to the process, so another context, with another lock, can evict it too.
+ * An additional context costs some hundred MiB of GPU memory, so it is created only if
+ * calls wait for the lock.
  *
- * DESIGN. A controller without clock, thread or lock: measurements in, an answer out.
- * Measured is a call that has no work of its own (the event record behind a slice to the
- * GPU) while a slice to the host is in the driver. The machine's load delays few of
- * these calls, a lock most of them. If they are slow with contexts of their own too, they
- * do not wait for a context's lock, and evictions leave those contexts for good.
+ * DESIGN. A controller without clock, thread or lock: measurements in, an answer out. It
+ * measures a call that has no work of its own (the event record after a slice to the GPU)
+ * while a slice to the host is in the driver. Machine load delays few of these calls, a
+ * lock delays most of them. If the calls are also slow with contexts of their own, no
+ * context lock is the cause, and evictions return permanently to the program's context.
  */
 #ifndef PUMP_OWN_CONTEXT_H
 #define PUMP_OWN_CONTEXT_H
@@ -18,18 +18,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PUMP_SLOW_CALL_NS 50000u /* such a call takes a few us */
+#define PUMP_SLOW_CALL_NS 50000u /* such a call normally takes a few us */
 #define PUMP_OWN_CONTEXT_CALLS 32
 
 enum { PUMP_OWN_CONTEXT_NO, PUMP_OWN_CONTEXT_YES, PUMP_OWN_CONTEXT_IN_VAIN };
 
 struct pump_own_context {
   uint32_t state;
-  uint32_t settle; /* calls that still belong to the state before */
+  uint32_t settle; /* calls to skip after a change of state */
   uint32_t calls, slow;
 };
 
-/* One such call took `call_ns`. */
+/* Adds one such call, which took `call_ns`. */
 static inline struct pump_own_context pump_own_context_next(struct pump_own_context now,
                                                             uint64_t call_ns) {
   if (now.state == PUMP_OWN_CONTEXT_IN_VAIN) return now;

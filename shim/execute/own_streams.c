@@ -1,19 +1,19 @@
-/* own_streams.c - streams of our own, kept apart from the program's work.
+/* own_streams.c - keeps the shim's streams apart from the program's work.
  *
- * DESIGN. A GPU takes work from a few hardware queues, which streams of one priority share
- * (docs/uvm.md); what waits in a stream of ours could keep a kernel of the program behind
- * it. So ours have a priority that the program does not use, where the driver has one: the
- * greatest but one if that is free (NCCL takes the greatest, PyTorch the least four). What
- * runs in them is migrations and events, which no priority makes faster or slower.
+ * DESIGN. A GPU has a few hardware queues, shared by streams of equal priority
+ * (docs/uvm.md). So work that waits in one of the shim's streams could delay a kernel of
+ * the program. The shim's streams therefore get a priority that the program does not use,
+ * if possible. The second highest is preferred: NCCL uses the highest, PyTorch the lowest
+ * four. Priority does not affect migrations and events, the only work in these streams.
  *
- * Without such a priority they share the program's queues, and the fewer the better:
- * pump_stream_lanes() says how many slices an in-thread may have in the driver, for each
- * is a stream (docs/decisions/0038-lanes.md).
+ * Without an unused priority the streams share the program's queues, so there should be
+ * few of them. The function pump_stream_lanes() returns how many slices an in-thread may
+ * have in the driver, one per stream (docs/decisions/0038-lanes.md).
  */
 #include "executors.h"
 
-/* Bit n: the program has made a stream of priority -n. Of the process, any thread adds to
- * it, a forked child goes on with it. Streams are made without a priority too: bit 0. */
+/* Bit n: the program created a stream of priority -n; bit 0 is always set. Process-wide,
+ * written by any thread, inherited by a forked child. */
 static uint32_t used = 1;
 
 void pump_priority_used(int priority) {
@@ -25,7 +25,7 @@ static bool is_free(int priority) {
   return priority > -32 && (PUMP_LOAD(&used) >> -priority & 1) == 0;
 }
 
-/* 0, the default, where the driver has no other that is free. With a context current. */
+/* Returns an unused priority, or 0, the default. Requires a current context. */
 static int own_priority(void) {
   int least = 0, greatest = 0;
   if (!PUMP_HAS(cuCtxGetStreamPriorityRange) ||

@@ -1,7 +1,7 @@
-/* page_map.c - which pages of a block the CPU has mapped.
+/* page_map.c - finds which pages of a block are mapped for the CPU.
  *
- * From the process's own page map (proc_pid_pagemap(5)): no fault, and no access to the
- * memory, which a CPU's read would pull away from a running kernel.
+ * It reads the process's own page map (proc_pid_pagemap(5)), so it causes no fault.
+ * Reading the memory itself would migrate it away from a running kernel.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 struct pump_page_map pump_page_map_open(void) {
   int file = -1;
-  /* Of this thread: /proc/self is the first one's, which may have ended. */
+  /* Not /proc/self: it names the first thread, which may have ended. */
   if (pump_driver_page_map == NULL)
     file = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
   return (struct pump_page_map){.file = file};

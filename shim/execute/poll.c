@@ -1,8 +1,8 @@
-/* poll.c - the marker thread of a device: makes markers ahead of need, polls those that are
- * recorded, oldest first per stream, and destroys them before a context ends.
+/* poll.c - the marker thread of a device. It creates markers before they are needed,
+ * polls recorded ones, oldest first per stream, and destroys them before a context ends.
  *
- * It serves all contexts of its device (progress/markers.h). While it is in one anyway, the
- * pool has its dead memory there discarded.
+ * It serves all contexts of its device (progress/markers.h). In each context it also runs
+ * the pool's discards of dead memory.
  */
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,14 +14,14 @@
 
 struct poller {
   struct pump_thread_role role;
-  uint64_t served;                    /* contexts whose pools are ours, a bit each */
-  CUcontext current;                  /* the driver's current one on this thread */
-  uint32_t round;                     /* number of the present pass */
+  uint64_t served;                    /* bit i: this thread serves the pool of context i */
+  CUcontext current;                  /* the driver's current context on this thread */
+  uint32_t round;                     /* number of the current pass */
   uint32_t blocked[PUMP_MAX_STREAMS]; /* pass in which a stream's oldest was not ready */
   bool over;
 };
-static struct poller pollers[PUMP_MAX_DEVICES]; /* 4 KiB each: not on a stack */
-static uint32_t lives;                          /* of pools, all devices */
+static struct poller pollers[PUMP_MAX_DEVICES]; /* 4 KiB each: too large for a stack */
+static uint32_t lives;                          /* newest epoch of any pool */
 _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
 
 #define FOR_SERVED(poller, i)                                                              \
@@ -37,14 +37,14 @@ static bool enter_context(struct poller *poller, struct pump_marker_pool *pool) 
   if (poller->current == pool->context) return true;
   if (pool->broken) return false;
   if (pump_real.cuCtxSetCurrent(pool->context) != CUDA_SUCCESS) {
-    pool->broken = true; /* it has ended without a hook */
+    pool->broken = true; /* the context ended without a hook */
     return false;
   }
   poller->current = pool->context;
   return true;
 }
 
-/* Opens pools of contexts that have come since the last look. */
+/* Initializes the pools of contexts that are new since the last pass. */
 static void adopt_contexts(struct poller *poller) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
     CUcontext context = pump_context_at(i, poller->role.set->device);
@@ -81,11 +81,10 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
   }
 }
 
-/* A program issues a thousand operations within milliseconds and then waits for them.
- * Without markers behind the last of them it would be unknown how far they are until
- * the program's wait is over, so the markers have to be there before the burst. A
- * context in which nothing was ever recorded gets so many that one in sixteen
- * operations of a full launch queue can have one. */
+/* Returns whether the pool needs more markers. A program may issue a thousand operations
+ * within milliseconds and then wait for them. Without markers after the last operations,
+ * their progress is unknown until that wait ends, so markers must exist before the burst.
+ * An unused context gets enough for one in sixteen operations of a full launch queue. */
 static bool short_of_markers(const struct pump_marker_pool *pool) {
   uint64_t head = PUMP_LOAD(&pool->free.head);
   bool busy = !pump_dormant() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
@@ -94,7 +93,7 @@ static bool short_of_markers(const struct pump_marker_pool *pool) {
   return pool->next < PUMP_MARKERS && PUMP_LOAD(&pool->free.tail) - head < wanted;
 }
 
-/* Once the program's operations are reported, so a dormant one has none. */
+/* Returns whether timed markers are missing. A dormant program needs none. */
 static bool short_of_timed(const struct pump_marker_pool *pool) {
   return pool->made_timed < PUMP_MARKERS_TIMED && pool->next < PUMP_MARKERS &&
          !pump_dormant() && PUMP_HAS(cuEventElapsedTime);
@@ -143,7 +142,7 @@ static void collect_fresh(struct pump_marker_pool *pool) {
 #define ELAPSED_MOST_MS 1e9f
 
 static void report_time(const struct pump_marker *marker) {
-  float elapsed_ms = -1; /* until the driver says otherwise */
+  float elapsed_ms = -1; /* in case the driver does not set it */
   if (pump_real.cuEventElapsedTime(&elapsed_ms, marker->begin, marker->event) ==
           CUDA_SUCCESS &&
       elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS)
@@ -151,8 +150,8 @@ static void report_time(const struct pump_marker *marker) {
                      (uint64_t)((double)elapsed_ms * 1e6));
 }
 
-/* One pass over the waiting list, the one before at `before_ns`; true when any stream has
- * advanced. */
+/* Polls the waiting list once. `before_ns`: time of the previous pass. Returns true if
+ * any stream has advanced. */
 static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool,
                          uint64_t before_ns) {
   uint32_t kept = 0, done = 0;
@@ -172,7 +171,7 @@ static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool,
       pump_progress_polled(marker->stream_index, marker->seq, before_ns);
       if (marker->begin != NULL) report_time(marker);
       done++;
-    } /* else: the marker is lost, the next one covers it */
+    } /* on failure the marker is lost, and the next one covers it */
     pump_marker_queue_push(marker->begin != NULL ? &pool->timed : &pool->free, ticket);
   }
   pool->waiting_count = kept;
@@ -189,7 +188,7 @@ static bool pop_any(struct pump_marker_pool *pool, uint32_t *ticket) {
          pump_marker_queue_pop(&pool->timed, ticket);
 }
 
-/* Destroys every event of this life that can be found; see DESIGN. */
+/* Destroys every event of this epoch that can be found (progress/markers.h). */
 static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   uint32_t life = pool->life, ticket;
   PUMP_STORE_RELEASE(&pool->life, 0);
@@ -212,8 +211,8 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
 }
 
 struct look {
-  bool advanced; /* a stream has */
-  bool waiting;  /* markers are recorded and not complete */
+  bool advanced; /* a stream has advanced */
+  bool waiting;  /* some recorded markers are not complete */
 };
 
 static struct look look(struct poller *poller) {
@@ -247,7 +246,7 @@ static bool anything_fresh(const struct poller *poller) {
 
 static void work(struct poller *poller) {
   struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
-  uint64_t pause_ns = PUMP_POLL_MIN_NS, busy_ns = 0; /* when something last waited */
+  uint64_t pause_ns = PUMP_POLL_MIN_NS, busy_ns = 0; /* when a marker last waited */
   while (!poller->over && pump_executors_lives(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
     struct look seen = look(poller);
@@ -265,7 +264,7 @@ static void work(struct poller *poller) {
       pump_sleep_wait(&mark->wakes, wakes, PUMP_IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
     FOR_SERVED(poller, i)
-    pump_marker_pools[i].looked_ns = 0; /* what came is not that old */
+    pump_marker_pools[i].looked_ns = 0; /* the last pass was long ago */
   }
 }
 
@@ -274,7 +273,7 @@ void *pump_poll_thread(void *argument) {
   struct poller *poller = &pollers[role->set->device];
   memset(poller, 0, sizeof *poller);
   poller->role = *role;
-  prctl(PR_SET_TIMERSLACK, (unsigned long)PUMP_POLL_SLACK_NS); /* this thread's alone */
+  prctl(PR_SET_TIMERSLACK, (unsigned long)PUMP_POLL_SLACK_NS); /* only for this thread */
   poller->over = !pump_executors_thread_begin(&poller->role);
   poller->current = poller->role.context;
   work(poller);

@@ -1,12 +1,12 @@
-/* populate.c - new ranges that shall become resident before they are used.
+/* populate.c - prefetches new ranges before their first use.
  *
- * A converted allocation has no page anywhere; its first use would fault. While
- * everything fits into the budget the in-threads prefetch it in slices, in the
- * order of allocation, whenever no command waits. It is a queue and no more: the
- * slice is validated like a command, so a freed range drops out by itself.
+ * A converted allocation initially has no pages, so its first use would fault. While
+ * everything fits into the budget, in-threads prefetch new ranges in slices, in order of
+ * allocation, whenever no command waits. This file is only a queue: each slice is
+ * validated like a command, so freed ranges drop out.
  *
- * Once allocations outgrow the budget the queue empties itself: the policy decides what is
- * resident.
+ * Once allocations exceed the budget, the queue is emptied, and the policy decides which
+ * blocks are resident.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -14,14 +14,14 @@
 
 #include "executors.h"
 
-#define QUEUE_LENGTH 4096 /* ranges; those beyond it are left to faults */
+#define QUEUE_LENGTH 4096 /* ranges; further ones are paged in by faults */
 
 struct entry {
   uint32_t slot, generation;
   uint64_t offset_bytes; /* next byte to populate */
 };
 
-/* Per device, under its lock; `count` is also read without it. */
+/* One queue per device, under its lock. `count` is also read without the lock. */
 static struct queue {
   pthread_mutex_t lock;
   uint32_t first, count;
@@ -42,8 +42,8 @@ void pump_populate(uint32_t slot, uint32_t generation) {
     PUMP_STORE(&queue->count, queue->count + 1);
   }
   pthread_mutex_unlock(&queue->lock);
-  /* A program that does not fit needs more threads and markers. They are made here, where
-   * it stops fitting, not at its first launch, so that the markers are there in time. */
+  /* A program that does not fit needs more threads and markers. Starting them here,
+   * rather than at the program's first launch, makes the markers available in time. */
   pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
                                   PUMP_DEVICE_ACTIVE);
   struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
@@ -60,7 +60,7 @@ static void drop_first(struct queue *queue) {
   PUMP_STORE(&queue->count, queue->count - 1);
 }
 
-/* Under the lock: the next slice of the first range that is still alive. */
+/* Takes the next slice of the first live range. The caller holds the lock. */
 static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
   while (queue->count > 0) {
     struct entry *entry = &queue->entries[queue->first];

@@ -1,27 +1,26 @@
-/* schedule.c - schedules: what executors do next without a command, and what is valid of
- * it.
+/* schedule.c - takes entries of schedules, and checks which entries are still valid.
  *
- * The worker puts a device's schedule in force (pump_abi.h); executors take the entries
- * that may go whenever their command ring has nothing for them, under the same validation
- * and the same bound of bytes in flight as commands. So executors go on while a worker is
- * late, or gone, until the schedule is used up.
+ * The worker puts a device's schedule in force (pump_abi.h). Executors take its ready
+ * entries when their command ring is empty, with the same validation and the same bound
+ * on bytes in flight as for commands. So executors continue with the schedule while the
+ * worker is late or dead.
  *
- * DESIGN. A schedule may serve operations that the worker predicted. While it does, each
- * operation that the program issues is compared with the word that stands under its number;
- * the first that differs lowers `valid_seq`, which every executor looks at before it takes.
- * What serves operations up to there stays. Numbers that the worker has not written yet
- * differ too: no executor runs ahead of what is known. Only the worker raises `valid_seq`
- * again, with the next schedule.
+ * DESIGN. A schedule may serve operations that the worker predicted. Then each operation
+ * that the program issues is compared with the prediction for its number. The first
+ * difference lowers `valid_seq`, which every executor reads before it takes an entry.
+ * Entries for operations up to `valid_seq` stay valid. Predictions that the worker has
+ * not written yet differ too, so executors never run ahead of the predictions. Only the
+ * worker raises `valid_seq` again, with the next schedule.
  *
- * What an entry waits for comes from the program's side (operations have executed) or from
- * the executors' own (bytes have left, arrivals have ended), so the thread that brings it
- * about looks whether an entry may go, and wakes an executor for it (pump_schedule_wake).
+ * An entry waits for the program (operations have executed) or for executors (bytes were
+ * evicted, arrivals ended). The thread that completes such a condition checks whether an
+ * entry has become ready, and wakes an executor for it (pump_schedule_wake).
  */
 #include "executors.h"
 
-#define LOOK_AHEAD 8 /* operations: the worker wrote their words last, on another core */
+#define LOOK_AHEAD 8 /* operations; another core wrote the predictions last */
 
-/* ---- what is issued ------------------------------------------------------------- */
+/* ---- comparison of issued operations -------------------------------------------- */
 
 static bool any_in_force(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
@@ -46,14 +45,14 @@ void pump_schedule_compare(const struct pump_issued *issued) {
     PUMP_ADD(&pump_shm->shim_counters.schedules_dropped, 1);
 }
 
-/* ---- what may go ------------------------------------------------------------------ */
+/* ---- entries that may start ------------------------------------------------------- */
 
 static bool has_executed(uint32_t stream, uint64_t seq) {
   return seq == 0 || (stream < PUMP_MAX_STREAMS && pump_progress_executed(stream) >= seq);
 }
 
-/* Predicted operations may never come, so less is in the driver for them: a free of that
- * memory waits for it, and so do faults of other memory. */
+/* Returns the entry's bound on bytes in flight. It is lower for predicted operations:
+ * they may never be issued, and frees and faults wait for their transfers. */
 static uint32_t bound_of(uint32_t direction, const struct pump_entry *entry) {
   bool issued = entry->command.needed_by_seq < PUMP_LOAD(&pump_shm->header.next_seq);
   return direction == PUMP_TO_HOST || issued ? UINT32_MAX : PUMP_PREDICTED_BYTES;

@@ -1,33 +1,33 @@
-/* validate.c - whether a command of the worker may be carried out, and what a free
- * has to wait for.
+/* validate.c - decides whether a command of the worker may run, and makes frees wait for
+ * running slices.
  *
- * It calls no driver function. executor.c calls it at the last moment before a slice
- * goes to the driver, however long the command has waited.
+ * It calls no driver function. executor.c calls it immediately before a slice goes to the
+ * driver, no matter how long the command has waited.
  *
- * DESIGN. The mapping is written by another process, so every field of a command
- * is checked. Prefetching wrong bytes would be harmless anyway (it changes no
- * data), a wrong address would only make the driver answer an error; the checks
- * keep useless and late work off the link. A prefetch of blocks that are there is
- * neither: it keeps the driver's own eviction off them, so it is carried out.
+ * DESIGN. Another process writes the mapping, so every field of a command is checked. A
+ * prefetch of wrong bytes would be harmless, because it changes no data, and a wrong
+ * address would only make the driver return an error. The checks keep useless and late
+ * transfers off the link. A prefetch of resident blocks passes them: it protects the
+ * blocks from the driver's own eviction.
  *
- * Free against a running slice. cuMemFree of a range while a prefetch on it is
- * under way must not happen, and a free must not wait for more than that. Two
- * words of different owners decide (Dekker's scheme):
+ * Free against a running slice. cuMemFree of a range must not run during a prefetch of
+ * it, and must not wait longer than that. Two words with different writers decide
+ * (Dekker's algorithm):
  *
- *   mover                              free (application thread)
- *   running[slot]++                    range's generation changes in the table
+ *   Mover                              Free (application thread)
+ *   running[slot]++                    change the range's generation in the table
  *   full fence                         full fence (pump_slot_wait)
  *   read the generation                read running[slot]
  *
- * At least one side sees the other's store: either the mover sees a dead
- * generation and touches nothing, or the free sees the running slice and waits.
- * So commands that are queued when their range is freed end as DEAD by themselves.
+ * At least one side sees the other's store. Either the mover sees a dead generation and
+ * touches nothing, or the free sees the running slice and waits. So commands that are
+ * still queued when their range is freed end as DEAD.
  */
 #include <errno.h>
 
 #include "executors.h"
 
-/* Slices that run per slot; written by movers, read by frees. */
+/* Running slices per slot. Written by movers, read by frees. */
 static uint32_t running[PUMP_MAX_RANGES];
 static uint32_t waiting_frees;
 
@@ -42,8 +42,8 @@ void pump_slot_end(uint32_t slot) {
     pump_futex_wake(&running[slot]);
 }
 
-/* How often a slot is closed; written by the pool, read by movers after pump_slot_begin:
- * the same scheme as above, with this word in the place of the generation. */
+/* How many times each slot is closed. Written by the pool, read by movers after
+ * pump_slot_begin. Works as above, with this word instead of the generation. */
 static uint32_t closed[PUMP_MAX_RANGES];
 
 bool pump_slot_close(uint32_t slot) {
@@ -79,7 +79,7 @@ void pump_slot_wait(uint32_t slot) {
 
 void pump_slot_fork_child(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
-    if (running[i] != 0) running[i] = 0; /* make no copies of untouched pages */
+    if (running[i] != 0) running[i] = 0; /* do not copy untouched pages */
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++)
     if (closed[i] != 0) closed[i] = 0;
   waiting_frees = 0;
@@ -106,7 +106,7 @@ static bool well_formed(const struct pump_command *command, const struct pump_ra
          on_block_border(range, command->offset_bytes + command->length_bytes);
 }
 
-/* Newest operation that uses any eighth of the range which the slice touches. */
+/* Returns the newest operation that uses any eighth of the range touched by the slice. */
 static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
                          uint64_t length_bytes) {
   uint32_t first = pump_use_slice(range->length_bytes, offset_bytes);
@@ -120,7 +120,7 @@ static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address) {
   struct pump_range range;
-  /* A record that keeps changing is one that is being freed or replaced. */
+  /* A record that keeps changing is being freed or replaced. */
   if (!pump_range_read(&pump_shm->ranges[command->slot], &range)) return PUMP_RESULT_DEAD;
   if (range.range_kind == PUMP_RANGE_FREE || range.generation != command->generation)
     return PUMP_RESULT_DEAD;

@@ -1,14 +1,14 @@
-/* advice.c - the program's own advice on memory, and what it asks of it.
+/* advice.c - hooks of the program's memory advice, and of its queries about it.
  *
- * Device memory takes no advice and tells none (cuda.h: managed or pageable memory
- * alone), so neither does what was converted: the driver does not get the call, for it
- * would follow.
+ * Device memory neither takes nor reports advice (cuda.h: only managed or pageable
+ * memory). Converted memory must behave the same, so the hooks refuse calls that the
+ * driver would accept.
  *
- * The program's managed memory under READ_MOSTLY has copies on both sides. A prefetch to
- * the host writes back and frees nothing; the driver drops such copies where it needs room
- * (UVM's uvm_migrate.c and uvm_va_block_evict_chunks). So pump moves nothing of an
- * allocation any part of which was advised so: it counts as device memory, until the
- * advice is taken back for all of it.
+ * The program's own managed memory under READ_MOSTLY has copies on both sides. A prefetch
+ * to the host writes back but frees nothing. The driver drops such copies when it needs
+ * memory (UVM's uvm_migrate.c and uvm_va_block_evict_chunks). So pump does not move an
+ * allocation if any part of it has this advice. It counts as device memory until the
+ * advice is withdrawn from all of it.
  */
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* allocation.c - hooks of allocation and free; what becomes of them is decided in
- * pool/convert.c.
+/* allocation.c - hooks of allocation and free. The file pool/convert.c decides what is
+ * converted.
  */
 #include <errno.h>
 

@@ -1,20 +1,18 @@
-/* array.c - device memory without addresses: arrays and what is imported, for the
- * figures only.
+/* array.c - counts device memory without addresses: arrays and imported memory.
  *
- * It cannot be paged and counts against the budget, by its handle, until it is destroyed or
- * its context ends. Sizes of arrays follow from their shape (memory/array_bytes.c).
- * Imported memory is taken for the device's, where the other interface (Vulkan, a dma-buf
- * of another driver) has it as a rule.
+ * Such memory cannot be paged. It counts against the budget, by its handle, until it is
+ * destroyed or its context ends. An array's shape determines its size
+ * (memory/array_bytes.c). Imported memory is assumed to be on the device, which is usual
+ * for the other interfaces (Vulkan, a dma-buf of another driver).
  *
- * A multicast object has no memory of its own: what is bound to it is cuMemCreate's
- * (vmm.c). Nor has an array that is sparse or mapped later: that is bound to it as
- * well.
+ * A multicast object has no memory of its own: the memory bound to it comes from
+ * cuMemCreate (vmm.c). The same applies to an array that is sparse or mapped later.
  */
 #include <errno.h>
 
 #include "shim/memory/memory.h"
 
-/* Before the real call: the device's budget is chosen before memory is taken. */
+/* Returns context and device. Chooses the device's budget before memory is allocated. */
 static struct pump_plain_info here(void) {
   struct pump_plain_info info = {0};
   PUMP_ADD(&pump_calls_seen, 1);
@@ -36,7 +34,7 @@ static struct pump_plain_info here(void) {
     return result;                                                                         \
   }
 
-/* Before the real call: afterwards another thread may be given the same handle. */
+/* Uncounts memory before the real call: after it, another thread may get the handle. */
 #define HOOK_DESTROY(name, type)                                                           \
   CUresult name(type handle) {                                                             \
     if (pump_inert()) return pump_real.name(handle);                                       \

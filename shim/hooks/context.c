@@ -1,9 +1,9 @@
-/* context.c - hooks of the calls that make and end contexts (pool/context_end.c). */
+/* context.c - hooks of calls that create and end contexts (pool/context_end.c). */
 #include <errno.h>
 
 #include "shim/pool/convert.h"
 
-/* After a successful creation, which has made the context current. */
+/* Registers the new context, which is current after a successful creation. */
 static void created(void) {
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
@@ -44,8 +44,8 @@ HOOK_CREATE(cuCtxCreate_v4,
 HOOK_DESTROY(cuCtxDestroy)
 HOOK_DESTROY(cuCtxDestroy_v2)
 
-/* Gives back one use of the calling thread's current context; with the last one it ends
- * and is no longer current. */
+/* Releases one use of the calling thread's current context. The last release ends the
+ * context, which is then not current. */
 CUresult cuCtxDetach(CUcontext context) {
   if (pump_inert()) return pump_real.cuCtxDetach(context);
   int saved = errno;
@@ -88,8 +88,8 @@ HOOK_PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
 
 /* ---- green contexts --------------------------------------------------------- */
 
-/* Ends the CUcontext that cuCtxFromGreenCtx has made of it, in which our threads may
- * work, and gives a use of the primary context back. Memory does not end with it. */
+/* Ends the CUcontext that cuCtxFromGreenCtx derived, in which pump's threads may work,
+ * and releases one use of the primary context. Memory does not end with a green context. */
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
   if (pump_inert()) return pump_real.cuGreenCtxDestroy(context);
   int saved = errno;
@@ -97,7 +97,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx context) {
   for (CUdevice device = 0; device < PUMP_MAX_DEVICES; device++)
     pump_contexts_leave(device);
   CUresult result = pump_real.cuGreenCtxDestroy(context);
-  pump_contexts_unlearn(); /* what another thread has noted meanwhile */
+  pump_contexts_unlearn(); /* another thread may have cached the context */
   errno = saved;
   return result;
 }

@@ -1,9 +1,9 @@
 /* copy.c - hooks of copies and memsets: operations with exact extents.
  *
- * Asynchronous forms are recorded after their real call. The others may block until
- * the work before them is done, so they are recorded before it; a copy to the host has
- * executed when it returns, and with it everything before it on its stream.
- * Copies of rows, boxes, batches and arrays are in copy_nd.c.
+ * Asynchronous forms are recorded after their real call. Other forms may block until
+ * earlier work is done, so they are recorded before the call. When a blocking copy to the
+ * host returns, the copy and all earlier work on its stream have executed. The hooks for
+ * copies of rows, boxes, batches and arrays are in copy_nd.c.
  */
 #include <errno.h>
 
@@ -60,7 +60,7 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
     return result;                                                                         \
   }
 
-/* TO and FROM: the two addresses, by the types of the family. */
+/* TO and FROM: the two addresses, with the types of the family. */
 #define TO to
 #define FROM from
 #define PLAIN (CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -132,7 +132,7 @@ static struct pump_token setting(uint64_t to, uint64_t pitch, uint64_t row_bytes
   return op.count == 0 ? none : pump_op_announce(&op, PUMP_EVENT_MEMSET, 0, at);
 }
 
-/* 0 where they are more than there can be: that is the driver's to refuse. */
+/* Returns 0 on overflow: then the driver refuses the call. */
 static uint64_t bytes_of(uint64_t elements, uint64_t element_bytes) {
   uint64_t bytes;
   return __builtin_mul_overflow(elements, element_bytes, &bytes) ? 0 : bytes;
@@ -146,8 +146,8 @@ static bool set_refused(uint64_t to, uint64_t pitch, uint64_t row_bytes, uint64_
   return pump_box_refused(&box);
 }
 
-/* Without "Async" a memset of managed memory waits until it is done (the driver's
- * documented behaviour; of device memory it does not). */
+/* Hooks a memset without "Async". On managed memory it waits until it is done (documented
+ * behaviour of the driver); on device memory it does not wait. */
 #define HOOK_SET_BLOCKING(name, per_thread, pitch, row_bytes, height, parameters,          \
                           arguments)                                                       \
   CUresult name parameters {                                                               \
@@ -206,9 +206,9 @@ HOOKS_SET(32, unsigned int)
 
 /* ---- the program's own prefetches and discards ----------------------------- */
 
-/* Device memory is neither prefetched nor discarded (cuda.h: managed or pageable memory
- * alone), and neither is what was converted: the driver would move it behind the worker's
- * back. */
+/* Returns whether a hint is refused. Device memory can be neither prefetched nor
+ * discarded (cuda.h: only managed or pageable memory). Converted memory must behave the
+ * same, since the driver would move it without the worker's knowledge. */
 static bool hints_refused(const CUdeviceptr *addresses, size_t count) {
   if (pump_inert() || !pump_list_given(addresses, count, sizeof *addresses)) return false;
   for (size_t i = 0; i < count; i++)

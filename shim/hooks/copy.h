@@ -1,5 +1,5 @@
-/* copy.h - how a copy is refused and reported, whatever its shape: shared by the files that
- * hook copies. An operation that touches no live range is not reported at all.
+/* copy.h - refusal and reporting of copies of every shape, for the files that hook
+ * copies. An operation that touches no live range is not reported.
  */
 #ifndef PUMP_COPY_H
 #define PUMP_COPY_H
@@ -7,14 +7,14 @@
 #include "shim/pool/pool.h"
 #include "shim/record/copy_extents.h"
 
-/* Before the real call, with CUDA_ERROR_INVALID_VALUE: the driver would refuse it if the
- * memory were as long as the program requested. */
+/* Returns whether to refuse a copy with CUDA_ERROR_INVALID_VALUE before the real call: on
+ * memory of exactly the requested length, the driver would refuse it. */
 static inline bool pump_copy_refused(uint64_t to, uint64_t from, uint64_t bytes) {
   return !pump_inert() &&
          (pump_pointer_beyond(to, bytes) || pump_pointer_beyond(from, bytes));
 }
 
-/* Whether there can be a list of so many: else it is the driver's to refuse, unread. */
+/* Returns whether a list of this length can exist. If not, the driver refuses the call. */
 static inline bool pump_list_given(const void *list, size_t count, size_t element_bytes) {
   return list != NULL && count <= (1ull << 47) / element_bytes;
 }
@@ -34,8 +34,8 @@ static inline struct pump_token pump_copy_announce(struct pump_op *op, struct pu
   return op->count == 0 ? none : pump_op_announce(op, PUMP_EVENT_COPY, 0, at);
 }
 
-/* In place of pump_op_issued where the destination of a blocking copy is host memory:
- * it has executed, and with it everything before it on its stream. */
+/* Replaces pump_op_issued if a blocking copy writes to host memory: the copy and all
+ * earlier work on its stream have executed. */
 void pump_copy_arrived(struct pump_token token, struct pump_at at);
 
 #endif

@@ -1,8 +1,8 @@
 /* copy_nd.c - hooks of copies of rows and boxes, of batches, and from and to arrays
  * (record/copy_extents.c).
  *
- * A batch is reported as so many copies: the driver may carry them out in any order, and
- * each has extents of its own. Order of record and real call as in copy.c.
+ * A batch is reported as separate copies, because the driver may execute them in any
+ * order, and each has its own extents. Record and real call are ordered as in copy.c.
  */
 #include "copy.h"
 
@@ -74,8 +74,8 @@ static void batch_copied(const CUdeviceptr *to, const CUdeviceptr *from,
   }
 }
 
-/* The driver sets the number of the copy that it refuses, where it may have carried out
- * those before it. */
+/* Returns whether to refuse a batch. Sets `*failed`, like the driver, to the index of the
+ * refused copy. The driver may already have executed the earlier copies. */
 static bool batch_refused(const CUdeviceptr *to, const CUdeviceptr *from,
                           const size_t *bytes, size_t count, size_t *failed) {
   if (pump_inert() || !pump_list_given(to, count, sizeof *to) || from == NULL ||
@@ -107,7 +107,7 @@ static void boxes_copied(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count,
   }
 }
 
-/* Reports each part as a copy, and the word that receives its size as written. */
+/* Reports each part as a copy, which also writes the word for the part's size. */
 static void decompressed(const CUmemDecompressParams *parts, size_t count,
                          struct pump_at at) {
   for (size_t i = 0; i < count; i++) {
@@ -187,7 +187,7 @@ HOOK_BATCH(cuMemBatchDecompressAsync, false, false, decompressed(parts, count, a
 HOOK_BATCH(cuMemBatchDecompressAsync_ptsz, true, false, decompressed(parts, count, at),
            DECOMPRESS, DECOMPRESS_ARGUMENTS)
 
-/* ---- arrays: their other side --------------------------------------------- */
+/* ---- copies from and to arrays --------------------------------------------- */
 
 #define HOOK_ARRAY(name, per_thread, to_address, from_address, parameters, arguments)      \
   CUresult name parameters {                                                               \

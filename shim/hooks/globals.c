@@ -1,4 +1,4 @@
-/* globals.c - hooks of managed variables of the program's code, and of unloading the code
+/* globals.c - hooks of managed variables in the program's code, and of unloading the code
  * (pool/managed_variables.c).
  */
 #include <errno.h>
@@ -10,7 +10,7 @@
     size_t own_bytes = 0;                                                                  \
     CUdeviceptr own_address = 0;                                                           \
     if (pump_inert()) return pump_real.name arguments;                                     \
-    if (address == NULL) address = &own_address; /* either may be left out */              \
+    if (address == NULL) address = &own_address; /* both are optional */                   \
     if (bytes == NULL) bytes = &own_bytes;                                                 \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) pump_variable_found(*address, *bytes);                     \
@@ -29,8 +29,8 @@ HOOK_GLOBAL(cuLibraryGetManaged,
 
 /* ---- unloading ------------------------------------------------------------ */
 
-/* Layouts and code are forgotten before: once the real call is through, another thread
- * may launch another kernel by the same handle. */
+/* Drops layouts and images before the real call: after it, another thread may launch
+ * another kernel with the same handle. */
 #define HOOK_UNLOAD(name, type)                                                            \
   CUresult name(type handle) {                                                             \
     if (pump_inert()) return pump_real.name(handle);                                       \

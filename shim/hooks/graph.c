@@ -1,7 +1,7 @@
 /* graph.c - hooks of executable graphs (record/graph_execs.c).
  *
- * A launch into a capturing stream is no operation: it becomes a child of the graph
- * captured there.
+ * A launch into a capturing stream is not an operation: it becomes a child of the
+ * captured graph.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@
 HOOK_LAUNCH(cuGraphLaunch, false)
 HOOK_LAUNCH(cuGraphLaunch_ptsz, true)
 
-/* May take the graph's memory ahead of its first launch. */
+/* An upload may allocate the graph's memory before its first launch. */
 #define HOOK_UPLOAD(name)                                                                  \
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
     CUresult result = pump_real.name(exec, stream);                                        \
@@ -37,7 +37,7 @@ HOOK_LAUNCH(cuGraphLaunch_ptsz, true)
 HOOK_UPLOAD(cuGraphUpload)
 HOOK_UPLOAD(cuGraphUpload_ptsz)
 
-/* Gives the graphs' idle memory back: after it each graph takes its own anew. */
+/* Releases the graphs' idle memory. Afterwards each graph allocates its memory again. */
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
   CUresult result = pump_real.cuDeviceGraphMemTrim(device);
   if (result != CUDA_SUCCESS || pump_inert()) return result;
@@ -46,7 +46,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   return result;
 }
 
-/* ---- making and ending ----------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------- */
 
 #define HOOK_INSTANTIATE(name, parameters, arguments)                                      \
   CUresult name parameters {                                                               \
@@ -69,7 +69,7 @@ HOOK_INSTANTIATE(cuGraphInstantiateWithParams, INSTANTIATE_PARAMS, (exec, graph,
 HOOK_INSTANTIATE(cuGraphInstantiateWithParams_ptsz, INSTANTIATE_PARAMS,
                  (exec, graph, params))
 
-/* Before the real call: afterwards another thread may be given the handle. */
+/* Drops the graph before the real call: after it, another thread may get the handle. */
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   if (pump_inert()) return pump_real.cuGraphExecDestroy(handle);
   struct pump_graph_exec *exec = pump_graph_exec_out(handle);
@@ -102,7 +102,7 @@ HOOK_CHANGE(cuGraphNodeSetEnabled, CHANGE(.node = node, .enabled = enabled != 0)
             (CUgraphExec exec, CUgraphNode node, unsigned int enabled),
             (exec, node, enabled))
 
-/* The calls for one kind of node, as the one for all kinds would be made. */
+/* Converts one node type's parameters to those of cuGraphExecNodeSetParams. */
 static CUgraphNodeParams of_older_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
   CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
   memcpy(&any.kernel, params, sizeof *params);

@@ -1,13 +1,12 @@
 /* launch.c - hooks of kernel launches.
  *
- * Each hook and each _ptsz twin: guard, its own real call, record. The arguments
- * are still the program's when the call has returned, so they are read then.
+ * Each hook and each _ptsz twin: guard, its own real call, record. The arguments still
+ * belong to the program when the call has returned, so they are read then.
  */
 #include "shim/record/record.h"
 
-/* The dormant path is a branch and a jump: what an active client does stands in a
- * function of its own, so that no register has to be saved for it. `before`: ahead of the
- * real call. */
+/* The dormant path is a branch and a jump. The active path is a separate function, so
+ * that the dormant path saves no registers. `before`: code to run before the real call. */
 #define HOOK_LAUNCH(name, at, launch, before, parameters, arguments)                       \
   static __attribute__((noinline)) CUresult active_##name parameters {                     \
     before;                                                                                \
@@ -24,13 +23,13 @@
     return active_##name arguments;                                                        \
   }
 
-/* One that may begin early is not timed, and has no gate: what stands in front of it would
- * forbid that. A time has what the launch waits at its gate. */
+/* A launch that may begin early is neither timed nor gated, because an event or gate
+ * before it would prevent that. Measured times include the wait at the gate. */
 #define AHEAD(at, may)                                                                     \
   pump_op_ahead(at, may);                                                                  \
   pump_launch_gate(at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
-/* Ahead of the real call the configuration may be none. */
+/* Before the real call the configuration may still be NULL. */
 #define STREAM_EX (config == NULL ? NULL : config->hStream)
 #define AHEAD_EX(per_thread)                                                               \
   forget_events(config);                                                                   \
@@ -55,8 +54,8 @@ HOOK_LAUNCH(cuLaunchKernel, pump_at(stream, false), LAUNCH(extra), AHEAD_OF(stre
 HOOK_LAUNCH(cuLaunchKernel_ptsz, pump_at(stream, true), LAUNCH(extra),
             AHEAD_OF(stream, true), KERNEL, KERNEL_ARGUMENTS)
 
-/* Whether the launch may begin before the one in front of it on its stream has ended, or
- * lets others begin before it has itself. */
+/* Returns whether the launch may begin before the previous one on its stream has ended,
+ * or allows later ones to begin before its own end. */
 static bool chained(const CUlaunchConfig *config) {
   const CUlaunchAttribute *attributes = config == NULL ? NULL : config->attrs;
   if (attributes == NULL) return false;
@@ -70,7 +69,7 @@ static bool chained(const CUlaunchConfig *config) {
   return false;
 }
 
-/* Events that the launch records: their earlier records prove nothing from here on. */
+/* Invalidates earlier records of the events that the launch records. */
 static void forget_events(const CUlaunchConfig *config) {
   const CUlaunchAttribute *attributes = config == NULL ? NULL : config->attrs;
   pump_enter();
@@ -111,8 +110,8 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
 
 /* ---- obsolete launches ---------------------------------------------------- */
 
-/* Their parameters were set one by one, their blocks' shape too. Such a kernel is reported
- * as one of which not all uses are known. */
+/* Obsolete launches get their parameters and block shapes from separate calls. Such a
+ * kernel is reported as one with unknown uses. */
 #define OBSOLETE(width, height)                                                            \
   {.function = function,                                                                   \
    .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
@@ -130,7 +129,7 @@ HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height),
 
 /* ---- one kernel on several devices ---------------------------------------- */
 
-/* Each launch belongs to the context of its stream, whichever is current. */
+/* Reports a launch in the context of its stream, even if another context is current. */
 static void report_of_context(const CUDA_LAUNCH_PARAMS *params) {
   CUcontext current = NULL, own = NULL;
   struct pump_launch made = {

@@ -1,5 +1,5 @@
-/* module.c - hooks of loading code and of asking for its functions: their images
- * hold the layouts of parameters (record/images.c), and each handle is of a kind
+/* module.c - hooks of loading code and of looking up its functions. Code images contain
+ * the layouts of parameters (record/images.c), and each handle is a function or a kernel
  * (record/function.c).
  */
 #include "shim/record/record.h"

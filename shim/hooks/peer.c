@@ -1,5 +1,5 @@
-/* peer.c - hook of the call by which one GPU of the process may reach another's
- * memory (memory/peer_access.c).
+/* peer.c - hook of the call that lets one GPU of the process access another's memory
+ * (memory/peer_access.c).
  */
 #include <errno.h>
 

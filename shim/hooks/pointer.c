@@ -1,13 +1,13 @@
-/* pointer.c - hooks of questions about pointers (pool/pointer_answers.c). */
+/* pointer.c - hooks of queries about pointers (pool/pointer_answers.c). */
 #include "shim/pool/pool.h"
 
 static bool outside(CUdeviceptr address, const struct pump_pointer *hit) {
   return address - hit->base >= hit->requested_bytes;
 }
 
-/* Whether an answer about `*address` is to be corrected. What lies outside of the memory
- * that the program requested becomes an address of ours, which the driver does not know
- * either. */
+/* Returns whether the driver's answer about `*address` must be corrected. Replaces an
+ * address outside the requested memory by the address of a shim variable, which the
+ * driver does not know. */
 static bool corrected(CUdeviceptr *address, struct pump_pointer *hit) {
   static const char unknown;
   if (pump_inert() || !pump_pointer_corrected(*address, hit)) return false;

@@ -1,8 +1,8 @@
-/* pool.c - hooks of stream-ordered allocation: our own pool (pool/pool.h) serves what it
- * can, the driver's own the rest (pool/stream_ordered.c).
+/* pool.c - hooks of stream-ordered allocation. The shim's pool (pool/pool.h) serves the
+ * calls that it can, and the driver's pool serves the others (pool/stream_ordered.c).
  *
- * Pools that are shared with other processes stay the driver's: managed memory belongs
- * to one process.
+ * Pools that are shared with other processes remain with the driver, because managed
+ * memory belongs to one process.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "shim/pool/convert.h"
 #include "shim/pool/pool.h"
 
-/* `known`: whether there is a pool to allocate from; `from` NULL: the current one. */
+/* `known`: whether there is a pool. `from`: the pool to use; NULL: the current one. */
 #define HOOK_ALLOCATE(name, per_thread, known, from, parameters, arguments)                \
   CUresult name parameters {                                                               \
     if (pump_inert() || !(known)) return pump_real.name arguments;                         \
@@ -57,7 +57,7 @@ HOOK_ALLOCATE(cuMemAllocFromPoolAsync_ptsz, true, pool != NULL, pool,
 HOOK_FREE(cuMemFreeAsync, false)
 HOOK_FREE(cuMemFreeAsync_ptsz, true)
 
-/* ---- pools that leave the process ------------------------------------------ */
+/* ---- pools shared with other processes ------------------------------------- */
 
 CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
                                           CUmemAllocationHandleType type,
@@ -75,7 +75,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
   return result;
 }
 
-/* ---- pools of the program ---------------------------------------------------- */
+/* ---- the program's pools ----------------------------------------------------- */
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   CUresult result = pump_real.cuMemPoolCreate(pool, properties);
@@ -84,8 +84,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   return result;
 }
 
-/* pump forgets the pool before: once the real call is through, another thread may be given
- * the handle for a pool of its own. */
+/* Drops the pool before the real call: after it, another thread may get the handle for a
+ * new pool. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   struct pump_pool_closed closed = {0};
   if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);

@@ -1,10 +1,10 @@
-/* refused.c - hooks of calls that CUDA refuses for managed memory, and so for
- * what was converted: handles for other processes and devices, attributes that prepare
- * such a use, and stream memory operations. The driver's answer passes unchanged; when it
- * is a refusal, one line says why and which rule keeps such memory device memory.
+/* refused.c - hooks of calls that CUDA refuses for managed memory, and so for converted
+ * memory. They create handles for other processes and devices, prepare such a use, or are
+ * stream memory operations. The driver's result passes unchanged. After a refusal, one
+ * line gives the reason and the rule that keeps such memory device memory.
  *
- * Not here: cuIpcOpenMemHandle, cuMemExportToShareableHandle and their like. What they
- * open or export was never converted.
+ * Not here: cuIpcOpenMemHandle, cuMemExportToShareableHandle and similar calls, because
+ * they open or export only memory that was never converted.
  */
 #include "shim/memory/memory.h"
 #include "shim/memory/rules.h"
@@ -23,7 +23,7 @@
 
 HOOK_HANDLE(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address),
             (handle, address))
-/* SYNC_MEMOPS: a library sets it before it registers the memory with a network card. */
+/* SYNC_MEMOPS: a library sets it before it registers the memory with a NIC. */
 HOOK_HANDLE(cuPointerSetAttribute,
             (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
             (value, attribute, address))

@@ -1,14 +1,14 @@
 /* stream.c - hooks of streams, events, synchronisation and capture.
  *
- * What the program itself waited for, or polled and found complete, shows progress at no
- * cost. Before such a call the newest operation's number is read: nothing issued later is
- * covered by it.
+ * When the program itself waits, or polls and finds work complete, progress is known at
+ * no cost. The newest operation's number is read before such a call, because later
+ * operations are not covered.
  */
 #include <errno.h>
 
 #include "shim/pool/pool.h"
 
-/* What becomes of the answer of a call by which the program waits, or polls. */
+/* Processes the result of a call in which the program waits (`waited`) or polls. */
 static CUresult waited(CUresult result) {
   return pump_pool_waited(result);
 }
@@ -17,7 +17,7 @@ static CUresult polled(CUresult result) {
   return result;
 }
 
-/* `began_ns`: when the program began to wait, 0: it polls. */
+/* Notes a stream's progress. `began_ns`: when the program began to wait; 0: polled. */
 static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   int saved = errno;
   pump_enter();
@@ -65,7 +65,7 @@ CUresult cuCtxSynchronize(void) {
   return result;
 }
 
-/* Names its context; what it says about streams holds for the current one only. */
+/* Synchronizes one context. The result proves progress only if that context is current. */
 CUresult cuCtxSynchronize_v2(CUcontext context) {
   if (pump_quiet()) return waited(pump_real.cuCtxSynchronize_v2(context));
   uint64_t seq = pump_newest_seq(), began_ns = pump_now_ns();
@@ -79,7 +79,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 
 /* ---- events --------------------------------------------------------------- */
 
-/* A record in a graph proves nothing: the graph runs later. */
+/* Notes an event record, except during capture: the graph runs later. */
 static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   int saved = errno;
   pump_enter();
@@ -89,7 +89,7 @@ static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   errno = saved;
 }
 
-/* What the event proved before, it does not prove once it is recorded again. */
+/* Invalidates the earlier record of an event that is recorded again or destroyed. */
 static void forget(CUevent event) {
   pump_enter();
   pump_progress_event_gone(event);
@@ -113,8 +113,8 @@ HOOK_RECORD(cuEventRecordWithFlags, false,
 HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
             (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
-/* Such a record is on every stream of a context; records are kept of one stream, so this
- * one proves nothing. */
+/* This record covers every stream of a context. It proves nothing, because pump tracks
+ * only records of one stream. */
 #define HOOK_RECORD_ALL(name, type)                                                        \
   CUresult name(type context, CUevent event) {                                             \
     if (!pump_quiet()) forget(event);                                                      \
@@ -144,8 +144,8 @@ static void event_done(CUevent event, uint64_t asked) {
 HOOK_EVENT_DONE(cuEventSynchronize, waited)
 HOOK_EVENT_DONE(cuEventQuery, polled)
 
-/* Before: once the real call is through, another thread may be given the handle for an
- * event of its own, and record it. */
+/* Invalidates the event before the real call: after it, another thread may get the handle
+ * for a new event and record it. */
 #define HOOK_EVENT_DESTROY(name)                                                           \
   CUresult name(CUevent event) {                                                           \
     if (pump_quiet() && !pump_progress_events_distrusted()) return pump_real.name(event);  \
@@ -159,7 +159,7 @@ HOOK_EVENT_DONE(cuEventQuery, polled)
 HOOK_EVENT_DESTROY(cuEventDestroy)
 HOOK_EVENT_DESTROY(cuEventDestroy_v2)
 
-/* Hooked while dormant too, because the event may outlive that state. */
+/* Also runs while dormant, because the event may outlive that state. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
   if (pump_inert()) return pump_real.cuIpcGetEventHandle(handle, event);
   bool fresh = pump_progress_event_distrust(event);
@@ -199,8 +199,8 @@ HOOK_STREAM_DESTROY(cuStreamDestroy_v2)
 
 /* ---- capture -------------------------------------------------------------- */
 
-/* Counted from before the begin to after the end: too high costs a question per
- * operation, too low would put a marker into the program's graph. */
+/* The count is raised before the begin and lowered after the end. Too high a count costs
+ * a query per operation; too low a count would put a marker into the program's graph. */
 #define HOOK_CAPTURE_BEGIN(name, parameters, arguments)                                    \
   CUresult name parameters {                                                               \
     if (pump_inert()) return pump_real.name arguments;                                     \

@@ -1,9 +1,9 @@
 /* tensor.c - hooks of the calls that encode tensor map descriptors (TMA). */
 #include "shim/record/record.h"
 
-#define RANK_MOST 5 /* of a tensor map, says cuda.h */
+#define RANK_MOST 5 /* maximum rank of a tensor map (cuda.h) */
 
-/* A hash of the arguments that are no address. */
+/* Hashes the kind, type, rank, sizes and strides of a tensor map. */
 static uint64_t shape_of(uint32_t kind, CUtensorMapDataType type, cuuint32_t rank,
                          const cuuint64_t *sizes, const cuuint64_t *strides) {
   uint64_t shape = pump_tensor_mix((uint64_t)kind << 32 | (uint32_t)type, rank);

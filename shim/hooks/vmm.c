@@ -1,18 +1,18 @@
-/* vmm.c - hooks of virtual memory management: served from managed memory (pool/mapped.h),
- * or passed on and counted (memory/physical.c).
+/* vmm.c - hooks of virtual memory management. Calls are served from managed memory
+ * (pool/mapped.h), or passed to the driver and counted (memory/physical.c).
  */
 #include <errno.h>
 
 #include "shim/pool/mapped.h"
 
-/* A call that pump makes itself. Others are looked up wherever memory was served: it stays
- * served until its end, also where pump has given up since. */
+/* Returns whether pump itself makes the call. All other calls are looked up, even after
+ * pump has given up: memory that pump serves remains served until it is freed. */
 static bool own_call(void) {
   return pump_reentry_depth != 0;
 }
 
-/* Runs `call` in the guard, errno saved; true: `result` is the answer. These calls need no
- * current context, but those for managed memory do. */
+/* Runs `call` in the guard and preserves errno. True: `result` is the answer. Borrows a
+ * context: the hooked calls need no current one, but managed memory does. */
 #define SERVED(call)                                                                       \
   ({                                                                                       \
     int errno_before = errno;                                                              \
@@ -24,7 +24,7 @@ static bool own_call(void) {
     served;                                                                                \
   })
 
-/* The same of what has no answer. */
+/* Runs a call without an answer in the same way. */
 #define GUARDED(call) ((void)SERVED((call, true)))
 
 /* ---- addresses ------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 
 /* ---- handles ---------------------------------------------------------------------- */
 
-/* Memory that the driver has made. */
+/* Counts memory that the driver has created. */
 static void count(CUmemGenericAllocationHandle handle, size_t bytes,
                   const CUmemAllocationProp *properties) {
   GUARDED(pump_mapped_waits(handle));
@@ -77,7 +77,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
   if (pump_inert()) return pump_real.cuMemCreate(handle, bytes, properties, flags);
   int saved = errno;
   PUMP_ADD(&pump_calls_seen, 1);
-  /* The device's budget is chosen before memory is taken. */
+  /* The device's budget is chosen before memory is allocated. */
   if (SERVED((pump_current_device(NULL),
               pump_mapped_create(handle, bytes, properties, flags, &result))))
     return result;
@@ -87,7 +87,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
   return result;
 }
 
-/* Counted before the real call: afterwards another thread may be given the handle. */
+/* Uncounts memory before the real call: after it, another thread may get the handle. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   CUresult result;
   if (own_call()) return pump_real.cuMemRelease(handle);
@@ -112,8 +112,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
   return pump_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
 }
 
-/* Answers `call`, which uses the driver's handle `loan.real` of the program's `handle`:
- * only memory of the driver's can be shared and bound. */
+/* Evaluates `call` with `loan.real`, the driver's handle for the program's `handle`. Only
+ * the driver's own memory can be shared and bound. */
 #define LENT(handle, name, call)                                                           \
   ({                                                                                       \
     static uint32_t said;                                                                  \
@@ -180,7 +180,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return result;
 }
 
-/* A handle of pump's means nothing to the driver, which would follow it. */
+/* Refuses pump's handles: the driver does not know them and would dereference them. */
 #define HOOK_ARRAY(name)                                                                   \
   CUresult name(CUarrayMapInfo *list, unsigned int count, CUstream stream) {               \
     if (!own_call() && !SERVED(pump_mapped_no_tiles(list, count)))                         \

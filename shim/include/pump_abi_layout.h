@@ -1,5 +1,5 @@
-/* pump_abi_layout.h - where everything in the contract lies, checked by the compiler: a
- * field that moves is another version of it (pump_abi.h, which includes this). */
+/* pump_abi_layout.h - asserts the position of everything in the contract. A field that
+ * moves makes another version of the contract (pump_abi.h, which includes this file). */
 #ifndef PUMP_ABI_LAYOUT_H
 #define PUMP_ABI_LAYOUT_H
 

@@ -1,9 +1,9 @@
-/* pump_clock.h - CLOCK_MONOTONIC as the kernel has it, for shim and worker alike.
+/* pump_clock.h - the kernel's CLOCK_MONOTONIC, for shim and worker alike.
  *
- * Both compare their times: of events, and of the worker's last beat. A library that is
- * preloaded to fake the clock (libfaketime) fakes clock_gettime in the program and not in
- * the worker. So the C library's own function is looked up by its name there, where no
- * other library can stand before it.
+ * Shim and worker compare their times, of events and of heartbeats. A preloaded library
+ * that fakes the clock (libfaketime) fakes clock_gettime in the program but not in the
+ * worker. So the function is looked up in the C library itself, where other libraries
+ * cannot hide it.
  */
 #ifndef PUMP_CLOCK_H
 #define PUMP_CLOCK_H
@@ -15,7 +15,7 @@
 
 typedef int (*pump_clock_function)(clockid_t clock, struct timespec *time);
 
-/* For a process of glibc. */
+/* Returns the C library's clock_gettime. For a process with glibc. */
 static inline pump_clock_function pump_clock_find(void) {
   void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   void *found = libc == NULL ? NULL : dlvsym(libc, "clock_gettime", "GLIBC_2.17");

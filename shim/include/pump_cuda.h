@@ -1,11 +1,11 @@
-/* pump_cuda.h - our own declarations of the part of the CUDA driver API that
- * shim and virtual driver speak.
+/* pump_cuda.h - our own declarations of the part of the CUDA driver API that shim and
+ * virtual driver use.
  *
- * NVIDIA's cuda.h renames functions by macro (cuMemAlloc becomes cuMemAlloc_v2),
- * so an interposer that includes it exports the wrong names; and building pump
- * must not need a CUDA toolkit. Names and values follow the public cuda.h 13;
- * tests/abi compares every one of them with the real header. Enums are plain
- * ints here. Add types and constants, no function prototypes.
+ * NVIDIA's cuda.h renames functions by macro (cuMemAlloc becomes cuMemAlloc_v2), so an
+ * interposer that includes it exports the wrong names. Also, pump must build without a
+ * CUDA toolkit. Names and values follow the public cuda.h 13; tests/abi compares all of
+ * them with the real header. Enums are plain ints here. Add types and constants, no
+ * function prototypes.
  */
 #ifndef PUMP_CUDA_H
 #define PUMP_CUDA_H
@@ -35,7 +35,7 @@ typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;         /* pump_cuda_graph.h */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam; /* passed through untouched */
 typedef struct CUctxCreateParams_st CUctxCreateParams;     /* passed through untouched */
-typedef union CUstreamAttrValue_union CUstreamAttrValue;   /* the same */
+typedef union CUstreamAttrValue_union CUstreamAttrValue;   /* passed through untouched */
 typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData;     /* passed through */
 typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams; /* passed through */
 typedef void (*CUhostFn)(void *user_data);
@@ -43,7 +43,7 @@ typedef struct CUmemcpyAttributes_st CUmemcpyAttributes; /* passed through untou
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 
-/* Enums of cuda.h under its own names, so that signatures can be compared. */
+/* Enums of cuda.h by their names there, so that tests can compare signatures. */
 typedef int CUdevice_attribute;
 typedef int CUsharedconfig;
 typedef int CUmoduleLoadingMode;
@@ -97,7 +97,7 @@ typedef struct {
   unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* A piece of a sparse array and the memory behind it, as far as pump reads it. */
+/* A part of a sparse array and its memory, as far as pump reads it. */
 typedef struct {
   int resourceType;
   void *resource;
@@ -111,7 +111,7 @@ typedef struct {
   unsigned int deviceBitMask, flags, reserved[2];
 } CUarrayMapInfo;
 
-/* One of CUlaunchConfig's, as far as pump reads it; the value has 64 bytes. */
+/* An attribute of CUlaunchConfig, as far as pump reads it; the value has 64 bytes. */
 typedef struct {
   int id; /* CU_LAUNCH_ATTRIBUTE_* */
   union {
@@ -257,7 +257,7 @@ typedef struct {
   unsigned int Flags; /* CUDA_ARRAY3D_* */
 } CUDA_ARRAY3D_DESCRIPTOR;
 
-/* What a texture or surface object stands for. */
+/* The resource of a texture or surface object. */
 typedef struct {
   int resType; /* CU_RESOURCE_TYPE_* */
   union {
@@ -436,7 +436,7 @@ enum {
   CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 };
 
-/* Launch parameters given as one buffer ("extra"). */
+/* Launch parameters passed as one buffer ("extra"). */
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)

@@ -1,6 +1,6 @@
 /* pump_cuda_graph.h - our own declarations of the types of CUDA graphs, by the rules of
- * pump_cuda.h. Older versions of a structure are a beginning of the newer one, so that
- * one type serves both where only that beginning is read.
+ * pump_cuda.h. An older version of a structure is a prefix of the newer one, so one type
+ * serves both if only the prefix is read.
  */
 #ifndef PUMP_CUDA_GRAPH_H
 #define PUMP_CUDA_GRAPH_H
@@ -11,7 +11,7 @@ typedef struct CUgraphEdgeData_st {
   unsigned char from_port, to_port, type, reserved[5];
 } CUgraphEdgeData;
 
-/* Until `extra` what CUDA 10 had. */
+/* The fields of CUDA 10, up to `extra`. */
 typedef struct CUDA_KERNEL_NODE_PARAMS_st {
   CUfunction func;
   unsigned int gridDimX, gridDimY, gridDimZ;
@@ -27,7 +27,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
   unsigned int sharedMemBytes;
   void **kernelParams;
   void **extra;
-  CUkernel kern; /* queried where func is NULL */
+  CUkernel kern; /* used if func is NULL */
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS_v2;
 
@@ -55,7 +55,7 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
   const CUmemAccessDesc *accessDescs;
   size_t accessDescCount;
   size_t bytesize;
-  CUdeviceptr dptr; /* answered */
+  CUdeviceptr dptr; /* output */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
 typedef struct CUgraphNodeParams_st {
@@ -67,10 +67,10 @@ typedef struct CUgraphNodeParams_st {
     CUDA_MEMCPY_NODE_PARAMS memcpy;
     CUDA_MEMSET_NODE_PARAMS_v1 memset; /* a context follows */
     CUDA_HOST_NODE_PARAMS_v1 host;
-    CUgraph graph; /* of a child; its ownership follows */
-    CUevent event; /* of a record, of a wait */
+    CUgraph graph; /* of a child node; its ownership follows */
+    CUevent event; /* of a record or wait node */
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
-    CUdeviceptr free; /* of a free node: what it frees */
+    CUdeviceptr free; /* of a free node: the freed address */
   };
   long long reserved2;
 } CUgraphNodeParams;

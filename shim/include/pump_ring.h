@@ -1,23 +1,22 @@
 /* pump_ring.h - push, pop and every memory fence of the shared mapping.
  *
- * Nothing else in the project orders memory between shim and worker. Each
- * fence says what the *other* side must be able to see. The mapping is written
- * by a process that we do not trust, so every index is masked here.
+ * Only this file orders memory between shim and worker. The comment of each fence names
+ * the accesses that the *other* side must see. A process that we do not trust writes the
+ * mapping, so every index is masked here.
  *
- * Event ring: many producers (application threads), one consumer (the worker).
- * A producer never waits: no room means the event is dropped and the caller
- * counts it. Positions grow without end; slot = position & (slots - 1). They go
- * on where they were when a client attaches to a new mapping, so a late write
- * of a producer that reserved in the old mapping can never look current.
+ * Event ring: many producers (application threads), one consumer (the worker). A producer
+ * never waits: if the ring is full, the event is dropped and the caller counts it.
+ * Positions grow without end; slot = position & (slots - 1). They continue when a client
+ * attaches to a new mapping, so a late write of a producer that reserved in the old
+ * mapping can never look current.
  *
- * Command rings: one producer (the worker), several consumers (executors), one
- * ring per device and direction; results return in the command itself.
+ * Command rings: one producer (the worker), several consumers (executors), one ring per
+ * device and direction; results return in the command itself.
  *
- * Schedules: one producer, several consumers, one word that decides (`turn`). What an
- * executor has copied is an entry of the schedule in force if `turn` is still the same when
- * it counts the entry as taken; if not, the worker may have been writing it. The worker
- * withdraws a schedule before it writes the next one, and learns by that what was taken of
- * it.
+ * Schedules: one producer, several consumers, one word that decides (`turn`). An executor
+ * copies an entry, then counts it as taken. The copy is valid if `turn` has not changed
+ * in between; otherwise the worker may have been writing it. The worker withdraws a
+ * schedule before it writes the next, and so learns which entries were taken.
  */
 #ifndef PUMP_RING_H
 #define PUMP_RING_H
@@ -40,7 +39,7 @@ _Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
 #define PUMP_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define PUMP_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
-/* As the mapping carries durations: at most UINT32_MAX; 0 where `to_ns` is earlier. */
+/* Returns a duration as the mapping stores it, clamped; 0 if `to_ns` is earlier. */
 static inline uint32_t pump_us_between(uint64_t from_ns, uint64_t to_ns) {
   uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
   return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
@@ -53,12 +52,12 @@ static inline long pump_futex(uint32_t *word, int op, uint32_t value,
   return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* Wakes the threads that sleep on `wakes`, a count of wake-ups. A thread that sleeps has
- * set `asleep`; where none has, a wake-up costs one load. */
+/* Wakes the threads that sleep on `wakes`, a count of wake-ups. A thread sets `asleep`
+ * before it sleeps. If none does, the call costs a fence and a load. */
 static inline void pump_wake(uint32_t *asleep, uint32_t *wakes) {
-  /* The sleeper stores `asleep`, then looks at its queue once more; we filled
-   * the queue, then look at `asleep`. Both need the full fence: one of the two
-   * must see the other's store. */
+  /* The sleeper stores `asleep`, then checks its queue again; we have filled the queue,
+   * then check `asleep`. Both need the full fence, so that at least one of the two sees
+   * the other's store. */
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (PUMP_LOAD(asleep) == 0) return;
   PUMP_STORE(asleep, 0);
@@ -66,21 +65,21 @@ static inline void pump_wake(uint32_t *asleep, uint32_t *wakes) {
   pump_futex(wakes, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-/* The same for a producer that wakes often and must not wait for its stores to arrive:
- * without the fence, so `asleep` may be read before the queue's new contents can be
- * seen, and a thread that falls asleep at that moment is not woken. Only for a queue whose
- * sleeper first sleeps for PUMP_SLEEP_GRACE_NS at most, looks once more and only then
- * sleeps on. By then each such store has long arrived (it waits for a cache line only, and
- * a thread that loses its processor drains its stores), and the producer that fills the
- * queue later reads an `asleep` that was set long ago. */
+/* Wakes like pump_wake, but without the fence: for a producer that wakes often and must
+ * not wait for its stores to arrive. It may read `asleep` before the queue's new contents
+ * are visible, and then not wake a thread that falls asleep at that moment. So the
+ * sleeper must first sleep for at most PUMP_SLEEP_GRACE_NS, check the queue again, and
+ * only then sleep on. By then the stores are visible: they wait only for a cache line,
+ * and a thread that loses its CPU core drains its stores. A later producer reads an
+ * `asleep` that was set long ago. */
 #define PUMP_SLEEP_GRACE_NS 1000000u
 static inline void pump_wake_later(uint32_t *asleep, uint32_t *wakes) {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order at least */
+  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* at least the compiler keeps the order */
   if (PUMP_LOAD(asleep) == 0) return;
   pump_wake(asleep, wakes);
 }
 
-/* Called before the last look at the queue; returns the ticket for pump_sleep_wait. */
+/* Prepares a sleep, before the last check of the queue. Returns a ticket for the wait. */
 static inline uint32_t pump_sleep_prepare(uint32_t *asleep, const uint32_t *wakes) {
   uint32_t ticket = PUMP_LOAD_ACQUIRE(wakes);
   PUMP_STORE(asleep, 1);
@@ -94,8 +93,8 @@ static inline void pump_sleep_wait(uint32_t *wakes, uint32_t ticket, uint64_t ti
   pump_futex(wakes, FUTEX_WAIT, ticket, &t);
 }
 
-/* How long a worker or an executor whose last wait took `waited_ns` spins before it sleeps
- * in the next one: that pays only while work comes faster than it could fall asleep. */
+/* Returns how long a thread that last waited for `waited_ns` spins before it sleeps
+ * again. Spinning pays only if work arrives faster than the thread could fall asleep. */
 #define PUMP_SPIN_NS 20000u
 static inline uint64_t pump_spin_ns(uint64_t waited_ns) {
   return waited_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
@@ -107,21 +106,21 @@ static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t po
   return &shm->events[position & (PUMP_EVENT_SLOTS - 1)];
 }
 
-/* Reserves `count` consecutive records. Returns false, having changed nothing,
- * when there is no room. The head is another core's cache line, so what was seen of it
- * is kept beside the tail and looked at first. */
+/* Reserves `count` consecutive records. If the ring is full, returns false and changes
+ * nothing. The head is in another core's cache line, so its last known value is kept next
+ * to the tail (event_room) and checked first. */
 static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
                                       uint64_t *position) {
   uint64_t tail = PUMP_LOAD(&shm->header.event_tail);
   for (;;) {
-    /* Acquire, here and of the head: the worker's reads of a record happen before it
-     * moves the head, so what we write after these loads cannot reach into its copy;
-     * another producer that saw the head hands that on by its release. */
+    /* Acquire, here and for the head: the worker reads a record before it moves the head,
+     * so our writes after these loads cannot reach its copy. A producer that saw the head
+     * passes this on with its release of event_room. */
     uint64_t room = PUMP_LOAD_ACQUIRE(&shm->header.event_room);
     if (room - tail > PUMP_EVENT_SLOTS || room - tail < count) {
       uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
       if (tail + count - head > PUMP_EVENT_SLOTS) {
-        /* Full, or others have reserved since we looked, and the worker has read that. */
+        /* Full, or others have reserved and the worker has read since our loads. */
         uint64_t now = PUMP_LOAD_ACQUIRE(&shm->header.event_tail);
         if (now == tail) return false;
         tail = now;
@@ -137,13 +136,13 @@ static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
   }
 }
 
-/* Hands one filled record to the worker. Publish the records of one operation
- * last to first: the worker starts only at a first record. */
+/* Hands a filled record to the worker. Publish the records of an operation last to first:
+ * the worker starts only at a first record. */
 static inline void pump_event_publish(struct pump_shm *shm, uint64_t position) {
   PUMP_STORE_RELEASE(&pump_event_at(shm, position)->turn, position + 1);
 }
 
-/* The record at the worker's own head, or NULL while it is not ready. */
+/* Returns the record at the worker's own head, or NULL while it is not ready. */
 static inline const struct pump_event *pump_event_peek(struct pump_shm *shm,
                                                        uint64_t position) {
   struct pump_event *event = pump_event_at(shm, position);
@@ -166,7 +165,7 @@ static inline void pump_range_write_end(struct pump_range *range) {
   PUMP_STORE_RELEASE(&range->version, PUMP_LOAD(&range->version) + 1);
 }
 
-/* Copies a record that does not change meanwhile; false after 64 tries. */
+/* Copies a record that does not change during the copy; returns false after 64 tries. */
 static inline bool pump_range_read(const struct pump_range *range,
                                    struct pump_range *copy) {
   for (int attempt = 0; attempt < 64; attempt++) {
@@ -175,13 +174,13 @@ static inline bool pump_range_read(const struct pump_range *range,
     const uint64_t *from = (const uint64_t *)range;
     uint64_t *to = (uint64_t *)copy;
     for (size_t i = 0; i < sizeof *copy / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* fields before the second look */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* fields before the second load */
     if (PUMP_LOAD(&range->version) == before) return true;
   }
   return false;
 }
 
-/* Which of the PUMP_USE_SLICES words of last_use_seq an offset belongs to. */
+/* Returns which of the PUMP_USE_SLICES words of last_use_seq covers an offset. */
 static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
   uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
   uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
@@ -195,7 +194,7 @@ static inline struct pump_command *pump_command_at(struct pump_command_ring *rin
   return &ring->commands[position & (PUMP_COMMAND_SLOTS - 1)];
 }
 
-/* Worker: true once `command` (everything but state) was handed over. */
+/* Worker: hands over `command` (all fields except state); false if the ring is full. */
 static inline bool pump_command_push(struct pump_command_ring *ring,
                                      const struct pump_command *command) {
   uint64_t tail = PUMP_LOAD(&ring->tail);
@@ -217,8 +216,8 @@ static inline bool pump_command_push(struct pump_command_ring *ring,
   return true;
 }
 
-/* Executor: takes the oldest command, copied into `command`; NULL when none is
- * ready. The caller finishes it with pump_command_finish. */
+/* Executor: takes the oldest ready command and copies it to `command`, else returns NULL.
+ * The caller finishes it with pump_command_finish. */
 static inline struct pump_command *pump_command_take(struct pump_command_ring *ring,
                                                      struct pump_command *command) {
   uint64_t head = PUMP_LOAD(&ring->head);
@@ -226,7 +225,7 @@ static inline struct pump_command *pump_command_take(struct pump_command_ring *r
     struct pump_command *slot = pump_command_at(ring, head);
     if (PUMP_LOAD_ACQUIRE(&slot->state) != PUMP_COMMAND_READY) {
       uint64_t now = PUMP_LOAD(&ring->head);
-      if (now == head) return NULL; /* a worker that breaks the order: nothing to take */
+      if (now == head) return NULL; /* the worker broke the order: nothing to take */
       head = now;
       continue;
     }
@@ -257,8 +256,8 @@ static inline uint32_t pump_schedule_taken(uint64_t turn, uint32_t direction) {
   return (uint32_t)(turn >> (16 * direction)) & 0xffff;
 }
 
-/* Executor: copies the next entry of a direction; false when there is none that may go. It
- * is the caller's once pump_schedule_claim says so, with the same turn. */
+/* Executor: copies the next entry of a direction; returns false if none may start. The
+ * caller owns the entry once pump_schedule_claim succeeds with the same turn. */
 static inline bool pump_schedule_peek(struct pump_shm *shm, uint32_t device,
                                       uint32_t direction, struct pump_entry *entry,
                                       uint64_t *turn) {
@@ -271,14 +270,14 @@ static inline bool pump_schedule_peek(struct pump_shm *shm, uint32_t device,
   const uint64_t *from = (const uint64_t *)&schedule->entries[direction][at];
   uint64_t *to = (uint64_t *)entry;
   for (size_t i = 0; i < sizeof *entry / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
-  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the second look at `turn` */
+  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the next check of `turn` */
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
   if (direction == PUMP_TO_GPU) return entry->command.needed_by_seq <= valid_seq;
   if (entry->command.observed_seq > valid_seq) entry->command.observed_seq = valid_seq;
   return true;
 }
 
-/* Shim: the operation is another one than was predicted. Returns true for the first. */
+/* Shim: an operation differs from its prediction. Returns true for the first one. */
 static inline bool pump_schedule_deviate(struct pump_shm *shm, uint64_t seq) {
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
   while (valid_seq >= seq)
@@ -305,28 +304,28 @@ static inline void pump_schedule_finish(struct pump_shm *shm, uint64_t ticket,
   PUMP_STORE_RELEASE(&end->ticket, ticket);
 }
 
-/* What the end of an entry adds to pump_schedule.ended_bytes. */
+/* Returns the amount that the end of an entry adds to pump_schedule.ended_bytes. */
 static inline uint64_t pump_ended_bytes(uint32_t direction, uint32_t result,
                                         uint64_t length_bytes) {
   if (direction == PUMP_TO_GPU) return length_bytes;
   return result == PUMP_RESULT_MOVED ? 0 : PUMP_UNPACED_BYTES;
 }
 
-/* Worker: executors take nothing more of the schedule. Returns its last turn. */
+/* Worker: withdraws the schedule from executors. Returns its last turn. */
 static inline uint64_t pump_schedule_withdraw(struct pump_schedule *schedule) {
   uint64_t turn = __atomic_exchange_n(&schedule->turn, 0, __ATOMIC_ACQ_REL);
   __atomic_thread_fence(__ATOMIC_RELEASE); /* before its entries are written */
   return turn;
 }
 
-/* A hash of 64 bits: each bit of the result depends on all of `x`. */
+/* Hashes 64 bits: each bit of the result depends on all bits of `x`. */
 static inline uint64_t pump_mix(uint64_t x) {
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   return x ^ x >> 32;
 }
 
-/* What a launch shares with those of other scalars. `identity`: of its function. */
+/* Hashes function identity, grid and block: other arguments do not change the shape. */
 static inline uint64_t pump_shape(uint64_t identity, const uint32_t grid[3],
                                   const uint32_t block[3]) {
   uint64_t key = pump_mix(identity);
@@ -334,8 +333,8 @@ static inline uint64_t pump_shape(uint64_t identity, const uint32_t grid[3],
   return key;
 }
 
-/* A word of `struct pump_prediction`: what is expected under this number, and under no
- * other one that has the same place. `what`: signature or shape. */
+/* Returns a word of `struct pump_prediction`. It matches only this number, not others
+ * with the same index. `what`: signature or shape. */
 static inline uint64_t pump_prediction_word(uint64_t seq, uint32_t stream, uint32_t kind,
                                             uint64_t what) {
   return what ^ ((uint64_t)stream << 8 | kind) * 0x9e3779b97f4a7c15u ^

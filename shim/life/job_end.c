@@ -1,17 +1,16 @@
-/* job_end.c - which last line a job has: one for all of its processes.
+/* job_end.c - chooses the last line of a job: one for all of its processes.
  *
- * A job's first process, the one that pump-run becomes, is often a shell or a launcher, and
- * the programs that use CUDA are its children. So processes leave notes in the job's
- * folder, next to the socket of its pumpd, and the first process reads them when it ends.
- * The job's pumpd reads the same notes if the first process is killed
- * (daemon/pumpd/common/last_line.py).
+ * A job's first process, which pump-run becomes, is often a shell or a launcher, and its
+ * children use CUDA. So processes leave notes in the job's folder, next to the socket of
+ * its pumpd. The first process reads them when it ends. If the first process is killed,
+ * the job's pumpd reads them (daemon/pumpd/common/last_line.py).
  *
- *   client              a process has passed cuInit
- *   failed LINE         cuInit has failed in one
- *   left STATUS         the first process has ended and could not print the job's line
- *   ended RANK FULL     one has ended, and this is its line (last_line.h); a tab and the
- *                       brief text follow
- *   said                the job has had its line
+ *   `client`           A process has passed cuInit.
+ *   `failed LINE`      cuInit has failed in a process.
+ *   `left STATUS`      The first process has ended and could not print the job's line.
+ *   `ended RANK FULL`  A process has ended with this line (last_line.h); a tab and the
+ *                      brief text follow.
+ *   `said`             The job's line has been printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +36,7 @@ __attribute__((constructor)) static void keep_stdout(void) {
   initial_stdout = stdout;
 }
 
-/* The process that pump-run became: its id is kept over exec, and no other has it. */
+/* Returns whether this is the process that pump-run became: exec keeps a process's id. */
 static bool is_first(void) {
   const char *first = getenv("PUMP_JOB_PID");
   return first != NULL && strtol(first, NULL, 10) == (long)getpid();
@@ -60,7 +59,7 @@ void pump_job_note(const char *line) {
       open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
   if (file >= 0 && pump_block_write_signals(&signals)) {
     ssize_t written = write(file, line, strlen(line));
-    (void)written; /* a note that is lost costs a line at most */
+    (void)written; /* a lost note costs one line at most */
     pump_restore_write_signals(&signals);
   }
   if (file >= 0) close(file);
@@ -76,9 +75,9 @@ void pump_job_said(void) {
   pump_job_note("said\n");
 }
 
-/* exit() writes what stdio holds only after us, in the same thread: here it does so a
- * moment earlier. Not where another thread is inside of the stream, for it might never
- * leave, and not a stream that the program has put in its place, for it may be gone. */
+/* Flushes stdout a moment before exit() would, because stdio writes after us in the same
+ * thread. Skips a stream that another thread has locked, because it may stay locked.
+ * Skips a stream that the program has put in stdout's place, because it may be gone. */
 void pump_job_flush(void) {
   struct stat out, error;
   if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &error) != 0 ||
@@ -93,17 +92,16 @@ void pump_job_flush(void) {
 
 /* ---- the end of a process ---------------------------------------------------------- */
 
-/* What processes of the job have noted. `best`: the line of the highest rank. */
+/* Notes of the job's processes. `best`: the line of the highest rank. */
 struct notes {
   unsigned long long clients, ended;
-  struct pump_line failed; /* how cuInit has failed; "": it never did */
+  struct pump_line failed; /* how cuInit failed; "": it never did */
   bool said;
-  bool gone; /* pumpd has ended and taken the folder away, and the notes with it */
+  bool gone; /* pumpd has ended and removed the folder with the notes */
   struct pump_line best;
 };
 
-/* Of the first process itself: it has a line to print, also where pumpd has taken the
- * folder away. */
+/* The first process's own line, which it prints even if pumpd has removed the folder. */
 static struct pump_line own;
 static bool own_known;
 
@@ -128,7 +126,7 @@ static void add_note(struct notes *notes, char *text) {
   add_line(notes, &line);
 }
 
-/* False where there is no folder for notes: nothing is known of other processes. */
+/* Reads the notes; false if that is impossible, so that other processes are unknown. */
 static bool read_notes(struct notes *notes) {
   char path[4096], text[NOTE_BYTES];
   *notes = (struct notes){0};
@@ -164,9 +162,9 @@ void pump_job_line(const struct pump_line *line, int status) {
     own = *line;
     own_known = true;
   }
-  /* What only fitted is printed at the very end, since a child may have had more to say.
-   * Without a first process, or after its end, each that pump had to help prints its own.
-   */
+  /* If everything fitted, the line is printed at the very end, since a child may have
+   * more to report. Without a first process, or after its end, each process that pump had
+   * to help prints its own line. */
   if (line->rank < pump_line_rank(PUMP_RANK_REFUSED, 0)) return;
   if (first)
     pump_job_end(status);
@@ -210,7 +208,7 @@ void pump_job_end(int status) {
   struct notes notes;
   struct pump_line line = {0};
   if (!is_first() || !read_notes(&notes) || notes.said) return;
-  /* Without standard error, which many tools close at exit, pumpd has the line to print. */
+  /* If standard error is closed, as by many tools at exit, pumpd prints the line. */
   if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
     note_status(status);
     return;

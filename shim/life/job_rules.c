@@ -1,5 +1,5 @@
 /* job_rules.c - finds the rule that a process matches (job_rules.h). A rule counts only
- * once the whole file has been read: a truncated one matches nothing.
+ * after the whole file has been read: a truncated file matches nothing.
  */
 #include <stdint.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static const char header[] = "pump-jobs 1";
 
-/* Goes back to the last "*" alone, so its steps are at most the product of the lengths. */
+/* Backtracks only to the last "*", so steps are at most the product of the lengths. */
 static bool glob(const char *pattern, const char *text, uint32_t *steps) {
   const char *star = NULL, *resume = NULL;
   while (*text != '\0') {
@@ -37,7 +37,7 @@ static bool exe_matches(const char *pattern, const char *exe, uint32_t *steps) {
   return glob(pattern, whole ? exe : slash + 1, steps);
 }
 
-/* The rest of a line behind its first word; NULL where that is another word. */
+/* Returns the rest of a line after its first word; NULL if that is not `word`. */
 static const char *behind(const char *line, const char *word) {
   size_t length = strlen(word);
   bool is =
@@ -45,7 +45,7 @@ static const char *behind(const char *line, const char *word) {
   return is ? line + length + 1 : NULL;
 }
 
-/* "PUMP_" and capitals: nothing that a loader or the C library would read. */
+/* Accepts only names of "PUMP_" and capitals, which no loader or C library reads. */
 static bool is_setting(const char *text) {
   if (strncmp(text, "PUMP_", 5) != 0) return false;
   size_t name = 5 + strspn(text + 5, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
@@ -59,7 +59,7 @@ struct reading {
   bool begun, matches, any;
 };
 
-/* The rule before this line is complete. */
+/* Completes the rule before this line. Returns the reason if the rule is broken. */
 static const char *close_rule(struct reading *r) {
   if (!r->begun) return NULL;
   if (r->patterns == 0) return "a rule has no pattern";

@@ -1,8 +1,8 @@
-/* jobs.c - whether this process becomes a job: always without PUMP_JOBS, which is how
- * pump-run's commands run; else where a compiled rule matches (job_rules.h) and a pumpd can
- * be started for it. Runs once a process, at cuInit, and waits for nothing.
+/* jobs.c - decides whether this process becomes a job. Without PUMP_JOBS it always does,
+ * as for pump-run. Otherwise a compiled rule must match (job_rules.h), and a pumpd be
+ * available if the rule needs one. Runs once per process, at cuInit, and never waits.
  *
- * Whatever is wrong with a file costs one line, and the process goes on without pump.
+ * A bad file costs one log line, and the process then runs without pump.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,10 @@
 static char rules[PUMP_JOBS_BYTES], command[4096], cgroups[4096], exe[4096];
 static char ledger[4200];
 static struct pump_job_rule rule;
-static char files[4096]; /* PUMP_JOBS: paths with colons between */
-static bool by_rules;    /* there is such a variable */
+static char files[4096]; /* PUMP_JOBS: paths separated by colons */
+static bool by_rules;    /* PUMP_JOBS is set */
 
-/* Why a file is not read; NULL where it may be. */
+/* Returns the reason not to read a file; NULL if it may be read. */
 static const char *distrust(const struct stat *status) {
   if (!S_ISREG(status->st_mode)) return "it is not a regular file";
   if (status->st_uid != 0 && status->st_uid != geteuid()) return "another user owns it";
@@ -36,7 +36,7 @@ static const char *distrust(const struct stat *status) {
   return NULL;
 }
 
-/* Up to `room` bytes and a zero; the length, -1 where that cannot be read. */
+/* Reads up to `room` bytes and appends a zero. Returns the length, or -1 on errors. */
 static ssize_t read_all(int file, char *text, size_t room) {
   size_t used = 0;
   while (used < room) {
@@ -58,7 +58,7 @@ static ssize_t read_proc(const char *path, char *text, size_t bytes) {
   return length;
 }
 
-/* Of this thread: /proc/self is the first one's, which may have ended by pthread_exit(). */
+/* Collects facts of this thread: /proc/self is the first thread, which may have ended. */
 static void find_facts(struct pump_job_facts *facts) {
   ssize_t length = readlink("/proc/thread-self/exe", exe, sizeof exe - 1);
   exe[length > 0 ? length : 0] = '\0';
@@ -66,7 +66,7 @@ static void find_facts(struct pump_job_facts *facts) {
   while (length > 0 && command[length - 1] == '\0') length--;
   for (ssize_t i = 0; i < length; i++)
     if (command[i] == '\0') command[i] = ' ';
-  /* The line of version 2, else the first. */
+  /* The line of version 2, or else the first line. */
   length = read_proc("/proc/thread-self/cgroup", cgroups, sizeof cgroups);
   char *line = length > 0 ? strstr(cgroups, "0::") : NULL;
   if (length > 0 && line == NULL) line = cgroups;
@@ -142,7 +142,7 @@ static bool decide(void) {
   return true;
 }
 
-/* At load: the program may change its environment before cuInit. */
+/* Runs at load, because the program may change its environment before cuInit. */
 __attribute__((constructor)) static void jobs_load(void) {
   const char *text = getenv("PUMP_JOBS");
   by_rules = text != NULL;

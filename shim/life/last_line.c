@@ -1,8 +1,8 @@
-/* last_line.c - composes and prints a job's last line. Numbers in, text out; what the
- * numbers are, and which line is printed, summary.c and job_end.c decide.
+/* last_line.c - composes and prints a job's last line: numbers in, text out. summary.c
+ * and job_end.c decide the numbers and which line is printed.
  *
  * Each text is short enough for the greatest numbers (tests/c/life/case_last_line.c tries
- * them); what is cut off all the same ends in "...".
+ * them). A text that is cut off anyway ends in "...".
  */
 #include "last_line.h"
 
@@ -94,7 +94,7 @@ const char *pump_amount_text(char text[PUMP_DURATION_BYTES], uint64_t bytes) {
   return text;
 }
 
-/* " at 1.50x the budget"; nothing where no budget is known. */
+/* Writes " at 1.50x the budget", or nothing if no budget is known. */
 static const char *at_text(char text[48], const struct pump_moved *moved) {
   double ratio = moved->budget_bytes == 0
                      ? 0
@@ -111,7 +111,7 @@ static double percent(uint64_t part, uint64_t whole) {
   return part < whole ? 100.0 * (double)part / (double)whole : 100.0;
 }
 
-/* ---- what a process's line says --------------------------------------------------- */
+/* ---- the line of a process --------------------------------------------------------- */
 
 bool pump_line_delayed(const struct pump_moved *moved) {
   return moved->delayed_ns > moved->lost_ns / 2 && moved->delayed_ns > moved->of_ns / 100;
@@ -178,7 +178,7 @@ void pump_line_of_bypassed(struct pump_line *line) {
   pump_line_brief(line, "not intercepted, so pump did nothing");
 }
 
-/* ---- what a job's line says where no process has one ------------------------------ */
+/* ---- the line of a job if no process has one --------------------------------------- */
 
 void pump_line_of_ended(struct pump_line *line, unsigned long long processes) {
   pump_line_result(line, "pump's effect is unknown");
@@ -186,7 +186,7 @@ void pump_line_of_ended(struct pump_line *line, unsigned long long processes) {
   pump_line_brief(line, "%llu process(es) ended by a signal or _exit", processes);
 }
 
-/* The usual cause of what cuInit answers (CUDA Driver API, CUresult). */
+/* Returns the usual cause of an error of cuInit (CUDA Driver API, CUresult). */
 static const char *cause_of(int error) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   switch (error) {

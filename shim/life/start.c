@@ -1,13 +1,11 @@
-/* start.c - the life of the shim in a process: cuInit, fork, giving up,
- * and the guard around our own driver calls.
+/* start.c - the life of the shim in a process: cuInit, fork, exit.
  *
- * Nothing of the shim runs before the real cuInit has succeeded but constructors of a few
- * microseconds: no mapping, no thread. So gcc, sh and the other helpers of a job pay next
- * to nothing.
+ * Before the real cuInit succeeds, the shim runs only constructors of a few microseconds:
+ * no mapping, no thread. So gcc, sh and the other helpers of a job pay almost nothing.
  *
- * A forked child keeps the driver's function table and forgets everything else:
- * the region is not inherited (MADV_DONTFORK), hooks pass through, and only its
- * own cuInit, should the driver grant it, starts the shim again from scratch.
+ * A forked child keeps the driver's function table and forgets everything else: the
+ * region is not inherited (MADV_DONTFORK), and hooks pass through. Only its own cuInit,
+ * if the driver allows it, starts the shim again from scratch.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,7 +25,7 @@
 /* Guarded by start_lock; `started` returns to false in a forked child. */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started, handlers_set;
-/* cuInit came through us here or in an ancestor: kept over fork. */
+/* pump was started by a cuInit here or in an ancestor: kept over fork. */
 static bool ever_started;
 
 static void fork_child(void) {
@@ -50,8 +48,8 @@ static void say_bypassed(int status) {
   pump_job_line(&line, status);
 }
 
-/* At exit, before the driver's own handlers because registered after them: a context
- * that came into being although none of our context and memory hooks was called. */
+/* Runs at exit, before the driver's own handlers, which were registered earlier. Reports
+ * a context that exists although no context or memory hook of ours was called. */
 static void notice_unseen(int status, void *nothing) {
   (void)nothing;
   if (!started || pump_calls_seen != 0 || !PUMP_HAS(cuDevicePrimaryCtxGetState)) return;
@@ -139,8 +137,8 @@ CUresult cuInit(unsigned int flags) {
   return result;
 }
 
-/* The last chance to notice that even cuInit did not pass pump, for instance in a
- * library loaded with RTLD_DEEPBIND, whose dlsym is libc's own. */
+/* Notices, as the last chance, that even cuInit did not pass pump, for instance in a
+ * library loaded with RTLD_DEEPBIND, which uses libc's own dlsym. */
 static void notice_bypass(int status) {
   if (!pump_resolve() || !PUMP_HAS(cuDeviceGetCount)) return;
   int devices;
@@ -156,8 +154,8 @@ static void job_end(int status, void *nothing) {
   pump_job_end(status);
 }
 
-/* The C library calls a handler that is registered while it ends the process, with the
- * status of exit(), which a destructor does not learn. */
+/* Registers a handler while the process ends. The C library still calls it, with the
+ * status of exit(), which a destructor does not get. */
 __attribute__((destructor)) static void process_end(void) {
   if (pump_disabled() || getenv("PUMP_SOCKET") == NULL) return;
   if (on_exit == NULL || on_exit(job_end, NULL) != 0) job_end(0, NULL);

@@ -1,7 +1,7 @@
-/* summary.c - at the end of a process: its last line, and at level info all else that pump
- * knows of it. job_end.c decides which process of a job prints.
+/* summary.c - at the end of a process, composes its last line and logs all other results
+ * at level info. job_end.c decides which process of a job prints.
  *
- * It reads counters only; the worker's are written by another process and are not trusted.
+ * It reads only counters. The worker's are written by another process and not trusted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "shim/pool/convert.h"
 #include "verdict.h"
 
-/* Budgets of the devices that pump has looked at, dormant ones too. */
+/* Returns the sum of the budgets of all devices that pump knows, even dormant ones. */
 static uint64_t budget_of_known_devices(void) {
   uint64_t sum = 0;
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
@@ -22,7 +22,7 @@ static uint64_t budget_of_known_devices(void) {
   return sum;
 }
 
-/* A recorded job's devices are active also where all of it fits. */
+/* Returns whether a recorded job fitted: its devices are active even then. */
 static bool recorded_and_fitted(void) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   return PUMP_LOAD(&pump_shm->header.recording) != 0 &&
@@ -43,7 +43,7 @@ static uint64_t less(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-/* The worker's numbers, so any. */
+/* Logs the time lost. The worker's numbers may have any values. */
 static void detail_lost(const struct pump_moved *moved) {
   char lost[PUMP_DURATION_BYTES], of[PUMP_DURATION_BYTES], least[PUMP_DURATION_BYTES],
       most[PUMP_DURATION_BYTES], fewest[PUMP_DURATION_BYTES], longest[PUMP_DURATION_BYTES];
@@ -64,7 +64,7 @@ static void detail_lost(const struct pump_moved *moved) {
         pump_duration_text(lost, moved->delayed_ns));
 }
 
-/* A lease, or a user, changes the budget of a running job. */
+/* Logs budgets that changed: a lease or a user may change them during the run. */
 static void detail_budgets(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     char least_text[32], most_text[32];
@@ -90,7 +90,7 @@ static void detail_bytes(const struct pump_moved *moved) {
   detail_budgets();
 }
 
-/* The share of block uses that hit their block, and of each cause in the misses. */
+/* Logs the hit rate of block uses, and the misses by cause. */
 static void detail_hits(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
@@ -105,7 +105,7 @@ static void detail_hits(void) {
            (unsigned long long)PUMP_LOAD(&worker->miss_policy));
 }
 
-/* What policy `planned` predicted, and the turns of jobs that share a GPU. */
+/* Logs the predictions of policy `planned`, and the waits for turns on a shared GPU. */
 static void detail_rest(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t seen = PUMP_LOAD(&worker->operations), known = PUMP_LOAD(&worker->predicted);
@@ -119,8 +119,8 @@ static void detail_rest(void) {
              pump_duration_text(held, held_ns));
 }
 
-/* A recording that is not what the user asked for is an error. The count is that of
- * operations sent to the worker; it is not known if a worker was lost on the way. */
+/* Reports the recording; a result that the user did not ask for is an error. The count is
+ * of operations sent to the worker; it is unknown if a worker was lost. */
 static void recording_print(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;

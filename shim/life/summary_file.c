@@ -1,11 +1,11 @@
-/* summary_file.c - PUMP_SUMMARY: pump's counters as one JSON object when the process
- * ends.
+/* summary_file.c - PUMP_SUMMARY: writes pump's counters as one JSON object when the
+ * process ends.
  *
- * For scripts and tests; people get the line of summary.c. Written whenever the
- * process reached cuInit, dormant or not, so that "intercepted" differs from
- * "loaded". Next to its final name and renamed, so that no reader sees half of one;
- * "%p" in the name stands for the process id. The worker's counters are written by
- * another process and are not trusted.
+ * For scripts and tests; people get the line of summary.c. Every process that reached
+ * cuInit writes the file, dormant or not, so that "intercepted" differs from "loaded".
+ * The file is written next to its final name and renamed, so that no reader sees a
+ * partial file. "%p" in the name becomes the process id. Another process writes the
+ * worker's counters, so they are not trusted.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ static void put_devices(FILE *file) {
 
 #define HEAD "{\"schema\": \"pump.summary/1\", \"pid\": "
 
-/* No text of last_line.c has a character that JSON escapes. */
+/* Writes the object. No text of last_line.c has a character that JSON escapes. */
 static void write_object(FILE *file, const char *line) {
   fprintf(file, "%s%d, \"line\": \"%s\", \"worker_losses\": %u,\n\"shim\": {", HEAD,
           (int)getpid(), line, pump_link_losses());

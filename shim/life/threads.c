@@ -1,9 +1,9 @@
-/* threads.c - begin and end of pump's threads in a process, and across fork.
+/* threads.c - start and end of pump's threads in a process, and fork.
  *
- * At exit everything of ours has to be out of the driver before the driver's own
- * tear-down runs. Exit handlers run in the reverse order of registration, and
- * ours is registered after the real cuInit: so it runs first. It takes no lock:
- * exit() may be called by a signal handler on top of any of our functions.
+ * At exit our threads must be out of the driver before the driver's own tear-down runs.
+ * Exit handlers run in the reverse order of registration, and ours is registered after
+ * the real cuInit, so it runs first. It takes no lock: a signal handler may call exit()
+ * on top of any of our functions.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@
 static pid_t owner;
 static bool registered; /* exit handlers are inherited by fork */
 
-/* Only at its end is it known whether the disk has taken all of a recording: the worker
- * writes that once it sees that this process exits. No longer than PUMP_RECORDED_NS, and
- * not for a worker that is gone. */
+/* Waits until the worker knows whether the disk has taken all of the recording: the
+ * worker reports it once it sees that this process exits. Waits at most PUMP_RECORDED_NS,
+ * and not for a worker that is gone. */
 static void wait_for_recording(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
@@ -54,11 +54,11 @@ static void threads_end(int status, void *nothing) {
   errno = saved;
 }
 
-/* A recording shall begin with the program's first operation and hold a program of a few
- * milliseconds too, so the first cuInit of a recorded job waits until its pumpd has
- * answered, no longer than PUMP_RECORDER_NS and not where nothing listens, and then until
- * the worker that it starts records, no longer than PUMP_RECORDER_MOST_NS in all. Beside
- * this, and the end of a recording, no thread of the job ever waits for pumpd. */
+/* Waits in the first cuInit of a recorded job, so that even the first operation and short
+ * programs are recorded. Waits for pumpd's answer, at most PUMP_RECORDER_NS and not if
+ * nothing listens. Then waits until the worker records, at most PUMP_RECORDER_MOST_NS in
+ * all. Except here and at the end of a recording, no thread of the job ever waits for
+ * pumpd. */
 static void wait_for_recorder(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();

@@ -1,9 +1,9 @@
-/* verdict.c - the one reason of the last line: why pump was of little use to this process,
- * else what most misses had in common. At level info, lines with the measure and the
- * remedy. It reads counters only and changes nothing.
+/* verdict.c - finds the one reason in the last line: why pump was of little use to this
+ * process, or else the main cause of misses. At level info, logs the numbers and the
+ * remedy. It reads only counters and changes nothing.
  *
- * Not here: a driver that was reached without passing us (start.c), and devices
- * that cannot page (memory/devices.c).
+ * Not here: programs that reach the driver without passing us (start.c), and devices that
+ * cannot page (memory/devices.c).
  */
 #include "verdict.h"
 
@@ -11,19 +11,18 @@
 #include "shim/link/link.h"
 #include "shim/pool/convert.h"
 
-/* Memory that is not pageable is worth a line from this share of the budget on: so much
- * small allocations may have in any case. */
-#define PLAIN_SHARE 20u /* one in so many */
+/* Memory that is not pageable is reported above this share of the budget: small
+ * allocations may have that much in any case. */
+#define PLAIN_SHARE 20u /* one in 20 */
 
-/* A job thrashes when at least half of so many block uses found their block elsewhere
- * although a policy prefetched, and so many times the budget was brought in. */
+/* A job thrashes if half of at least USES_LEAST block uses missed although a policy
+ * prefetched, and BUDGETS_MOVED times the budget was brought in. */
 #define USES_LEAST 2048u
 #define BUDGETS_MOVED 8u
 
-/* Waiting for turns, or misses, of less than this share of the time or the uses are no
- * reason. */
-#define SHARE_LEAST 100u   /* of the time */
-#define MISSES_LEAST 1000u /* of the block uses */
+/* Waits for turns, and misses, below these shares are not a reason. */
+#define SHARE_LEAST 100u   /* one in 100, of the time */
+#define MISSES_LEAST 1000u /* one in 1,000, of the block uses */
 
 static bool memory_is_not_pageable(uint64_t budget) {
   char plain[32], pageable[32];
@@ -55,8 +54,8 @@ static bool memory_is_not_pageable(uint64_t budget) {
   return found;
 }
 
-/* A program that ended before its first launch (memory ran out) has issued nothing. One
- * that waited for the GPU had issued something, if not through us. */
+/* Returns whether operations probably bypassed us. A program that ended before its first
+ * launch issued none (memory ran out); one that waited for the GPU issued some. */
 static bool operations_were_not_seen(uint64_t budget) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return false;
@@ -71,7 +70,7 @@ static bool job_thrashes(uint64_t budget) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
   uint64_t missed = used > hit ? used - hit : 0;
-  uint64_t unhelped = PUMP_LOAD(&worker->miss_policy); /* no policy tried */
+  uint64_t unhelped = PUMP_LOAD(&worker->miss_policy); /* the policy did not try */
   uint64_t moved = PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes);
   if (used < USES_LEAST || missed < used / 2 || unhelped > missed / 2) return false;
   if (moved / BUDGETS_MOVED < budget) return false;
@@ -86,7 +85,7 @@ static bool job_thrashes(uint64_t budget) {
   return true;
 }
 
-/* NULL: next to nothing was missed. */
+/* Returns the main cause of misses; NULL if there were almost none. */
 static const char *main_cause(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   const struct {

@@ -1,18 +1,18 @@
-/* attach.c - puts the worker's memfd under the region where all threads work.
+/* attach.c - maps the worker's memfd over the region in which all threads work.
  *
- * It uses no socket (connect.c does) and is called by the link thread only.
+ * This file uses no socket (connect.c does). Only the link thread calls it.
  *
- * DESIGN. The region has one address for life. Attach, under pump_range_lock:
- * copy what is state (ranges, devices, counters) into the new mapping, let the
- * positions of the event ring and the operation numbers go on, then mmap(MAP_FIXED)
- * over the region. Hooks write to it without a lock meanwhile, so
- *   - next_seq jumps ahead by SEQ_MARGIN: numbers drawn from the old mapping after
- *     we copied it are never drawn again;
- *   - the event ring starts one full turn ahead: a late write of a producer that
- *     reserved in the old mapping cannot look current (pump_ring.h);
- *   - ranges and progress are written again from private memory after the change;
- *   - executors stay away from the command rings while the epoch is odd, and the
- *     `wakes` of the new rings differ from every ticket drawn from the old ones.
+ * DESIGN. The region keeps one address for life. An attach, under pump_range_lock, copies
+ * the state (ranges, devices, counters) into the new mapping, where the positions of the
+ * event ring and the operation numbers continue. Then mmap(MAP_FIXED) replaces the
+ * region. Hooks write to it without a lock, so:
+ *   `next_seq` jumps ahead by SEQ_MARGIN. Numbers that are drawn from the old mapping
+ *   after the copy are never drawn again.
+ *   The event ring starts one full turn ahead. A late write of a producer that reserved
+ *   in the old mapping cannot look current (pump_ring.h).
+ *   Ranges and progress are written again from private memory after the change.
+ *   Executors stay away from the command rings while the epoch is odd. The `wakes` of the
+ *   new rings differ from every ticket that was drawn from the old ones.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,14 +29,14 @@
 
 #define SEQ_MARGIN (1u << 20)
 
-/* The memfd mapped somewhere, or NULL: with the error of the mapping, or with EPROTO when
- * it is not what was agreed on. */
+/* Maps the memfd somewhere. Returns NULL with the error of the mapping, or with EPROTO if
+ * it is not as agreed. */
 static struct pump_shm *map_memory(int memory) {
   const int needed = F_SEAL_SHRINK | F_SEAL_GROW;
   int seals = fcntl(memory, F_GET_SEALS);
   errno = EPROTO;
   struct stat st;
-  /* Unsealed, the other side could cut it short and kill the job by SIGBUS. */
+  /* Without seals the other side could truncate it and kill the job by SIGBUS. */
   if (seals < 0 || (seals & needed) != needed) return NULL;
   if (fstat(memory, &st) != 0 || st.st_size != (off_t)sizeof(struct pump_shm)) return NULL;
   struct pump_shm *shm =
@@ -54,14 +54,14 @@ static struct pump_shm *map_memory(int memory) {
   return NULL;
 }
 
-/* Copies word by word: hooks may be writing the old mapping. */
+/* Copies word by word, because hooks may be writing the old mapping. */
 static void copy_words(void *to, const void *from, size_t bytes) {
   uint64_t *t = to;
   const uint64_t *f = from;
   for (size_t i = 0; i < bytes / sizeof *t; i++) PUMP_STORE(&t[i], PUMP_LOAD(&f[i]));
 }
 
-/* Under pump_range_lock, executors kept out. */
+/* Copies the state, under pump_range_lock and with executors kept out. */
 static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   uint64_t high = PUMP_LOAD(&from->header.range_high);
   if (high > PUMP_MAX_RANGES) high = PUMP_MAX_RANGES;
@@ -81,7 +81,7 @@ static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   PUMP_STORE(&header->recording, pump_recording);
   PUMP_STORE(&header->range_version, PUMP_LOAD(&from->header.range_version) + 1);
   PUMP_STORE(&header->range_high, high);
-  for (uint32_t i = 0; i < PUMP_ISSUERS; i++) /* no thread names itself twice */
+  for (uint32_t i = 0; i < PUMP_ISSUERS; i++) /* no thread may register twice */
     PUMP_STORE(&header->issuers[i], PUMP_LOAD(&from->header.issuers[i]));
   uint64_t tail = PUMP_LOAD(&from->header.event_tail) + PUMP_EVENT_SLOTS;
   PUMP_STORE(&header->event_head, tail);
@@ -103,12 +103,12 @@ bool pump_attach(int memory) {
   pump_mapping_close();
   pump_executors_wake_all();
   copy_state(fresh, pump_shm);
-  /* From here on the region is the memfd; its old contents are gone, the threads
-   * that write to it do not notice. */
+  /* Now the region is the memfd. Its old contents are gone, but the threads that write to
+   * it do not notice. */
   bool mapped = mmap(pump_shm, sizeof *pump_shm, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED;
   int error = errno;
-  if (!mapped) /* the kernel may have taken the old pages away already: give it new ones */
+  if (!mapped) /* the kernel may have removed the old pages already: map new ones */
     restore_region(fresh);
   madvise(pump_shm, sizeof *pump_shm, MADV_DONTFORK);
   pump_range_republish();

@@ -1,29 +1,29 @@
-/* connect.c - the connection to pumpd: hello, welcome, loss, again.
+/* connect.c - the connection to pumpd: hello, welcome, loss, retry.
  *
- * One thread. It handles neither ranges nor commands; it fetches the worker's
- * memfd, has it attached (attach.c), and notices when the worker is gone.
- * Without a daemon nothing in the shim waits for it.
+ * One thread does this. It handles no ranges or commands: it fetches the worker's memfd,
+ * has it attached (attach.c), and notices when the worker is gone. Nothing in the shim
+ * waits for a daemon that is absent.
  *
- * The thread also keeps this process's entry in the ledger (host_claims.c), with a pumpd
- * and without, and its share of the card (memory/share.c).
+ * The thread also keeps this process's entry in the ledger (host_claims.c), with or
+ * without a pumpd, and its share of the GPU (memory/share.c).
  *
- * While attached it also takes over the budgets that the worker asks for: any
- * datagram from the worker wakes it for that, and it looks each time that it is awake.
+ * While attached, the thread adopts the budgets that the worker asks for. Any datagram
+ * from the worker wakes the thread for this, and it checks whenever it is awake.
  *
- * DESIGN. Programs close all descriptors, or reuse the number of one that was
- * closed. So the thread takes a table of descriptors of its own before it opens the first,
- * and nothing of the program's is in it: a copy would keep its pipes open. In
- * turn the thread must do nothing that needs the program's descriptors: call the driver,
- * start a thread (it would share our table), write to stderr.
+ * DESIGN. Programs close all descriptors, or reuse the number of a closed one. So the
+ * thread first takes a descriptor table of its own. The table has no descriptor of the
+ * program: a copy would keep the program's pipes open. In turn the thread must do nothing
+ * that needs the program's descriptors: no driver call, no thread start (the thread would
+ * share our table), no write to stderr.
  *
- * Where the kernel gives no such table (before 5.9, or a filter of system calls), there is
- * one descriptor among the program's, moved out of the way (900 and up); its device and
- * inode are compared before each use, and a number that is no longer ours is neither used
- * nor closed. A program that takes the number over just then loses what it put there.
+ * If the kernel offers no such table (before 5.9, or with a system call filter), the
+ * socket has a high number (900 and up) among the program's descriptors. Its device and
+ * inode are compared before each use, so a number that the program took over is not used
+ * or closed. Only a takeover at that very moment costs the program its descriptor.
  *
- * Two pauses, each doubling: one between attempts that are not answered, one after
- * workers that died young. A worker that this very client makes crash would otherwise
- * be forked, attached and lost again as fast as pumpd can fork.
+ * There are two pauses, both doubling: between unanswered attempts, and after workers
+ * that died young. A worker that this client makes crash would otherwise be forked,
+ * attached and lost again as fast as pumpd can fork.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@
 #include "shim/execute/execute.h"
 #include "shim/memory/host.h"
 
-/* close_range() of Linux 5.9: the same on all machines, missing from older headers. */
+/* close_range() of Linux 5.9: same on all architectures, missing from older headers. */
 #define CLOSE_RANGE_CALL 436
 #define CLOSE_RANGE_OWN_TABLE 2u
 
@@ -63,17 +63,17 @@ enum end {
   STOPPED
 };
 
-/* Written by the link thread, but for `stop`. */
+/* Written by the link thread, except `stop`. */
 static struct {
   uint32_t stop; /* futex */
   uint32_t losses;
   uint32_t unheard;  /* nothing listened at the last attempt */
-  int error;         /* why the last attempt failed; 0: there was no answer */
+  int error;         /* errno of the last attempt; 0: there was no answer */
   int socket_number; /* -1: none */
   dev_t device;
   ino_t inode;
   char path[PATH_BYTES];
-  char activator[PATH_BYTES]; /* where a pumpd is asked for; "": PUMP_SOCKET names it */
+  char activator[PATH_BYTES]; /* where to ask for a pumpd; "": PUMP_SOCKET names it */
   bool started;
 } link_state = {.socket_number = -1};
 
@@ -85,8 +85,8 @@ bool pump_link_unheard(void) {
   return link_state.path[0] == '\0' || PUMP_LOAD(&link_state.unheard) != 0;
 }
 
-/* A budget may make a dormant device active: its out-threads are needed at once, not at
- * its next operation. A bit for each such device. */
+/* Asks for executors on each device with a bit in `active`. A budget may make a dormant
+ * device active: outbound threads are needed at once, not at its next operation. */
 static void ask_for_executors(uint32_t active) {
   for (uint32_t device = 0; active != 0; device++, active >>= 1)
     if (active & 1) pump_executors_ask(device);
@@ -100,15 +100,15 @@ static void keep_ledger(void) {
 
 /* ---- the descriptor --------------------------------------------------------- */
 
-/* First of all that the thread does. The kernel copies nothing that it would close then. */
+/* The thread's first action. Descriptors that the call would close are not copied. */
 static void take_own_table(void) {
   if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
   pump_log_keep();
-  /* A sanitizer or the C library may write to 2 whatever that is. */
+  /* A sanitizer or the C library may write to descriptor 2, whatever it is. */
   for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
 }
 
-/* Our socket's number while it still is our socket, else -1. */
+/* Returns our socket's number while it still is our socket, else -1. */
 static int own_socket(void) {
   int number = __atomic_load_n(&link_state.socket_number, __ATOMIC_ACQUIRE);
   struct stat st;
@@ -142,7 +142,7 @@ static bool stopped(void) {
 
 /* ---- hello and welcome ------------------------------------------------------- */
 
-/* Connects to the socket at `path`, if its server is trusted: own_socket() from then on. */
+/* Connects to the socket at `path` if its server is trusted; then own_socket() has it. */
 static enum end connect_to(const char *path) {
   int number = pump_link_connect(path);
   link_state.error = number < 0 ? errno : 0;
@@ -171,7 +171,7 @@ static bool send_hello(void) {
          send(number, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello;
 }
 
-/* Takes the descriptors of a message: the first one is kept, others are closed. */
+/* Takes the descriptors of a message: keeps the first one, closes the others. */
 static int take_descriptor(struct msghdr *message) {
   int kept = -1;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
@@ -189,7 +189,7 @@ static int take_descriptor(struct msghdr *message) {
   return kept;
 }
 
-/* Waits until the socket has something to read; false after the timeout. */
+/* Waits until the socket has something to read; returns false after the timeout. */
 static bool wait_readable(int timeout_ms) {
   struct pollfd ready = {.fd = own_socket(), .events = POLLIN};
   return ready.fd >= 0 && poll(&ready, 1, timeout_ms) == 1;
@@ -237,7 +237,7 @@ bool pump_link_activates(void) {
 }
 
 static bool send_settings(void) {
-  static char text[PUMP_ACTIVATION_BYTES]; /* one thread */
+  static char text[PUMP_ACTIVATION_BYTES]; /* one thread only */
   size_t used = 0;
   for (const char *const *line = pump_settings_of_rule(); line != NULL && *line; line++) {
     int n = snprintf(text + used, sizeof text - used, "%s\n", *line);
@@ -248,7 +248,7 @@ static bool send_settings(void) {
   return number >= 0 && send(number, text, used, MSG_NOSIGNAL) == (ssize_t)used;
 }
 
-/* Has a pumpd started for this process; its socket's path is link_state.path then. */
+/* Has a pumpd started for this process; stores its socket's path in link_state.path. */
 static enum end activate_pumpd(void) {
   char path[PATH_BYTES];
   enum end end = connect_to(link_state.activator);
@@ -279,7 +279,7 @@ static enum end join_worker(void) {
     if (memory >= 0) close(memory);
     return stopped() ? STOPPED : NO_ANSWER;
   }
-  end = WORKER_GONE; /* = attached; the caller waits for that end */
+  end = WORKER_GONE; /* means attached; the caller waits for that end */
   if (welcome.status == PUMP_WELCOME_VERSION || welcome.abi_version != PUMP_ABI_VERSION) {
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_WARNING,
@@ -299,8 +299,8 @@ static enum end join_worker(void) {
   return end;
 }
 
-/* A SIGSTOP, a debugger or a frozen cgroup stops the link thread, too: its poll returns
- * much later than it should. It began somewhere in the time that the poll was to take. */
+/* Notes a stop: SIGSTOP, a debugger or a frozen cgroup also stops the link thread, so its
+ * poll returns too late. The stop began at some time during the poll's timeout. */
 static bool notice_stop(uint64_t polled_ns, int timeout_ms) {
   struct pump_header *header = &pump_shm->header;
   uint64_t now_ns = pump_now_ns(), asleep_ns = (uint64_t)timeout_ms * 1000000u;
@@ -312,7 +312,7 @@ static bool notice_stop(uint64_t polled_ns, int timeout_ms) {
   return true;
 }
 
-/* While attached: returns when the worker is gone, or the thread shall end. */
+/* Serves an attached worker; returns when it is gone or the thread must end. */
 static enum end watch_worker(uint64_t attached_ns) {
   while (!stopped()) {
     ask_for_executors(pump_device_adopt_budgets());
@@ -323,7 +323,7 @@ static enum end watch_worker(uint64_t attached_ns) {
     int timeout_ms = pump_drain_lasts() ? PUMP_DRAIN_POLL_MS : PUMP_LINK_POLL_MS;
     uint64_t polled_ns = pump_now_ns();
     int found = poll(&ready, 1, timeout_ms);
-    /* The worker may have been stopped as well: it has its time to beat again. */
+    /* The worker may have been stopped as well: give it time for its next heartbeat. */
     if (notice_stop(polled_ns, timeout_ms)) attached_ns = pump_now_ns();
     if (found == 1) {
       char byte;
@@ -335,8 +335,8 @@ static enum end watch_worker(uint64_t attached_ns) {
     }
     uint64_t beat_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
     uint64_t now_ns = pump_now_ns();
-    /* Before its first beat it is being forked; if that fails, the socket says so. To
-     * ask for another one meanwhile would only make its start later. */
+    /* Before its first heartbeat the worker is being forked; if that fails, the socket
+     * reports it. A request for another worker would only delay its start. */
     uint64_t patience_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
     if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
     if (now_ns - beat_ns > patience_ns) return WORKER_GONE;
@@ -358,13 +358,13 @@ static void say_unreachable(void) {
                   PUMP_QUOTED(path), strerror(error));
 }
 
-/* patience_ns: how long there has been no answer, at least. */
+/* Logs why a connection ended. patience_ns: least time without an answer. */
 static void say_end(enum end end, uint64_t patience_ns) {
   static uint32_t said[STOPPED + 1];
   switch (end) {
   case NO_LISTENER:
   case NO_ANSWER:
-    if (PUMP_LOAD(&link_state.losses) != 0) break; /* said before */
+    if (PUMP_LOAD(&link_state.losses) != 0) break; /* logged before */
     if (patience_ns < PUMP_PATIENCE_NS) break;     /* it may just be starting */
     say_unreachable();
     break;
@@ -375,7 +375,7 @@ static void say_end(enum end end, uint64_t patience_ns) {
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
   case REFUSED:
-    if (patience_ns < PUMP_PATIENCE_NS) break; /* it may only have no room at the moment */
+    if (patience_ns < PUMP_PATIENCE_NS) break; /* it may only be full at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process, which runs on demand paging (the reason is "
                   "in pumpd's log)");
@@ -416,7 +416,7 @@ static uint64_t doubled(uint64_t pause_ns, uint64_t most_ns) {
   return pause_ns * 2 < most_ns ? pause_ns * 2 : most_ns;
 }
 
-/* The pause after an attached worker that served for `served_ns`. */
+/* Returns the pause after an attached worker that served for `served_ns`. */
 static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
   static uint32_t said;
   if (served_ns >= PUMP_YOUNG_NS) *young_ns = PUMP_BACKOFF_MIN_NS;
@@ -491,7 +491,7 @@ void pump_link_stop(void) {
 }
 
 void pump_link_fork_child(void) {
-  /* The child's copy of the socket would keep the worker from seeing our end. */
+  /* The child's copy of the socket would keep the worker from noticing our end. */
   if (!pump_log_is_apart()) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;

@@ -1,9 +1,9 @@
-/* trust.c - connects to a socket, and decides whether to trust the process that serves it.
+/* trust.c - connects to a socket, and decides whether to trust its server.
  *
- * Only root and this process's own user may serve it: a server learns the job's addresses,
- * names the memory that the shim maps, and may hold its launches. The kernel tells which
- * user called listen (SO_PEERCRED, unix(7)); nothing that the peer sends counts.
- * pump/wire/server.py is the same for clients in Python; docs/decisions/0032-who-serves.md.
+ * Only root and this process's own user are trusted: a server learns the job's addresses,
+ * provides the memory that the shim maps, and may hold launches. The kernel reports which
+ * user called listen (SO_PEERCRED, unix(7)); data from the peer is not evidence. Same for
+ * Python clients: pump/wire/server.py. See docs/decisions/0032-who-serves.md.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@ static int read_numbers(const char *path, unsigned numbers[3]) {
   return sscanf(text, "%u %u %u", &numbers[0], &numbers[1], &numbers[2]);
 }
 
-/* Whether `user` stands for all users that this user namespace does not map, so that it
- * names none of them (user_namespaces(7)). */
+/* Returns whether `user` is the overflow user, which represents all users that this user
+ * namespace does not map (user_namespaces(7)). */
 static bool is_overflow_user(uid_t user) {
   unsigned map[3], overflow[3];
   bool maps_all = read_numbers("/proc/self/uid_map", map) == 3 && map[0] == 0 &&
@@ -38,8 +38,8 @@ static bool is_overflow_user(uid_t user) {
                                                                               : 65534);
 }
 
-/* Whether only this user can have put a socket there. The kernel opens a folder with
- * O_NOATIME for its owner only, whom it knows by the number outside of user namespaces. */
+/* Returns whether only this user can have put a socket there. The kernel opens a folder
+ * with O_NOATIME only for its owner, by the user id outside of user namespaces. */
 static bool in_own_closed_folder(const char *path) {
   char folder[sizeof((struct sockaddr_un *)0)->sun_path];
   snprintf(folder, sizeof folder, "%s", path);

@@ -1,12 +1,12 @@
-/* array_bytes.c - how much memory an array takes, by its shape. The driver reports no sizes
- * of arrays; what their tiles take besides is not known.
+/* array_bytes.c - computes how much memory an array takes from its shape. The driver does
+ * not report the sizes of arrays; padding by their tiles is unknown and not included.
  */
 #include "memory.h"
 
 #define PAGE_BYTES 65536u
 
-/* Bits of a channel, or, with `of_all`, of all channels together, by CUarray_format. Other
- * formats count as 32 bits a channel, the widest there is. */
+/* Returns the bits of a texel, by CUarray_format. The table has bits of one channel, or,
+ * with `of_all`, of all together. Unknown formats count as 32 bits a channel. */
 static uint64_t texel_bits(int format, uint64_t channels) {
   static const struct {
     int first, last, bits;

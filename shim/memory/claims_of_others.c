@@ -1,7 +1,8 @@
-/* claims_of_others.c - what other processes have claimed of the host, and have on cards.
+/* claims_of_others.c - reads other processes' claims of host memory and their use of
+ * GPUs.
  *
- * It reads their entries as any user may have written them: bounded in number, checked, and
- * never trusted to be files at all. host_claims.h has the form, host_claims.c the design.
+ * Any user can write anything into an entry. So reads are bounded and checked, and
+ * entries need not even be files. host_claims.h has the format, host_claims.c the design.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,10 +16,10 @@
 
 #define NAMES_MOST 512 /* of a user's folder; if there are more, all slots are tried */
 #define USERS_MOST 8192
-#define DEVICES_MOST 64                /* of a job; those beyond add nothing to its limit */
-#define DEVICE_BYTES_MOST (1ull << 50) /* so that the sum of lies does not overflow */
+#define DEVICES_MOST 64                /* of a job; further ones do not raise its limit */
+#define DEVICE_BYTES_MOST (1ull << 50) /* so that false entries cannot overflow the sum */
 
-/* Reads an open entry; again, where its owner is writing it. */
+/* Reads an open entry. Tries again, because its owner may be writing it. */
 static bool read_sound(int file, struct claims_entry *entry) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
@@ -47,7 +48,7 @@ static bool read_sound_job(int file, struct claims_job *job) {
 
 static void add(struct pump_claims *c, const struct claims_entry *entry,
                 uint64_t first_bytes, uid_t user) {
-  uint64_t room = UINT64_MAX / 4 - c->bytes; /* of sums of figures that may be lies */
+  uint64_t room = UINT64_MAX / 4 - c->bytes; /* false entries must not overflow sums */
   uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
   uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
   c->bytes += bytes;
@@ -74,13 +75,13 @@ static void count(const struct claims_entry *entry, uid_t user,
     }
 }
 
-/* The GPUs that the processes of this job use, each once. */
+/* The distinct GPUs that the processes of this job use. */
 struct job_devices {
   uint32_t count;
   struct claims_device seen[DEVICES_MOST];
 };
 
-/* Adds those that are new; the bytes of their memory. */
+/* Adds the devices that are new; returns the bytes of their memory. */
 static uint64_t add_devices(struct job_devices *to,
                             const struct claims_device devices[PUMP_MAX_DEVICES]) {
   uint64_t bytes = 0;
@@ -96,16 +97,17 @@ static uint64_t add_devices(struct job_devices *to,
   return bytes;
 }
 
-/* What is done with each entry of others: claims are summed, or cards are added. */
+/* Parameters of a visit to the entries of others: sum claims, or collect GPUs. */
 struct visit {
   const struct pump_host_memory *host;
-  struct pump_claims *claims; /* NULL: cards */
+  struct pump_claims *claims; /* NULL: collect GPUs */
   struct pump_job_claims *job;
-  struct job_devices *devices; /* of the job */
+  struct job_devices *devices; /* of this job */
   struct pump_neighbours *neighbours;
 };
 
-/* Any user can read the number of a job, so only this user's processes are its own. */
+/* Adds the claim of an entry of this job. Any user may know a job's number, so only
+ * entries of this user count. */
 static void visit_job(const struct visit *visit, const struct claims_entry *entry, int file,
                       uid_t user) {
   struct claims_job job;
@@ -132,7 +134,7 @@ static void visit_cards(const struct visit *visit, int file) {
     if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
 }
 
-/* 0, or -errno: the entry could not be read. */
+/* Visits one entry. Returns -errno only if descriptors or memory are short, else 0. */
 static int visit_entry(int where, int slot, uid_t user, const struct claims_place *mine,
                        const struct visit *visit) {
   char name[16];
@@ -151,7 +153,7 @@ static int visit_entry(int where, int slot, uid_t user, const struct claims_plac
   return 0;
 }
 
-/* Whether the name is a number as we would write it, of at most `most`. */
+/* Parses a canonical decimal number of at most `most`; false for any other name. */
 static bool is_number(const char *name, unsigned long most, unsigned long *number) {
   char *end;
   if (name[0] < '0' || name[0] > '9' || (name[0] == '0' && name[1] != '\0')) return false;
@@ -160,7 +162,7 @@ static bool is_number(const char *name, unsigned long most, unsigned long *numbe
   return errno == 0 && *end == '\0' && *number <= most;
 }
 
-/* Which slots are worth a look: all of them where a process has put too much there. */
+/* Finds the slots to read: those with a file, or all if the folder has too many names. */
 static void find_slots(DIR *files, bool slots[CLAIMS_SLOTS]) {
   const struct dirent *each;
   unsigned long slot;

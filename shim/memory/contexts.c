@@ -1,5 +1,5 @@
-/* contexts.c - the contexts that the program works in: which device each is on, and small
- * numbers for them.
+/* contexts.c - the table of the program's contexts, with the device of each and a small
+ * number for it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -7,14 +7,14 @@
 
 #include "memory.h"
 
-/* Changes under `lock`, readers take none; a forked child starts from an empty table. */
+/* Changes under `lock`; readers take none. A forked child starts with an empty table. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context; /* NULL: unused; stored last */
   CUdevice device;
 } contexts[PUMP_MAX_CONTEXTS];
 
-/* Raised whenever a context goes away: its handle may come back as another's, so
+/* Incremented whenever a context ends: its handle may be reused for another context, so
  * threads must not trust what they remember. Starts at 1, `noted` at 0. */
 static uint32_t epoch = 1;
 
@@ -46,7 +46,7 @@ void pump_context_seen(CUdevice device, CUcontext context) {
   pthread_mutex_lock(&lock);
   uint32_t at = PUMP_MAX_CONTEXTS;
   for (uint32_t i = PUMP_MAX_CONTEXTS; i-- > 0;) {
-    if (contexts[i].context == context) { /* destroyed without a hook, made anew */
+    if (contexts[i].context == context) { /* destroyed without a hook and created again */
       at = i;
       break;
     }
@@ -112,12 +112,12 @@ void pump_contexts_forget(void) {
 void pump_contexts_fork_child(void) {
   pthread_mutex_init(&lock, NULL);
   memset(contexts, 0, sizeof contexts);
-  pump_contexts_forget(); /* what this thread noted before the fork is void */
+  pump_contexts_forget(); /* voids what this thread noted before the fork */
 }
 
 /* ---- primary contexts ----------------------------------------------------------- */
 
-/* The primary context of each device and how often the program has retained it. */
+/* The primary context of each device, and how often the program has retained it. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   CUcontext context;
@@ -152,7 +152,7 @@ static bool primary_is_active(CUdevice device) {
          active != 0;
 }
 
-/* One that is not going to end soon, else any. */
+/* Returns a primary context that will not end soon, else any context, else NULL. */
 static CUcontext known_context(void) {
   CUcontext context = NULL;
   for (int i = 0; i < PUMP_MAX_DEVICES && context == NULL; i++) {

@@ -1,21 +1,21 @@
 /* devices.c - what each device has, may use and does use.
  *
- * A device is prepared when pump first sees a context on it: its free memory then shows
- * what this process may count on. From that point on the figures here are the truth;
+ * Pump prepares a device when it first sees a context on it: this process can count on
+ * the memory that is free at that moment. From then on these numbers are authoritative;
  * pump_shm->devices is the worker's copy of them.
  *
- * The budget: PUMP_BUDGET as bytes or as a share of the card, else what the first
- * context found free less 3 % (PUMP_RESERVE_PERCENT), or where other processes under pump
- * are there, a share of what the first of them found (share.c), which follows what they
- * need. A budget that a job asks for may be more than was free: the memory of other jobs on
- * the card gives way, and they have budgets of their own. It is never more than the
- * administrator's PUMP_BUDGET_MOST; one of the whole card, less 3 %, counts as none.
- * `emulated`: the budget was requested, or bounded. The device becomes ACTIVE, for good,
- * when live memory outgrows the budget, while a trace is recorded, or with
- * PUMP_ACTIVE=always.
+ * PUMP_BUDGET sets the budget, in bytes or as a share of the GPU. The default is the
+ * memory that the first context found free, less 3 % (PUMP_RESERVE_PERCENT). If other
+ * processes under pump use the GPU, the default is a share of what the first of them
+ * found; it follows their needs (share.c). A requested budget may exceed the free memory:
+ * other jobs on the GPU have budgets too, and their memory is evicted. PUMP_BUDGET_MOST,
+ * the administrator's, bounds every budget. A request for the whole GPU less 3 %, or
+ * more, counts as no request. `emulated`: the budget was requested, or bounded. The
+ * device becomes ACTIVE, permanently, when live memory outgrows the budget, while a trace
+ * is recorded, or with PUMP_ACTIVE=always.
  *
- * A worker may ask for another budget (asked_budget_bytes); the link thread adopts it
- * here. The budget outlives the worker: the next worker reads it as the device's.
+ * A worker may request another budget (asked_budget_bytes), which the link thread adopts.
+ * The budget outlives the worker: the next worker reads it as the device's.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,27 +30,26 @@
 
 enum { UNSEEN, READY };
 
-/* `state` and `converts` are written under prepare_lock, everything else under
- * pump_range_lock. */
+/* Written under pump_range_lock, and `state` and `converts` also under prepare_lock. */
 static struct device {
   uint32_t state;
   bool converts;
   uint8_t uuid[16];
   uint64_t total_bytes;
-  uint64_t found_bytes; /* free before anything under pump was there, as far as is known */
-  uint32_t neighbours;  /* under pump, on the same card */
-  uint64_t asked_bytes; /* UINT64_MAX: none */
-  uint64_t most_bytes;  /* of a job that asks for none: what is free, or its share */
-  uint64_t card_bytes;  /* a budget from here on is none */
-  uint64_t bound_bytes; /* by the administrator: the most that a budget may be */
+  uint64_t found_bytes; /* free before any process under pump used it, as far as known */
+  uint32_t neighbours;  /* other processes under pump on the same GPU */
+  uint64_t asked_bytes; /* requested budget; UINT64_MAX: none */
+  uint64_t most_bytes;  /* budget without a request: free memory, or a share of it */
+  uint64_t card_bytes;  /* requests of this size or more count as none */
+  uint64_t bound_bytes; /* largest budget that the administrator allows */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
   uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
   uint64_t left_bytes;                              /* see pump_device_left */
   bool active;
 } devices[PUMP_MAX_DEVICES];
-/* On all devices; under pump_range_lock. */
-static uint64_t live_bytes;                         /* of ranges */
-static uint64_t live_plain_bytes, plain_peak_bytes; /* of memory not converted */
+/* Totals of all devices; under pump_range_lock. */
+static uint64_t live_bytes;                         /* in ranges */
+static uint64_t live_plain_bytes, plain_peak_bytes; /* in memory that is not converted */
 
 static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -62,7 +61,7 @@ static uint64_t whole_blocks(uint64_t bytes) {
   return bytes / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
 }
 
-/* A variable's amount of a card of `total_bytes`, UINT64_MAX without one. */
+/* Returns the bytes that a variable sets for a GPU of `total_bytes`, or UINT64_MAX. */
 static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
   const char *text = pump_setting(variable);
   struct pump_amount amount;
@@ -77,7 +76,7 @@ static uint64_t amount_of(const char *variable, uint64_t total_bytes) {
 
 static const uint64_t least_bytes = (uint64_t)PUMP_BUDGET_BLOCKS_LEAST * PUMP_BLOCK_BYTES;
 
-/* The budget that the job begins with; UINT64_MAX: it asks for none. */
+/* Returns the budget that the job starts with; UINT64_MAX if it requests none. */
 static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
   uint64_t asked = amount_of("PUMP_BUDGET", total_bytes);
   if (asked != UINT64_MAX && asked > total_bytes)
@@ -92,7 +91,7 @@ static uint64_t first_budget(CUdevice device, uint64_t total_bytes) {
   return least_bytes;
 }
 
-/* The administrator's bound on budgets of a device. Says what it takes away. */
+/* Returns the administrator's maximum for a device. Warns if it lowers the request. */
 static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t asked) {
   uint64_t bound = whole_blocks(amount_of("PUMP_BUDGET_MOST", total_bytes));
   if (bound < least_bytes) bound = least_bytes;
@@ -104,7 +103,7 @@ static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t ask
   return bound;
 }
 
-/* Under pump_range_lock. */
+/* Requires pump_range_lock. */
 static void become_active(uint32_t index) {
   if (devices[index].active) return;
   devices[index].active = true;
@@ -122,14 +121,14 @@ static void activate_if_full(uint32_t index) {
     become_active(index);
 }
 
-/* Under pump_range_lock. What a request comes to. Without one: UINT64_MAX. */
+/* Returns the budget for a request (UINT64_MAX: no request). Requires pump_range_lock. */
 static uint64_t budget_for(const struct device *d, uint64_t asked) {
   if (asked >= d->card_bytes) asked = d->most_bytes;
   return asked < d->bound_bytes ? asked : d->bound_bytes;
 }
 
-/* Under pump_range_lock. Whether the budget has to wait until launch queues have run dry.
- */
+/* Returns whether the budget has to wait until launch queues have drained, and begins the
+ * drain. Requires pump_range_lock. */
 static bool drains(uint32_t index, uint64_t asked) {
   const struct device *d = &devices[index];
   if (!d->active && d->converts &&
@@ -140,7 +139,7 @@ static bool drains(uint32_t index, uint64_t asked) {
   return pump_drain_lasts();
 }
 
-/* Under pump_range_lock. */
+/* Requires pump_range_lock. */
 static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
   d->asked_bytes = asked;
   uint64_t budget = budget_for(d, asked);
@@ -149,8 +148,8 @@ static void set_budget(struct device *d, struct pump_device *shared, uint64_t as
   PUMP_STORE(&shared->emulated, budget != d->most_bytes);
 }
 
-/* Under pump_range_lock. Adopts what a worker asks for, brought within bounds; false when
- * there is nothing new, no such device yet, or it has to wait. */
+/* Adopts the budget that a worker requests, within bounds; false if nothing is new, the
+ * device is not prepared, or a drain lasts. Requires pump_range_lock. */
 static bool adopt_budget(uint32_t index) {
   struct device *d = &devices[index];
   struct pump_device *shared = &pump_shm->devices[index];
@@ -164,7 +163,7 @@ static bool adopt_budget(uint32_t index) {
       d->least_adopted_bytes = d->budget_bytes;
     if (d->budget_bytes > d->most_adopted_bytes) d->most_adopted_bytes = d->budget_bytes;
   }
-  /* A thread that sees this sees the figures above. */
+  /* A thread that sees this value also sees the numbers above. */
   PUMP_STORE_RELEASE(&shared->adopted_budget_bytes, asked);
   return true;
 }
@@ -176,7 +175,7 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* Under pump_range_lock. */
+/* Requires pump_range_lock. */
 static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
   uint64_t found;
   d->neighbours = pump_neighbours_on(neighbours, d->uuid, &found);
@@ -298,7 +297,7 @@ static bool device_converts(CUdevice device) {
   return converts;
 }
 
-/* Under prepare_lock, in a driver scope, with a context of the device current. */
+/* Requires prepare_lock, a driver scope, and a current context of the device. */
 static void prepare(CUdevice device) {
   size_t free_bytes, total_bytes;
   if (pump_real.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return;
@@ -308,7 +307,7 @@ static void prepare(CUdevice device) {
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
   struct pump_neighbours neighbours;
-  pump_neighbours_look(&neighbours); /* those that it sees, for a start */
+  pump_neighbours_look(&neighbours); /* may be incomplete at first */
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
@@ -363,7 +362,7 @@ bool pump_device_will_convert(uint32_t device) {
   return PUMP_LOAD_ACQUIRE(&devices[device].state) == UNSEEN && can_page((CUdevice)device);
 }
 
-/* PUMP_REPORT=limit: the program sees all that the job may convert. */
+/* Returns whether PUMP_REPORT=limit: the program sees all that the job may convert. */
 static bool reports_limit(void) {
   static uint32_t known; /* 0: not read yet, 1: no, 2: yes */
   uint32_t answer = PUMP_LOAD(&known);
@@ -392,7 +391,7 @@ void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes
   uint64_t taken = d->allocated_bytes + d->plain_bytes;
   taken -= idle_bytes < taken ? idle_bytes : taken;
   uint64_t left = d->budget_bytes > taken ? d->budget_bytes - taken : 0;
-  /* What these have is not free, but can be had. */
+  /* Neighbours' memory and pages without an owner are not free, but can be evicted. */
   bool makes_way = d->neighbours != 0 || d->left_bytes != 0;
   pthread_mutex_unlock(&pump_range_lock);
   /* Idle memory may have pages on the device, too. */

@@ -1,23 +1,23 @@
-/* drain.c - launch queues run dry before a smaller budget holds, and before another job's
- * turn.
+/* drain.c - lets launch queues run empty before a smaller budget applies, and before
+ * another job's turn.
  *
- * Operations of a dormant device are not reported. Were it to become active by a smaller
- * budget at once, what the program has in the driver's launch queue, 1,024 launches at
- * most, would come by fault, block after block. So the device becomes active
- * first, and while a *drain* lasts its budget stays as it is: each thread that issues an
- * operation waits until it has executed, and with it all that was in front of it on its
- * stream (progress.c). Nothing waits inside a capture.
+ * Operations of a dormant device are not reported. If a smaller budget made the device
+ * active at once, the driver's launch queue (at most 1,024 launches) would fault block by
+ * block. So the device becomes active first, and its budget does not change while a
+ * *drain* lasts. Each thread that issues an operation then waits until it, and everything
+ * before it on its stream, has executed (progress.c). No thread waits inside a capture.
  *
- * It ends with the first operation that has executed DRAIN_LEAST_NS after its begin or
- * later while no other thread waits, for the streams that are used first, or by another
- * thread, may be empty while one is full; if no operation comes for DRAIN_IDLE_NS; and
- * after PUMP_DRAIN_MOST_NS, for a kernel may wait for what a thread does next. A thread
- * that waits looks at the clock itself, so no other thread and no daemon has to end it.
+ * A drain ends when an operation has executed at least DRAIN_LEAST_NS after the drain
+ * began, and only its thread was waiting. The minimum is needed because streams that are
+ * used first, or by another thread, may be empty while one is full. A drain also ends if
+ * no operation is issued for DRAIN_IDLE_NS. It always ends after PUMP_DRAIN_MOST_NS,
+ * because a kernel may wait for what a thread does next. A waiting thread checks the
+ * clock itself, so no daemon is needed.
  *
- * While a *hold* of a device lasts, because it is the turn of other jobs, a thread waits on
- * behind its operation. A hold begins with a drain, so that what was launched before
- * executes with its memory there. It lasts PUMP_HOLD_MOST_NS unless the worker renews it;
- * should worker, pumpd or service end, the job goes on by itself.
+ * While other jobs have their turn, the device is on *hold*: a thread keeps waiting after
+ * its operation has executed. A hold begins with a drain, so that earlier launches
+ * execute with their memory resident. A hold lasts PUMP_HOLD_MOST_NS unless the worker
+ * renews it. So the job continues by itself if worker, pumpd or service ends.
  */
 #include <string.h>
 
@@ -26,15 +26,15 @@
 #define DRAIN_LEAST_NS 50000000u
 #define DRAIN_IDLE_NS 250000000u
 
-/* Of the process; written by the link thread and by those that wait, relaxed. */
+/* Process-wide; written relaxed by the link thread and by threads that wait. */
 static struct {
-  uint64_t began_ns, waited_ns; /* waited: since then no thread does, if none does now */
-  uint32_t waiting;             /* threads */
+  uint64_t began_ns, waited_ns; /* waited_ns: when a thread last stopped waiting */
+  uint32_t waiting;             /* threads that wait now */
 } drain;
 uint64_t pump_drain_until_ns, pump_hold_until_ns;
 static struct {
-  uint64_t asked_ns, until_ns; /* by the link thread, relaxed */
-  uint32_t waiting;            /* threads */
+  uint64_t asked_ns, until_ns; /* written relaxed by the link thread */
+  uint32_t waiting;            /* threads that wait now */
 } holds[PUMP_MAX_DEVICES];
 
 void pump_drain_begin(void) {
@@ -67,8 +67,9 @@ void pump_drain_waited(bool executed) {
     PUMP_STORE(&pump_drain_until_ns, 0);
 }
 
-/* The count is kept here: an attach changes the mapping while threads wait. Two that tell
- * at once may leave an old one, until the link thread looks again. */
+/* Publishes the number of waiting threads. The count is private: an attach changes the
+ * mapping while threads wait. Concurrent calls may publish an old count, until the link
+ * thread polls. */
 static void tell(uint32_t device) {
   PUMP_STORE(&pump_shm->devices[device].held_threads, PUMP_LOAD(&holds[device].waiting));
 }
@@ -76,7 +77,7 @@ static void tell(uint32_t device) {
 void pump_hold(uint32_t device, uint64_t until_ns) {
   uint64_t now_ns = pump_now_ns(), latest_ns = 0;
   bool held = PUMP_LOAD(&holds[device].until_ns) > now_ns;
-  if (until_ns != holds[device].asked_ns) { /* the same again renews nothing */
+  if (until_ns != holds[device].asked_ns) { /* repeating a value renews nothing */
     holds[device].asked_ns = until_ns;
     if (until_ns > now_ns + PUMP_HOLD_MOST_NS) until_ns = now_ns + PUMP_HOLD_MOST_NS;
     PUMP_STORE(&holds[device].until_ns, until_ns);

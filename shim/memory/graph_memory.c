@@ -1,12 +1,12 @@
-/* graph_memory.c - memory that belongs to graphs: their allocation nodes get it
- * from the driver, it is device memory, and nothing can page it.
+/* graph_memory.c - memory that belongs to graphs. Their allocation nodes get device
+ * memory from the driver, which nothing can page.
  *
- * How much it is the driver alone knows: allocations of a graph that never live together
- * share memory, it is taken when a graph is first launched, and kept for other graphs when
- * one is destroyed. So pump queries the driver behind the first launch of each graph that
- * allocates, where one is destroyed and where the program has what is idle given back,
- * after which each graph takes its memory anew; the answer counts against the budget as
- * other device memory does.
+ * Only the driver knows how much it is: allocations of a graph that never live at the
+ * same time share memory. A graph takes its memory at its first launch; when it is
+ * destroyed, the driver keeps the memory for other graphs. So pump queries the driver
+ * after the first launch of each graph that allocates, and when one is destroyed. It also
+ * does so when the program trims idle graph memory, after which each graph takes its
+ * memory again. The answer counts against the budget like other device memory.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,7 +18,7 @@ uint32_t pump_graph_memory_era = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t counted_bytes[PUMP_MAX_DEVICES];
 
-/* Under the lock: queries the driver for the device's figures, and counts them. */
+/* Queries the driver for the device's graph memory, and counts it. Requires the lock. */
 static void count(uint32_t device) {
   uint64_t bytes = 0;
   if (!PUMP_HAS(cuDeviceGetGraphMemAttribute) ||

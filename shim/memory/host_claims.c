@@ -1,31 +1,30 @@
-/* host_claims.c - what all processes under pump publish: what they may push onto
- * this host together, and what they need on each card.
+/* host_claims.c - the ledger, in which all processes under pump publish what they may
+ * push onto this host, and what they need on each GPU.
  *
- * Each process keeps one small file, its entry: what it has claimed, which levels of
- * host memory (the machine, cgroups) that would come out of; after that its cards, and the
- * job whose limit the claim counts against. It decides nothing (limit.c and share.c do),
- * and frees nothing.
+ * Each process keeps one small file, its entry: the bytes claimed, and the levels of host
+ * memory (machine, cgroups) that they would come from. After that come its GPUs, and the
+ * job whose limit the claim counts against. This file decides nothing (limit.c and
+ * share.c do), and frees nothing.
  *
- * DESIGN. PUMP_LEDGER names a folder, in it is one for each user, named by the user's
- * number and owned by that user; in that the entries, named 0 to CLAIMS_SLOTS - 1. A common
- * folder belongs to root, which makes the users' folders: then no user can take the name of
- * another, or bring a reader to look at more than CLAIMS_SLOTS names of each user.
+ * DESIGN. PUMP_LEDGER names a folder with one folder for each user, which has the user's
+ * number as its name and belongs to that user. The entries in it are named 0 to
+ * CLAIMS_SLOTS - 1. A common folder belongs to root, which makes the users' folders. So
+ * no user can take another's name, or make a reader look at more than CLAIMS_SLOTS names
+ * a user.
  *
- * Claim first, look then: a process writes its larger claim down before it reads the
- * others', so of two that claim the last of a level at least one sees the other. What is
- * claimed and not yet decided upon is marked (`pending`), so that two that saw each
- * other can try again instead of both giving up. An application's thread waits for no other
- * process: it opens files for each look and closes them, and nothing is mapped that others
- * could cut off.
+ * Claim first, then look: a process writes its larger claim before it reads the others'.
+ * So if two processes claim the rest of a level, at least one sees the other. Undecided
+ * claims are marked (`pending`), so that two processes that saw each other can try again
+ * instead of both giving up. No application thread waits for another process: each look
+ * opens files and closes them, and nothing is mapped that others could truncate.
  *
- * An entry lives as long as a write lock is on it (F_OFD_SETLK), which the kernel takes off
- * with the last descriptor of the file as it was opened then. That one the link thread
- * keeps in its own table (link/connect.c): the program cannot close it, a forked child has
- * none, an exec ends it, and namespaces of process numbers do not matter. Others can open
- * an entry for reading only, so the locks that they can place are read locks: they cannot
- * make a dead entry look alive, since the query is for what would conflict with a read
- * lock, and cannot keep a write lock away, since it is placed before others can open the
- * file.
+ * An entry is alive while a write lock is on it (F_OFD_SETLK). The kernel removes the
+ * lock when the last descriptor of that open file is closed. The link thread keeps it in
+ * its own table of descriptors (link/connect.c). So the program cannot close it, a forked
+ * child has no copy, an exec ends it, and pid namespaces do not matter. Others can open
+ * an entry only for reading, so they can place only read locks. These cannot make a dead
+ * entry look alive, because the query asks for conflicts with a read lock. They cannot
+ * block the write lock either, because it is placed before others can open the file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,16 +38,16 @@
 #include "host_claims.h"
 #include "shim/base/settings.h"
 
-#define FIRST_SLOT_NS 200000000u /* how long the first claim waits for our link thread */
-#define TURN_TRIES 9             /* for the user's lock: half a second in all */
+#define FIRST_SLOT_NS 200000000u /* how long the first claim waits for the link thread */
+#define TURN_TRIES 9             /* for the user's lock: the last after half a second */
 
 static struct claims_place own;
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
-static int keeper = -1;      /* holds the lock; the link thread's */
-static uint32_t looked;      /* futex: the link thread has tried to make an entry */
-static uint32_t own_failure; /* errno of that; 0: there is one */
-static uint64_t namespace;   /* of process numbers; 0: not looked up */
-static uint32_t leaving;     /* the process ends: what it still does is not counted */
+static int keeper = -1;      /* holds the lock; only for the link thread */
+static uint32_t looked;      /* futex: the link thread has tried to create an entry */
+static uint32_t own_failure; /* errno of that try; 0: the entry exists */
+static uint64_t namespace;   /* our pid namespace; 0: not looked up */
+static uint32_t leaving;     /* the process ends, and publishes nothing more */
 
 static uint64_t hash_of(const void *begin, const void *end) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -69,7 +68,7 @@ uint64_t claims_check_job(const struct claims_job *job) {
   return hash_of(&job->job, job + 1);
 }
 
-/* Of process numbers; the same for the life of a process. */
+/* Returns our pid namespace, which never changes during the life of a process. */
 uint64_t claims_own_namespace(void) {
   struct stat status;
   if (PUMP_LOAD(&namespace) == 0 && stat("/proc/self/ns/pid", &status) == 0)
@@ -77,10 +76,10 @@ uint64_t claims_own_namespace(void) {
   return PUMP_LOAD(&namespace);
 }
 
-/* PUMP_LEDGER as it was at the start: programs rewrite their environment while our thread
- * runs. "": there is none. One that is too long is no folder. */
+/* PUMP_LEDGER as of the start, because programs rewrite their environment while our
+ * thread runs. "": no ledger. A path that is too long is cut, and names no folder. */
 static char ledger[CLAIMS_PATH_BYTES];
-static uint64_t own_job; /* likewise PUMP_JOB */
+static uint64_t own_job; /* PUMP_JOB, also as of the start */
 
 bool pump_claims_start(void) {
   const char *name = pump_setting("PUMP_LEDGER"), *number = pump_setting("PUMP_JOB");
@@ -118,9 +117,9 @@ bool claims_is_at(const struct claims_place *place, const struct stat *status) {
   return status->st_dev == place->device && status->st_ino == place->inode;
 }
 
-/* ---- life ---------------------------------------------------------------------- */
+/* ---- whether an entry is alive ------------------------------------------------- */
 
-/* Whether there is a write lock on it. Where the query fails it counts as alive. */
+/* Returns whether there is a write lock on the entry; true if the query fails. */
 bool claims_entry_lives(int file) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
   return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -131,9 +130,9 @@ static int lock_whole(int file) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
 
-/* ---- this process's entry: by the link thread ----------------------------------- */
+/* ---- creation of this process's entry, by the link thread ----------------------- */
 
-/* The folder of this process's user, made where that is allowed; or -errno. */
+/* Opens the folder of this process's user, creating it if allowed; -errno on failure. */
 static int open_own_folder(const char *where, uid_t user) {
   char path[CLAIMS_PATH_BYTES];
   int n = snprintf(path, sizeof path, "%s/%u", where, (unsigned)user);
@@ -144,7 +143,7 @@ static int open_own_folder(const char *where, uid_t user) {
   if (found < 0) return errno == ENOENT ? -error : -errno;
   struct stat status;
   if (fstat(found, &status) == 0 && status.st_uid == user) {
-    /* Whatever the umask; and others must not add entries to a folder that they opened. */
+    /* Sets the mode despite the umask, and takes others' right to add entries. */
     if (made || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) fchmod(found, 0755);
     return found;
   }
@@ -152,9 +151,8 @@ static int open_own_folder(const char *where, uid_t user) {
   return -EPERM; /* another user took the name */
 }
 
-/* Whether the file at a name is an entry, or the lock, of this process's user: the folder
- * may have been another user's before root gave it to this one, and what is in it still is.
- */
+/* Returns whether the file is an entry, or the lock, of this process's user. The folder
+ * may have been another user's before root gave it away, with files still in it. */
 static bool is_own(int where, const char *name) {
   struct stat status;
   errno = 0;
@@ -163,7 +161,7 @@ static bool is_own(int where, const char *name) {
 }
 
 /* Frees a name in the own folder, whatever has it. A folder of another user that is not
- * empty gets a name that its owner cannot guess. */
+ * empty is renamed to a name that its owner cannot guess. */
 static bool free_name(int where, const char *name) {
   if (unlinkat(where, name, 0) == 0 || errno == ENOENT) return true;
   if (unlinkat(where, name, AT_REMOVEDIR) == 0) return true;
@@ -181,11 +179,10 @@ static bool is_at_name(int where, const char *name, int file) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Serializes the processes of a user that make entries: a process that removes a dead entry
- * must not remove the new entry of another one. Other users cannot open the locked file.
- * The lock counts only if the file still has its name, because a process that found
- * another user's file there may have removed this one. Returns -errno, or a descriptor to
- * close. */
+/* Serializes the processes of a user that create entries: a process that removes a dead
+ * entry must not remove another's new entry. Other users cannot open the locked file. The
+ * lock counts only if the file still has its name, because a process that found another
+ * user's file there may have removed it. Returns a descriptor to close, or -errno. */
 static int take_turn(int where) {
   int error = -EAGAIN;
   for (uint32_t tries = 0; tries <= TURN_TRIES; tries++) {
@@ -203,7 +200,7 @@ static int take_turn(int where) {
   return error == 0 ? -EAGAIN : error;
 }
 
-/* Removes what is dead or another user's; the first free slot, or -EUSERS. */
+/* Removes entries that are dead or another user's; the first free slot, or -EUSERS. */
 static int free_slot(int where) {
   int first = -EUSERS;
   for (int slot = 0; slot < CLAIMS_SLOTS; slot++) {
@@ -219,8 +216,8 @@ static int free_slot(int where) {
   return first;
 }
 
-/* A new entry, locked before others can open it, in a free slot. Its descriptor, or -errno.
- */
+/* Creates an entry in a free slot, locked before others can open it. Returns its
+ * descriptor, or -errno. */
 static int make_entry(int where, int *slot) {
   const struct claims_entry empty = {0};
   free_name(where, "new");
@@ -245,7 +242,7 @@ static int make_entry(int where, int *slot) {
   return error;
 }
 
-/* Out of the way of a program among whose descriptors it is (link/connect.c). */
+/* Moves a descriptor above the program's, if both share a table (link/connect.c). */
 static int moved_up(int file) {
   int high = fcntl(file, F_DUPFD_CLOEXEC, PUMP_HIGH_DESCRIPTOR);
   if (high < 0) return file;
@@ -298,7 +295,7 @@ bool pump_claims_keep(void) {
   return error == 0;
 }
 
-/* ---- what this process's entry says ------------------------------------------------ */
+/* ---- contents of this process's entry ---------------------------------------------- */
 
 static void complain(const char *where, int error) {
   static uint32_t said;
@@ -320,9 +317,9 @@ static void complain(const char *where, int error) {
                     : "start the job with pump-run");
 }
 
-/* -errno where the entry could not be written. */
+/* Writes a part of this process's entry; 0 or -errno. */
 static int write_own(const void *data, size_t bytes, off_t offset) {
-  if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just begun */
+  if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just started */
     pump_futex_sleep(&looked, 0, FIRST_SLOT_NS);
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) return -ETIMEDOUT;
   struct claims_place place = claims_own_place();
@@ -386,7 +383,7 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
   entry.check = claims_check(&entry);
-  int error = write_job(first); /* before the claim that it belongs to */
+  int error = write_job(first); /* before the claim, which needs it */
   if (error == 0) error = write_own(&entry, sizeof entry, 0);
   if (error != 0) complain(where, -error);
   return error;
@@ -413,7 +410,7 @@ void pump_claims_leave(void) {
 }
 
 void pump_claims_fork_child(void) {
-  /* A copy of the lock's descriptor would keep the parent's claim alive after its end. */
+  /* A copy of this descriptor would keep the claim alive after the parent's end. */
   if (!pump_log_is_apart() && keeps(&own)) close(keeper);
   keeper = -1;
   memset(&own, 0, sizeof own);

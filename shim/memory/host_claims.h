@@ -1,4 +1,4 @@
-/* host_claims.h - an entry of the host's claims, as its owner writes it (host_claims.c) and
+/* host_claims.h - the format of a ledger entry. Its owner writes it (host_claims.c),
  * others read it (claims_of_others.c).
  */
 #ifndef PUMP_HOST_CLAIMS_H
@@ -8,7 +8,7 @@
 
 #include "host.h"
 
-#define CLAIMS_SLOTS 256 /* processes of a user that can claim */
+#define CLAIMS_SLOTS 256 /* processes of a user that can have entries */
 #define CLAIMS_PATH_BYTES 512
 #define CLAIMS_ENTRY_MAGIC 0x324c504d55500001ull
 #define CLAIMS_CARDS_MAGIC 0x324c504d55500002ull
@@ -16,7 +16,7 @@
 
 struct claims_entry {
   uint64_t magic;
-  uint64_t check; /* over all that follows: an entry may be read while it is written */
+  uint64_t check; /* checksum of all that follows: readers may see a half-written entry */
   int64_t pid;
   uint64_t pid_namespace;
   uint64_t claimed_bytes, pending_bytes;
@@ -26,18 +26,18 @@ struct claims_entry {
   } levels[PUMP_HOST_LEVELS];
 };
 
-/* Behind the entry in the same file; older processes neither write nor read it. */
+/* GPUs, after the entry in the same file. Older versions neither write nor read them. */
 struct claims_cards {
   uint64_t magic;
-  uint64_t check; /* over all that follows */
+  uint64_t check; /* checksum of all that follows */
   struct pump_card cards[PUMP_MAX_DEVICES];
 };
 
-/* After the cards: whose limit the entry's claim counts against, and what multiples and
+/* The job, after the GPUs: whose limit the claim counts against, and what multiples and
  * percentages of that limit refer to. */
 struct claims_job {
   uint64_t magic;
-  uint64_t check;       /* over all that follows */
+  uint64_t check;       /* checksum of all that follows */
   uint64_t job;         /* PUMP_JOB */
   uint64_t first_bytes; /* headroom of the host when nothing was converted */
   struct claims_device {
@@ -47,8 +47,8 @@ struct claims_job {
 };
 #define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_cards))
 
-/* Where this process's entry is; path "": nowhere. Written by the link thread; `own_lock`,
- * never held over a system call, guards it. A forked child starts again from nothing. */
+/* Location of this process's entry; path "": none. Written by the link thread under
+ * `own_lock`, never held over a system call. A forked child starts without an entry. */
 struct claims_place {
   char path[CLAIMS_PATH_BYTES];
   dev_t device;
@@ -56,22 +56,22 @@ struct claims_place {
   uid_t user;
 };
 
-/* The check sum over all that follows it in the entry. */
+/* Returns the checksum of everything after the field `check`. */
 uint64_t claims_check(const struct claims_entry *entry);
 uint64_t claims_check_cards(const struct claims_cards *cards);
 uint64_t claims_check_job(const struct claims_job *job);
 
-/* The devices that this process uses. */
+/* Fills in the devices that this process uses. */
 void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]);
 
-/* The folder of all claims; NULL: there is none. */
+/* Returns the folder of all claims; NULL if there is none. */
 const char *claims_folder(void);
-/* Where this process's entry is, and whether that is the file. */
+/* Returns this process's place, and (claims_is_at) whether a file is at a place. */
 struct claims_place claims_own_place(void);
 bool claims_is_at(const struct claims_place *place, const struct stat *status);
-/* The namespace of process numbers that this process is in. */
+/* Returns the pid namespace that this process is in. */
 uint64_t claims_own_namespace(void);
-/* Whether its owner still holds its lock. Where the query fails it counts as alive. */
+/* Returns whether the entry's owner still holds its lock; true if the query fails. */
 bool claims_entry_lives(int file);
 
 #endif

@@ -1,20 +1,19 @@
-/* host_memory.c - how many bytes of host memory this process may still take.
+/* host_memory.c - computes how many bytes of host memory this process may still take.
  *
- * Reads /proc/meminfo and the memory controller of every cgroup above this
- * process, version 1, version 2 or both at once (hybrid hosts mount v1
- * controllers beside an empty v2 tree). It decides nothing (limit.c does).
+ * Reads /proc/meminfo and the memory controller of every cgroup above this process. These
+ * are version 1, version 2 or both at once (hybrid hosts mount v1 controllers next to an
+ * empty v2 tree). This file decides nothing (limit.c does).
  *
- * A level's room is limit - usage + inactive_file: page cache that was not used
- * lately is given back by the kernel before anything is killed, and a training
- * job that has just read its data set would otherwise look full. In a container
- * the path of /proc/self/cgroup may not exist under the mount: every ancestor up
- * to the mount's root is tried and what does not exist is passed over.
+ * The room of a level is limit - usage + inactive_file: the kernel reclaims page cache
+ * that was not used recently before it kills a process. Otherwise a training job that has
+ * just read its data set would look full. In a container the path of /proc/self/cgroup
+ * may not exist under the mount, so every ancestor up to the mount's root is tried, and
+ * missing directories are skipped.
  *
- * The reserve, 5 % of a level's total and at least 512 MiB, at most
- * 4 GiB, is for the program's own host memory and for other programs.
+ * The reserve is for the program's own host memory and for other programs: 5 % of a
+ * level's total, at least 512 MiB and at most 4 GiB.
  *
- * PUMP_PROC_ROOT and PUMP_CGROUP_ROOT replace /proc and /sys/fs/cgroup. They
- * exist for tests only.
+ * PUMP_PROC_ROOT and PUMP_CGROUP_ROOT replace /proc and /sys/fs/cgroup, only for tests.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +29,8 @@
 #define TEXT_BYTES 8192
 #define UNLIMITED ((uint64_t)1 << 62) /* v1 writes about 2^63 for "no limit" */
 
-/* errno of a file that could not be opened because the process may open no more. Guarded,
- * as all of this, by the lock of limit.c. */
+/* errno of a file that could not be opened because descriptors or memory are short.
+ * Guarded, like everything in this file, by the lock of limit.c. */
 static int shortage;
 
 int pump_text_read(const char *path, char *text, size_t room) {
@@ -52,7 +51,7 @@ static bool read_text(const char *path, char text[TEXT_BYTES]) {
   return error == 0;
 }
 
-/* The number behind `key` at the start of a line; false when there is none. */
+/* Finds the number after `key` at the start of a line; returns false if there is none. */
 static bool find_number(const char *text, const char *key, uint64_t *value) {
   size_t length = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -73,7 +72,7 @@ static bool join(char path[PATH_BYTES], const char *directory, const char *name)
   return n > 0 && n < PATH_BYTES;
 }
 
-/* One number in a file; "max" reads as UNLIMITED. */
+/* Reads the number in a file; "max" reads as UNLIMITED. */
 static bool read_number(const char *directory, const char *name, uint64_t *value) {
   char path[PATH_BYTES], text[TEXT_BYTES];
   if (!join(path, directory, name) || !read_text(path, text)) return false;
@@ -94,8 +93,8 @@ static uint64_t reserve_of(uint64_t total_bytes) {
   return reserve;
 }
 
-/* Known on all of a machine, whatever a container's paths look like. The machine itself
- * is 0, one of a test's own making its folder. */
+/* Returns an id that is the same in all processes of a machine, whatever paths their
+ * containers use. The machine itself has id 0, or in a test that of its folder. */
 static uint64_t id_of(const char *cgroup) {
   struct stat status;
   const char *folder = cgroup[0] == '\0' ? getenv("PUMP_PROC_ROOT") : cgroup;
@@ -104,11 +103,11 @@ static uint64_t id_of(const char *cgroup) {
   return (uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino ^ (1ull << 63);
 }
 
-/* Where there are more levels than places, the one with the most room is left out. */
+/* Adds a level. If the table is full, the level with the most headroom is left out. */
 static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t room,
                        const char *cgroup) {
   uint64_t reserve = reserve_of(total);
-  if (room > total) room = total; /* a container's own /proc/meminfo may say so */
+  if (room > total) room = total; /* possible if a container has its own /proc/meminfo */
   uint64_t headroom = room > reserve ? room - reserve : 0;
   struct pump_host_level *level = &memory->levels[0];
   if (memory->level_count < PUMP_HOST_LEVELS) {
@@ -127,7 +126,7 @@ static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t
   if (headroom < memory->headroom_bytes) memory->headroom_bytes = headroom;
 }
 
-/* One directory of either version; nothing happens where no limit is set. */
+/* Adds the limit of one directory, of either version; does nothing if no limit is set. */
 static void take_directory(struct pump_host_memory *memory, const char *directory) {
   static const char *const names[2][3] = {
       {"memory.max", "memory.current", "inactive_file"},
@@ -147,7 +146,7 @@ static void take_directory(struct pump_host_memory *memory, const char *director
   }
 }
 
-/* Every level of one hierarchy, from the process's own group to the mount. */
+/* Adds every level of one hierarchy, from the process's own group up to the mount. */
 static void take_hierarchy(struct pump_host_memory *memory, const char *mount,
                            const char *group) {
   char directory[PATH_BYTES];
@@ -166,7 +165,7 @@ static void take_hierarchy(struct pump_host_memory *memory, const char *mount,
   }
 }
 
-/* True when the comma separated controllers `list` (of `length`) name memory. */
+/* Returns whether `list` of controllers, separated by commas, includes memory. */
 static bool names_memory(const char *list, size_t length) {
   static const char word[] = "memory";
   size_t size = sizeof word - 1;
@@ -180,7 +179,7 @@ static bool names_memory(const char *list, size_t length) {
   return false;
 }
 
-/* `text` is /proc/self/cgroup: lines of "id:controllers:path". */
+/* Adds all levels. `text` is /proc/self/cgroup: lines of "id:controllers:path". */
 static void take_cgroups(struct pump_host_memory *memory, const char *root, char *text) {
   char mount[PATH_BYTES], *next = NULL;
   for (char *line = strtok_r(text, "\n", &next); line != NULL;

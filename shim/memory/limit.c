@@ -1,40 +1,40 @@
-/* limit.c - may another allocation be converted?
+/* limit.c - decides whether another allocation may be converted.
  *
- * Two bounds: the job's own (PUMP_LIMIT, no more than the administrator's
- * PUMP_LIMIT_MOST), which all its processes share, and what the host can take. It does not
- * read or write memory of the program and frees nothing. Percentages are of the first
- * headroom that a process of the job saw, multiples ("1.5x") of the memory of the devices
- * that they use, each counted once. Without PUMP_JOB a process is a job of its own.
+ * There are two bounds: the job's limit (PUMP_LIMIT, at most the administrator's
+ * PUMP_LIMIT_MOST), which all its processes share, and what the host can take.
+ * Percentages refer to the headroom before the job converted anything, multiples ("1.5x")
+ * to the memory of all GPUs that it uses. Without PUMP_JOB each process is a job by
+ * itself. This file neither reads nor writes memory of the program, and frees nothing.
  *
- * DESIGN. Converted memory that does not fit on the GPU lives in host pages that
- * cannot be swapped. If they outgrew the host, the machine would lock up or the
- * kernel would kill the job; so pump refuses the allocation instead, the
- * only error of its own. Besides the limit, this has to hold for each level
- * of host memory (the machine, every cgroup above with a limit of its own):
+ * DESIGN. Converted memory that does not fit on the GPU is in host pages that cannot be
+ * swapped. If these outgrew the host, the machine would lock up or the kernel would kill
+ * the job. So pump refuses the allocation, which is the only error of its own. On each
+ * level of host memory (the machine, and every cgroup above with a limit) this must hold:
  *
- *   converted + bytes + others <= headroom now + pushed
+ *   `converted + bytes + others <= headroom + pushed`
  *
- * where headroom = what the level could still give (host_memory.c), less a reserve
- * for other programs, and others = what other processes under pump have claimed of it
- * (host_claims.c). `pushed` is the part of all that that has host pages already
- * and therefore is missing from "now": of processes whose devices hold everything nothing
- * was pushed out; of the others it is at most what has disappeared since the first of
- * them began. That credits to them what programs without pump took meanwhile.
+ * `bytes`: the request. `others`: claims of other processes under pump (host_claims.c).
+ * `headroom`: bytes that the level can still give (host_memory.c), less a reserve for
+ * other programs. `pushed`: the part of the left side that already has host pages, and so
+ * is missing from `headroom`. A process whose devices hold everything has pushed nothing
+ * out. For the others `pushed` is at most the headroom that was lost since the first of
+ * them began. This also credits them with memory that programs without pump have taken
+ * since.
  *
- * Where others cannot see our claim, or we cannot see theirs, that sum misses claims. Then
- * a process gets, beyond what it has claimed while claims were visible, a share of the
- * room. The job's limit is shared in the same way: limit less claims of its other
+ * If others cannot see our claim, or we cannot see theirs, that sum misses claims. Then a
+ * process gets, in addition to what it claimed while claims were visible, only a share of
+ * the room. The job's limit is shared in the same way: limit less claims of its other
  * processes.
  *
  * A claim may exceed what is converted, so that the ledger is not written for every
- * allocation: by CLAIM_BYTES at most and a small part of the room, since others are refused
- * what is claimed here. What stays unused is given back by the link thread.
+ * allocation. The excess is at most CLAIM_BYTES and a small part of the room, because
+ * others are refused what is claimed here. The link thread gives back what stays unused.
  *
- * A job that fits on its card would run without pump, however small its host is. So
- * what the host cannot take stays plain device memory while the device has room.
+ * A job that fits on its GPU would run without pump, however small its host is. So memory
+ * that the host cannot take stays plain device memory while the device has room for it.
  *
- * The first sample is taken again whenever nothing is converted. A sample costs
- * some file reads, so one is used for 100 ms unless it would refuse.
+ * The first sample is taken again whenever nothing is converted. A sample costs some file
+ * reads, so it is used for 100 ms unless it would cause a refusal.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -49,26 +49,26 @@
 #include "shim/base/settings.h"
 
 #define SAMPLE_AGE_NS 100000000u
-#define REPEAT_NS 1000000000u /* not more than one refusal line a second */
+#define REPEAT_NS 1000000000u /* at most one refusal line a second */
 #define CLAIM_BYTES (64ull << 20)
-#define CLAIM_PART 64 /* of the room that is left: the most that is claimed ahead */
-#define TRIES_MOST 6  /* where others are about to claim the same: 63 ms in all */
+#define CLAIM_PART 64 /* divisor of the remaining room: the most to claim ahead */
+#define TRIES_MOST 6  /* retries while others claim the same; 63 ms in all */
 
 /* Process-wide; guarded by `lock`; a forked child starts again from zero. */
 static struct {
   bool configured;
-  struct pump_amount limit, most; /* the job's, the administrator's */
-  uint64_t converted;             /* bytes admitted and not returned */
-  uint64_t claimed;               /* what the ledger says of that */
-  uint64_t settled;  /* claimed and decided upon while all claims were visible */
-  int unseen, blind; /* errno: why others do not see our claim; why we do not see theirs */
-  uint64_t idle;     /* `converted` when the link thread looked last */
-  bool active;       /* what it says of our devices */
-  uint64_t peak;     /* largest `converted` */
-  uint64_t sampled_ns; /* of `now` */
-  uint64_t refused_ns; /* of the last refusal line */
+  struct pump_amount limit, most; /* of the job; of the administrator */
+  uint64_t converted;             /* admitted and not returned */
+  uint64_t claimed;               /* as claimed in the ledger */
+  uint64_t settled;               /* claimed and granted with all claims visible */
+  int unseen, blind;              /* errno: why our claim is hidden, why theirs are */
+  uint64_t idle;                  /* `converted` when the link thread last polled */
+  bool active;                    /* as published in the ledger */
+  uint64_t peak;                  /* largest `converted` */
+  uint64_t sampled_ns;            /* time of `now` */
+  uint64_t refused_ns;            /* time of the last refusal line */
   struct pump_host_memory first, now;
-  struct pump_claims others[PUMP_HOST_LEVELS]; /* of the levels of `now` */
+  struct pump_claims others[PUMP_HOST_LEVELS]; /* for each level of `now` */
   struct pump_job_claims job;
 } limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -93,7 +93,7 @@ static void configure(void) {
   limit.most = amount_from("PUMP_LIMIT_MOST");
 }
 
-/* What cannot be read stays as it was. */
+/* Takes a sample. Values that cannot be read keep their last value. */
 static void sample(uint64_t now_ns) {
   struct pump_host_memory now;
   struct pump_claims others[PUMP_HOST_LEVELS];
@@ -115,7 +115,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* UINT64_MAX for none. Devices that the job has not used yet do not count. */
+/* Returns an amount in bytes; UINT64_MAX for none. Only devices already in use count. */
 static uint64_t bytes_of(struct pump_amount amount) {
   uint64_t devices = limit.job.devices_bytes, first = limit.first.headroom_bytes;
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
@@ -128,7 +128,7 @@ static uint64_t limit_bytes(void) {
   return least(bytes_of(limit.limit), bytes_of(limit.most));
 }
 
-/* The administrator's bound is less than what the job asked for. */
+/* Returns whether the administrator's bound is below the job's limit. */
 static bool bound_by_administrator(void) {
   return bytes_of(limit.most) < bytes_of(limit.limit);
 }
@@ -140,8 +140,8 @@ static bool active(void) {
   return found;
 }
 
-/* Bytes that this process may have converted in all, by one level of host memory, were all
- * claims in sight. */
+/* Returns the bytes that this process may have converted in total, by level `i` of host
+ * memory, if all claims are visible. */
 static uint64_t room_in_sight(uint32_t i) {
   const struct pump_claims *others = &limit.others[i];
   uint64_t now = limit.now.levels[i].headroom_bytes, first = others->first_bytes;
@@ -154,7 +154,7 @@ static uint64_t room_in_sight(uint32_t i) {
   return room > others->bytes ? room - others->bytes : 0;
 }
 
-/* Why a sum may miss claims; 0: it does not. */
+/* Returns an errno if sums may miss claims, else 0. */
 static int hidden(void) {
   return limit.unseen != 0 ? limit.unseen : limit.blind;
 }
@@ -163,20 +163,20 @@ static uint64_t share_of(uint64_t room, int why) {
   return why == 0 ? room : least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
 }
 
-/* The same among the processes of this job. */
+/* Returns the same for the claims of this job's processes. */
 static int hidden_in_job(void) {
   if (pump_claims_job() == 0) return 0;
   return pump_claims_exist() ? hidden() : ENOENT;
 }
 
-/* Bytes that this process may have converted in all by the job's limit. */
+/* Returns the bytes that this process may have converted in total, by the job's limit. */
 static uint64_t room_of_job(void) {
   uint64_t bytes = limit_bytes(), others = limit.job.claims.bytes;
-  if (bytes == UINT64_MAX) return bytes; /* none is set */
+  if (bytes == UINT64_MAX) return bytes; /* no limit is set */
   return share_of(bytes > others ? bytes - others : 0, hidden_in_job());
 }
 
-/* The level that leaves least, or NULL where nothing is known. */
+/* Finds the level with the least room; NULL if no level is known. */
 static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims *others) {
   const struct pump_host_level *found = NULL;
   *room = UINT64_MAX;
@@ -190,7 +190,7 @@ static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims
   return found;
 }
 
-/* Of the host and the job. */
+/* Returns the lesser of the host's room and the job's. */
 static uint64_t room_in_all(void) {
   uint64_t room;
   struct pump_claims others;
@@ -200,7 +200,7 @@ static uint64_t room_in_all(void) {
 
 enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
 
-/* others_pending: what others have claimed against it and not decided. */
+/* Decides on `bytes`. `others_pending`: undecided claims, if only these prevent it. */
 static enum verdict decide(uint64_t bytes, uint64_t *others_pending) {
   uint64_t room = room_of_job();
   struct pump_claims others = limit.job.claims;
@@ -225,18 +225,18 @@ static void claim(uint64_t bytes, uint64_t pending) {
   if (pending == 0 && bytes < limit.settled) limit.settled = bytes;
 }
 
-/* Decided: the claim stands. */
+/* Makes a granted claim final. */
 static enum verdict settle(uint64_t bytes) {
   claim(bytes, 0);
   if (hidden() == 0 && hidden_in_job() == 0) limit.settled = bytes;
   return ADMIT;
 }
 
-/* Decides with `bytes` claimed, so that a process that looks at the same time sees it.
- * Where the claims that stand against it are themselves not decided yet, it tries again. */
+/* Claims `bytes` before it decides, so that a process that looks at the same time sees
+ * the claim. Tries again if undecided claims of others are in the way. */
 static enum verdict decide_claimed(uint64_t bytes) {
   uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = room_in_all();
-  if (wanted > limit_bytes()) sample(pump_now_ns()); /* GPUs of the job may be new */
+  if (wanted > limit_bytes()) sample(pump_now_ns()); /* the job may use new GPUs */
   if (wanted > limit_bytes()) return OVER_LIMIT;
   uint64_t ahead = 0;
   if (bytes < CLAIM_BYTES && wanted < most)
@@ -256,7 +256,7 @@ static enum verdict decide_claimed(uint64_t bytes) {
   }
 }
 
-/* The part of a bound that this process gets, and why. */
+/* Writes the part of a bound that this process gets, and why. */
 static void share_text(char *text, size_t bytes, int why) {
   if (why != 0)
     snprintf(text, bytes, ", of which this process may use %s because %s (%s)",
@@ -325,8 +325,8 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
                  : "free host memory or use a machine with more");
 }
 
-/* The figures are the worker's copies: good enough, for should they be wrong, the
- * driver itself refuses the plain memory. */
+/* Returns whether plain memory fits on the device. The worker's copies of the numbers
+ * suffice: if they are wrong, the driver refuses the memory. */
 static bool device_has_room(uint32_t device, uint64_t bytes) {
   if (device >= PUMP_MAX_DEVICES) return false;
   const struct pump_device *d = &pump_shm->devices[device];
@@ -334,7 +334,7 @@ static bool device_has_room(uint32_t device, uint64_t bytes) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
-/* Figures no older than SAMPLE_AGE_NS. */
+/* Makes sure that the sample is no older than SAMPLE_AGE_NS. */
 static void prepare(uint64_t now_ns) {
   bool first = !limit.configured;
   if (first) configure();
@@ -352,7 +352,7 @@ static void prepare(uint64_t now_ns) {
   }
 }
 
-/* 0 and counted, -ENOSPC, or -ENOMEM, which `say` explains; see memory.h. */
+/* Does the work of pump_limit_admit, with the line for -ENOMEM only if `say` is set. */
 static int admit(uint32_t device, uint64_t bytes, bool say) {
   int saved = errno;
   uint64_t now_ns = pump_now_ns();

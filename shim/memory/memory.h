@@ -6,27 +6,27 @@
 
 /* ---- ranges (range_table.c) --------------------------------------------- */
 
-/* Guards the range table, the device figures and the private mirrors of both.
- * The link thread holds it while it copies the region into another mapping. Never
- * held across a driver call. Replaced by a fresh one in a forked child. */
+/* Guards the range table, the device numbers and the private mirrors of both. The link
+ * thread holds it while it copies the region into another mapping. Never held across a
+ * driver call. A forked child gets a new lock. */
 extern pthread_mutex_t pump_range_lock;
 
 struct pump_pool_map;
 struct pump_range_info {
   uint64_t base;
-  uint64_t length_bytes;    /* as the driver gave it: whole blocks when converted */
+  uint64_t length_bytes;    /* as the driver gave it: whole blocks if converted */
   uint64_t requested_bytes; /* what the program requested */
   uint32_t kind;            /* PUMP_RANGE_* */
   uint32_t device;
   uint32_t slot;
   uint32_t generation;
-  const struct pump_pool_map *pool; /* of a segment of our pool; NULL: no such one */
+  const struct pump_pool_map *pool; /* map of a segment of our pool; NULL: other memory */
   CUcontext context;                /* the range ends with it; not in the shared table */
   bool by_handle; /* its handles count in the limit and on the device (pool/mapped.h) */
-  uint64_t displaced_bytes; /* out, pump_range_add: bytes in the limit that it removed */
+  uint64_t displaced_bytes; /* set by pump_range_add, see there */
 };
 
-/* The live range that an address lies in. */
+/* A live range, as a look-up returns it. */
 struct pump_hit {
   uint32_t slot;
   uint32_t generation;
@@ -36,188 +36,186 @@ struct pump_hit {
   uint64_t length_bytes;
   uint64_t requested_bytes;
   const struct pump_pool_map *pool; /* see pump_range_info */
-  bool by_handle;                   /* the same */
+  bool by_handle;                   /* see pump_range_info */
 };
 
-/* Adds a live range of `info` (base, lengths, kind, device, context); fills slot
- * and generation. A range that held its blocks is removed (displaced_bytes): the
- * driver has given them out again. Returns the slot, or -ENOSPC (table full), -ERANGE (owns
- * no whole block of the 47-bit user address space), -ENOMEM (no leaf of the index). */
+/* Adds a live range from `info` (base, lengths, kind, device, context); fills in slot and
+ * generation. Removes ranges that held its blocks, because the driver has handed these
+ * out again; `displaced_bytes`: their bytes in the limit. Returns the slot, or -ENOSPC
+ * (table full), -ERANGE (owns no whole block of the 47-bit user address space), -ENOMEM
+ * (no leaf of the index). */
 int pump_range_add(struct pump_range_info *info);
 
-/* Takes the range that begins exactly at `base` out of table and index: its
- * generation changes. The slot is not used again before pump_range_release, so
- * that a failed free can be undone by pump_range_restore. 0 or -ENOENT. */
+/* Removes the range that begins exactly at `base` from table and index, and changes its
+ * generation. Returns 0 or -ENOENT. The slot is not reused before pump_range_release, so
+ * that pump_range_restore can undo a failed free. */
 int pump_range_remove(uint64_t base, struct pump_range_info *info);
 void pump_range_release(uint32_t slot);
 void pump_range_restore(struct pump_range_info *info);
 
-/* Takes one range of `context` out, as pump_range_remove does, slots from `*cursor`
- * on (0 at first); false when there is none left. */
+/* Removes one range of `context`, as pump_range_remove does, from slot `*cursor` on (0 at
+ * first). Returns false if none is left. */
 bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
                             struct pump_range_info *info);
 
-/* Base, length and device of one live converted range of the device, slots from `*cursor`
- * on (0 at first); false when there is none left. */
+/* Finds a live converted range of the device (base, length and device), from slot
+ * `*cursor` on (0 at first). Returns false if none is left. */
 bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
                                struct pump_range_info *info);
 
-/* The live range that `address` lies in. Lock-free; false when there is none, or
- * when it goes away meanwhile. Only ranges that own whole blocks are found. */
+/* Finds the live range of `address`, without a lock. Returns false if there is none, or
+ * if it is just being removed. Finds only ranges that own whole blocks. */
 bool pump_range_lookup(uint64_t address, struct pump_hit *hit);
-/* Whether it lies in such a range of memory that pump made managed. */
+/* Returns whether `address` is in converted memory: pump made it managed. */
 static inline bool pump_converted(uint64_t address) {
   struct pump_hit hit;
   return pump_range_lookup(address, &hit) && hit.kind == PUMP_RANGE_CONVERTED;
 }
 
-/* How often a range has come or gone: what was looked up before holds as long as this
- * stays the same. */
+/* Counts added and removed ranges. While the count is unchanged, earlier look-ups remain
+ * valid. */
 uint64_t pump_range_changes(void);
 
-/* What lies outside [low, end) is in no live range; read relaxed, both. */
+/* No live range is outside [low, end). Both are read relaxed. */
 extern struct pump_range_bounds {
   uint64_t low, end;
 } pump_range_bounds;
 
-/* Bytes from an offset in a range to the end of its allocator's block, which is so many
- * PUMP_UNIT_BYTES away; 0 for none. */
+/* Returns the bytes from an offset in a range to the end of its allocator's block, which
+ * is `units` away in PUMP_UNIT_BYTES (0: unknown). */
 static inline uint64_t pump_units_bytes(uint64_t units, uint64_t offset_bytes) {
   return units == 0 ? 0 : units * PUMP_UNIT_BYTES - offset_bytes % PUMP_UNIT_BYTES;
 }
 
-/* Notes that operation `seq` uses the bytes of `extent`, if its range still lives;
- * returns how many bytes that may be: an estimate for a pointer whose reach is not
- * known, see there. */
+/* Records that operation `seq` uses the bytes of `extent`, if its range is alive. Returns
+ * how many bytes that may be. If a pointer's reach is unknown, that is an estimate. */
 uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq);
 
-/* Writes the whole shared table again from private memory, last uses excepted: what
- * was carried over from an earlier mapping may have been overwritten. Under
- * pump_range_lock. */
+/* Rewrites the whole shared table from private memory, except last uses: data from an
+ * earlier mapping may have been overwritten. Requires pump_range_lock. */
 void pump_range_republish(void);
 
-/* Empties table, index and mirrors; no other thread runs (start of a process). */
+/* Empties table, index and mirrors, at the start of a process with a single thread. */
 void pump_range_reset(void);
 
-/* Whether pump has put the block of `address` under READ_MOSTLY. */
+/* Returns whether pump has set READ_MOSTLY on the block of `address`. */
 bool pump_hinted(uint64_t address);
-/* These blocks, by number, are now, or not any more; a range that comes or goes ends it. */
+/* Records whether READ_MOSTLY is set on these blocks. New and ended ranges clear it. */
 void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted);
 
-/* ---- devices and their figures (devices.c) ------------------------ */
+/* ---- devices and their numbers (devices.c) ------------------------ */
 
-/* Once per process and device, with a context of it current: fills
- * pump_shm->devices[device] and decides whether memory can be converted there.
- * Later calls cost one load. false: pump leaves this device alone. */
+/* Prepares a device, with one of its contexts current: fills in pump_shm->devices[device]
+ * and decides whether memory can be converted there. Returns false if pump does not
+ * manage the device. Later calls cost one load. */
 bool pump_device_prepare(CUdevice device);
 
-/* Live bytes changed. The caller holds pump_range_lock. */
+/* Records a change of live bytes. Requires pump_range_lock. */
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
-/* So much more managed memory of the device, or less, that may have pages there but belongs
- * to no allocation: it makes way for others. */
+/* Adds `bytes` to (negative: subtracts them from) the device's managed memory that may
+ * have pages but belongs to no allocation. Such memory can be evicted. */
 void pump_device_left(uint32_t device, int64_t bytes);
 
 /* Turns cuMemGetInfo's answer into what the program sees (PUMP_REPORT): what the budget
- * leaves, or what the limit leaves, then of a total that holds it. idle_bytes: of ranges
- * that the program takes for given back. total_bytes: or NULL. */
+ * or the limit leaves free, of a total that contains it. `idle_bytes`: memory in ranges
+ * that the program considers released. `total_bytes`: may be NULL. */
 void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
                         size_t *total_bytes);
 
 void pump_device_reset(void);
 
-/* Takes over the budgets that the worker asks for. Returns a bit for each device that is
- * active and has such a budget: it needs its executors. By the link thread. */
+/* Adopts the budgets that the worker requests. Returns a bit for each device that is
+ * active and has such a budget: it needs its executors. Called by the link thread. */
 uint32_t pump_device_adopt_budgets(void);
 
-/* The smallest and the largest budget in bytes that the device adopted from workers, that
- * is, under leases or because a user set one for the running job; 0, 0: none. */
+/* Reports the smallest and largest budget in bytes that the device adopted from workers:
+ * under leases, or because a user set one for the running job. 0, 0: none. */
 void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most);
 
 struct pump_card; /* host.h */
 struct pump_neighbours;
 
-/* What this process has on the device; false: it has not used it. */
+/* Reports what this process has on the device; false if it has not used the device. */
 bool pump_device_card(uint32_t device, struct pump_card *card);
 
-/* Takes over this process's share of each card, among those. Answers like
- * pump_device_adopt_budgets. By the link thread. */
+/* Adopts this process's share of each GPU, given these neighbours. Returns the same bits
+ * as pump_device_adopt_budgets. Called by the link thread. */
 uint32_t pump_device_share(const struct pump_neighbours *neighbours);
 
 /* ---- a smaller budget waits for launch queues (drain.c) -------------------------- */
 
-/* When the drain and the hold of any device end at the latest, CLOCK_MONOTONIC; 0: there is
- * none. */
+/* Latest end of the drain, and of the holds of all devices (CLOCK_MONOTONIC); 0: none. */
 extern uint64_t pump_drain_until_ns, pump_hold_until_ns;
-/* Threads that issue operations have to wait. */
+/* Returns whether threads that issue operations have to wait. */
 static inline bool pump_draining(void) {
   return PUMP_UNLIKELY((PUMP_LOAD(&pump_drain_until_ns) | PUMP_LOAD(&pump_hold_until_ns)) !=
                        0);
 }
-/* By the link thread; nothing while one lasts. */
+/* Begins a drain unless one lasts. Called by the link thread. */
 void pump_drain_begin(void);
-/* Looks at the clock, and ends it in time. */
+/* Returns whether the drain lasts; ends it if its time is up. */
 bool pump_drain_lasts(void);
-/* A thread waits for an operation, and no longer; whether that has executed. */
+/* Called before and after a thread waits for an operation; `executed`: whether it has. */
 void pump_drain_waits(void);
 void pump_drain_waited(bool executed);
 void pump_drain_fork_child(void);
 
-/* The job waits for its turn on the device until then, PUMP_HOLD_MOST_NS from now at most;
- * a time that has passed: it waits no longer. By the link thread. */
+/* Holds the job on the device until that time, at most for PUMP_HOLD_MOST_NS, because
+ * other jobs have their turn. A time in the past ends the hold. Called by the link
+ * thread. */
 void pump_hold(uint32_t device, uint64_t until_ns);
-/* Looks at the clock. */
+/* Returns whether the hold lasts. */
 bool pump_hold_lasts(uint32_t device);
-/* Around a thread's wait for the turn. */
+/* Called before and after a thread waits for the end of the hold. */
 void pump_hold_waits(uint32_t device);
 void pump_hold_waited(uint32_t device, uint64_t waited_ns);
 
 /* ---- devices and memory that cannot be paged ------------------------------- */
 
-/* true when allocations on this device are to be converted. */
+/* Returns whether allocations on this device are to be converted. */
 bool pump_device_converts(uint32_t device);
-/* true when that will be so once it has its first context. In the guard. */
+/* Returns whether that will be so after its first context. Requires the guard. */
 bool pump_device_will_convert(uint32_t device);
 
-/* The most device memory that was not converted, on all devices at once. */
+/* Returns the peak of device memory that was not converted, over all devices together. */
 uint64_t pump_plain_peak_bytes(void); /* devices.c */
 
 /* ---- contexts (contexts.c) ------------------------------------------------ */
 
-/* The device of the calling thread's context, prepared; -1 when there is no context or the
- * device is left alone. Costs one driver look-up once this thread knows its context. */
+/* Returns the device of the thread's context, prepared; -1 without a context, or if pump
+ * does not manage the device. Costs one driver look-up once the context is known. */
 int pump_current_device(CUcontext *context);
 
-/* `context` exists on `device`. Cheap when known already. */
+/* Records that `context` exists on `device`. Cheap if it is known already. */
 void pump_context_seen(CUdevice device, CUcontext context);
-/* Device of a context seen before, or -1; `*index` (may be NULL) its small number. */
+/* Returns the device of a known context, or -1, and its small number in `*index`. */
 int pump_context_device(CUcontext context, uint32_t *index);
-/* The context of that number if it lives on `device`, else NULL. */
+/* Returns the context of that number if it is on `device`, else NULL. */
 CUcontext pump_context_at(uint32_t index, uint32_t device);
-/* Any context of the program's on that device, or NULL. */
+/* Returns any context of the program on that device, or NULL. */
 CUcontext pump_context_on(uint32_t device);
-/* Takes `context`, or where it is NULL all contexts of `*device`, out of the table and into
- * `ended`; returns how many. `*device` becomes theirs. */
+/* Moves `context`, or if it is NULL all contexts of `*device`, from the table to `ended`.
+ * Returns how many. Sets `*device` to their device. */
 uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
                            CUcontext ended[PUMP_MAX_CONTEXTS]);
-/* A context goes away, and its handle may come back as another's: what threads remember of
- * contexts is void. */
+/* Voids what threads remember of contexts: one ends, and its handle may be reused. */
 void pump_contexts_forget(void);
 void pump_contexts_fork_child(void);
 
-/* The program has retained the primary context of the device. */
+/* Records that the program has retained the primary context of the device. */
 void pump_primary_retained(CUdevice device, CUcontext context);
-/* The primary context if a release or a reset of it may end it, else NULL. `unknown`: there
- * is an active one that the program did not get by cuDevicePrimaryCtxRetain. */
+/* Returns the primary context if a release or reset may end it, else NULL. `unknown`:
+ * there is an active one that the program did not get by cuDevicePrimaryCtxRetain. */
 CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown);
-/* After that call has succeeded: whether the context is over. A reset keeps the
- * references that were retained, a release gives one back. What was in the context is
- * gone after a reset, active again or not, and after a release when the driver says
- * that it is not active. */
+/* Returns, after that call has succeeded, whether the context is over. A reset keeps the
+ * retained references, a release drops one. The contents are gone after any reset, even
+ * if the context is active again, and after a release if the driver reports it as
+ * inactive. */
 bool pump_primary_over(CUdevice device, bool reset);
-/* Makes a context of the program's current in a thread that has none, for calls that the
- * driver itself serves without one; false: it has one, or pump knows none. Under the
- * guard. */
+/* Makes a context of the program current in a thread without one, for calls that the
+ * driver itself serves without a context. Returns false if the thread has one, or pump
+ * knows none. Requires the guard. */
 bool pump_context_borrow(void);
 void pump_context_return(bool borrowed);
 void pump_primaries_reset(void);
@@ -230,83 +228,82 @@ struct pump_plain_info {
   uint32_t device;
 };
 
-/* Remember and forget one allocation, for the figures only; a full table means
- * that further ones are not counted. */
+/* Record and remove one allocation, for accounting only. If the table is full, further
+ * ones are not counted. */
 void pump_plain_add(const struct pump_plain_info *info);
 bool pump_plain_remove(uint64_t base, struct pump_plain_info *info);
 bool pump_plain_known(uint64_t base);
 void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
-/* Counts what a context of our own takes of the device (plain.c). */
+/* Counts what a context of pump itself takes of the device (plain.c). */
 void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
 
-/* Bytes of an array of that shape and so many levels: 0 where it has no memory of its own,
- * UINT64_MAX where no card could hold them (array_bytes.c). */
+/* Returns the bytes of an array of that shape with `levels` levels: 0 if it has no memory
+ * of its own, UINT64_MAX if no GPU could hold it (array_bytes.c). */
 uint64_t pump_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels);
-/* Counts memory by its handle, in whole pages; `info` has its device and context. */
+/* Counts an array by its handle, in whole pages; `info` has its device and context. */
 void pump_array_count(struct pump_plain_info info, const void *handle, uint64_t bytes);
 
 /* ---- memory of cuMemCreate (physical.c) ----------------------------------------- */
 
 void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device);
-/* Counts a reference more or less (1, -1) to the memory of that handle. */
+/* Adds `change` (1 or -1) to the references to the memory of that handle. */
 void pump_physical_count(uint64_t handle, int change);
 void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void pump_physical_unmapped(uint64_t address, uint64_t bytes);
-/* The most that there was, on all devices at once. */
+/* Returns the peak of that memory, over all devices together. */
 uint64_t pump_physical_peak_bytes(void);
 void pump_physical_reset(void);
 
 /* ---- memory of graphs that allocate (graph_memory.c) ----------------------------- */
 
-/* Counts what graphs that allocate hold; with a context current, and no lock held. Due
- * where such a graph is uploaded or destroyed, and after its first launch in each era. An
- * era ends when the program has idle memory given back: then all graphs take theirs anew.
- */
+/* Counts the memory of graphs that allocate, with a context current and no lock held.
+ * Called when such a graph is uploaded or destroyed, and after its first launch in each
+ * era. An era ends when the program trims idle graph memory: then every graph takes
+ * memory again. */
 extern uint32_t pump_graph_memory_era;
 void pump_graph_memory_look(void);
-/* The same of that device, whichever context is current. */
+/* Counts the graph memory of that device, whichever context is current. */
 void pump_graph_memory_count(CUdevice device);
 void pump_graph_memory_reset(void);
 
 /* ---- calls that the driver refuses for converted memory (refusal.c) --------------- */
 
-/* One line for each `said`, if `address` is converted. `rule_ipc`: the rule "ipc" applies,
- * so later allocations of the calling library stay device memory. */
+/* Logs one line for each caller's flag, if `address` is converted. `rule_ipc`: the rule
+ * "ipc" applies, so later allocations of the calling library stay device memory. */
 void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
                           uint32_t *said);
 
-/* The program has looked that kernel up (NULL: a kernel without a name). Warns once where
- * it is NCCL's and no rule names the library that has called us. */
+/* Warns once if the kernel that the program has looked up (NULL: one without a name) is
+ * NCCL's, and no rule names the calling library. */
 void pump_kernel_note(const char *kernel);
 
 /* ---- other GPUs of the process (peer_access.c) ------------------------------ */
 
-/* A converted range has been added: where a peer may reach it, it is to stay on its device.
- * Under the guard. */
+/* Keeps a new converted range on its device if peers may reach it. Requires the guard. */
 void pump_peer_settle(const struct pump_range_info *info);
-/* Whether a peer may reach memory of the device: converted ranges prefer it then. */
+/* Returns whether peers may reach its memory: converted ranges then prefer the device. */
 bool pump_peer_reached(uint32_t device);
-/* From this call on that context's device lets the current one reach its memory. */
+/* Records that the device of `peer` lets the current device reach its memory. */
 void pump_peer_reach(CUcontext peer);
-/* Other devices reach memory of that one from this call on. */
+/* Records that other devices may reach memory of this device. */
 void pump_peer_reaches(uint32_t device);
 void pump_peer_reset(void);
 
 /* ---- limit --------------------------------------------------------------- */
 
-/* May `bytes` (whole blocks) more be converted? 0, and they count until returned.
- * -ENOSPC: the host could not take them, but the device still has room for them as
- * plain memory. -ENOMEM: no, after one line on stderr that names the limit and the
- * remedy. */
+/* Returns 0 if `bytes` (whole blocks) more may be converted; they then count until
+ * returned. Returns -ENOSPC if the host could not take them, but the device has room for
+ * them as plain memory. Else returns -ENOMEM, after one line on stderr with the limit and
+ * the remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
-/* The same without the line, for a caller that can still free memory and ask again. */
+/* Does the same without the line, for a caller that can still free memory and retry. */
 int pump_limit_try(uint32_t device, uint64_t bytes);
 void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
-/* left: bytes that may still be converted; whole: all that may, UINT64_MAX where nothing
- * bounds it. */
+/* Reports the bytes that may still be converted (`left`), and in total (`whole`;
+ * UINT64_MAX if nothing bounds them). */
 void pump_limit_room(uint64_t *left, uint64_t *whole);
 
 #endif

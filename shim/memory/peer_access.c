@@ -1,10 +1,11 @@
-/* peer_access.c - GPUs of one process that reach each other's memory.
+/* peer_access.c - GPUs of one process that access each other's memory.
  *
- * A kernel of one GPU that reads plain device memory of another reaches across. Converted
- * memory would migrate to whichever GPU faulted last, back and forth, while pump believes a
- * block on one device. With the device as its preferred location the block stays there and
- * the peer maps it (UVM's block_select_processor_residency): what device memory does. Only
- * from cuCtxEnablePeerAccess on, since advice waits for migrations in flight.
+ * A kernel that reads plain device memory of another GPU reads it over the link.
+ * Converted memory would migrate to whichever GPU faulted last, back and forth, while
+ * pump believes a block to be on one device. If that device is its preferred location,
+ * the block stays there and the peer maps it (UVM's block_select_processor_residency), as
+ * with device memory. Pump gives this advice only after cuCtxEnablePeerAccess: it waits
+ * for migrations in flight.
  */
 #include <string.h>
 
@@ -12,9 +13,9 @@
 
 #define SET_PREFERRED_LOCATION 3 /* CU_MEM_ADVISE_SET_PREFERRED_LOCATION */
 
-/* Devices whose memory a peer may reach: 1, for good. Written and read relaxed; a range is
- * advised by the thread that adds it, by the one that sets this, or by both. A forked child
- * starts anew. */
+/* 1 if a peer may reach the device's memory; never reset. Read and written relaxed: a
+ * range gets the advice from the thread that adds it, from the one that sets the flag, or
+ * from both. A forked child starts with zeros. */
 static uint32_t reached[PUMP_MAX_DEVICES];
 
 static void advise(const struct pump_range_info *info) {
@@ -55,8 +56,7 @@ void pump_peer_reaches(uint32_t device) {
   pump_driver_scope_close(scope);
 }
 
-/* Where no hook has seen the context yet, it may be any device's, so all count as reached.
- */
+/* Marks the device of the context, or all devices if no hook has seen the context yet. */
 void pump_peer_reach(CUcontext peer) {
   int device = pump_context_device(peer, NULL);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)

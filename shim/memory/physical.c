@@ -1,8 +1,8 @@
-/* physical.c - device memory of cuMemCreate, for the figures only.
+/* physical.c - device memory of cuMemCreate, for accounting only.
  *
- * It counts against the budget from its creation until its last handle and its last mapping
- * have gone, as the driver does it. What other processes have made counts with them, and
- * what lies in host memory not at all. When a table is full, further memory is not counted.
+ * This memory counts against the budget from its creation until its last handle and its
+ * last mapping are gone, as in the driver. Memory from other processes counts too; host
+ * memory does not. When a table is full, further memory is not counted.
  */
 #include "memory.h"
 #include "shim/base/key_table.h"
@@ -46,7 +46,7 @@ static void end_if_unused(struct physical *physical) {
 void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device) {
   pthread_mutex_lock(&pump_range_lock);
   struct physical *physical = pump_table_find(&physicals, handle);
-  if (physical != NULL) /* the driver has given it out again: it was gone */
+  if (physical != NULL) /* the driver has reused the handle: the old memory is gone */
     account(physical->device, -(int64_t)physical->bytes);
   else
     physical = pump_table_add(&physicals, handle);
@@ -80,8 +80,8 @@ void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* The first mapping that begins in [at, end), or NULL. Behind one that was not tracked (the
- * table was full then) it is looked for everywhere. */
+/* Returns the first mapping that begins in [at, end), or NULL. Searches the whole table
+ * if none begins at `at`: that mapping may be untracked, because the table was full. */
 static struct mapping *mapping_from(uint64_t at, uint64_t end) {
   struct mapping *first = pump_table_find(&mappings, at);
   if (first != NULL || mappings.used == 0) return first;
@@ -92,7 +92,7 @@ static struct mapping *mapping_from(uint64_t at, uint64_t end) {
   return first;
 }
 
-/* One call may end several mappings; each of them whole. */
+/* Removes the mappings that one call ends; it may end several, each as a whole. */
 void pump_physical_unmapped(uint64_t address, uint64_t bytes) {
   struct mapping *mapping;
   uint64_t end = address + bytes;

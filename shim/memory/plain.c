@@ -1,8 +1,8 @@
-/* plain.c - device memory that was not converted, for the figures only.
+/* plain.c - device memory that was not converted, for accounting only.
  *
- * A table from base to size, because a free has no size. Not indexed:
- * operations on such memory are of no interest. When the table is full, further
- * allocations are not counted; nothing else changes for them.
+ * A table from base to size, because a free has no size. There is no index by address,
+ * because operations on such memory do not matter to pump. When the table is full,
+ * further allocations are not counted, but work as usual.
  */
 #include "memory.h"
 #include "shim/base/key_table.h"
@@ -14,7 +14,7 @@ static struct pump_table plains = PUMP_TABLE(places);
 void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_lock(&pump_range_lock);
   struct pump_plain_info *plain = pump_table_find(&plains, info->base);
-  if (plain != NULL) /* its context went away without a free */
+  if (plain != NULL) /* its context ended without a free */
     pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
   else
     plain = pump_table_add(&plains, info->base);
@@ -25,7 +25,7 @@ void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* The key is the context's handle, which is no address of the device. */
+/* Uses the context's handle as the key, which is never an address of the device. */
 void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
   struct pump_plain_info info = {
       .base = (uint64_t)context, .bytes = bytes, .context = context, .device = device};
@@ -55,8 +55,9 @@ bool pump_plain_remove(uint64_t base, struct pump_plain_info *info) {
   return plain != NULL;
 }
 
-/* Taking one out may move another into its place, also one from the table's end: so
- * a place is looked at again, and the table once more until nothing is found. */
+/* Removes all allocations of a context. A removal may move another record into the free
+ * place, even from the table's end. So each place is checked again, and scans are
+ * repeated until one finds nothing. */
 void pump_plain_context_gone(CUcontext context) {
   pthread_mutex_lock(&pump_range_lock);
   bool found = plains.used != 0;

@@ -1,13 +1,13 @@
 /* pool_map.h - where the pieces of one segment begin, and which are live, as launches
  * read it: without a lock.
  *
- * DESIGN. One bit per 512 bytes says that a piece (live or free) begins there, a second
- * one that it is live, and one bit per word of the first says that the word is not 0.
- * They change under the pool's lock, while launches read them. A thread that looks up a
- * live block gets the truth: its own bits, and the bit where it ends, are set before it is
- * handed out and stay as long as it lives, whatever its neighbours become. About
- * anything else the answer may be out of date; it is a hint and no more. The memory of a
- * map is never given back, so a reader can hold on to one.
+ * DESIGN. One bit per 512 bytes marks the beginning of a piece (live or free), and a
+ * second bit marks it as live. One bit per word of the first bitmap marks that word as
+ * not 0. The bits change under the pool's lock, while launches read them. A look-up of a
+ * live block is exact: its own bits, and the bit at its end, are set before the block is
+ * handed out. They stay as long as it lives, whatever its neighbours become. For any
+ * other address the answer may be out of date, and is only a hint. The memory of a map is
+ * never freed, so readers can keep using it.
  */
 #ifndef PUMP_POOL_MAP_H
 #define PUMP_POOL_MAP_H
@@ -19,14 +19,14 @@
 #include "pump_ring.h"
 
 struct pump_pool_map {
-  uint32_t words; /* of `begins` and `live` in use */
-  uint32_t room;  /* that there are */
+  uint32_t words; /* words of `begins` and `live` in use */
+  uint32_t room;  /* words of `begins` and `live` allocated */
   uint64_t *begins, *live;
-  uint64_t *any; /* a bit per word of `begins` */
+  uint64_t *any; /* one bit per word of `begins` */
   struct pump_pool_map *next;
 };
 
-/* An empty map for `words` words of begins; NULL: memory is short. */
+/* Returns an empty map for `words` words of begins; NULL if memory is short. */
 static inline struct pump_pool_map *pool_map_new(uint32_t words) {
   struct pump_pool_map *map =
       calloc(1, sizeof *map + (2 * (size_t)words + words / 64 + 1) * sizeof(uint64_t));
@@ -60,7 +60,7 @@ static inline void pool_map_live(struct pump_pool_map *map, uint64_t offset_byte
   pool_map_set(map->live, offset_bytes / POOL_UNIT_BYTES, value);
 }
 
-/* The last word up to `word` that is not 0; 0 when there is none. */
+/* Returns the last word up to `word` that is not 0; 0 if there is none. */
 static inline uint32_t pool_map_word_before(const struct pump_pool_map *map,
                                             uint32_t word) {
   for (uint32_t at = word >> 6;; at--) {
@@ -71,7 +71,7 @@ static inline uint32_t pool_map_word_before(const struct pump_pool_map *map,
   }
 }
 
-/* The first word from `word` on that is not 0; `words` of the map when there is none. */
+/* Returns the first word from `word` on that is not 0, or the map's `words`. */
 static inline uint32_t pool_map_word_after(const struct pump_pool_map *map, uint32_t word) {
   uint32_t words = PUMP_LOAD(&map->words);
   for (uint32_t at = word >> 6; at <= (words - 1) >> 6; at++) {
@@ -87,7 +87,7 @@ struct pool_piece {
   bool live;
 };
 
-/* The piece that `offset_bytes`, inside the segment, lies in. */
+/* Returns the piece that contains `offset_bytes`, an offset inside the segment. */
 static inline struct pool_piece pool_map_piece(const struct pump_pool_map *map,
                                                uint64_t offset_bytes) {
   uint32_t words = PUMP_LOAD(&map->words);

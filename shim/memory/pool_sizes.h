@@ -1,18 +1,18 @@
 /* pool_sizes.h - size classes of the pool.
  *
- * A block's length is the requested one, rounded up to
+ * A block's length is the requested length, rounded up:
  *
- *   below 16 KiB   a multiple of 512 bytes, the alignment that CUDA promises
- *   from 16 KiB    a multiple of 1/32 of the power of two below it: 32 classes between
- *                  two powers of two, so at most 1/32 (3.1 %) of a block is rounding
+ *   Below 16 KiB   to a multiple of 512 bytes, the alignment that CUDA guarantees.
+ *   From 16 KiB    to a multiple of 1/32 of the power of two below it. With 32 classes
+ *                  from one power to the next, at most 1/32 (3.1 %) is rounding.
  *
- * the same below and from 2 MiB. On recorded PyTorch training rounding takes about 1 %
- * (tests/c/pool/test_pool.py measures it).
+ * The classes are the same below and from 2 MiB. On recorded PyTorch training, rounding
+ * takes about 1 % (tests/c/pool/test_pool.py measures it).
  *
- * Blocks below 1 MiB and blocks from there on never share a segment: small ones live
- * long beside each other, large ones come and go, and each would cut up the other's
- * room. Free pieces are kept in bins, one per class, of which the first that is large
- * enough serves a request; what is left over of it becomes a piece of its own.
+ * Blocks below 1 MiB and larger blocks never share a segment. Small blocks live long next
+ * to each other, large ones come and go, and each kind would fragment the other. Free
+ * pieces are kept in bins, one per class. The first bin with a piece that is large enough
+ * serves a request, and the rest becomes a new piece.
  */
 #ifndef PUMP_POOL_SIZES_H
 #define PUMP_POOL_SIZES_H
@@ -26,26 +26,26 @@
 #define POOL_STEPS_SHIFT 5u
 #define POOL_LARGE_BYTES (1u << 20)
 
-/* What the pool requests of the driver at once, at least: as much as one range's use slices
- * can separate block by block, or half of it. */
+/* The least that the pool allocates from the driver at once. A large segment has two
+ * blocks for each use slice of its range (PUMP_USE_SLICES). */
 #define POOL_SEGMENT_SMALL_BYTES PUMP_BLOCK_BYTES
 #define POOL_SEGMENT_LARGE_BYTES (16u * PUMP_BLOCK_BYTES)
 
-/* Requests beyond are the driver's to refuse. */
+/* Larger requests go to the driver, which refuses them. */
 #define POOL_MOST_BYTES (1ull << 46)
 
 static inline uint32_t pool_log2(uint64_t value) {
   return 63u - (uint32_t)__builtin_clzll(value);
 }
 
-/* `bytes` from 1 to POOL_MOST_BYTES. */
+/* Rounds a request up to its class; `bytes` is from 1 to POOL_MOST_BYTES. */
 static inline uint64_t pool_round(uint64_t bytes) {
   uint64_t grain = (1ull << pool_log2(bytes)) >> POOL_STEPS_SHIFT;
   if (grain < POOL_UNIT_BYTES) grain = POOL_UNIT_BYTES;
   return (bytes + grain - 1) / grain * grain;
 }
 
-/* The bin of a piece: all in it are as long as the class of that bin, or longer. A
+/* Returns the bin of a piece: all its pieces are as long as its class, or longer. A
  * rounded length is the shortest of its bin. */
 static inline uint32_t pool_bin(uint64_t length_bytes) {
   uint64_t units = length_bytes / POOL_UNIT_BYTES;

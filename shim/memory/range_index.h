@@ -1,5 +1,5 @@
-/* range_index.h - the reading side of range_table.c, in a header because a launch
- * looks dozens of addresses up. Its DESIGN says how index and mirrors are kept.
+/* range_index.h - the reading side of range_table.c, in a header because a launch looks
+ * up dozens of addresses. See the DESIGN there for index and mirrors.
  */
 #ifndef PUMP_RANGE_INDEX_H
 #define PUMP_RANGE_INDEX_H
@@ -14,7 +14,7 @@
 
 _Static_assert(PUMP_BLOCK_BYTES == 1 << BLOCK_SHIFT, "the index counts blocks");
 
-/* One cache line: a look-up costs one of these beside a word of the index. */
+/* One cache line: a look-up reads one mirror and one word of the index. */
 struct pump_mirror {
   uint64_t state; /* generation << 32 | kind; kind 0: no live range */
   uint64_t base;
@@ -22,17 +22,17 @@ struct pump_mirror {
   uint64_t requested_bytes;
   uint32_t device;
   union {
-    uint32_t next_free; /* of a free slot; read under the lock only */
+    uint32_t next_free; /* of a free slot; read only under the lock */
     uint32_t by_handle; /* of a live range: see pump_range_info */
   };
-  /* under the lock only: */
+  /* `context` and `alloc_seq`: only under the lock */
   CUcontext context;
   uint64_t alloc_seq;
   const struct pump_pool_map *pool;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct pump_mirror) == 64, "one cache line");
 
-/* Written by range_table.c alone. */
+/* Only range_table.c writes these. */
 extern uint32_t *pump_index_top[TOP_WORDS];
 extern struct pump_mirror pump_mirrors[PUMP_MAX_RANGES];
 
@@ -41,7 +41,7 @@ static inline uint32_t *index_word(uint64_t block) {
   return leaf == NULL ? NULL : &leaf[block & (LEAF_WORDS - 1)];
 }
 
-/* Slot + 1 of the range that owns the block of `address`, 0: none. */
+/* Returns slot + 1 of the range that owns the block of `address`; 0 if there is none. */
 static inline uint32_t index_value(uint64_t address) {
   if (address >= ADDRESS_END) return 0;
   const uint32_t *word = index_word(address >> BLOCK_SHIFT);
@@ -52,7 +52,7 @@ static inline uint32_t index_value(uint64_t address) {
 static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit *hit) {
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   uint64_t state = PUMP_LOAD_ACQUIRE(&mirror->state);
-  /* Acquire, each: the second look at the state comes after all of them. */
+  /* Acquire: the second load of the state comes after all of them. */
   uint64_t base = PUMP_LOAD_ACQUIRE(&mirror->base);
   uint64_t length = PUMP_LOAD_ACQUIRE(&mirror->length_bytes);
   uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
@@ -74,8 +74,8 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
   return true;
 }
 
-/* A look-up in two steps, for many addresses and work in between: the
- * first names the slot and prefetches its cache lines, those of pump_range_touch too. */
+/* Looks up an address in two steps, with other work in between. The first finds the slot
+ * and prefetches its cache lines, also those of pump_range_touch. */
 static inline void look_ahead(uint64_t address, uint32_t *hint) {
   *hint = index_value(address);
   if (*hint == 0) return;

@@ -1,25 +1,25 @@
 /* range_table.c - the table of live ranges and the index from address to range.
  *
- * It is not an allocator and calls no driver function.
+ * The table is not an allocator, and this file calls no driver function.
  *
- * DESIGN. The table in the shared region is for the worker; the shim itself
- * decides from `pump_mirrors`, private memory with the same slots, because the other
- * side can write to the region. Both change under pump_range_lock only.
+ * DESIGN. The table in the shared region is for the worker. The shim itself uses
+ * `pump_mirrors`, private memory with the same slots, because the other side can write to
+ * the region. Both change only under pump_range_lock.
  *
- * The index maps a block number (address / 2 MiB) to slot + 1. Converted ranges
- * are whole, aligned blocks, so one block belongs to at most one range; a managed
- * range is entered with the blocks that it wholly owns. 47 bits of user address
- * space are 2^26 blocks: a top table of 2^13 pointers to leaves of 2^13 words.
- * Leaves are never given back, so a reader can hold on to one without a lock.
+ * The index maps a block number (address / 2 MiB) to slot + 1. Converted ranges are
+ * whole, aligned blocks, so one block belongs to at most one range. A managed range is
+ * entered with the blocks that it owns as a whole. The user address space of 47 bits has
+ * 2^26 blocks: a top table of 2^13 pointers to leaves of 2^13 words. Leaves are never
+ * freed, so a reader can keep using one without a lock.
  *
- * Beside it there is a bit for each block that pump has put under READ_MOSTLY
+ * A bitmap has a bit for each block on which pump has set READ_MOSTLY
  * (execute/duplicates.c). The driver forgets that with its allocation, so a range that
- * comes or goes clears the bits of its blocks.
+ * begins or ends clears the bits of its blocks.
  *
- * Readers (every hook) take no lock. They read a mirror between two looks at its
- * `state`, which changes at every add and remove; the generation in it makes a
- * slot that was freed and taken again look different. So a look-up that races
- * with a free finds either the range as it was, or nothing.
+ * Readers (every hook) take no lock. They read a mirror between two loads of its `state`,
+ * which changes at every add and remove. The generation in it makes a slot that was freed
+ * and reused look different. So a look-up that races with a free finds either the old
+ * range or nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,13 +30,13 @@
 #include "range_index.h"
 
 #define NO_SLOT UINT32_MAX
-/* A pointer into a range counts for at most so much when the bytes are added up after
- * which a marker is due: about what a tensor has. */
+/* A pointer into a range adds at most this many bytes to the count that makes a marker
+ * due: about the size of a tensor. */
 #define INSIDE_BYTES (4u * PUMP_BLOCK_BYTES)
 
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Both and slots_used change under pump_range_lock; see range_index.h. */
+/* Both, and slots_used, change under pump_range_lock; see range_index.h. */
 uint32_t *pump_index_top[TOP_WORDS];
 struct pump_mirror pump_mirrors[PUMP_MAX_RANGES];
 static uint32_t slots_used, first_free = NO_SLOT;
@@ -45,13 +45,13 @@ static uint64_t changes;
 /* No live range reaches beyond these; `low` only falls, `end` only rises. */
 struct pump_range_bounds pump_range_bounds = {.low = UINT64_MAX};
 
-/* The blocks that the bytes wholly own: [*first, *end). */
+/* Computes the blocks that the bytes own as a whole: [*first, *end). */
 static void owned_blocks(uint64_t base, uint64_t length, uint64_t *first, uint64_t *end) {
   *first = (base + PUMP_BLOCK_BYTES - 1) >> BLOCK_SHIFT;
   *end = (base + length) >> BLOCK_SHIFT;
 }
 
-/* Makes sure that every block has a leaf: 0 or -ENOMEM. */
+/* Makes sure that every block has a leaf; 0 or -ENOMEM. */
 static int index_prepare(uint64_t first, uint64_t end) {
   for (uint64_t i = first >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
     if (pump_index_top[i] != NULL) continue;
@@ -63,10 +63,10 @@ static int index_prepare(uint64_t first, uint64_t end) {
   return 0;
 }
 
-/* ---- hints ------------------------------------------------------------------------ */
+/* ---- READ_MOSTLY hints ------------------------------------------------------------ */
 
 #define HINT_BITS 64
-static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* touched where any is */
+static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* mostly untouched */
 static uint32_t hinted_ever;
 
 bool pump_hinted(uint64_t address) {
@@ -95,8 +95,8 @@ static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
     PUMP_STORE_RELEASE(index_word(block), value);
 }
 
-/* Writes the worker's copy of a slot from its mirror. `version` is even afterwards
- * whatever another mapping has put there. */
+/* Writes the worker's copy of a slot from its mirror. Leaves `version` even, whatever
+ * another mapping has put there. */
 static void write_record(uint32_t slot) {
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   struct pump_range *range = &pump_shm->ranges[slot];
@@ -112,7 +112,7 @@ static void write_record(uint32_t slot) {
   pump_range_write_end(range);
 }
 
-/* The same after the mirror has changed, for the worker to see. */
+/* Writes a slot's copy after its mirror has changed, and raises the table's version. */
 static void publish(uint32_t slot) {
   struct pump_header *header = &pump_shm->header;
   write_record(slot);
@@ -126,13 +126,13 @@ void pump_range_republish(void) {
   PUMP_STORE_RELEASE(&pump_shm->header.range_high, slots_used);
 }
 
-/* Makes the range live in info->slot, whose generation is already a new one. */
+/* Makes the range live in info->slot, which already has a new generation. */
 static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end) {
   struct pump_mirror *mirror = &pump_mirrors[info->slot];
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
   if (generation == 0) generation = 1;
   info->generation = (uint32_t)generation;
-  /* Release: a reader of one of these reads, after it, at least the dead state. */
+  /* Release: a reader that sees one of these also sees at least the dead state. */
   PUMP_STORE_RELEASE(&mirror->base, info->base);
   PUMP_STORE_RELEASE(&mirror->length_bytes, info->length_bytes);
   PUMP_STORE_RELEASE(&mirror->requested_bytes, info->requested_bytes);
@@ -154,7 +154,7 @@ static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end
     pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
-/* Takes the range in `slot` out of index and table; the slot stays taken. */
+/* Removes the range in `slot` from index and table; the slot stays taken. */
 static void retire(uint32_t slot, struct pump_range_info *info) {
   struct pump_mirror *mirror = &pump_mirrors[slot];
   *info = (struct pump_range_info){.base = mirror->base,
@@ -183,8 +183,8 @@ static void give_back(uint32_t slot) {
   first_free = slot;
 }
 
-/* Removes the ranges that own any of these blocks; returns how many of their bytes were
- * converted. */
+/* Removes the ranges that own any of these blocks. Returns their converted bytes, except
+ * those that count by a handle. */
 static uint64_t displace(uint64_t first, uint64_t end) {
   struct pump_range_info gone;
   uint64_t converted_bytes = 0;
@@ -231,7 +231,7 @@ int pump_range_add(struct pump_range_info *info) {
 int pump_range_remove(uint64_t base, struct pump_range_info *info) {
   if (base > ADDRESS_END - PUMP_BLOCK_BYTES) return -ENOENT;
   const uint32_t *word = index_word((base + PUMP_BLOCK_BYTES - 1) >> BLOCK_SHIFT);
-  if (word == NULL || PUMP_LOAD(word) == 0) return -ENOENT; /* not ours: no lock */
+  if (word == NULL || PUMP_LOAD(word) == 0) return -ENOENT; /* not ours; no lock needed */
   pthread_mutex_lock(&pump_range_lock);
   uint32_t value = PUMP_LOAD(word);
   bool found = value != 0 && pump_mirrors[value - 1].base == base;
@@ -274,7 +274,7 @@ void pump_range_release(uint32_t slot) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-/* The driver refused the free, so no other thread can have been given these blocks. */
+/* The driver refused the free, so these blocks still belong to the range. */
 void pump_range_restore(struct pump_range_info *info) {
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
@@ -292,12 +292,12 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   return value != 0 && read_mirror(value - 1, address, hit);
 }
 
-/* What the kernel reaches from a pointer is not known here. A pointer to the beginning of a
- * range may mean all of it. One inside is most often a tensor in a caching allocator's
- * segment: it counts for its slice and the next one. To count it to the range's end would
- * make everything behind it look used by every launch, and then hardly anything could be
- * evicted; the price of too little is that a block is moved while it is used, which costs
- * time and nothing else. */
+/* Estimates what a kernel reaches from a pointer. A pointer to the beginning of a range
+ * may mean all of it. A pointer inside is most often a tensor in a caching allocator's
+ * segment: it counts for its slice and the next one. If it counted up to the range's end,
+ * every launch would seem to use everything after it, and barely anything could be
+ * evicted. An estimate that is too small only costs time: a block may move while it is
+ * used. */
 static uint64_t argument_bytes(uint64_t range_bytes, uint64_t offset_bytes,
                                uint32_t *slices) {
   *slices = offset_bytes == 0 ? PUMP_USE_SLICES : 2;
@@ -314,7 +314,7 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
   uint64_t bytes = extent->length_access >> 2;
   uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes), last;
   bool argument = (extent->length_access & 3) == PUMP_ACCESS_ARGUMENT;
-  if (argument) /* known where the allocator's block is: its end */
+  if (argument) /* up to the end of the allocator's block, if known */
     bytes = pump_units_bytes(bytes >> PUMP_ARGUMENT_BITS, extent->offset_bytes);
   if (argument && bytes == 0) {
     uint32_t slices;

@@ -1,5 +1,5 @@
-/* refusal.c - says which libraries need memory that is not pageable, when the driver has
- * refused a call for converted memory or where it may, and what keeps such memory.
+/* refusal.c - names libraries that need device memory, and the remedy, if the driver has
+ * refused a call for converted memory or may refuse one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define MIB (1u << 20)
 
-/* What to write behind --keep-device so that `caller` gets device memory. */
+/* Writes the rule for --keep-device with which `caller` gets device memory. */
 static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes) {
   const char *end = strstr(caller, ".so");
   if (strncmp(caller, "lib", 3) == 0 && end != NULL)
@@ -41,8 +41,8 @@ void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
   errno = saved;
 }
 
-/* NCCL by its kernels, also where it is part of something that no rule names. Mangled names
- * are searched. Before NCCL 2.19 they had the second form. */
+/* Finds NCCL by its kernels, even inside a library that no rule names. Searches mangled
+ * names; before NCCL 2.19 they had the second form. */
 void pump_kernel_note(const char *kernel) {
   static uint32_t said;
   char caller[64];

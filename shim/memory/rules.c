@@ -1,24 +1,24 @@
-/* rules.c - which allocations stay device memory, by size, by calling library,
- * and by what a library has requested before; and which libraries see which memory is
- * managed. It allocates nothing and hooks nothing.
+/* rules.c - decides which allocations stay device memory: by size, by calling library,
+ * and by what a library has requested before. It also decides which libraries see which
+ * memory is managed. It allocates nothing and hooks nothing.
  *
- * PUMP_KEEP_DEVICE, a list separated by commas, as pump-run writes it:
- *   below=BYTES    allocations of fewer bytes
- *   library=NAME   what a library whose file name begins so allocates
- *   ipc            what a library allocates after it requested a handle that converted
- *                  memory cannot have, up to an allowance that each handle renews
- *   stream-ordered what is allocated in stream order: the driver's own pools serve it
- *   vmm            memory of virtual memory management calls: the driver serves them
+ * PUMP_KEEP_DEVICE is a list separated by commas, as pump-run writes it:
+ *   `below=BYTES`     Allocations of fewer bytes.
+ *   `library=NAME`    Allocations by libraries whose file name begins with NAME.
+ *   `ipc`             Allocations by a library that has requested a handle that converted
+ *                     memory cannot have, up to an allowance that each handle renews.
+ *   `stream-ordered`  Allocations in stream order: the driver's own pools serve them.
+ *   `vmm`             Memory of virtual memory management calls: the driver serves them.
  *
- * DESIGN. With a shared libcudart the caller of the driver is always cudart, so the
- * library is looked for on the stack: at most FRAMES return addresses, on allocations
- * of whole blocks only. The unwinder is the C library's; it loads libgcc_s at the first
- * walk, which programs with CUDA in them have loaded long before.
+ * DESIGN. With a shared libcudart the caller of the driver is always cudart, so pump
+ * searches the stack for the library. It looks at no more than FRAMES return addresses,
+ * and only for allocations of whole blocks. The unwinder is the C library's. It loads
+ * libgcc_s at the first walk, which CUDA programs have loaded long before.
  *
- * The addresses of the libraries are kept, and are valid while the loader's counts of loads
- * and unloads do not change. All of it is read and written inside dl_iterate_phdr, which
- * holds the loader's own lock: a lock of ours could be waited for by a thread in a
- * library's constructor, while its holder waits for the loader.
+ * The addresses of the libraries are cached, and valid while the loader's counts of loads
+ * and unloads do not change. The cache is read and written inside dl_iterate_phdr, which
+ * holds the loader's own lock. If the cache had its own lock, a thread in a library's
+ * constructor could wait for that lock while its holder waits for the loader.
  */
 #include "rules.h"
 
@@ -35,36 +35,36 @@
 #define NAMES 16
 #define NAME_BYTES 64
 #define SPANS 32
-#define ALLOWANCE_FACTOR 4             /* of what was refused */
+#define ALLOWANCE_FACTOR 4             /* times what was refused */
 #define ALLOWANCE_LEAST_BYTES 67108864 /* 64 MiB */
 
-/* Libraries that register device memory with network cards, which fails for managed memory.
- * For managed memory they have another way (UCX, Open MPI and libfabric ask for
- * IS_MANAGED). Not libucm: it queries on behalf of libuct only. */
+/* Libraries that register device memory with network cards, which fails for managed
+ * memory. They have another path for managed memory (UCX, Open MPI and libfabric query
+ * IS_MANAGED). libucm is not one of them: it queries only on behalf of libuct. */
 static const char *const transports[] = {"libuct",      "libucp",    "libucs",    "libmpi",
                                          "libopen-pal", "libfabric", "libibverbs"};
 
-#define USE_KEPT 1u    /* what it allocates stays device memory */
-#define USE_MANAGED 2u /* it sees which memory is managed */
-#define USE_LEARNED 4u /* as USE_KEPT, within the allowance */
+#define USE_KEPT 1u    /* its allocations stay device memory */
+#define USE_MANAGED 2u /* sees which memory is managed */
+#define USE_LEARNED 4u /* like USE_KEPT, within the allowance */
 
 struct span {
   uintptr_t begin, end;
   uint32_t uses;
 };
 
-/* Written by pump_rules_reset, then inside dl_iterate_phdr only. */
+/* Written by pump_rules_reset, and later only inside dl_iterate_phdr. */
 static struct {
   uint64_t below_bytes;
   bool ipc, stream_ordered, vmm;
   uint32_t name_count, learned_count;
   char names[NAMES][NAME_BYTES];
-  uintptr_t learned[NAMES]; /* where libraries begin */
-  /* What learned libraries may still allocate as device memory, and what a handle makes of
-   * it again; atomic. */
+  uintptr_t learned[NAMES]; /* addresses at which libraries begin */
+  /* Bytes that learned libraries may still allocate as device memory, and the value to
+   * which each handle resets them; atomic. */
   uint64_t allowance_bytes, allowance_full_bytes;
   unsigned long long loads, unloads;
-  bool current; /* the spans are those of these counts */
+  bool current; /* the spans match these counts */
   uint32_t span_count;
   struct span spans[SPANS];
 } rules;
@@ -122,7 +122,7 @@ void pump_rules_reset(void) {
   }
 }
 
-/* ---- where libraries lie -------------------------------------------------- */
+/* ---- addresses of libraries ----------------------------------------------- */
 
 static struct span span_of(const struct dl_phdr_info *info) {
   struct span span = {UINTPTR_MAX, 0, 0};
@@ -163,7 +163,7 @@ struct visit {
   struct span spans[SPANS];
 };
 
-/* Stops at the first object while what is kept is still true. */
+/* Collects the spans of libraries that have uses; stops at once if the cache is valid. */
 static int visit_object(struct dl_phdr_info *info, size_t size, void *data) {
   struct visit *visit = data;
   (void)size;
@@ -194,7 +194,7 @@ static bool within(const struct span *span, const void *address) {
   return (uintptr_t)address >= span->begin && (uintptr_t)address < span->end;
 }
 
-/* Those of `use` that libraries on the stack have. */
+/* Returns which uses of `use` the libraries on the stack have. */
 static uint32_t uses_of_callers(uint32_t use) {
   struct visit visit = {.begun = false};
   void *frames[FRAMES];
@@ -218,7 +218,7 @@ bool pump_rule_sees_managed(void) {
   return uses_of_callers(USE_MANAGED) != 0;
 }
 
-/* Takes `bytes` of the allowance; false: there is not so much. */
+/* Takes `bytes` of the allowance; false if less is left. */
 static bool take_allowance(uint64_t bytes) {
   uint64_t left = __atomic_load_n(&rules.allowance_bytes, __ATOMIC_RELAXED);
   do {
@@ -254,9 +254,9 @@ bool pump_rule_mapped(void) {
   return rules.vmm || pump_rule_for(SIZE_MAX) == PUMP_RULE_LIBRARY;
 }
 
-/* ---- which library has called ------------------------------------------------------- */
+/* ---- the calling library ------------------------------------------------------------ */
 
-/* Whether the file may lie between the calling library and us on the stack. */
+/* Returns whether the file may be between the calling library and us on the stack. */
 static bool is_runtime(const char *name) {
   static const char *const between[] = {"libpump.", "libcuda.", "libcudart.", "libc.",
                                         "libc-2."};
@@ -268,13 +268,13 @@ static bool is_runtime(const char *name) {
 struct search {
   void *frames[FRAMES];
   int frame_count;
-  int nearest; /* number of the frame found so far */
+  int nearest; /* nearest matching frame yet */
   bool first, learn, learned;
   struct span span;
   char name[NAME_BYTES];
 };
 
-/* Finds, of all objects, the one with the frame nearest to us; each is visited once. */
+/* Finds the object with the frame nearest to us; called once for each object. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   struct search *search = data;
   (void)size;
@@ -305,7 +305,7 @@ void pump_rule_caller(char *name, size_t room) {
   if (room != 0) snprintf(name, room, "%s", search.name);
 }
 
-/* Notes the calling library. Called once, inside of the loader's lock. */
+/* Records the calling library. Called once, inside the loader's lock. */
 static int learn(struct dl_phdr_info *info, size_t size, void *data) {
   struct search *search = data;
   (void)info, (void)size;

@@ -6,48 +6,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* RULE_SIZE is a preference: where the card has no room, such an allocation may be
- * converted after all. RULE_LIBRARY is a need: converted, the memory would not do. */
+/* PUMP_RULE_SIZE is a preference: if the GPU has no memory left, the allocation may still
+ * be converted. PUMP_RULE_LIBRARY is a requirement: converted memory would not work. */
 enum pump_rule { PUMP_RULE_NONE, PUMP_RULE_SIZE, PUMP_RULE_LIBRARY };
 
-/* Reads PUMP_KEEP_DEVICE; no other thread runs (start of a process). */
+/* Reads PUMP_KEEP_DEVICE, at the start of a process with a single thread. */
 void pump_rules_reset(void);
 
-/* The rule that keeps an allocation of `bytes` by the calling thread. Walks a bounded
- * piece of its stack, only while a library of the rules is loaded. In the guard. */
+/* Returns the rule that keeps an allocation of `bytes` by the calling thread. Walks part
+ * of its stack, only while a library of the rules is loaded. Requires the guard. */
 enum pump_rule pump_rule_for(size_t bytes);
 
-/* Whether a library of the rules has called us. Walks as pump_rule_for does. In the guard.
- */
+/* Returns whether a library of the rules has called us. Walks as pump_rule_for does.
+ * Requires the guard. */
 bool pump_rule_keeps_caller(void);
 
-/* Whether the caller is a library that has to tell managed memory from device memory,
- * because it registers the latter with a network card. Walks as pump_rule_for does. In the
- * guard. */
+/* Returns whether the caller is a library that must distinguish managed from device
+ * memory, because it registers device memory with a network card. Walks as pump_rule_for
+ * does. Requires the guard. */
 bool pump_rule_sees_managed(void);
 
-/* Only whether RULE_SIZE keeps it; walks nothing. */
+/* Returns whether PUMP_RULE_SIZE keeps the allocation; does not walk the stack. */
 bool pump_rule_by_size(size_t bytes);
 
-/* The library that has called us, passing over CUDA's own: its file name, or "the
- * program" for the executable. Writes at most `room` bytes. In the guard. */
+/* Writes the file name of the library that has called us, skipping CUDA's own, or "the
+ * program" for the executable. Writes at most `room` bytes. Requires the guard. */
 void pump_rule_caller(char *name, size_t room);
 
-/* The rule "stream-ordered": the driver's own pools serve what is allocated in stream
- * order. */
+/* Returns whether the rule "stream-ordered" is set: the driver's own pools serve
+ * stream-ordered allocations. */
 bool pump_rule_stream_ordered(void);
 
-/* The rule "vmm", or a library of the rules has called: virtual memory management calls are
- * the driver's. Walks as pump_rule_for does. In the guard. */
+/* Returns whether the driver serves virtual memory management: by the rule "vmm", or for
+ * a calling library of the rules. Walks as pump_rule_for does. Requires the guard. */
 bool pump_rule_mapped(void);
 
-/* The rule "ipc": that library has requested something that only device memory can do, so
- * what it allocates from this call on stays device memory, as far as the allowance reaches:
- * returned, a multiple of what was refused. 0 when the rule is off or the table is full. */
+/* Applies the rule "ipc": the calling library has requested what only device memory can
+ * do, so its next allocations stay device memory. Returns their allowance in bytes, a
+ * multiple of what was refused; 0 if the rule is off or the table is full. */
 uint64_t pump_rule_learn_caller(uint64_t refused_bytes);
 
-/* A program has been given a handle: libraries that share go on to, and their allowance is
- * whole again. Walks nothing. */
+/* Resets the allowance of learned libraries, because the program has been given a handle:
+ * they are still sharing memory. Does not walk the stack. */
 void pump_rule_handle_given(void);
 
 #endif

@@ -1,36 +1,36 @@
-/* share.c - which part of a card is this process's, where others under pump use it too.
+/* share.c - computes this process's share of a GPU that others under pump use too.
  *
- * What a process finds free is no measure: the driver counts as used what it keeps for
- * managed memory, unused chunks too (docs/decisions/0041-shares.md). So each process
- * publishes in the ledger (host_claims.c) what it needs on its cards, and takes the largest
- * share that leaves each other one what it needs, or as much as itself. All use the same
- * figures, so together they take no more than the card. What one does not need, or gives
- * up, the others take when they read the ledger next.
+ * Free memory is no measure: the driver counts as used what it keeps for managed memory,
+ * even unused chunks (docs/decisions/0041-shares.md). So each process publishes in the
+ * ledger (host_claims.c) what it needs on its GPUs. It takes the largest share that
+ * leaves each other process its need, or as much as itself. All use the same numbers, so
+ * together they take no more than the GPU has. If one needs less, or gives memory up, the
+ * others take that memory when they next read the ledger.
  *
- * Budgets that a user or a service has requested stay as they are; they bound what
- * their process counts as needing.
+ * Budgets that a user or a service has requested do not change; they bound the need that
+ * their process publishes.
  *
- * PUMP_NEIGHBOURS=none: no other process can use this job's cards (a virtual GPU of its
- * own).
+ * PUMP_NEIGHBOURS=none: other processes cannot use this job's GPUs, which are virtual and
+ * its own.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
 
-/* A need that has become smaller counts for so long at least, and twice that at most:
+/* A smaller need counts only after this time, and after twice this time at the latest:
  * programs need less between two iterations. */
 #define NEED_NS 8000000000u
-/* Needs are published in steps of the card, so that budgets do not follow each allocation.
- */
+/* Needs are published in this many steps of the GPU's memory, so that budgets do not
+ * follow each allocation. */
 #define STEPS 64
 
-/* The link thread's. The largest needs of this period and of the one before it. */
+/* Only for the link thread. The largest needs of this period and of the one before it. */
 static struct {
   uint64_t begin_ns, now_bytes[PUMP_MAX_DEVICES], before_bytes[PUMP_MAX_DEVICES];
 } needs;
 static struct pump_card published[PUMP_MAX_DEVICES];
-static bool alone; /* no other process can use this job's cards */
+static bool alone; /* other processes cannot use this job's GPUs */
 
 void pump_share_start(void) {
   const char *text = getenv("PUMP_NEIGHBOURS");
@@ -55,9 +55,8 @@ uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
   return count;
 }
 
-/* What `card` has where each may have `level`; never more than `most`: figures may be
- * false.
- */
+/* Returns what `card` takes if each process may have `level`; at most `most`, because
+ * published numbers may be false. */
 static uint64_t taken(const struct pump_card *card, uint64_t level, uint64_t most) {
   uint64_t bytes = card->need_bytes < level ? card->need_bytes : level;
   if (bytes < card->plain_bytes) bytes = card->plain_bytes;
@@ -86,7 +85,7 @@ static uint64_t largest(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-/* What this process has on its devices, as it publishes it. */
+/* Fills in what this process publishes about its devices. */
 static void describe(struct pump_card cards[PUMP_MAX_DEVICES]) {
   uint64_t now_ns = pump_now_ns();
   bool next = now_ns - needs.begin_ns > NEED_NS;
@@ -110,12 +109,12 @@ uint32_t pump_share_refresh(bool fresh) {
   if (alone || pump_shm == NULL) return 0;
   struct pump_card cards[PUMP_MAX_DEVICES];
   describe(cards);
-  if (fresh) memset(published, 0, sizeof published); /* the entry is a new one */
+  if (fresh) memset(published, 0, sizeof published); /* the entry is new */
   if (memcmp(published, cards, sizeof cards) != 0 &&
       pump_claims_publish(cards, PUMP_MAX_DEVICES) == 0)
     memcpy(published, cards, sizeof cards);
   struct pump_neighbours neighbours;
-  /* Processes whose entries cannot be read at the moment still count. */
+  /* If entries cannot be read at the moment, their processes still count. */
   return pump_neighbours_look(&neighbours) == 0 ? pump_device_share(&neighbours) : 0;
 }
 

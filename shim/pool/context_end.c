@@ -1,7 +1,7 @@
-/* context_end.c - what ends with a context of the program.
+/* context_end.c - ends memory and executors' work together with a context of the program.
  *
- * Executors work inside the program's contexts, so they leave one before it goes away; and
- * memory that was allocated in a context ends with it.
+ * Executors work inside the program's contexts, so they leave one before it is destroyed.
+ * Memory that was allocated in a context ends with it.
  */
 #include <stdlib.h>
 
@@ -14,8 +14,7 @@ void pump_contexts_unlearn(void) {
   pump_place_forget();
 }
 
-/* Keeps what was taken out of the table, to put it back if the context lives on; false: no
- * memory. */
+/* Keeps a removed range, to put it back if the context survives; false: out of memory. */
 static bool remember(struct pump_context_end *end, const struct pump_range_info *info) {
   if (end->count == end->room) {
     size_t room = end->room == 0 ? 64 : 2 * end->room;
@@ -35,7 +34,7 @@ struct pump_context_end pump_context_ending(CUcontext context) {
   PUMP_ADD(&pump_calls_seen, 1);
   pump_contexts_unlearn();
   if (context == NULL) return end;
-  pump_params_forget(); /* its modules end with it, and their handles come back */
+  pump_params_forget(); /* its modules end with it, and their handles are reused */
   pump_enter();
   pump_executors_context_gone(context);
   while (pump_range_remove_next(context, &cursor, &info)) {
@@ -66,8 +65,8 @@ void pump_contexts_leave(CUdevice device) {
   pump_leave();
 }
 
-/* The runtime may have got the context by the driver's private tables, past
- * cuDevicePrimaryCtxRetain. */
+/* Leaves the device's contexts if the runtime got the primary one by the driver's private
+ * tables, without cuDevicePrimaryCtxRetain. */
 CUcontext pump_primary_ending(CUdevice device, bool reset) {
   bool unknown;
   CUcontext context = pump_primary_last(device, reset, &unknown);

@@ -1,18 +1,18 @@
-/* convert.c - which memory a plain allocation becomes, and its end.
+/* convert.c - plain allocations: which kind of memory they become, and their end.
  *
- * Device memory from 2 MiB up is allocated as managed memory, in whole blocks;
- * smaller allocations stay device memory: stream memory operations, semaphores and
- * hot workspaces live there, and only whole blocks take part in eviction. So does what
- * the rules keep (memory/rules.c). The program's own managed memory is tracked and
- * never refused.
+ * Device memory of 2 MiB or more is allocated as managed memory, in whole blocks. Smaller
+ * allocations stay device memory: they hold stream memory operations, semaphores and hot
+ * workspaces, and only whole blocks can be evicted. Memory that the rules keep
+ * (memory/rules.c) stays device memory too. The program's own managed memory is tracked
+ * and never refused.
  *
- * The order of record and real call. An allocation is recorded after it: before,
- * there is no address. A free is recorded before it: afterwards another thread may
- * be given the same address, and its record must not be overtaken by this one. If
- * the driver refuses the free, the record is undone.
+ * Order of record and real call: an allocation is recorded after the call, because before
+ * it there is no address. A free is recorded before the call: afterwards another thread
+ * may get the same address, and its record must come second. If the driver refuses the
+ * free, the record is undone.
  *
- * Calls that stand in for the program's own (managed instead of plain) run as they
- * are: inside a capture they must fail where the program's own would.
+ * Calls that replace the program's own (managed instead of plain) run in its capture
+ * mode: inside a capture they must fail if the program's own call would.
  */
 #include <errno.h>
 
@@ -25,14 +25,14 @@ static uint64_t whole_blocks(uint64_t bytes) {
   return (bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
 }
 
-/* Errors after which the program's own kind of allocation may still succeed. All
- * others (capture, a broken context) are the answer that it would have got too. */
+/* Returns whether the program's own kind of allocation may still succeed after this
+ * error. Any other error (capture, a broken context) would have been its answer too. */
 static bool try_plain(CUresult error) {
   return error == CUDA_ERROR_OUT_OF_MEMORY || error == CUDA_ERROR_NOT_SUPPORTED ||
          error == CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The card had no room for an allocation that was not converted. */
+/* Whether the GPU had no memory for an allocation that was not converted. */
 static bool refused;
 
 bool pump_plain_refused(void) {
@@ -49,8 +49,8 @@ static CUresult allocate_plain(CUdeviceptr *address, size_t bytes, int device,
   return result;
 }
 
-/* Managed memory that cannot be tracked would never be evicted nor given back to
- * the limit: hand it back and let the program have what it requested. */
+/* Replaces managed memory that cannot be tracked with plain memory: otherwise it would
+ * never be evicted, nor returned to the limit. */
 static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
                                 CUcontext context, int why) {
   static uint32_t said;
@@ -65,8 +65,8 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
   return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device, context) : result;
 }
 
-/* Our own refusal. Beside a capture the program's own call might have failed in another
- * way, and ended the capture: a small allocation makes the driver report that. */
+/* Refuses an allocation. During a capture the program's own call might have failed in
+ * another way, and ended the capture. A small allocation makes the driver report that. */
 static CUresult refuse(void) {
   CUdeviceptr little;
   if (PUMP_LIKELY(PUMP_LOAD(&pump_captures) == 0)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -79,7 +79,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
                                    CUcontext context) {
   uint64_t rounded = whole_blocks(bytes);
   int admitted = pump_limit_try((uint32_t)device, rounded);
-  if (admitted == -ENOMEM) { /* the driver's own pools make room for others as well */
+  if (admitted == -ENOMEM) { /* gives idle pool memory back, as the driver's pools do */
     pump_pool_relieve((uint32_t)device);
     admitted = pump_limit_admit((uint32_t)device, rounded);
   }
@@ -119,7 +119,7 @@ CUresult pump_allocate(CUdeviceptr *address, size_t bytes) {
   return allocate_converted(address, bytes, device, context);
 }
 
-/* Only the driver knows the pitch: pump has it allocate a single row. */
+/* Allocates a single row first, because only the driver knows the pitch. */
 CUresult pump_allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes,
                              size_t height, unsigned int element_bytes) {
   CUdeviceptr row = 0;
@@ -174,7 +174,7 @@ static CUresult free_range(CUdeviceptr address, struct pump_range_info *info) {
   return result;
 }
 
-/* Not a range of ours: the driver must see it whatever it is. */
+/* Frees memory that is in no range of ours; the driver must see the call in any case. */
 static CUresult free_other(CUdeviceptr address) {
   struct pump_plain_info info;
   bool counted = pump_plain_remove(address, &info);
@@ -186,7 +186,7 @@ static CUresult free_other(CUdeviceptr address) {
 CUresult pump_free(CUdeviceptr address) {
   struct pump_range_info info;
   CUresult result;
-  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* none of cuMemAlloc */
+  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* only mapped */
   if (pump_pool_free_now(address, &result)) return result;
   return pump_range_remove(address, &info) == 0 ? free_range(address, &info)
                                                 : free_other(address);

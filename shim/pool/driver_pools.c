@@ -1,15 +1,16 @@
-/* driver_pools.c - which of the driver's pools ours stands in for, and what they answer.
+/* driver_pools.c - which of the driver's pools ours replaces, and the answers about them.
  *
- * A device's default pool, and pools that a program makes without properties that managed
- * memory cannot fulfil: shared with other processes, bounded, host memory, other uses.
- * Those stay the driver's. The rule "stream-ordered" leaves all of them to it.
+ * Ours replaces the default pool of each device, and pools that the program makes.
+ * Exceptions are properties that managed memory cannot have: shared with other processes,
+ * bounded, on the host, for other uses. Those pools, and with the rule "stream-ordered"
+ * all, stay the driver's.
  *
- * The figures of a pool that we stand in for are the driver's and ours together. Our own
- * keeps what is freed until it is trimmed or memory runs short. The program sees what the
- * driver's pool would keep: all of it until the program waits for a stream, an event or a
- * context, then what is in use, what the GPU has yet to come to, and what the release
- * threshold allows (CUDA driver API, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD). The rest counts as
- * free memory, and serves the next allocation of any kind.
+ * The numbers of a replaced pool are sums of the driver's and ours. Ours keeps freed
+ * memory until it is trimmed or memory runs short, but the program sees what the driver's
+ * would keep. Until the program waits for a stream, an event or a context, that is
+ * everything. Afterwards it is the release threshold (CUDA driver API,
+ * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), or, if larger, the memory in use or still pending
+ * on the GPU. The rest counts as free memory, and serves the next allocation of any kind.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "pool_state.h"
 #include "shim/memory/rules.h"
 
-/* Under pool_lock: pools of the program that are served. Full: the driver serves. */
+/* Pools of the program that ours replaces; under pool_lock. Full: the driver serves. */
 static struct {
   CUmemoryPool pool;
   uint32_t device;
@@ -37,7 +38,7 @@ static uint64_t threshold_of(CUmemoryPool pool) {
   return bytes;
 }
 
-/* Under pool_lock. */
+/* Requires pool_lock. */
 static void enter(CUmemoryPool pool, uint32_t device) {
   uint32_t i = 0;
   while (i < POOL_ARENAS && made[i].pool != NULL) i++;
@@ -90,8 +91,8 @@ void driver_pools_reset(void) {
   memset(made, 0, sizeof made);
 }
 
-/* Calls `visit` for every arena that stands in for the pool, under the lock, which it may
- * release: then all are looked at again. */
+/* Calls `visit` for every arena of the pool, under the lock. Since `visit` may release
+ * the lock, arenas are found by index. */
 static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, void *),
                        void *argument) {
   pthread_mutex_lock(&pool_lock);
@@ -103,8 +104,8 @@ static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, voi
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* The pool's arenas have no owner. What is still in use, or on its way, is given back when
- * the next pool ends, is trimmed, or needs the room. */
+/* Detaches the pool from its arenas. Memory that is in use or pending is given back when
+ * the next pool is destroyed, or when memory is needed. */
 void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -124,8 +125,8 @@ void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* The pool was not destroyed after all: it gets its arenas back. One that another pool has
- * taken meanwhile was empty. */
+/* Gives a pool its arenas back, because it was not destroyed after all. Arenas that
+ * another pool has taken since then were empty, and stay with that pool. */
 static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
@@ -152,7 +153,7 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
   pump_driver_scope_close(scope);
 }
 
-/* ---- what the driver's pool would keep ----------------------------------------------- */
+/* ---- memory that the driver's pool would keep ---------------------------------------- */
 
 void pool_figures_begin(struct pool_arena *arena) {
   arena->kept_bytes = arena->kept_high_bytes = arena->used_high_bytes = arena->used_bytes;
@@ -176,8 +177,8 @@ void pool_figures_bound(struct pool_arena *arena) {
   if (arena->kept_bytes > arena->reserved_bytes) arena->kept_bytes = arena->reserved_bytes;
 }
 
-/* Lets what is idle go beyond so many bytes. Returns whether the GPU has yet to come to
- * more of it. */
+/* Lets the driver's pool give back idle memory beyond `keep_bytes`. Returns whether there
+ * is more that the GPU has not reached yet. */
 static bool let_go(struct pool_arena *arena, uint64_t keep_bytes) {
   if (arena->kept_bytes <= keep_bytes || arena->kept_bytes == arena->used_bytes)
     return false;

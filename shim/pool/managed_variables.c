@@ -1,19 +1,19 @@
 /* managed_variables.c - managed variables of the program's code.
  *
- * A __managed__ variable is managed memory that no call of the program has allocated. One
- * of at least a block becomes a range when the program looks its address up, and ends with
- * the code that it belongs to: which code that is the driver alone knows, so all of them
- * are taken out before a module or library is unloaded, and those that are still managed
- * memory afterwards come back. Smaller ones are left to demand paging.
+ * A __managed__ variable is managed memory that no call of the program has allocated. If
+ * it has at least a block, it becomes a range when the program looks up its address, and
+ * ends with its code. Only the driver knows which code that is. So all variables are
+ * removed before a module or library is unloaded, and those that are still managed memory
+ * afterwards are put back. Smaller ones are left to demand paging.
  *
- * What the program allocates as managed memory itself (convert.c) becomes a range in
- * the same way.
+ * Managed memory that the program allocates itself (convert.c) becomes a range in the
+ * same way.
  */
 #include <errno.h>
 
 #include "convert.h"
 
-/* Base addresses; under lock. */
+/* Base addresses; under `lock`. */
 static uint64_t bases[PUMP_VARIABLES];
 static uint32_t base_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,7 +25,7 @@ static bool is_managed(uint64_t address) {
          managed != 0;
 }
 
-/* false: there are too many. One that ended with its context may still be there. */
+/* Records a variable, which may outlast its context here; false if there are too many. */
 static bool remember(uint64_t base) {
   bool known = false;
   pthread_mutex_lock(&lock);
@@ -52,8 +52,8 @@ void pump_variable_found(uint64_t base, uint64_t bytes) {
   errno = saved;
 }
 
-/* Before the real call: nothing of ours works on them while they may end. Those whose
- * context has gone meanwhile are in no table. */
+/* Removes all variables before the real call, so that our threads do not work on those
+ * that end. Variables whose context has ended are in no table. */
 void pump_variables_hold(struct pump_variables *held) {
   held->count = held->plain_count = 0;
   pthread_mutex_lock(&lock);

@@ -1,15 +1,15 @@
-/* mapped.h - virtual memory management (cuMemAddressReserve, cuMemCreate, cuMemMap) served
- * from managed memory: what it offers to the hooks.
+/* mapped.h - virtual memory management (cuMemAddressReserve, cuMemCreate, cuMemMap)
+ * served from managed memory: the interface for the hooks.
  *
  * A reservation of addresses is one managed allocation, which has no pages until they are
- * touched. A handle stands for bytes that the limit has admitted, and mapping it is
- * bookkeeping. docs/decisions/0056-mapped-memory.md says which calls are served, and what
- * of the driver's own memory differs. Files: mapped_handles.c (handles), mapped_places.c
- * (reservations and mappings), mapped_access.c (which devices may access them),
- * mapped_ranges.c (ranges of mapped memory, contents).
+ * touched. A handle represents bytes that the limit has admitted. Mapping it only changes
+ * tables. See docs/decisions/0056-mapped-memory.md for the calls that are served, and for
+ * the differences from the driver's memory. Files: mapped_handles.c (handles),
+ * mapped_places.c (reservations and mappings), mapped_access.c (which devices may access
+ * them), mapped_ranges.c (ranges of mapped memory, contents).
  *
- * Functions that take `result` return false where the driver itself has to serve the call.
- * They are called in the guard, errno saved.
+ * Functions with a `result` return false if the driver itself must serve the call. They
+ * require the guard and a saved errno.
  */
 #ifndef PUMP_MAPPED_H
 #define PUMP_MAPPED_H
@@ -21,7 +21,7 @@
 bool pump_mapped_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                         const CUmemAllocationProp *properties, unsigned long long flags,
                         CUresult *result);
-/* The driver has made or imported a handle, which the program is going to map. */
+/* Records a handle that the driver has made or imported, for the program to map. */
 void pump_mapped_waits(CUmemGenericAllocationHandle handle);
 bool pump_mapped_release(CUmemGenericAllocationHandle *handle, CUresult *result);
 bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address,
@@ -29,24 +29,24 @@ bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr addres
 bool pump_mapped_properties(CUmemAllocationProp *properties,
                             CUmemGenericAllocationHandle *handle, CUresult *result);
 
-/* Before memory is mapped into a sparse array, which wants a handle made as a tile pool.
- * None of pump's is. false: a handle of the list is pump's, and a line has said that the
- * call fails. */
+/* Checks a call that maps memory into a sparse array, for which a handle must have been
+ * made as a tile pool. Returns false, and logs that the call fails, if a handle in the
+ * list is pump's: none is a tile pool. */
 bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count);
 
-/* Before a call that only memory of the driver's can serve (an export, a multicast object):
- * `real` is the driver's handle to make it with. For a handle that was never mapped the
- * driver has made such memory. Then `lent` is set, other calls that map or lend wait, and
- * pump_mapped_lent has to follow. false: it cannot be, and one line for each `said` has
- * explained that `call` fails. */
+/* Prepares a call that only memory of the driver can serve (an export, a multicast
+ * object), and finds the driver's handle `real` for it. For a handle that was never
+ * mapped, the driver makes such memory and `lent` is set. Then other calls that map or
+ * lend wait, and pump_mapped_lent must follow. If that is impossible, returns false and
+ * logs, once for each flag, that `call` fails. */
 struct pump_mapped_loan {
   CUmemGenericAllocationHandle handle, real;
   bool lent;
 };
 bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
                       CUresult *result);
-/* After it. The memory stays the driver's if the call has succeeded; after a call that only
- * found out that it cannot be made, the handle is pageable as before. */
+/* Ends the loan after the call. If the call has succeeded, the memory stays the driver's.
+ * If it only showed that it cannot be made, the handle stays pageable. */
 void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded);
 
 /* ---- addresses (mapped_places.c) -------------------------------------------------- */
@@ -55,7 +55,7 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
                          unsigned long long flags, CUresult *result);
 bool pump_mapped_unreserve(CUdeviceptr address, size_t bytes, CUresult *result);
 
-/* `handle` becomes the driver's where it returns false. */
+/* Maps a handle. If it returns false, `*handle` is the driver's handle for the call. */
 bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
                      CUmemGenericAllocationHandle *handle, unsigned long long flags,
                      CUresult *result);
@@ -65,37 +65,37 @@ bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
 bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *location,
                             CUdeviceptr address, CUresult *result);
 
-/* ---- what is known of an address ------------------------------ */
+/* ---- look-ups by address -------------------------------------- */
 
-/* Reservations that are served; 0: none of the questions below needs to be asked. */
+/* Served reservations; if there are none, the functions below need not be called. */
 extern uint32_t pump_mapped_places;
 
-/* Whether the address lies in one. */
+/* Returns whether the address is in a reservation. */
 bool pump_mapped_holds(CUdeviceptr address);
 
-/* Whether [address, +bytes) touches a byte of a reservation that no device may access:
- * there plain memory would refuse a copy. */
+/* Returns whether [address, +bytes) touches reserved bytes that no device may access. A
+ * copy there would be refused without pump. */
 bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes);
 
-/* Where accessible memory (`live`), or a gap between such, begins and ends around the
- * address; false: it lies in no reservation. For pump_pool_piece, which the virtual driver
- * calls under its own lock: takes none that is held across the driver's calls. */
+/* Finds the accessible memory (`live`), or the gap in it, around an address; false
+ * outside of reservations. The virtual driver calls this through pump_pool_piece, under
+ * its own lock. So it takes no lock that is held across driver calls. */
 bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live);
 
 struct pump_mapping {
   uint64_t base, bytes;
-  int handle_types; /* that the program has requested of its memory */
+  int handle_types; /* requested for its memory */
 };
-/* The mapping that the address lies in; false: none. */
+/* Finds the mapping of an address; false if there is none. */
 bool pump_mapped_find(CUdeviceptr address, struct pump_mapping *mapping);
 
 /* ---- ends ------------------------------ */
 
-/* After a context has gone, with the managed memory that was allocated in it. */
+/* Called after a context has ended, with the managed memory that was allocated in it. */
 void pump_mapped_context_gone(CUcontext context);
-/* Empties everything; no other thread runs (start of a process). */
+/* Empties all tables, at the start of a process with a single thread. */
 void pump_mapped_reset(void);
-/* In the child of a fork: nothing here is the child's. */
+/* Empties all tables in a forked child, which owns nothing in them. */
 void pump_mapped_fork_child(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* mapped_access.c - which devices may access mapped memory, and what is known of an address
- * (mapped.h).
+/* mapped_access.c - which devices may access mapped memory, and look-ups by address. See
+ * also mapped.h.
  */
 #include "mapped_state.h"
 
@@ -26,7 +26,7 @@ static void set_one(struct mapped_mapping *mapping, const CUmemAccessDesc *acces
   mapping->writers = writes ? mapping->writers | device : mapping->writers & ~device;
 }
 
-/* Other GPUs than the memory's own reach it: it is to stay on its device. */
+/* Keeps the memory on its device if other GPUs can access it. */
 static void note_peers(const struct mapped_mapping *mapping) {
   bool ours;
   const struct mapped_handle *handle = mapped_handle_find(mapping->handle, &ours);
@@ -75,7 +75,7 @@ bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *loca
   return ours;
 }
 
-/* ---- what is known of an address ------------------------------ */
+/* ---- look-ups by address -------------------------------------- */
 
 bool pump_mapped_holds(CUdeviceptr address) {
   if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
@@ -89,7 +89,7 @@ static bool accessible(const struct mapped_mapping *mapping) {
   return PUMP_LOAD(&mapping->readers) != 0;
 }
 
-/* Accessible mappings without a gap, of which number `i` is one. */
+/* Returns the accessible mappings without a gap around number `i`. */
 static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
   struct mapped_span run = *(struct mapped_span *)mapped_span_at(&mapped_mappings, i);
   const struct mapped_mapping *mapping;
@@ -108,7 +108,7 @@ static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
   return run;
 }
 
-/* From the address to the next mapping that is accessible; `i` is the first one there. */
+/* Returns the gap from the address to the next accessible mapping, from number `i` on. */
 static struct mapped_span gap_from(uint64_t address, size_t i,
                                    const struct mapped_place *place) {
   uint64_t end = place->base + place->bytes;

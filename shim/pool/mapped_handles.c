@@ -1,8 +1,8 @@
-/* mapped_handles.c - handles of memory that pump serves (mapped.h): what cuMemCreate gives,
- * what is known of it, and its end.
+/* mapped_handles.c - handles of memory that pump serves (mapped.h): creation, properties
+ * and end.
  *
- * Keys are no addresses and no small numbers, so that none can be the driver's, and one
- * that is over is known as such: it never reaches the driver.
+ * A key is neither an address nor a small number, so it never equals a handle of the
+ * driver. An ended handle's key is still known as pump's, and never reaches the driver.
  */
 #include <errno.h>
 
@@ -12,27 +12,27 @@
 #include "shim/memory/rules.h"
 
 #define PLACES (1u << 16)
-#define KEY_BEGIN (0x9e4dull << 48) /* 48 bits of a count stand below it */
+#define KEY_BEGIN (0x9e4dull << 48) /* plus a count of 48 bits */
 #define KEY_MASK (0xffffull << 48)
 
 pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t mapped_yield_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under mapped_lock. */
+/* Guarded by mapped_lock. */
 static struct mapped_handle handle_places[PLACES];
 static struct pump_table handles = PUMP_TABLE(handle_places);
 static uint64_t made;
 
-/* What the driver answers for memory of each kind, by asked(). */
+/* The driver's answers for each kind of memory; see asked(). */
 #define KINDS 32
 static struct kind {
-  CUmemAllocationProp properties; /* wanted */
+  CUmemAllocationProp properties; /* requested */
   unsigned char compression;      /* granted */
   CUresult answer;
 } kinds[KINDS];
 static uint32_t kind_count;
 
-/* Handles of the driver's that are mapped nowhere yet; more than that are not known. */
+/* Handles of the driver that are not mapped yet; further ones are not recorded. */
 #define WAITING 64
 static uint64_t waiting[WAITING];
 static uint32_t waiting_count;
@@ -52,8 +52,8 @@ void mapped_explain(const char *call, const char *why, uint32_t *said) {
 
 /* ---- create ------------------------------ */
 
-/* Memory that managed memory can stand in for, of a device that converts. That it is not
- * compressed shows in its bandwidth only. */
+/* Returns whether managed memory can replace such memory, on a device that converts. The
+ * lack of compression shows only in its bandwidth. */
 static bool is_served(const CUmemAllocationProp *properties, size_t bytes) {
   return properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
          properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
@@ -64,9 +64,8 @@ static bool is_served(const CUmemAllocationProp *properties, size_t bytes) {
           pump_device_will_convert((uint32_t)properties->location.id));
 }
 
-/* Whether the driver makes memory of such properties at all: programs find out which
- * handle types there are by trying. It is asked once for each kind, for one block. Without
- * the lock. */
+/* Finds out whether the driver can make memory of that kind, because programs try which
+ * handle types exist. Done once for each kind, with one block, without the lock. */
 static CUresult ask(struct kind *kind) {
   CUmemGenericAllocationHandle handle;
   CUmemAllocationProp granted;
@@ -97,7 +96,7 @@ static struct kind asked(const CUmemAllocationProp *properties) {
   pthread_mutex_unlock(&mapped_lock);
   if (known) return kind;
   kind.answer = ask(&kind);
-  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) { /* a full card says nothing of the kind */
+  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) { /* a full GPU is no answer */
     kind.answer = CUDA_SUCCESS;
     return kind;
   }
@@ -107,7 +106,7 @@ static struct kind asked(const CUmemAllocationProp *properties) {
   return kind;
 }
 
-/* 0, -ENOSPC (it fits as plain memory) or -ENOMEM, explained. */
+/* Returns 0, -ENOSPC (it fits as plain memory), or -ENOMEM after a log line. */
 static int admit(uint32_t device, uint64_t bytes) {
   int admitted = pump_limit_try(device, bytes);
   if (admitted != -ENOMEM) return admitted;
@@ -130,7 +129,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
   struct kind kind = asked(properties);
   if (kind.answer != CUDA_SUCCESS) return false;
   uint32_t device = (uint32_t)properties->location.id;
-  bool ready = pump_device_converts(device); /* else a limit may be none yet */
+  bool ready = pump_device_converts(device); /* else the limit may be unknown yet */
   int admitted = ready ? admit(device, bytes) : pump_limit_try(device, bytes);
   if (admitted != 0 && !ready) return false;
   if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_places) == 0) return false;
@@ -193,7 +192,7 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
   bool held = handle != NULL && handle->references != 0;
   if (held && --handle->references == 0) {
-    real = handle->real; /* the driver's has one reference */
+    real = handle->real; /* the driver's handle has one reference */
     mapped_handle_settle(handle);
   }
   if (!ours || real != 0) mapped_waits_no_more(ours ? real : *key);
@@ -233,9 +232,9 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
   return ours;
 }
 
-/* ---- memory that is the driver's, or becomes it ------------------------------ */
+/* ---- memory that is, or becomes, the driver's -------------------------------- */
 
-/* What libraries of the rules make they map at addresses that the rules give them. */
+/* Ignores handles of libraries in the rules, which map them at the driver's addresses. */
 void pump_mapped_waits(CUmemGenericAllocationHandle handle) {
   if (pump_rule_mapped()) return;
   pthread_mutex_lock(&mapped_lock);
@@ -276,7 +275,7 @@ CUresult mapped_handle_yield(struct mapped_handle *handle) {
   return result;
 }
 
-/* Under both locks. true: `loan` says with which handle the call can be made. */
+/* Finds the driver's handle for a loan; false if there is none. Requires both locks. */
 static bool lend(struct pump_mapped_loan *loan, CUresult *result) {
   bool ours;
   struct mapped_handle *handle = mapped_handle_find(loan->handle, &ours);
@@ -306,7 +305,7 @@ void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {
   bool ours;
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(loan->handle, &ours);
-  bool kept = succeeded && handle != NULL; /* NULL: another thread has released it */
+  bool kept = succeeded && handle != NULL; /* NULL: released by another thread */
   if (kept) become_real(handle, loan->real);
   pthread_mutex_unlock(&mapped_lock);
   pthread_mutex_unlock(&mapped_yield_lock);

@@ -1,10 +1,11 @@
-/* mapped_places.c - reservations of addresses, and which handle is mapped where (mapped.h).
+/* mapped_places.c - reservations of addresses, and handles mapped in them (mapped.h).
  *
- * A reservation has to be managed memory or the driver's before it is known what will be
- * mapped there. It is managed memory unless a rule says otherwise, or the host could not
- * take what the device can hold (memory that fits there must not be refused), or a handle
- * of the driver's is mapped nowhere yet and could be mapped there: each such handle decides
- * about one reservation. Handles that are mapped in the driver's become the driver's.
+ * A reservation must be managed memory or the driver's before it is known what will be
+ * mapped there. It is the driver's if a rule applies, or if the host could not take what
+ * the device can hold: memory that fits there must not be refused. It is also the
+ * driver's if a handle of the driver is not mapped yet and could be mapped there; each
+ * such handle decides on one reservation. Handles that are mapped in the driver's
+ * reservations become the driver's.
  */
 #include <errno.h>
 
@@ -20,8 +21,8 @@ struct mapped_spans mapped_mappings = {.record_bytes = sizeof(struct mapped_mapp
 struct mapped_spans mapped_homes = {.record_bytes = sizeof(struct mapped_home)};
 uint32_t pump_mapped_places;
 
-/* Managed memory to be freed without the lock, which cuMemFree could hold for long: it
- * waits for the device. */
+/* Managed memory to be freed without the lock, because cuMemFree waits for the device,
+ * perhaps for long. */
 static CUdeviceptr pending[PENDING];
 static uint32_t pending_count;
 
@@ -31,7 +32,7 @@ static bool misaligned(uint64_t value) {
 
 /* ---- managed memory ------------------------------ */
 
-/* Addresses of `bytes`, aligned; 0: the driver gives none. */
+/* Allocates aligned addresses for `bytes`; 0 if the driver gives none. */
 static CUdeviceptr take_managed(uint64_t bytes, uint64_t alignment, CUdeviceptr *managed) {
   uint64_t slack = alignment > PUMP_BLOCK_BYTES ? alignment : 0;
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -96,15 +97,15 @@ struct mapped_place *mapped_place_at(CUdeviceptr address) {
   return place == NULL || place->freed ? NULL : place;
 }
 
-/* Whether the host could take all of it, or all that the device may hold. */
+/* Returns whether the host could take it all, or as much as the device may hold. */
 static bool host_takes(uint32_t device, uint64_t bytes) {
   uint64_t left, whole, most = PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
   pump_limit_room(&left, &whole);
   return left >= (bytes < most ? bytes : most);
 }
 
-/* Whether a handle of the driver's waits for addresses, and these may be for it: one cannot
- * be larger than its device. */
+/* Returns whether a handle of the driver waits for addresses that may be these. No handle
+ * is larger than its device. */
 static bool one_waits(uint32_t device, uint64_t bytes) {
   if (bytes > PUMP_LOAD(&pump_shm->devices[device].total_bytes)) return false;
   pthread_mutex_lock(&mapped_lock);
@@ -179,9 +180,8 @@ bool pump_mapped_unreserve(CUdeviceptr address, size_t bytes, CUresult *result) 
   return ours;
 }
 
-/* Under the lock: memory of the driver's, or of a handle that can become it, is to be
- * mapped where `place` says. `handle` NULL: the driver's own. True: the driver has to map
- * it. */
+/* Decides on mapping memory of the driver (`handle` NULL), or of a handle that can become
+ * it, at `place`. Returns true if the driver has to map it. Requires the lock. */
 static bool map_real(struct mapped_handle *handle, const struct mapped_place *place,
                      CUresult *result) {
   static uint32_t said, said_place;
@@ -202,7 +202,7 @@ static bool map_real(struct mapped_handle *handle, const struct mapped_place *pl
 
 /* ---- mappings ------------------------------ */
 
-/* A reservation of our own that is over when no contents lie there; 0: no memory. */
+/* Makes a reservation of our own, which ends without contents; 0: out of memory. */
 static CUdeviceptr hidden_place(uint64_t bytes, uint32_t device) {
   CUcontext context = NULL;
   CUdeviceptr managed;
@@ -219,7 +219,7 @@ static CUdeviceptr hidden_place(uint64_t bytes, uint32_t device) {
 }
 
 /* Moves the contents of a handle that is not mapped to [to, +bytes). The blocks that they
- * leave are counted from here on, those that they take over no more. */
+ * leave then count by themselves, and those that they take over count with the handle. */
 static CUresult move_home(struct mapped_handle *handle, uint64_t to, uint64_t bytes) {
   uint64_t from = handle->home, old_bytes = handle->home_bytes;
   struct mapped_home *home = mapped_span_add(&mapped_homes, to, bytes);
@@ -242,7 +242,7 @@ static CUresult move_home(struct mapped_handle *handle, uint64_t to, uint64_t by
   return CUDA_SUCCESS;
 }
 
-/* Moves contents out of the way, to addresses that the program does not know. */
+/* Moves contents to addresses that the program does not know. */
 static CUresult hide(struct mapped_handle *handle) {
   uint64_t bytes = handle->home_bytes, to = hidden_place(bytes, handle->device);
   if (to == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -251,8 +251,8 @@ static CUresult hide(struct mapped_handle *handle) {
   return result;
 }
 
-/* Contents at [base, +bytes), where another handle is to be mapped, go elsewhere. Its own
- * may stay that begin there. */
+/* Moves contents away from [base, +bytes), where another handle is to be mapped. Its own
+ * may stay if they begin there. */
 static CUresult clear_homes(const struct mapped_handle *arriving, uint64_t base,
                             uint64_t bytes) {
   bool stays = arriving->home == base && arriving->home_bytes <= bytes;
@@ -266,7 +266,7 @@ static CUresult clear_homes(const struct mapped_handle *arriving, uint64_t base,
   return CUDA_SUCCESS;
 }
 
-/* All checked: the handle's contents come to lie at [base, +bytes). */
+/* Moves the handle's contents to [base, +bytes), after all checks. */
 static CUresult bring_contents(struct mapped_handle *handle, uint64_t base,
                                uint64_t bytes) {
   CUresult result = clear_homes(handle, base, bytes);
@@ -275,7 +275,7 @@ static CUresult bring_contents(struct mapped_handle *handle, uint64_t base,
   if (handle->home == base)
     mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, base));
   struct mapped_home *home = mapped_span_add(&mapped_homes, base, bytes);
-  if (home == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* never where there was one */
+  if (home == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* never if one was removed */
   home->handle = handle->key;
   if (handle->home == 0)
     ((struct mapped_place *)mapped_span_find(&mapped_places, base))->homes++;
@@ -338,7 +338,7 @@ bool mapped_filled(uint64_t base, uint64_t bytes) {
   return at == end && bytes != 0;
 }
 
-/* The contents stay where they are. */
+/* Removes a mapping. The contents remain at their home. */
 static void unmap_one(struct mapped_mapping *mapping) {
   struct mapped_mapping old = *mapping;
   bool ours;
@@ -395,7 +395,7 @@ void pump_mapped_reset(void) {
   empty(true);
 }
 
-/* Another thread may have been changing the records: they stay with their copy. */
+/* Does not free the records, which another thread may have been changing at the fork. */
 void pump_mapped_fork_child(void) {
   pthread_mutex_init(&mapped_yield_lock, NULL);
   pthread_mutex_init(&mapped_lock, NULL);

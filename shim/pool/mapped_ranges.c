@@ -1,14 +1,14 @@
 /* mapped_ranges.c - mapped memory as the worker knows it, and its contents (mapped.h).
  *
- * Mappings that become accessible in one call are one range, so that a tensor of PyTorch's,
- * for which it maps many handles at once, lies in few. A range stays until its last mapping
- * has ended; what is unmapped before is told as dead.
+ * Mappings that become accessible in one call form one range. So a tensor of PyTorch,
+ * which maps many handles for it at once, is in few ranges. A range stays until its last
+ * mapping has ended; parts that are unmapped earlier are reported as dead.
  */
 #include "mapped_state.h"
 
 struct mapped_spans mapped_ranges = {.record_bytes = sizeof(struct mapped_range)};
 
-/* The range cannot be tracked: its memory is paged by the driver alone. */
+/* Warns that a range cannot be tracked, so that only the driver pages its memory. */
 static void say_untracked(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
@@ -45,7 +45,7 @@ static uint32_t device_of(const struct mapped_mapping *mapping) {
   return mapped_handle_find(mapping->handle, &ours)->device;
 }
 
-/* How many bytes of mappings from this one on make a range: none of them has one. */
+/* Returns how many bytes of mappings, from this one on, are free to form a range. */
 static uint64_t run_bytes(const struct mapped_mapping *first, uint64_t end) {
   const struct mapped_mapping *mapping = first;
   uint64_t at = first->base;
@@ -58,7 +58,7 @@ static uint64_t run_bytes(const struct mapped_mapping *first, uint64_t end) {
   return at - first->base;
 }
 
-/* What was a hole in a range is mapped again. */
+/* Fills a hole of a range with a new mapping. */
 static void refill(struct mapped_mapping *mapping) {
   struct mapped_range *range = mapped_span_find(&mapped_ranges, mapping->base);
   if (mapping->readers == 0 || mapping->in_range || range == NULL ||
@@ -108,7 +108,7 @@ void mapped_ranges_forget(uint64_t base, uint64_t bytes) {
 
 /* ---- contents ------------------------------ */
 
-/* In a driver scope: a stream of ours in the context, which is the current one. */
+/* Makes a stream in the context if it is the current one. Requires a driver scope. */
 static CUstream open_stream(CUcontext context) {
   CUcontext current = NULL;
   CUstream stream = NULL;
@@ -116,7 +116,7 @@ static CUstream open_stream(CUcontext context) {
   return pump_stream_make(&stream) == CUDA_SUCCESS ? stream : NULL;
 }
 
-/* Discards them, so that they take no room on the GPU and are not copied to the host. */
+/* Discards contents, so that they take no GPU memory and are not copied to the host. */
 static bool discard(CUcontext context, CUdeviceptr address, size_t bytes) {
   if (!PUMP_HAS(cuMemDiscardBatchAsync)) return false;
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -137,7 +137,7 @@ void mapped_contents_dead(const struct mapped_place *place, uint64_t base, uint6
     discard(place->context, base, bytes);
     return;
   }
-  bool closed = pump_slot_close(range->slot); /* false: an executor is at work there */
+  bool closed = pump_slot_close(range->slot); /* false: an executor is working there */
   bool discarded = closed && discard(place->context, base, bytes);
   pump_slot_open(range->slot);
   pump_event_block(discarded ? PUMP_EVENT_DISCARDED : PUMP_EVENT_DEAD, range->slot,

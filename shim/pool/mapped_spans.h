@@ -1,6 +1,6 @@
-/* mapped_spans.h - records of disjoint spans of addresses, in the order of their addresses.
- * Each begins with its base and its length in bytes. The caller holds a lock, or, to look
- * alone, mapped_spans_lock.
+/* mapped_spans.h - records of disjoint spans of addresses, sorted by address. Each record
+ * begins with its base and its length in bytes. The caller holds a lock; for look-ups,
+ * mapped_spans_lock is enough.
  */
 #ifndef PUMP_MAPPED_SPANS_H
 #define PUMP_MAPPED_SPANS_H
@@ -27,7 +27,7 @@ static inline void *mapped_span_at(const struct mapped_spans *spans, size_t i) {
   return spans->records + i * spans->record_bytes;
 }
 
-/* The number of the first one that ends behind the address; `count`: none does. */
+/* Returns the number of the first span that ends after the address, or `count`. */
 static inline size_t mapped_span_index(const struct mapped_spans *spans, uint64_t address) {
   size_t low = 0, high = spans->count;
   while (low < high) {
@@ -41,7 +41,7 @@ static inline size_t mapped_span_index(const struct mapped_spans *spans, uint64_
   return low;
 }
 
-/* The first one that reaches into [base, +bytes), or NULL. */
+/* Returns the first span that overlaps [base, +bytes), or NULL. */
 static inline void *mapped_span_within(const struct mapped_spans *spans, uint64_t base,
                                        uint64_t bytes) {
   size_t i = mapped_span_index(spans, base);
@@ -50,13 +50,13 @@ static inline void *mapped_span_within(const struct mapped_spans *spans, uint64_
   return span->base < base + bytes ? span : NULL;
 }
 
-/* The one that the address lies in, or NULL. */
+/* Returns the span that contains the address, or NULL. */
 static inline void *mapped_span_find(const struct mapped_spans *spans, uint64_t address) {
   return mapped_span_within(spans, address, 1);
 }
 
-/* A zeroed record for a span that is free, or NULL: it is not, or memory is short. What was
- * found before has moved. */
+/* Adds a zeroed record for a span; NULL if the span is not free, or memory is short.
+ * Pointers to records are invalid afterwards. */
 static inline void *mapped_span_add(struct mapped_spans *spans, uint64_t base,
                                     uint64_t bytes) {
   if (mapped_span_within(spans, base, bytes) != NULL) return NULL;

@@ -1,15 +1,15 @@
-/* pointer_answers.c - what the program may learn about a pointer.
+/* pointer_answers.c - the answers that the program gets about a pointer.
  *
- * Converted memory answers as the device memory that the program requested, in
- * every call alike; the program's own managed memory stays what it is. Only
- * answers that the driver gave are corrected, with one exception that the driver
- * itself makes for device memory: it has no host pointer. Libraries that register
- * device memory with network cards see managed memory as what it is: they would fail.
+ * Converted memory looks like the device memory that the program requested, in every
+ * call. The program's own managed memory is shown as managed. Pump corrects only answers
+ * that the driver gave, with one exception that the driver itself makes for device
+ * memory: it has no host pointer. Libraries that register device memory with network
+ * cards see converted memory as managed. Otherwise they would fail.
  *
- * cuMemGetAddressRange gives the size that the program requested, not the whole
- * blocks that it got: programs compare it with their own sizes, and would take the
- * rest of the last block for theirs. For the same reason addresses in that rest are
- * unknown to every question, and copies and memsets that reach into it are refused.
+ * The size in cuMemGetAddressRange is the one that the program requested, not that of the
+ * whole blocks. Programs compare it with their own sizes, and would use the rest of the
+ * last block. For the same reason addresses in that rest are unknown in every query, and
+ * copies and memsets that reach into it are refused.
  */
 #include <errno.h>
 
@@ -42,7 +42,7 @@ bool pump_pointer_beyond(CUdeviceptr address, uint64_t bytes) {
   if (pump_mapped_gap(address, bytes)) return true;
   if (bytes == 0 || !converted(address, &hit)) return false;
   uint64_t offset = address - hit.base;
-  if (bytes > hit.length_bytes - offset) return false; /* the driver's to refuse */
+  if (bytes > hit.length_bytes - offset) return false; /* the driver refuses it */
   if (hit.pool == NULL) return offset + bytes > hit.requested_bytes;
   return pump_pool_find(address, &block) &&
          address - block.base + bytes > block.requested_bytes;

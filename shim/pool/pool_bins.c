@@ -1,10 +1,10 @@
 /* pool_bins.c - free pieces by size: which one an allocation gets.
  *
- * Plain data under the pool's lock; it calls no driver function and looks at no clock.
+ * Plain data under the pool's lock: it calls no driver function and reads no clock.
  */
 #include "pool_state.h"
 
-#define HOT_LOOKS 128u /* pieces looked at for one that was just freed */
+#define HOT_LOOKS 128u /* pieces examined to find one that was just freed */
 
 static struct pool_bins *bins_of(const struct pool_piece_node *piece) {
   struct pool_arena *arena = piece->segment->arena;
@@ -56,7 +56,7 @@ static bool is_hot(const struct pool_piece_node *piece, uint64_t length_bytes) {
   return first > last;
 }
 
-/* The newest of the shortest that are hot. */
+/* Returns the newest hot piece of the first bin that has one, or NULL. */
 static struct pool_piece_node *hot_find(const struct pool_bins *bins, uint32_t kind,
                                         uint64_t length_bytes) {
   uint32_t first = pool_bin(length_bytes), left = HOT_LOOKS;
@@ -82,6 +82,6 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
   struct pool_piece_node *own =
       hot ? hot_find(bins, kind, length_bytes) : bin_find(bins, kind, length_bytes);
   if (own == NULL || clean == NULL) return own == NULL ? clean : own;
-  if (hot) return own; /* which needs no room on the GPU */
+  if (hot) return own; /* it needs no more GPU memory */
   return clean->length_bytes < own->length_bytes ? clean : own;
 }

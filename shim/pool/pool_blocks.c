@@ -1,6 +1,6 @@
-/* pool_blocks.c - pieces of segments: cut, joined, handed out, taken back.
+/* pool_blocks.c - pieces of segments: cuts, joins, hands out, takes back.
  *
- * Plain data under the pool's lock; it calls no driver function and looks at no clock.
+ * Plain data under the pool's lock: it calls no driver function and reads no clock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 #include "pool_state.h"
 
-#define NODES 256u /* allocated at once */
+#define NODES 256u /* nodes allocated at once */
 #define TABLE (1u << 16)
 
-/* Under pool_lock. Nodes and maps are used again, never given back. */
+/* Guarded by pool_lock. Nodes and maps are reused, and never freed. */
 static struct pool_piece_node *spare_nodes;
 static struct pump_pool_map *spare_maps;
 static struct pool_piece_node *live_table[TABLE]; /* by base */
@@ -36,12 +36,12 @@ static void drop_node(struct pool_piece_node *node) {
   spare_nodes = node;
 }
 
-/* ---- what a stream has freed, oldest first ------------------------------------- */
+/* ---- free pieces of a stream, oldest first ------------------------------------- */
 
 static void queue_put(struct pool_piece_node *piece) {
   if (piece->stream == 0) return;
   struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
-  piece->older = stream->newest; /* but for joined ones it is older than the piece */
+  piece->older = stream->newest; /* usually older than `piece`, except if it was joined */
   while (piece->older != NULL && piece->older->order > piece->order)
     piece->older = piece->older->older;
   piece->newer = piece->older != NULL ? piece->older->newer : stream->oldest;
@@ -99,7 +99,7 @@ static uint64_t offset_of(const struct pool_piece_node *piece) {
   return piece->base - piece->segment->base;
 }
 
-/* Cuts the first `length_bytes` off a piece that is in no bin; NULL: memory is short. */
+/* Cuts the first `length_bytes` off a piece that is in no bin; NULL: out of memory. */
 static struct pool_piece_node *cut(struct pool_piece_node *piece, uint64_t length_bytes) {
   struct pool_piece_node *front = new_node();
   if (front == NULL) return NULL;
@@ -121,7 +121,7 @@ static struct pool_piece_node *cut(struct pool_piece_node *piece, uint64_t lengt
   return front;
 }
 
-/* Joins a piece with the one behind it; both are in no bin and no queue. */
+/* Joins a piece with the next one; both are in no bin and no queue. */
 static void join(struct pool_piece_node *piece) {
   struct pool_piece_node *behind = piece->after;
   pool_map_begin(piece->segment->map, offset_of(behind), false);
@@ -145,7 +145,7 @@ static void withdraw(struct pool_piece_node *piece) {
 }
 
 /* Puts a piece that is in no bin among the free ones of piece->stream, joined with its
- * neighbours as far as that goes. Returns the whole. */
+ * neighbours if possible. Returns the joined piece. */
 static struct pool_piece_node *put_free(struct pool_piece_node *piece) {
   if (joins(piece->after, piece->stream)) {
     withdraw(piece->after);
@@ -177,7 +177,7 @@ void pool_settle(struct pool_arena *arena) {
 
 /* ---- hand out, take back ------------------------------------------------------------ */
 
-/* Live pieces of each block that the piece reaches into. */
+/* Adds `change` to the number of live pieces of each block that the piece touches. */
 static void count_pages(const struct pool_piece_node *piece, int change, uint64_t now_ns) {
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
   uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
@@ -224,7 +224,7 @@ struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offs
   while (piece != NULL && offset_of(piece) + piece->length_bytes <= offset_bytes)
     piece = piece->after;
   if (!is_for(piece, stream)) return NULL;
-  /* A clean piece and one of the stream's may lie side by side. */
+  /* A clean piece and one of the stream may be next to each other. */
   while (offset_of(piece) + piece->length_bytes < offset_bytes + length_bytes) {
     if (!is_for(piece->after, stream)) return NULL;
     withdraw(piece->after);
@@ -251,7 +251,7 @@ struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t off
   return pool_take(piece, length_bytes, requested_bytes);
 }
 
-/* The blocks that the piece reaches into and that hold nothing live. */
+/* Returns the blocks that the piece touches and that hold nothing live. */
 static struct pool_span dead_span(const struct pool_piece_node *piece) {
   const struct pool_page *pages = piece->segment->pages;
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
@@ -295,7 +295,7 @@ static bool is_dead(const struct pool_segment *segment, uint64_t i, uint64_t bef
           (segment->arena->apart && page->freed_at != 0 && !pool_page_is_hot(segment, i)));
 }
 
-/* The first run of dead blocks that lie wholly in the piece, as offsets in the segment. */
+/* Finds the first run of dead blocks wholly in the piece, as offsets in the segment. */
 static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
                       uint64_t *from, uint64_t *to) {
   uint64_t begin = offset_of(piece), end = begin + piece->length_bytes;
@@ -309,7 +309,7 @@ static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
   return *to > *from;
 }
 
-/* Cuts [from, to) out of a clean piece; NULL: memory is short. */
+/* Cuts [from, to) out of a clean piece; NULL if memory is short. */
 static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t from,
                                          uint64_t to) {
   pool_bin_remove(piece);
@@ -335,7 +335,7 @@ uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
   uint64_t from, to;
   for (uint32_t kind = 0; kind < POOL_KINDS; kind++)
     for (uint32_t bin = pool_bin(PUMP_BLOCK_BYTES); bin < POOL_BINS; bin++) {
-      /* What is not there when its request comes goes elsewhere, to others' places. */
+      /* If a place were not free at its request, the request would take another's. */
       if (kind == POOL_LARGE && pool_period_follows(arena)) continue;
       if ((arena->clean.used[kind][bin / 64] >> bin % 64 & 1) == 0) continue;
       struct pool_piece_node *piece = arena->clean.first[kind][bin], *next;
@@ -388,7 +388,7 @@ void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *spa
     page->repopulate_stream = stream;
     page->repopulate_order = order;
   }
-  piece->order = order; /* an owner that frees it unused has not waited for that either */
+  piece->order = order; /* its owner may free it before that has executed */
   piece->stream = stream;
 }
 
@@ -400,7 +400,7 @@ bool pool_segment_idle(const struct pool_segment *segment) {
   return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;
 }
 
-/* An empty map for `words` words of begins; NULL: memory is short. */
+/* Returns an empty map for `words` words of begins, also a reused one, or NULL. */
 static struct pump_pool_map *new_map(uint32_t words) {
   for (struct pump_pool_map **link = &spare_maps; *link != NULL; link = &(*link)->next) {
     struct pump_pool_map *map = *link;
@@ -482,6 +482,6 @@ void pool_segment_close(struct pool_segment *segment) {
 
 void pool_blocks_reset(void) {
   memset(live_table, 0, sizeof live_table);
-  spare_nodes = NULL; /* a forked parent's stay with its copies */
+  spare_nodes = NULL; /* a forked child has only copies of them */
   spare_maps = NULL;
 }

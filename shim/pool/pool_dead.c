@@ -1,45 +1,44 @@
-/* pool_dead.c - memory of the pool without an owner: discards it, so that the driver does
- * not copy it.
+/* pool_dead.c - discards pool memory without an owner, so that the driver does not copy
+ * it.
  *
- * DESIGN. The driver does not know that a freed block's contents are worthless; it would
- * write them back to the host to make room, and fetch them again. A discard changes data,
- * so it happens only in quarantine:
+ * DESIGN. The driver does not know that a freed block's contents are worthless. It would
+ * write them back to the host to free GPU memory, and fetch them again. A discard changes
+ * data, so it happens only in quarantine.
  *
- * - in whole blocks of 2 MiB, in a piece that is clean: every operation of its last owners
- *   has executed, by events;
- * - freed POOL_LONG_NS ago, or, where memory is scarce, so many handed-out bytes ago that
- *   its owner will not soon get it back (hot_bytes);
- * - not where places are used (pool_period.c): its next owner comes for just that;
- * - set aside under the pool's lock, so that it cannot be handed out;
- * - with its range closed to executors, and none at work on it, until the event behind the
- *   discard has completed.
+ * Quarantine takes whole blocks of 2 MiB in clean pieces: every operation of the last
+ * owners has executed, as events show. The blocks were freed POOL_LONG_NS ago; or, if
+ * memory is scarce, hot_bytes were handed out since, so that their owner will not get
+ * them back soon. While places are used (pool_period.c), their memory is not taken,
+ * because the owners come back for it. A piece is set aside under the pool's lock, so
+ * that it cannot be handed out. Its range is closed to executors, and none works on it,
+ * until the event after the discard has completed.
  *
- * It runs in the device's marker thread, and only while the device is oversubscribed.
- * Where that is by much (judge in pool_serve.c) memory is freed with an event behind
- * it, an event (FREED) goes to the worker, so that it does not choose it meanwhile, and a
- * stream is given back only what it has just freed: a program runs ahead of the GPU, and
- * memory that it got back before the GPU is done with it could not be discarded between
- * the two owners (pool_serve.c).
+ * This runs in the device's marker thread, only while the device is oversubscribed. If
+ * memory is very scarce (judge in pool_serve.c), each free records a CUDA event, and a
+ * FREED event goes to the worker, so that it does not choose that memory. A stream then
+ * gets back only memory that it has just freed. The reason: a program runs ahead of the
+ * GPU. Memory that it got back before the GPU was done with it could not be discarded
+ * between its two owners (pool_serve.c).
  *
- * Memory that was discarded is migrated to the GPU, explicitly, before it is used again:
- * that alone ends the discard for both kinds of discard that the driver has (after one of
- * them a mere write would not, and an eviction would drop it). A stream of ours does it,
- * the populator, in the order of the GPU: behind the place where memory was repopulated for
- * the program's stream the last time, so in time and not a queue too early. Where memory is
- * not that scarce it is repopulated at once, and an event (POPULATED) goes to the worker:
- * no kernel waits for it then. The program's stream is made to wait for it. Neither waits
- * for anything that the program's stream does not wait for itself, so there is no deadlock:
- * at any time the populator works for one of the program's streams only. While it is for
- * another one, memory is repopulated in the program's stream itself. An owner that shares a
- * block with memory that another stream had repopulated repopulates it once more, until
- * that is known to have executed, which changes nothing there.
+ * Before discarded memory is used again, it is explicitly migrated to the GPU. Only that
+ * ends both kinds of discard of the driver: after one of them a write would not, and an
+ * eviction would drop the data. A stream of ours does this, the populator. It starts when
+ * the GPU has reached the last repopulation for the program's stream: in time, and not a
+ * launch queue too early. If memory is less scarce, it is repopulated at once, and a
+ * POPULATED event goes to the worker, so that no kernel waits for it. The program's
+ * stream waits for the populator. Neither waits for anything that the program's stream
+ * does not wait for itself, so there is no deadlock: at any time the populator works for
+ * one of the program's streams. While it works for another one, memory is repopulated in
+ * the program's stream itself. A block may be shared with memory that another stream has
+ * repopulated. Its new owner then repopulates it again, unless that is known to have
+ * executed; this changes nothing there.
  *
- * Where the driver cannot discard, dead memory is copied as any other, and one line says
- * so.
+ * If the driver cannot discard, dead memory is copied like any other, and one line
+ * reports it.
  */
 #include "pool_state.h"
 
-/* Without the lock: a log may be slow. */
+/* Warns, without the lock, because logging may be slow. */
 static void say_copied(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
@@ -47,7 +46,7 @@ static void say_copied(void) {
                 "drivers since 580 can");
 }
 
-/* ---- quarantine: the marker thread alone -------------------------------------- */
+/* ---- quarantine: only for the marker thread ----------------------------------- */
 
 static bool open_stream(struct pool_dead *dead) {
   if (dead->stream != NULL) return true;
@@ -58,7 +57,7 @@ static bool open_stream(struct pool_dead *dead) {
   return false;
 }
 
-/* Puts back what may be handed out again. */
+/* Ends the quarantine of a piece, which may be handed out again. */
 static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
   struct pool_piece_node *piece = dead->pieces[i];
   pump_slot_open(piece->segment->slot);
@@ -68,7 +67,7 @@ static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
   pool_unset_aside(piece, discarded);
 }
 
-/* Under the lock: sets aside what is to be discarded, and closes it to executors. */
+/* Sets aside pieces to discard, and closes them to executors. Requires the lock. */
 static void gather(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
   pool_poll(arena);
@@ -79,7 +78,7 @@ static void gather(struct pool_arena *arena, uint64_t now_ns) {
     struct pool_piece_node *piece = dead->pieces[i];
     if (pump_slot_close(piece->segment->slot)) {
       dead->pieces[dead->count++] = piece;
-    } else { /* an executor is at work there: another time */
+    } else { /* an executor is working there: later */
       pump_slot_open(piece->segment->slot);
       pool_unset_aside(piece, false);
     }
@@ -100,7 +99,7 @@ static bool submit(struct pool_dead *dead) {
          pump_real.cuStreamSynchronize(dead->stream) == CUDA_SUCCESS;
 }
 
-/* A device may be active for another reason: because a trace is recorded. */
+/* Returns whether the device is oversubscribed: a recorded trace makes it active, too. */
 static bool oversubscribed(uint32_t device) {
   const struct pump_device *d = &pump_shm->devices[device];
   return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) >
@@ -112,7 +111,7 @@ bool pool_saves(const struct pool_arena *arena) {
          oversubscribed(arena->device);
 }
 
-/* Under the lock, which is released meanwhile. */
+/* Begins a quarantine. Requires the lock, and releases it in between. */
 static void begin(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
   if (!pool_saves(arena) || !open_stream(dead)) return;
@@ -126,8 +125,8 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   dead->submitted = submitted;
   if (submitted) return;
   PUMP_STORE(&dead->broken, true);
-  /* The driver may have discarded some of it before it failed: to be repopulated in any
-   * case. */
+  /* The driver may have discarded a part before it failed, so all of it needs to be
+   * repopulated. */
   for (uint32_t i = 0; i < dead->count; i++) release(dead, i, true);
   dead->count = 0;
 }
@@ -183,8 +182,8 @@ void pump_pool_dead_leave(CUcontext context) {
 
 /* ---- repopulation: the thread that allocates --------------------------------------- */
 
-/* Under the lock: makes the stream and the events for repopulation. What was made before a
- * failure stays with the context. */
+/* Makes the stream and the events for repopulation. Objects made before a failure stay
+ * with the context. Requires the lock. */
 static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
   if (dead->populator == NULL && pump_stream_make(&dead->populator) != CUDA_SUCCESS) {
     dead->populator = NULL;
@@ -199,9 +198,7 @@ static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
   return true;
 }
 
-/* Under the lock: the populator, to be given back, or NULL while it works for another
- * stream.
- */
+/* Takes the populator; NULL while it works for another stream. Requires the lock. */
 static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
   if (dead->populator_stream != stream &&
       (dead->populator_calls != 0 ||
@@ -212,8 +209,8 @@ static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
   return dead->populator;
 }
 
-/* Without the lock. Should two threads share the stream, one may take the other's event:
- * that is a later one of the same two streams, so no wait becomes circular. */
+/* Repopulates memory, without the lock. If two threads share the stream, one may take the
+ * other's event: a later one of the same two streams, so no wait becomes circular. */
 static bool repopulate(const struct pool_arena *arena, const struct pool_stream *by,
                        CUstream populator, uint64_t address, uint64_t bytes,
                        CUstream handle, bool at_once) {
@@ -228,7 +225,7 @@ static bool repopulate(const struct pool_arena *arena, const struct pool_stream 
          pump_real.cuStreamWaitEvent(handle, by->populated, 0) == CUDA_SUCCESS;
 }
 
-/* Where it fails, the blocks stay marked as discarded for their next owner. */
+/* If this fails, the blocks stay marked as discarded for their next owner. */
 bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
                      const struct pool_span *span, struct pump_at at) {
   struct pool_dead *dead = &arena->dead;
@@ -250,7 +247,7 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
   if (populator != NULL) dead->populator_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
-  /* It counts as one of the stream's frees: an event will show when it has executed. */
+  /* It counts as a free of the stream: an event will show that it has executed. */
   if (done && piece != NULL && same == stream)
     pool_repopulated(piece, span, stream, ++by->frees);
   pthread_mutex_unlock(&pool_lock);

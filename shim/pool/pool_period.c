@@ -1,60 +1,62 @@
-/* pool_period.c - what the program requests again and again, and the places for it.
+/* pool_period.c - detects the repeating requests of a training loop, and assigns an
+ * address to each of them.
  *
- * DESIGN. What the pool loses is lost between the pieces of segments: a request takes the
- * shortest piece of the moment, and leaves a rest. Training requests the same in each
- * iteration, so the pool notes large requests and how long each lived. Once the latest ones
- * are as some before, all between is a period, and its requests get places
- * (pool_places.h), which they are given as long as they go on as the period did. The first
- * that does not ends that, and a period is looked for anew.
+ * DESIGN. The pool loses memory between the pieces of segments: a request takes the
+ * shortest piece of the moment, and leaves a rest. Training repeats its requests in each
+ * iteration. So the pool records large requests and how long each lives. Once the latest
+ * match earlier ones, the requests in between are a period. Each gets a place
+ * (pool_places.h), as long as requests follow the period. The first that does not ends
+ * it, and the search starts again.
  *
- * A place is no promise: it is used if it is free, and for that stream, at that moment.
- * Otherwise the request is served as any other, from segments that the period does without
- * before all: among places it would take another's. These segments go back to the driver.
+ * A place is no guarantee: it is used only if it is free for that stream at that moment.
+ * Otherwise the request is served like any other, first of all from segments that the
+ * period does not need: elsewhere it would take another's place. These segments go back
+ * to the driver.
  *
- * Only where all that lives fits (judge in pool_serve.c).
+ * Places are used only if all that lives fits (judge in pool_serve.c).
  */
 #include <stdlib.h>
 
 #include "pool_places.h"
 #include "pool_state.h"
 
-#define RECORDS 4096u /* requests that are remembered */
+#define RECORDS 4096u /* requests that are recorded */
 #define PERIOD_MOST (RECORDS / 2 - 1)
 #define PERIOD_LEAST 16u
-#define PERIODS_MOST 2u /* that are placed as one, with at most PERIOD_MOST requests */
-#define ALIKE 3u        /* requests in a row that are as a period before */
-#define EXPECTED 16u    /* requests as expected after which memory is given back */
-#define LOOKS_MOST (16u << 20) /* at requests, to place a period: some 60 ms */
+#define PERIODS_MOST 2u        /* placed as one, with at most PERIOD_MOST requests */
+#define ALIKE 3u               /* matching requests in a row that show a period */
+#define EXPECTED 16u           /* expected requests after which memory is given back */
+#define LOOKS_MOST (16u << 20) /* items examined to place a period: about 60 ms */
 
-struct record {                      /* of a request */
-  uint64_t length_bytes, live_bytes; /* of it, and of those that lived before it */
-  uint32_t born, ticks; /* when it was served, and how long it lived; 0: it lives */
+struct record {                      /* a request */
+  uint64_t length_bytes, live_bytes; /* of the request; of all that lived before it */
+  uint32_t born, ticks; /* when it was served, how long it lived; 0: it lives */
 };
 
-struct step {                   /* a request that is expected */
-  uint64_t length_bytes;        /* 0: it is not, for it came once */
+struct step {                   /* an expected request */
+  uint64_t length_bytes;        /* 0: not expected, because it came once */
   struct pool_segment *segment; /* NULL: it has no place */
   uint64_t offset_bytes;
 };
 
 struct pool_period {
   struct record records[RECORDS];
-  uint64_t count;      /* requests; the latest one's number */
-  uint64_t since;      /* the number behind which they follow each other */
-  uint64_t live_bytes; /* of requests */
-  uint64_t look_at;    /* the number from which on a period is looked for */
-  uint64_t patience;   /* how many requests later the next time */
-  uint32_t tick;       /* requests and frees */
+  uint64_t count;      /* requests recorded; also the latest one's number */
+  uint64_t since;      /* no request after this number is missing */
+  uint64_t live_bytes; /* of requests that live */
+  uint64_t look_at;    /* request number at which to search again */
+  uint64_t patience;   /* backoff: requests until the next search */
+  uint32_t tick;       /* counts requests and frees */
   struct step *steps;  /* NULL: no period is known */
   uint32_t step_count, next;
-  uint64_t followed; /* steps that came */
+  uint64_t followed; /* steps that came as expected */
 };
 
 static struct record *record_of(struct pool_period *period, uint64_t number) {
   return &period->records[number % RECORDS];
 }
 
-/* ---- to find a period --------------------------------------------------------------- */
+/* ---- finding a period --------------------------------------------------------------- */
 
 static bool is_alike(struct pool_period *period, uint64_t number, uint64_t distance) {
   const struct record *now = record_of(period, number);
@@ -62,9 +64,10 @@ static bool is_alike(struct pool_period *period, uint64_t number, uint64_t dista
   return now->length_bytes == before->length_bytes && now->live_bytes == before->live_bytes;
 }
 
-/* How many requests ago the program was where it is now; 0: not in the last periods. Then
- * the latest requests were as long, and as much lived before each; and before the first of
- * these never less did in between, so little lives that is to get another place. */
+/* Returns how many requests ago the program was at the same point; 0 if there is none.
+ * The latest requests must match in length, and in the bytes alive before each. Never in
+ * between may fewer bytes have been alive than before their first, so that few blocks
+ * have to move. */
 static uint64_t find_distance(struct pool_period *period) {
   uint64_t known = period->count - period->since, first = period->count - ALIKE + 1;
   for (uint64_t distance = 1; distance <= PERIOD_MOST && distance + ALIKE <= known;
@@ -79,22 +82,22 @@ static uint64_t find_distance(struct pool_period *period) {
   return 0;
 }
 
-/* ---- to place it -------------------------------------------------------------------- */
+/* ---- placing a period --------------------------------------------------------------- */
 
 struct draft {
   struct pool_arena *arena;
   struct pool_period *period;
-  uint64_t first, distance; /* number of its first request, and how many there are */
+  uint64_t first, distance; /* number of the first request; how many there are */
   bool keeps;               /* what lives now keeps its place for the next time */
   uint32_t ticks;           /* of the period */
-  uint32_t periods;         /* that are placed: several, where something outlives one */
-  uint32_t *lives;          /* of each: for how long; 0: for good, or nothing is known */
+  uint32_t periods;         /* placed as one: several if something outlives one */
+  uint32_t *lives;          /* lifetimes of requests; 0: permanent, or unknown */
   struct step *steps;
   struct pool_item *items;
   struct pool_room *rooms;
   struct pool_segment **segments;
   uint32_t item_count, room_count;
-  uint64_t beyond_bytes; /* of what pool_place says */
+  uint64_t beyond_bytes; /* result of pool_place */
 };
 
 static bool draft_make(struct draft *d) {
@@ -121,15 +124,15 @@ static void draft_drop(struct draft *d) {
   free(d->segments);
 }
 
-/* The request a period earlier, if it was as long. */
+/* Returns the request one period earlier, if it had the same length. */
 static const struct record *earlier(const struct draft *d, uint64_t number) {
   if (number - d->distance <= d->period->since || number <= d->distance) return NULL;
   const struct record *one = record_of(d->period, number - d->distance);
   return one->length_bytes == record_of(d->period, number)->length_bytes ? one : NULL;
 }
 
-/* For how long the request of that number lives. What lives still will be freed a period
- * later than the one before it was: in this period, of which the ticks are known. */
+/* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
+ * freed one period after the one before it, if that was freed in this period. */
 static uint32_t life(const struct draft *d, uint64_t number) {
   const struct record *record = record_of(d->period, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
@@ -138,7 +141,7 @@ static uint32_t life(const struct draft *d, uint64_t number) {
   return since < d->ticks ? before->born + before->ticks + d->ticks - record->born : 0;
 }
 
-/* The data of an iteration may live until those of the next one are there: two in turn. */
+/* Adds all lifetimes. If data outlives its iteration, two periods are placed as one. */
 static void add_lives(struct draft *d) {
   uint32_t periods = PERIODS_MOST * d->distance <= PERIOD_MOST ? PERIODS_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
@@ -157,7 +160,7 @@ static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t peri
                             .step = (uint32_t)(period * d->distance + i)};
 }
 
-/* It lives now, and its request comes again. */
+/* Returns whether the request of a live piece comes again. */
 static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
   return piece->request >= d->first && piece->request < d->period->count &&
          d->lives[piece->request - d->first] != 0;
@@ -165,7 +168,7 @@ static bool comes_again(const struct draft *d, const struct pool_piece_node *pie
 
 static struct pool_item live_item(const struct draft *d,
                                   const struct pool_piece_node *piece) {
-  if (comes_again(d, piece)) /* it is of the last period */
+  if (comes_again(d, piece)) /* it belongs to the last period */
     return item_of(d, piece->request - d->first, d->periods - 1);
   return (struct pool_item){.ticks = d->periods * d->ticks, .step = POOL_NONE};
 }
@@ -211,7 +214,7 @@ static bool draft_place(struct draft *d) {
   return d->beyond_bytes != POOL_NO_ROOM;
 }
 
-/* Uses its places from now on. */
+/* Uses the places of the draft from now on. */
 static void draft_use(struct draft *d) {
   struct pool_period *period = d->period;
   for (uint32_t i = 0; i < d->item_count; i++) {
@@ -229,7 +232,7 @@ static void draft_use(struct draft *d) {
   d->steps = NULL;
 }
 
-/* Of the period of the `distance` requests before the latest one. */
+/* Drafts places for the `distance` requests before the latest one. */
 static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distance,
                      bool keeps) {
   struct pool_period *period = arena->period;
@@ -244,8 +247,8 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
   return draft_make(d) && draft_place(d);
 }
 
-/* Places a period. What lives now and does not keep its place is in the way until it is
- * freed; what does may cost segments. */
+/* Places a period. Live pieces that do not keep their place are in the way until they are
+ * freed; those that keep it may cost segments. */
 static bool set_steps(struct pool_arena *arena, uint64_t distance) {
   struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
   bool set = draft_of(&kept, arena, distance, true);
@@ -257,7 +260,7 @@ static bool set_steps(struct pool_arena *arena, uint64_t distance) {
   return set;
 }
 
-/* ---- to follow it ------------------------------------------------------------------- */
+/* ---- following a period ------------------------------------------------------------- */
 
 static void drop_steps(struct pool_arena *arena) {
   struct pool_period *period = arena->period;
@@ -267,7 +270,7 @@ static void drop_steps(struct pool_arena *arena) {
     if (s->kind == POOL_SPARE) pool_segment_is(s, POOL_LARGE);
 }
 
-/* What did not come as expected for a whole period is not looked for again so soon. */
+/* Increases the backoff, unless a whole period came as expected. */
 static void lose_patience(struct pool_period *period) {
   bool came = period->followed >= period->step_count;
   period->patience = came ? PERIOD_LEAST : 2 * period->patience;
@@ -275,7 +278,7 @@ static void lose_patience(struct pool_period *period) {
   period->look_at = period->count + period->patience;
 }
 
-/* A framework that keeps memory itself may request a little more or less. */
+/* Tolerates small differences: frameworks that cache memory may request more or less. */
 static bool is_step(const struct step *step, uint64_t length_bytes) {
   uint64_t off_bytes = step->length_bytes > length_bytes
                            ? step->length_bytes - length_bytes
@@ -283,8 +286,8 @@ static bool is_step(const struct step *step, uint64_t length_bytes) {
   return off_bytes <= step->length_bytes / 8;
 }
 
-/* The step that a request of that length is; NULL: none. One without a place may not come.
- */
+/* Returns the step of a request of that length, or NULL. Steps without a place may be
+ * left out. */
 static const struct step *next_step(struct pool_period *period, uint64_t length_bytes) {
   for (uint32_t i = 0; i < period->step_count; i++) {
     const struct step *step = &period->steps[period->next];
@@ -314,7 +317,7 @@ static struct pool_period *period_of(struct pool_arena *arena) {
   return period;
 }
 
-/* What is requested, in whole units; classes are for what is kept in bins. */
+/* Rounds a request to whole units. Size classes are only for pieces in bins. */
 static uint64_t exact(uint64_t requested_bytes) {
   return (requested_bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES * POOL_UNIT_BYTES;
 }
@@ -334,7 +337,7 @@ struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stre
   const struct step *step = next_step(period, length_bytes);
   if (step == NULL) pool_period_drop(arena);
   if (step == NULL || step->segment == NULL) return NULL;
-  pool_dead_poll(&arena->dead); /* it may lie there */
+  pool_dead_poll(&arena->dead); /* the place may be in quarantine */
   struct pool_piece_node *piece =
       pool_find_at(step->segment, step->offset_bytes, length_bytes, stream);
   if (piece == NULL) return NULL;

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What finds no gap looks at one room in so many, by chance, for the place of others: at
- * all of them it goes round in circles. */
+/* To displace others, an item without a gap looks at one room in this many, by chance.
+ * With all rooms the search would cycle. */
 #define ROOMS_OF_CHANCE 4u
-/* Rooms that are longer than what lives at most by one part in so many need no search. */
+/* The search ends if rooms exceed the peak of live bytes by at most 1/GOOD_ENOUGH. */
 #define GOOD_ENOUGH 64u
 
-/* What lies in a room at the time of an item that has no gap. */
+/* An item in a room that lives at the same time as an item without a gap. */
 struct other {
   uint64_t begin_bytes, end_bytes, cost;
 };
@@ -20,20 +20,20 @@ struct placing {
   struct pool_item *items;
   struct pool_room *rooms;
   uint32_t count, stay, ticks, room_count;
-  uint32_t next; /* all items before have a place */
+  uint32_t next; /* all items before it have a place */
   uint64_t peak_bytes;
-  uint64_t looks, looks_most; /* at items */
+  uint64_t looks, looks_most; /* items examined, now and at most */
   uint32_t chance;
-  struct other *others; /* room for all */
+  struct other *others; /* memory for all */
 };
 
 struct gap {
   uint32_t room; /* POOL_NONE: there is none */
-  bool unused;   /* no item lies in the room */
+  bool unused;   /* no item is in the room */
   uint64_t offset_bytes, length_bytes;
 };
 
-/* Whether both live at one time; a life may go round the end of the period. */
+/* Returns whether both live at one time. Lifetimes may wrap at the end of the period. */
 static bool meet(const struct placing *p, const struct pool_item *a,
                  const struct pool_item *b) {
   uint32_t behind_a = b->begin - a->begin, behind_b = a->begin - b->begin;
@@ -95,10 +95,10 @@ static bool lives_at(const struct placing *p, const struct pool_item *item, uint
   return age < item->ticks;
 }
 
-/* Finds out how many bytes live at most, and marks what does then. */
+/* Computes the peak of live bytes, and marks the items that live then. */
 static void mark_peak(struct placing *p) {
   uint32_t peak = 0;
-  for (uint32_t i = 0; i < p->count; i++) { /* it is where one begins */
+  for (uint32_t i = 0; i < p->count; i++) { /* the peak is where an item begins */
     uint64_t bytes = 0;
     for (uint32_t j = 0; j < p->count; j++)
       if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
@@ -118,9 +118,9 @@ static struct gap find_gap(struct placing *p, const struct pool_item *item) {
   return best;
 }
 
-/* ---- to take the place of others -------------------------------------------------- */
+/* ---- displacing others ------------------------------------------------------------ */
 
-/* The item at that offset and another cannot both be. */
+/* Returns whether the item at that offset would overlap another at the same time. */
 static bool collide(const struct placing *p, const struct pool_item *item,
                     uint64_t offset_bytes, const struct pool_item *other) {
   return other->new_offset_bytes < offset_bytes + item->length_bytes &&
@@ -128,8 +128,8 @@ static bool collide(const struct placing *p, const struct pool_item *item,
          meet(p, other, item);
 }
 
-/* Notes what lives at the item's time in the room, by offset; how many. What has lost its
- * place before is dearer: so these are not the same ones again and again. */
+/* Lists what lives in the room at the item's time, by offset; returns how many. Raises
+ * the cost of items that were displaced before, so that the search does not cycle. */
 static uint32_t note_others(struct placing *p, const struct pool_item *item,
                             uint32_t room) {
   uint32_t count = 0;
@@ -146,7 +146,7 @@ static uint32_t note_others(struct placing *p, const struct pool_item *item,
   return count;
 }
 
-/* Of what lies there. UINT64_MAX: one of them stays, or it is no less than `most`. */
+/* Returns the cost of a span's items; UINT64_MAX if one stays, or it reaches `most`. */
 static uint64_t cost(struct placing *p, uint32_t others, uint64_t begin_bytes,
                      uint64_t end_bytes, uint64_t most) {
   uint64_t sum = 0;
@@ -178,7 +178,7 @@ static uint32_t chance_below(struct placing *p, uint32_t most) {
   return (p->chance >> 8) % most;
 }
 
-/* Takes those out that are in its way. */
+/* Removes the items that are in the way of `item`. */
 static void clear(struct placing *p, const struct pool_item *item, const struct gap *at) {
   uint32_t *link = &p->rooms[at->room].first;
   while (*link != POOL_NONE) {
@@ -195,7 +195,7 @@ static void clear(struct placing *p, const struct pool_item *item, const struct 
   }
 }
 
-/* The cheapest place in some of the rooms, cleared; in none of them there may be one. */
+/* Finds and clears the cheapest place in some of the rooms, if there is any. */
 static struct gap displace(struct placing *p, const struct pool_item *item) {
   struct bid best = {{.room = POOL_NONE}, UINT64_MAX};
   p->looks++;
@@ -213,7 +213,7 @@ static struct gap displace(struct placing *p, const struct pool_item *item) {
   return best.gap;
 }
 
-/* ---- all of them ------------------------------------------------------------------- */
+/* ---- all items --------------------------------------------------------------------- */
 
 typedef int (*order)(const void *, const void *);
 
@@ -229,8 +229,8 @@ static void start(struct placing *p, order by) {
   p->next = p->stay;
 }
 
-/* Places all in that order in the rooms that are not left out, or changes no place. What
- * finds no gap takes the place of others until so many items have been looked at. */
+/* Places all items in that order, in rooms that are not left out; if that fails, it
+ * changes no place. Items without a gap displace others until `looks_most` is reached. */
 static bool place_by(struct placing *p, order by, uint64_t looks_most) {
   start(p, by);
   while (p->next < p->count) {
@@ -252,12 +252,12 @@ static bool place_by(struct placing *p, order by, uint64_t looks_most) {
   return true;
 }
 
-/* Which order is better differs from program to program. */
+/* Tries both orders, because the better one differs between programs. */
 static bool place(struct placing *p) {
   return place_by(p, by_length, 0) || place_by(p, by_peak, 0);
 }
 
-/* With half of the looks that are left. */
+/* Places items, with half of the remaining looks for displacing. */
 static bool place_displacing(struct placing *p) {
   uint64_t left = p->looks < p->looks_most ? p->looks_most - p->looks : 0;
   return place_by(p, by_length, p->looks + left / 2);
@@ -280,8 +280,8 @@ static bool is_used(const struct placing *p, uint32_t room) {
   return i < p->count;
 }
 
-/* The longest or shortest room that can be left out and was not tried; POOL_NONE: there is
- * none. */
+/* Returns the longest or shortest room that can be left out and was not tried; POOL_NONE
+ * if there is none. */
 static uint32_t next_room(const struct placing *p, const bool *tried, bool shortest) {
   uint32_t best = POOL_NONE;
   for (uint32_t r = 0; r < p->room_count; r++) {

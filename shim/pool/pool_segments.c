@@ -1,10 +1,11 @@
-/* pool_segments.c - managed memory for the pool: taken from the driver, given back.
+/* pool_segments.c - takes managed memory for the pool from the driver, and gives it back.
  *
- * A segment is a converted range like any other: limited, counted, populated, evicted
- * and prefetched. It is allocated in RELAXED capture mode: stream-ordered allocation,
- * which it serves, is allowed beside other threads' captures. An idle segment goes back
- * to the driver when the program trims its pool, before memory runs short, or when a period
- * does without it (pool_period.c); that waits for the device as every cuMemFree does.
+ * A segment is a converted range like any other: limited, counted, populated, evicted and
+ * prefetched. It is allocated in RELAXED capture mode, because stream-ordered allocation,
+ * which it serves, is allowed during other threads' captures. An idle segment goes back
+ * to the driver when the program trims its pool, before memory runs short, or when a
+ * period does not need it (pool_period.c). That waits for the device, as every cuMemFree
+ * does.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static uint64_t whole_blocks(uint64_t bytes) {
   return (bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES * PUMP_BLOCK_BYTES;
 }
 
-/* Puts the segment into its arena and into the table of ranges; the lock is held. */
+/* Puts the segment into its arena and into the range table. Requires the lock. */
 static int adopt(struct pool_segment *segment, struct pump_range_info *info) {
   int result = pool_segment_open(segment);
   if (result != 0) {
@@ -37,14 +38,14 @@ static int adopt(struct pool_segment *segment, struct pump_range_info *info) {
   return 0;
 }
 
-/* Without the lock: allocates `bytes` of managed memory, which the limit has admitted. */
+/* Allocates `bytes` of managed memory that the limit has admitted. Without the lock. */
 static int allocate(struct pool_arena *arena, uint64_t bytes, CUdeviceptr *base) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
   pump_driver_scope_close(scope);
   if (result == CUDA_SUCCESS) return 0;
   pump_limit_return(arena->device, bytes);
-  return -EAGAIN; /* the driver's own pool shall say what is wrong */
+  return -EAGAIN; /* the driver's own pool shall report the error */
 }
 
 static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes) {
@@ -54,7 +55,7 @@ static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes
   pump_limit_return(arena->device, bytes);
 }
 
-/* Without the lock. Before memory is refused, what lies idle is given back. */
+/* Admits `bytes`; gives idle memory back before it refuses them. Without the lock. */
 static int admit(struct pool_arena *arena, uint64_t bytes) {
   int admitted = pump_limit_try(arena->device, bytes);
   if (admitted != -ENOMEM) return admitted;
@@ -94,8 +95,8 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
   return 0;
 }
 
-/* Bytes of a segment for a request: beyond it at most half of what the limit leaves, so
- * that plain allocations still find memory. */
+/* Returns the bytes of a segment for a request. They exceed the request only within half
+ * of what the limit leaves, so that plain allocations still find memory. */
 static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
   uint64_t least = kind == POOL_SMALL ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
   uint64_t left, whole;
@@ -141,8 +142,8 @@ bool pump_pool_adopt(struct pump_range_info *range) {
   return adopted;
 }
 
-/* Under the lock: an idle segment (`spare`: of that kind) without which `keep_bytes` are
- * left, taken out of the arena; false: none. */
+/* Takes an idle segment (with `spare`: of that kind) out of the arena, if `keep_bytes`
+ * remain without it; false if there is none. Requires the lock. */
 static bool take_idle(struct pool_arena *arena, bool spare, uint64_t keep_bytes,
                       uint64_t *base) {
   struct pool_segment *segment = arena->segments;
@@ -156,7 +157,7 @@ static bool take_idle(struct pool_arena *arena, bool spare, uint64_t keep_bytes,
   return true;
 }
 
-/* Without the lock: gives a segment that was taken out back to the driver. */
+/* Frees a segment that was taken out of its arena. Without the lock. */
 static void free_segment(CUdeviceptr base) {
   struct pump_range_info info;
   if (pump_range_remove(base, &info) != 0) return;
@@ -165,7 +166,7 @@ static void free_segment(CUdeviceptr base) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   CUresult result = pump_real.cuMemFree_v2(base);
   pump_driver_scope_close(scope);
-  info.pool = NULL; /* should the driver refuse: memory without an owner */
+  info.pool = NULL; /* if the driver refuses: memory without an owner */
   pump_range_free_ended(&info, result);
 }
 
@@ -173,7 +174,7 @@ void pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
   uint64_t bases[TRIM_AT_ONCE];
   uint32_t count;
   do {
-    /* Many under one lock: what is left idle meanwhile would go into quarantine. */
+    /* Many under one lock: segments left idle in between would go into quarantine. */
     for (count = 0; count < TRIM_AT_ONCE; count++)
       if (!take_idle(arena, false, keep_bytes, &bases[count])) break;
     pool_unlock_busy();

@@ -1,9 +1,9 @@
-/* pool_serve.c - allocate and free in stream order, and the ends of streams and contexts.
+/* pool_serve.c - allocates and frees in stream order, and ends streams and contexts.
  *
- * What a request goes through: a piece that its stream may use at once; one that has
- * become free to all meanwhile; a new segment; and, when memory is out, one that another
- * stream has freed but not yet reached, behind which the stream is made to wait (as the
- * driver's own pools do). Only then it is refused.
+ * A request tries a piece that its stream may use at once; then one that has become free
+ * to all since; then a new segment. When memory is out, it takes a piece that another
+ * stream has freed but not yet reached. Its stream is then made to wait for that (as the
+ * driver's own pools do). Only after that the request is refused.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,22 +14,22 @@
 #include "pool_state.h"
 #include "shim/memory/rules.h"
 
-/* A thread may lose to others what it has got from the driver, so it tries again. */
+/* Other threads may take what a thread has got from the driver, so it tries again. */
 #define GROW_ATTEMPTS 16
 
-/* Where dead memory is kept apart: address space of the arena, as a multiple of the most
- * that was live there. */
+/* If dead memory is kept apart: the most address space of the arena, as a multiple of the
+ * peak of live bytes. */
 #define SPREAD 4
 
 /* Freed memory is kept for the stream that freed it until the arena has handed out this
- * part of the budget (one in so many). */
+ * part of the budget (one divided by HOT_SHARE). */
 #define HOT_SHARE 4
 #define SCARCE_HALVES 3
 
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t none_busy = PTHREAD_COND_INITIALIZER;
 static uint32_t busy; /* threads between pool_unlock_busy and pool_lock_busy */
-static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; used again */
+static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; reused */
 
 void pool_unlock_busy(void) {
   busy++;
@@ -53,8 +53,8 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
     if (arenas[i]->context == NULL) unused = arenas[i];
     if (arenas[i]->context != context) continue;
     if (arenas[i]->pool == pool) return arenas[i];
-    /* Of a pool that was destroyed and holds no memory: its streams and events serve the
-     * next one. */
+    /* An arena of a destroyed pool without memory. Its streams and events serve the next
+     * pool. */
     if (arenas[i]->pool == NULL && arenas[i]->segments == NULL) orphan = arenas[i];
   }
   if (orphan != NULL) unused = orphan;
@@ -81,16 +81,16 @@ void pool_trim_device(uint32_t device, bool all) {
   }
 }
 
-/* Under the lock. To discard every dead block costs that each is populated anew for its
- * next owner. That pays where the most that was live is more than SCARCE_HALVES halves of
- * the budget. Places by lifetimes leave fewer blocks dead for long, which pays where that
- * most fits. */
+/* Judges how scarce memory is. Requires the lock. Discarding every dead block has a
+ * price: each is populated again for its next owner. That pays if the peak of live bytes
+ * exceeds SCARCE_HALVES halves of the budget. Places by lifetimes leave fewer blocks dead
+ * for long, which pays if the peak fits. */
 static void judge(struct pool_arena *arena) {
   const struct pump_device *device = &pump_shm->devices[arena->device];
   uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
   uint64_t taken_bytes =
       PUMP_LOAD(&device->allocated_bytes) + PUMP_LOAD(&device->plain_bytes);
-  uint64_t most_bytes = taken_bytes + arena->peak_bytes; /* without what is reserved */
+  uint64_t most_bytes = taken_bytes + arena->peak_bytes; /* includes reserved_bytes */
   bool apart = pool_saves(arena) &&
                most_bytes > arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
   if (arena->apart && !apart) pool_settle(arena);
@@ -120,8 +120,8 @@ static struct pool_piece_node *take(const struct request *request, bool hot) {
                        : pool_take(piece, request->length_bytes, request->requested_bytes);
 }
 
-/* What another stream has freed: makes `handle` wait until that stream gets there. An
- * event must have been recorded behind it. */
+/* Takes a piece that another stream has freed, and makes `handle` wait until that stream
+ * gets there. An event must have been recorded after the free. */
 static struct pool_piece_node *borrow(const struct request *request, CUstream handle) {
   struct pool_arena *arena = request->arena;
   if (!PUMP_HAS(cuStreamWaitEvent)) return NULL;
@@ -142,9 +142,9 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
   return NULL;
 }
 
-/* Whether the arena may take more address space rather than reuse memory before it was
- * discarded. Half of the job's limit stays for others, and the most that was live bounds
- * it. */
+/* Returns whether the arena may take more address space, and not reuse memory that was
+ * not discarded. Bounds are half of the job's limit, and SPREAD times the peak of live
+ * bytes. */
 static bool may_spread(const struct request *request) {
   const struct pool_arena *arena = request->arena;
   uint64_t left, whole, bytes = request->length_bytes;
@@ -154,9 +154,9 @@ static bool may_spread(const struct request *request) {
   return left > bytes && left - bytes >= whole / 2;
 }
 
-/* Obtains memory of which the GPU has executed the last use, or that was just freed; NULL:
- * there is none. Memory that was freed earlier, with its last use still to execute, could
- * not be discarded once it were handed out. The lock is held, and released meanwhile. */
+/* Obtains memory whose last use the GPU has executed, or that was just freed, or NULL.
+ * Memory that was freed earlier, with a pending last use, could not be discarded if it
+ * were handed out. Requires the lock, and releases it in between. */
 static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
   struct pool_piece_node *piece = take(request, true);
   if (piece != NULL) return piece;
@@ -169,7 +169,7 @@ static struct pool_piece_node *obtain_clean(struct request *request, struct pump
   return request->stream == 0 ? NULL : take(request, true);
 }
 
-/* The arena has taken more address space than it would if everything fitted. */
+/* Returns whether the arena has taken more address space than if everything fitted. */
 static bool spread(const struct pool_arena *arena) {
   return arena->reserved_bytes > 2 * arena->peak_bytes;
 }
@@ -181,10 +181,10 @@ static bool is_pending(const struct pool_arena *arena) {
   return pending;
 }
 
-/* Before a request is refused because the arena has taken too much address space: waits for
- * the GPU to execute what was freed, so that whole segments can go back. The wait is
- * bounded, for the GPU may wait for this very thread. The lock is held, and released
- * meanwhile. */
+/* Waits for the GPU to execute frees, so that whole segments can go back. Called before a
+ * request is refused because the arena has too much address space. The wait is bounded,
+ * because the GPU may wait for this thread. Requires the lock, and releases it during the
+ * wait. */
 static struct pool_piece_node *obtain_late(struct request *request, struct pump_at at) {
   struct pool_arena *arena = request->arena;
   struct pool_piece_node *piece = NULL;
@@ -203,7 +203,7 @@ static struct pool_piece_node *obtain_late(struct request *request, struct pump_
   return piece;
 }
 
-/* The lock is held, and released during the driver's call for more. */
+/* Obtains memory. Requires the lock, and releases it during driver calls for more. */
 static struct pool_piece_node *obtain(struct request *request, struct pump_at at,
                                       int *why) {
   struct pool_arena *arena = request->arena;
@@ -219,21 +219,21 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   if (piece != NULL) return piece;
   for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
     *why = pool_grow(request->arena, request->kind, request->length_bytes);
-    /* Meanwhile other threads may have taken the stream's entry, freed, or taken memory. */
+    /* Other threads may have taken the stream's entry since, or freed or taken memory. */
     request->stream = pool_stream_number(request->arena, at);
     if (request->stream == 0) *why = -EAGAIN;
     if (request->stream != 0) piece = take(request, false);
   }
   if (piece == NULL && *why == 0) *why = -EAGAIN;
   if (piece == NULL && *why == -ENOMEM) {
-    pool_period_drop(arena); /* all segments serve */
+    pool_period_drop(arena); /* all segments may serve */
     piece = borrow(request, at.stream);
   }
   if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
   return piece;
 }
 
-/* The rules of obtain. A large request gets the place that its period has for it. */
+/* Obtains memory like obtain; a large request first tries the place of its period. */
 static struct pool_piece_node *serve(struct request *request, struct pump_at at, int *why) {
   if (request->kind == POOL_SMALL || !request->arena->places)
     return obtain(request, at, why);
@@ -245,7 +245,7 @@ static struct pool_piece_node *serve(struct request *request, struct pump_at at,
   return piece;
 }
 
-/* In a driver scope. */
+/* Requires a driver scope. */
 static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
                      struct pump_at at, CUcontext context, uint32_t device,
                      CUresult *result) {
@@ -267,7 +267,7 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
       span = pool_discarded_span(piece, request.stream);
   }
   pthread_mutex_unlock(&pool_lock);
-  /* What cannot be repopulated is never handed out again: the driver has to serve. */
+  /* Memory that cannot be repopulated is never handed out again: the driver serves. */
   if (span.length_bytes != 0 &&
       !pool_repopulate(request.arena, request.stream, *address, &span, at))
     return false;
@@ -279,8 +279,8 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
 bool pump_pool_allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
                         struct pump_at at, CUresult *result) {
   CUcontext context = NULL;
-  /* A library that needs device memory for sharing does not allocate from a plain pool, so
-   * of the rules only the size's counts here. */
+  /* Only the rule for sizes counts here, because a library that needs device memory for
+   * sharing does not allocate from a plain pool. */
   if (address == NULL || bytes == 0 || bytes > POOL_MOST_BYTES || pump_rule_by_size(bytes))
     return false;
   int device = pump_current_device(&context);
@@ -300,21 +300,21 @@ static bool in_pool(uint64_t address) {
   return pump_range_lookup(address, &hit) && hit.pool != NULL;
 }
 
-/* Under the lock: the stream that has not executed the free before this one, 0: none. The
- * last owner's end proves nothing of the owner before it, as the last one may not have used
- * the block. */
+/* Returns the stream that has not executed the previous free, or 0. The last owner may
+ * not have used the block, so its end does not show the end of the owner before it.
+ * Requires the lock. */
 static uint32_t earlier_owner(const struct pool_piece_node *piece) {
   if (piece->stream == 0) return 0;
   const struct pool_stream *by = &piece->segment->arena->streams[piece->stream - 1];
   return by->used && piece->order > by->completed ? piece->stream : 0;
 }
 
-/* The number of a new free; of a stream that has ended its last: no event will follow. */
+/* Returns the number of a new free; of an ended stream its last, as no event follows. */
 static uint64_t next_order(struct pool_stream *stream) {
   return stream->gone ? stream->frees : ++stream->frees;
 }
 
-/* Under the lock: takes the block back, or answers for what is no block. */
+/* Takes the block back, or returns an error if it is no block. Requires the lock. */
 static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
                      uint32_t *stream, uint32_t *slot, struct pool_span *died) {
   struct pool_piece_node *piece = pool_live_at(address);
@@ -342,8 +342,8 @@ static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_ar
   return result;
 }
 
-/* A stream that has no entry (of another context, or beyond the table) gets no events: the
- * thread waits for its work. */
+/* Waits for a stream that has no entry (of another context, or beyond the table) and so
+ * gets no events, and frees then. */
 static CUresult give_waiting(uint64_t address, struct pump_at at) {
   struct pool_arena *arena;
   uint32_t stream;
@@ -359,7 +359,7 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
   bool died;
   if (!in_pool(address)) return false;
   struct pump_driver_scope scope = pump_driver_scope_open();
-  if (pump_capturing(at.stream)) { /* only what a graph has allocated can be freed there */
+  if (pump_capturing(at.stream)) { /* only memory of the graph can be freed there */
     *result = CUDA_ERROR_INVALID_VALUE;
   } else {
     *result = give_locked(address, &at, &arena, &stream, &died);
@@ -390,7 +390,7 @@ void pump_pool_relieve(uint32_t device) {
   pump_driver_scope_close(scope);
 }
 
-/* ---- what is known of an address ----------------------------------------------------- */
+/* ---- look-ups by address ------------------------------------------------------------- */
 
 int pump_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   struct pump_hit hit;
@@ -419,7 +419,7 @@ bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
 
 /* ---- ends ---------------------------------------------------------------------------- */
 
-/* Ends the account of a stream in one arena; what it freed gets its last event. */
+/* Ends a stream in one arena, after a last event for what it freed. */
 static void end_stream(struct pool_arena *arena, struct pump_at at) {
   for (uint32_t i = 0; i < arena->streams_used; i++) {
     struct pool_stream *stream = &arena->streams[i];
@@ -448,7 +448,7 @@ static void drop_arena(struct pool_arena *arena) {
   pool_period_end(arena);
   while (arena->segments != NULL) pool_segment_close(arena->segments);
   for (uint32_t i = 0; i < arena->streams_used; i++) free(arena->streams[i].bins);
-  free(arena->spare); /* the events have gone with the context */
+  free(arena->spare); /* the events have ended with the context */
   memset(arena, 0, sizeof *arena);
 }
 

@@ -1,15 +1,14 @@
-/* pool_streams.c - streams of an arena, and how far they have come.
+/* pool_streams.c - streams of an arena, and how far the GPU has executed them.
  *
- * An event behind a free shows when every stream may have what was freed. The thread that
- * frees records it; where it left one out and another thread needs it, that thread records
- * it.
+ * An event after a free shows when every stream may have the freed memory. The thread
+ * that frees records it. If it left one out, another thread that needs it records it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pool_state.h"
 
-/* The number of the calling thread among those that use their own default streams. */
+/* Returns the calling thread's number among those with their own default streams. */
 static uint64_t this_thread(void) {
   static uint64_t threads;
   static __thread uint64_t number __attribute__((tls_model("initial-exec")));
@@ -23,7 +22,7 @@ static bool current_is(CUcontext context) {
          current == context;
 }
 
-/* A default stream is the current context's, any other one is its stream's. */
+/* Returns whether a stream is in the context; a default stream is in the current one. */
 static bool is_in(CUstream handle, CUcontext context) {
   CUcontext of = NULL;
   if ((uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD) return current_is(context);
@@ -38,14 +37,14 @@ static bool is_of(const struct pool_stream *stream, CUstream handle) {
          stream->thread == thread;
 }
 
-/* All that it freed is complete and taken: nothing would be lost with its account. */
+/* Returns whether all its frees are complete and taken: its entry is not needed then. */
 static bool is_through(const struct pool_stream *stream) {
   return stream->oldest == NULL && stream->events_count == 0 &&
          stream->covered == stream->frees;
 }
 
-/* An unused entry, or where there is none one that can be done without: streams come
- * without end, and the end of a thread's is not reported. POOL_STREAMS: none. */
+/* Returns an unused entry, else one that is not needed, else POOL_STREAMS. Programs may
+ * make streams without end, and the end of a thread's default stream is not reported. */
 static uint32_t free_entry(struct pool_arena *arena) {
   uint32_t i = 0;
   while (i < arena->streams_used && arena->streams[i].used) i++;
@@ -64,10 +63,10 @@ static uint32_t new_stream(struct pool_arena *arena, CUstream handle) {
   uint32_t i = free_entry(arena);
   if (i == POOL_STREAMS) return 0;
   struct pool_stream *stream = &arena->streams[i];
-  struct pool_bins *bins = stream->bins; /* of an earlier one: empty */
+  struct pool_bins *bins = stream->bins; /* of an earlier stream: empty */
   if (bins == NULL) bins = calloc(1, sizeof *bins);
   if (bins == NULL) return 0;
-  uint64_t frees = stream->frees; /* goes on: blocks still name frees of the earlier one */
+  uint64_t frees = stream->frees; /* blocks still name the earlier stream's frees */
   *stream = (struct pool_stream){
       .used = true,
       .handle = handle,
@@ -99,7 +98,7 @@ static void keep_event(struct pool_arena *arena, CUevent event) {
   if (arena->spare_count == arena->spare_room) {
     uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
     CUevent *larger = realloc(arena->spare, room * sizeof *larger);
-    if (larger == NULL) { /* it is not recorded: nothing waits for its end */
+    if (larger == NULL) { /* it is not recorded: nothing waits for it */
       pump_real.cuEventDestroy_v2(event);
       return;
     }
@@ -120,7 +119,7 @@ static void poll_stream(struct pool_arena *arena, uint32_t number) {
     struct pool_event *oldest = event_at(stream, 0);
     CUresult answer = pump_real.cuEventQuery(oldest->event);
     if (answer == CUDA_ERROR_NOT_READY) break;
-    bool complete = answer == CUDA_SUCCESS; /* else it never will be: a capture got it */
+    bool complete = answer == CUDA_SUCCESS; /* else never: a capture has it */
     if (complete && oldest->order > stream->completed) stream->completed = oldest->order;
     keep_event(arena, oldest->event);
     stream->events_first = (stream->events_first + 1) & (POOL_EVENTS - 1);
@@ -144,7 +143,7 @@ static bool is_due(const struct pool_arena *arena, const struct pool_stream *str
          now_ns - stream->covered_ns >= POOL_EVENT_NS;
 }
 
-/* Under the lock. */
+/* Requires the lock. */
 static bool take_event(struct pool_arena *arena, CUevent *event) {
   if (arena->spare_count > 0) {
     *event = arena->spare[--arena->spare_count];
@@ -175,7 +174,7 @@ static void cover(struct pool_arena *arena, uint32_t number, CUstream handle, bo
                 (last ? stream->covered != stream->frees : is_due(arena, stream, now_ns));
   if (wanted && stream->events_count == POOL_EVENTS) poll_stream(arena, number);
   if (wanted && last && stream->events_count == POOL_EVENTS)
-    event = event_at(stream, --stream->events_count)->event; /* covers what it did, too */
+    event = event_at(stream, --stream->events_count)->event; /* covers its frees, too */
   else
     wanted = wanted && stream->events_count < POOL_EVENTS && take_event(arena, &event);
   uint64_t order = stream->frees;
@@ -191,8 +190,8 @@ void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool
   cover(arena, number, handle, soon);
 }
 
-/* The thread that destroys a stream need not be in its context, but an event can only be
- * made there. */
+/* Switches to the arena's context: events can be made only there, and the thread that
+ * destroys a stream need not be in it. */
 void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle) {
   CUcontext current = NULL;
   bool moved = PUMP_HAS(cuCtxSetCurrent) && !current_is(arena->context) &&
@@ -202,15 +201,15 @@ void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle)
   if (moved) pump_real.cuCtxSetCurrent(current);
 }
 
-/* Whether the GPU has executed all that is in the stream. A query would end a capture, and
- * no capture can begin meanwhile (pump_pool_capture_begins). */
+/* Returns whether the GPU has executed everything in the stream. The query would end a
+ * capture, but none can begin during it (pump_pool_capture_begins). */
 static bool is_idle(const struct pool_stream *stream) {
   return PUMP_HAS(cuStreamQuery) && PUMP_LOAD(&pump_captures) == 0 &&
          (stream->thread == 0 || stream->thread == this_thread()) &&
          pump_real.cuStreamQuery(stream->handle) == CUDA_SUCCESS;
 }
 
-/* Frees are numbered under the lock, so all of them lie before what was executed. */
+/* Marks all frees as executed: they are numbered under the lock, before the query. */
 static void complete(struct pool_arena *arena, uint32_t number) {
   struct pool_stream *stream = &arena->streams[number - 1];
   while (stream->events_count > 0)
@@ -229,8 +228,8 @@ static void record_behind(struct pool_arena *arena, struct pool_stream *stream) 
   add_event(arena, stream, event, stream->frees, recorded, pump_now_ns());
 }
 
-/* Here another thread's stream is queried and recorded on: it cannot end meanwhile, because
- * its end would first need the lock. */
+/* Queries and records on other threads' streams. These cannot end during that, because
+ * their end would first need the lock. */
 void pool_catch_up(struct pool_arena *arena) {
   bool current = current_is(arena->context);
   for (uint32_t i = 0; current && i < arena->streams_used; i++) {

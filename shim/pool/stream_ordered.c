@@ -1,12 +1,12 @@
-/* stream_ordered.c - frees in the order of a stream, and what the driver's own pools have
- * handed out: device memory like any other that is not converted. It counts against the
- * budget from the call that allocates it to the call that frees it. Only what is used
- * counts; what a pool keeps beside that is the driver's to give back when memory runs
- * short.
+/* stream_ordered.c - frees in stream order, and memory of the driver's own pools.
  *
- * Inside a capture an allocation makes a node of the graph and no memory: it is not
- * counted. What is freed in stream order may be memory that a plain call has allocated, and
- * the other way round (convert.c).
+ * That memory is device memory like any other that is not converted. It counts against
+ * the budget from the call that allocates it to the call that frees it. Only memory in
+ * use counts: the driver gives back the rest of a pool when memory runs short.
+ *
+ * Inside a capture an allocation makes a node of the graph and no memory, so it is not
+ * counted. Memory that is freed in stream order may have been allocated by a plain call,
+ * and the other way round (convert.c).
  */
 #include "convert.h"
 #include "mapped.h"
@@ -27,7 +27,7 @@ void pump_plain_track(CUdeviceptr address, size_t bytes, CUstream stream) {
       .base = address, .bytes = bytes, .context = context, .device = (uint32_t)device});
 }
 
-/* Managed memory of the program's own: what the driver answers is the program's answer. */
+/* Frees managed memory of the program, which gets the driver's own answer. */
 static CUresult free_managed(CUdeviceptr address, struct pump_range_info *info,
                              CUresult (*real)(CUdeviceptr, CUstream), CUstream stream) {
   pump_event_range(PUMP_EVENT_FREE, info);
@@ -37,8 +37,8 @@ static CUresult free_managed(CUdeviceptr address, struct pump_range_info *info,
   return result;
 }
 
-/* Of a plain call: the driver would refuse what became managed memory. The pool frees it in
- * the order of the stream; where there is no pool, the thread waits for the stream. */
+/* Frees converted memory of a plain call, which the driver would refuse. The pool frees
+ * it in stream order; without a pool, the thread waits for the stream. */
 static CUresult free_converted(CUdeviceptr address, struct pump_range_info *info,
                                struct pump_at at) {
   CUresult result = CUDA_SUCCESS;
@@ -58,7 +58,7 @@ CUresult pump_free_ordered(CUdeviceptr address, CUresult (*real)(CUdeviceptr, CU
                            CUstream stream, bool per_thread) {
   CUresult answer;
   struct pump_at at = pump_at(stream, per_thread);
-  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* of no allocation */
+  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* not allocated */
   if (pump_pool_free_ordered(address, at, &answer)) return answer;
   if (pump_converted(address) && captured(at.stream)) return real(address, stream);
   struct pump_range_info range;

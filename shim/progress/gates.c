@@ -1,29 +1,30 @@
-/* gates.c - launches that wait in their stream for their memory.
+/* gates.c - makes launches wait in their stream for their memory.
  *
- * A kernel that waits for its memory holds the GPU's engine meanwhile. So a job that yields
- * to others (docs/decisions/0073-gates.md) has a *gate* in front of each launch: the stream
- * waits until a word of host memory has reached the launch's number. The worker says up to
- * which operation all memory is there (pump_device.ready_seq), and the thread of this file
- * copies that into the words.
+ * A kernel that waits for its memory occupies the GPU while it waits. So a job that
+ * yields to others (docs/decisions/0073-gates.md) has a *gate* before each launch: the
+ * stream waits until a word in host memory has reached the launch's number. The worker
+ * reports the newest operation with all memory resident for it and its predecessors
+ * (pump_device.ready_seq). The thread of this file copies this number into the words.
  *
- * DESIGN. No stream may wait for ever, whatever ends.
+ * DESIGN. No stream may wait forever, whatever ends. The thread makes no driver call and
+ * takes no lock. So a launch that waits for space in a full launch queue, with the
+ * driver's lock held, cannot block it.
  *
- * - The thread makes no driver call and takes no lock. A launch that waits for room in a
- *   full launch queue, with the driver's lock held, keeps it from nothing.
- * - It opens all gates when the job yields no longer: the worker asks anew each second,
- *   for a bounded time. And it forces all open where nothing has moved for
- *   PUMP_GATE_STILL_NS, or one has been shut for PUMP_GATE_MOST_NS. Then no gate is made
- *   for PUMP_GATE_PAUSE_NS.
- * - The newest number is raised, and the context's word known to the thread, before the
- *   stream is made to wait. The thread says that it is asleep before its last look at
- *   both, and is woken behind the wait.
+ * The thread opens all gates when the job stops yielding: the worker's request is for a
+ * bounded time and is renewed each second. The thread also forces all gates open if
+ * nothing has moved for PUMP_GATE_STILL_NS, or a gate has been shut for
+ * PUMP_GATE_MOST_NS. Then no gate is made for PUMP_GATE_PAUSE_NS.
  *
- * The number is the one that the next operation of any thread gets. Where another thread
- * comes first, the gate opens an operation early. Of a number the lower 32 bits count: the
- * driver compares them in a circle.
+ * Before a stream is made to wait, the newest number is raised, and the thread knows the
+ * context's word. The thread sets `asleep` before its last check of both, and is woken
+ * after the wait was issued.
  *
- * Words lie in memory that is shared, so that a fork copies no page which the driver has
- * pinned. Each context has a page of its own, registered until the context ends.
+ * A gate has the number that the next operation of any thread gets. If another thread
+ * comes first, the gate opens one operation early. Only the lower 32 bits of a number are
+ * used: the driver compares them modulo 2^32.
+ *
+ * Words are in shared memory, so that a fork does not copy pages that the driver has
+ * pinned. Each context has its own page, which stays registered until the context ends.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -38,21 +39,21 @@
 #define ALREADY_REGISTERED 712
 
 struct gates {
-  uint64_t asked_ns, until_ns; /* by the link thread, as in memory/drain.c */
+  uint64_t asked_ns, until_ns; /* written by the link thread, as in memory/drain.c */
   uint64_t made;               /* newest number that a stream may wait for */
-  uint64_t paused_ns;          /* until then none is made */
-  /* The thread's own: up to which number all are open, what it saw last and when that
-   * changed, since when any gate is shut. */
+  uint64_t paused_ns;          /* no gate is made until then */
+  /* The thread's own: opened (gates up to this number), seen (last moved(), which changed
+   * at changed_ns), shut_ns (since when any gate is shut; 0: all are open). */
   uint64_t opened, seen, changed_ns, shut_ns;
 };
 static struct gates all[PUMP_MAX_DEVICES];
-static unsigned char *pages; /* one for each small number of a context */
+static unsigned char *pages; /* one page for each small number of a context */
 static struct {
-  uint32_t life; /* of its pool of markers, when the page was registered; 0: never */
+  uint32_t life; /* life of the marker pool when the page was registered; 0: never */
   uint32_t device;
 } words[PUMP_MAX_CONTEXTS];
-static bool refused; /* this driver has no such waits */
-static bool stopped; /* the process ends */
+static bool refused; /* this driver does not support such waits */
+static bool stopped; /* the process is ending */
 static uint32_t asleep, wakes;
 uint32_t pump_gates_devices;
 
@@ -60,7 +61,7 @@ static uint32_t *word_of(uint32_t context_index) {
   return (uint32_t *)(void *)(pages + (size_t)context_index * PAGE_BYTES);
 }
 
-/* ---- the thread that opens them --------------------------------------------------- */
+/* ---- the thread that opens gates --------------------------------------------------- */
 
 static void write_words(uint32_t device) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
@@ -68,14 +69,14 @@ static void write_words(uint32_t device) {
       __atomic_store_n(word_of(i), (uint32_t)all[device].opened, __ATOMIC_RELEASE);
 }
 
-/* Changes as long as anything moves or executes. */
+/* Returns a number that changes while anything moves or executes. */
 static uint64_t moved(uint32_t device) {
   const struct pump_schedule *schedule = &pump_shm->schedules[device];
   return PUMP_LOAD(&schedule->left_bytes) + PUMP_LOAD(&schedule->ended_bytes) +
          PUMP_LOAD(&pump_shm->header.activity);
 }
 
-/* Up to which number gates may be open. */
+/* Returns the highest number that may have an open gate. */
 static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
   struct gates *gates = &all[device];
   if (!pump_yields(device)) return made;
@@ -91,7 +92,7 @@ static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
   return made;
 }
 
-/* Whether any gate of the device is shut afterwards. */
+/* Updates the words of a device. Returns whether any of its gates is still shut. */
 static bool look(uint32_t device, uint64_t now_ns) {
   struct gates *gates = &all[device];
   uint64_t made = __atomic_load_n(&gates->made, __ATOMIC_SEQ_CST);
@@ -139,14 +140,14 @@ static bool begin(void) {
 void pump_yield(uint32_t device, uint64_t until_ns) {
   struct gates *gates = &all[device];
   uint64_t now_ns = pump_now_ns();
-  if (until_ns != gates->asked_ns) { /* the same again renews nothing */
+  if (until_ns != gates->asked_ns) { /* the same request again renews nothing */
     gates->asked_ns = until_ns;
     if (until_ns > now_ns + PUMP_HOLD_MOST_NS) until_ns = now_ns + PUMP_HOLD_MOST_NS;
     PUMP_STORE(&gates->until_ns, until_ns);
   }
   bool yields = PUMP_LOAD(&gates->until_ns) > now_ns && begin();
   uint32_t bit = 1u << device;
-  if (yields) /* for a thread that sees the bit `pages` is there */
+  if (yields) /* a thread that sees the bit also sees `pages` */
     __atomic_fetch_or(&pump_gates_devices, bit, __ATOMIC_RELEASE);
   else
     __atomic_fetch_and(&pump_gates_devices, ~bit, __ATOMIC_RELAXED);
@@ -166,7 +167,7 @@ void pump_gates_stop(void) {
   PUMP_STORE(&stopped, true);
 }
 
-/* ---- making them ------------------------------------------------------------------- */
+/* ---- making gates ------------------------------------------------------------------ */
 
 bool pump_gates_lack(uint32_t context_index, uint32_t life) {
   return PUMP_LOAD_ACQUIRE(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
@@ -174,7 +175,7 @@ bool pump_gates_lack(uint32_t context_index, uint32_t life) {
 }
 
 void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life) {
-  /* One that was registered in an earlier life of this pool still is. */
+  /* A page that was registered in an earlier life of this pool still is. */
   CUresult result = pump_real.cuMemHostRegister_v2(word_of(context_index), PAGE_BYTES,
                                                    REGISTER_DEVICEMAP);
   if (result != CUDA_SUCCESS && result != ALREADY_REGISTERED) {
@@ -214,7 +215,7 @@ void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
 void pump_gates_fork_child(void) {
   memset(all, 0, sizeof all);
   memset(words, 0, sizeof words);
-  pages = NULL; /* shared with the parent, whose words they are */
+  pages = NULL; /* shared with the parent, which owns the words */
   pump_gates_devices = asleep = 0;
   stopped = false;
 }

@@ -1,9 +1,9 @@
 /* marker.c - cheap events that show how far the program's streams have executed.
  *
- * A marker is one event of ours, recorded by the application thread behind an operation it
- * has just issued, polled by the device's marker thread (execute/poll.c). No thread waits
- * for a marker: without one, progress is known later, never wrong. markers.h has the
- * design.
+ * A marker is an event of ours. The application thread records it after an operation that
+ * it has just issued; the device's marker thread polls it (execute/poll.c). No thread
+ * waits for a marker: without one, progress is known later, but never wrongly. markers.h
+ * has the design.
  */
 #include <string.h>
 
@@ -68,7 +68,7 @@ void pump_marker_wake(uint32_t device) {
 
 static bool skip(struct pump_marker_pool *pool, uint32_t device) {
   PUMP_ADD(&pool->skipped, 1);
-  pump_marker_wake(device); /* the pool is opened, or more is made, if any may be */
+  pump_marker_wake(device); /* it opens the pool, or makes more markers, if it may */
   return false;
 }
 
@@ -80,8 +80,8 @@ struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
       !pump_marker_queue_pop(queue, ticket))
     return NULL;
   if (!pump_marker_of_life(*ticket, life)) {
-    /* Left over from an earlier life; or the pool began anew between our two looks, and the
-     * thread that ends it will look for this one. */
+    /* Left over from an earlier life. Or the pool has begun a new life since we read
+     * `life`; the thread that ends the new life must then find this marker. */
     if (pump_marker_of_later_life(*ticket, life)) pump_marker_queue_push(queue, *ticket);
     return NULL;
   }
@@ -92,7 +92,7 @@ struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
 
 void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marker,
                       uint32_t ticket) {
-  pump_marker_queue_push(queue, ticket); /* as many cells as markers: it finds room */
+  pump_marker_queue_push(queue, ticket); /* as many cells as markers: never full */
   PUMP_STORE_RELEASE(&marker->held, 0);
 }
 
@@ -134,7 +134,7 @@ void pump_marker_fork_child(void) {
   for (int i = 0; i < PUMP_MAX_CONTEXTS; i++) {
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     if (pool->skipped != 0) pool->skipped = 0;
-    if (!pool->ready) continue; /* a fork shall not make copies of untouched pages */
+    if (!pool->ready) continue; /* a fork must not copy untouched pages */
     pool->ready = false;
     pool->life = 0;
     for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].held = 0;

@@ -1,13 +1,13 @@
-/* program_events.c - what the program's own events show of progress.
+/* program_events.c - learns progress from the program's own events.
  *
- * The newest record of each event is kept in a lossy table: two events of one place take
- * turns. A hook removes the old record before the event is recorded anew, so a
- * record that is unchanged before and after the driver has answered "complete" is the one
- * that is complete. (If two threads record one event at once, either record may count.)
+ * The newest record of each event is kept in a lossy table: events with the same index
+ * overwrite each other. A hook removes the old record before the event is recorded again.
+ * So if a record is the same before and after the driver's answer "complete", it is the
+ * complete one. If two threads record one event at once, either record may be used.
  *
- * An event that another process has as well, or that a graph records, proves nothing: it
- * may have been recorded anew without a hook. Such events are rare: where there are none,
- * the check costs one load.
+ * An event that another process shares, or that a graph records, proves nothing: it may
+ * be recorded again without a hook. These events are rare; without any, the check costs
+ * one load.
  */
 #include <pthread.h>
 #include <string.h>
@@ -21,15 +21,14 @@
 
 static struct {
   uint64_t event;
-  uint64_t where; /* seq << 10 | stream index, which is not 0 */
+  uint64_t where; /* seq << 10 | stream index, which is never 0 */
 } events[EVENT_SLOTS];
 _Static_assert(PUMP_MAX_STREAMS <= 1024, "the index has 10 bits in events[].where");
 
 static uint64_t distrusted_events[DISTRUSTED_SLOTS];
 static struct pump_table distrusted = PUMP_TABLE(distrusted_events);
 static pthread_mutex_t distrust_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t
-    any_distrusted; /* 1: some; 2: more than the table has, so none is believed */
+static uint32_t any_distrusted; /* 1: some; 2: the table overflowed, trust no event */
 
 /* ---- records -------------------------------------------------------------------- */
 
@@ -41,7 +40,7 @@ void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t
   if (event == NULL || stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
   uint64_t *word = &events[event_place(event)].event;
   uint64_t seen = PUMP_LOAD(word);
-  /* Another thread is writing here: losing one record costs nothing but time. */
+  /* Another thread is writing here: the loss of a record costs only time. */
   if (seen == EVENT_BUSY ||
       !__atomic_compare_exchange_n(word, &seen, EVENT_BUSY, false, __ATOMIC_ACQUIRE,
                                    __ATOMIC_RELAXED))

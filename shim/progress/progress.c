@@ -1,26 +1,25 @@
-/* progress.c - which streams there are, and how far each has executed.
+/* progress.c - tracks which streams exist, and how far each has executed.
  *
- * It knows streams by their handle and turns markers, synchronisations and
- * events of the program (program_events.c) into `executed_seq`. It never queries the driver
- * about a stream: execute/poll.c polls our own events, everything else is what the program
- * has found out for itself.
+ * It knows streams by their handle, and turns markers, synchronizations and events of the
+ * program (program_events.c) into `executed_seq`. It never queries the driver about a
+ * stream: execute/poll.c polls our own events, and the rest comes from calls that the
+ * program makes itself.
  *
  * DESIGN. The index of a stream in `keys` is its slot in pump_shm->progress. A key
- * names the stream for one look-up without a lock (open addressing, no deletion:
- * a gone stream leaves GONE, which a later one takes over):
+ * identifies the stream. A look-up takes no lock (open addressing, no deletion: a
+ * destroyed stream leaves GONE, which a later stream takes over):
  *
- *   handle                       an ordinary stream (a pointer, at least 8-aligned)
- *   context index << 3 | 1       the legacy stream of a context
- *   thread << 16 | index << 3 | 2   a thread's own default stream in a context
+ *   `handle`                        An ordinary stream (a pointer, at least 8-aligned).
+ *   `context index << 3 | 1`        The legacy stream of a context.
+ *   `thread << 16 | index << 3 | 2` A thread's own default stream in a context.
  *
- * Keys are inserted under a lock, so no stream ever gets two slots. Slot 0 is for
- * all streams beyond the table: nothing is known about them but what a context
- * synchronisation shows.
+ * Keys are inserted under a lock, so no stream ever gets two slots. Slot 0 is for all
+ * streams beyond the table: only context synchronizations show their progress.
  *
- * `executed` only grows. It is a hint that steers transfers and never proves
- * anything about data, so two inexactnesses are accepted: an operation that another
- * thread has numbered, but not yet issued when we record the marker, and a handle
- * that is reused while work of the stream it named before is still under way.
+ * `executed` only grows. It is a hint that steers transfers and proves nothing about
+ * data. So two inaccuracies are accepted. Another thread may have numbered an operation,
+ * but not yet issued it, when we record the marker. A handle may be reused while work of
+ * its previous stream is in flight.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -35,30 +34,30 @@
 #define KEY_GONE 4 /* no stream has it: handles are aligned, special keys end in 1 or 2 */
 #define NO_CONTEXT PUMP_MAX_CONTEXTS
 
-/* Where a launch may begin before the one in front of it has ended, an event between the
- * two forbids that. Whether the next launch is such a one is unknown, so for a while after
- * such a launch markers are that many times rarer. */
+/* An event between two launches would prevent the second from beginning before the first
+ * has ended. Whether the next launch may do so is unknown. So after such a launch,
+ * markers are CHAINED_FACTOR times rarer for CHAINED_OPERATIONS operations. */
 #define CHAINED_OPERATIONS 64
 #define CHAINED_FACTOR 4
 
 #define DRAIN_SLEEP_NS 100000u
 #define HOLD_SLEEP_NS 5000000
 
-/* Written by application threads and the marker threads; a forked child starts
- * from zero. `issued` and `executed` are the truth, the mapping has a copy. */
+/* Written by application threads and the marker threads; a forked child starts from zero.
+ * `issued` and `executed` here are authoritative; the mapping has a copy. */
 static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
-  /* Hints, written by the issuing thread; two threads on one stream may lose a few. */
+  /* Hints, written by the issuing thread; two threads on one stream may lose some. */
   uint64_t marked_ns;     /* when the last marker was recorded */
-  uint64_t touched_bytes; /* by operations issued since then */
-  uint32_t since_marker;  /* how many those are */
+  uint64_t touched_bytes; /* bytes touched since the last marker */
+  uint32_t since_marker;  /* operations since the last marker */
   uint32_t chained;       /* operations until the stream no longer counts as chained */
   uint32_t device;
   uint32_t context_index; /* small number of `context` */
 } streams[PUMP_MAX_STREAMS];
-static struct pump_moments moments[PUMP_MAX_STREAMS]; /* of `executed`; when recorded */
+static struct pump_moments moments[PUMP_MAX_STREAMS]; /* of `executed`; for recordings */
 static pthread_mutex_t insert_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool table_full;
 
@@ -124,7 +123,7 @@ static uint32_t first_place(uint64_t key) {
   return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 54);
 }
 
-/* Slot of `key`, or 0. `*reuse` is the first place that an insertion may take. */
+/* Returns the slot of `key`, or 0. `*reuse` is the first place for an insertion. */
 static uint32_t find(uint64_t key, uint32_t *reuse) {
   uint32_t place = first_place(key), gone_busy = 0;
   *reuse = 0;
@@ -133,7 +132,7 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
     uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
     if (seen == key) return place;
     if (seen == KEY_GONE && *reuse == 0) {
-      /* Only a stream whose work is done is reused: see the second inexactness above. */
+      /* Prefer a stream without work in flight: see the second inaccuracy above. */
       if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
         *reuse = place;
       else if (gone_busy == 0)
@@ -201,7 +200,7 @@ void pump_stream_gone(CUstream stream) {
 
 /* ---- advancing ---------------------------------------------------------------- */
 
-/* before_ns: when a poll had not seen it yet; 0: no poll did. */
+/* Advances without waking anyone. before_ns: a poll had not seen it then; 0: no poll. */
 static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
   struct stream *stream = &streams[index];
   if (PUMP_LOAD(&stream->executed) >= seq) return false;
@@ -234,7 +233,7 @@ uint64_t pump_progress_executed(uint32_t stream_index) {
   return stream_index < PUMP_MAX_STREAMS ? PUMP_LOAD(&streams[stream_index].executed) : 0;
 }
 
-/* Whether the operation just issued deserves a marker; counts it. */
+/* Counts the operation just issued. Returns whether it needs a marker. */
 static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched_bytes) {
   uint32_t chained = PUMP_LOAD(&mine->chained);
   uint32_t factor = 1;
@@ -248,12 +247,12 @@ static bool marker_is_due(struct stream *mine, uint64_t now_ns, uint64_t touched
   PUMP_STORE(&mine->touched_bytes, touched);
   if (!pump_marker_is_due(since, now_ns - PUMP_LOAD(&mine->marked_ns), touched, factor))
     return false;
-  /* A burst that uses the last ones up at its beginning ends without any. */
+  /* A burst that used the last markers at its beginning would have none at its end. */
   return since >= factor * PUMP_MARKER_OPERATIONS ||
          !pump_markers_are_few(PUMP_LOAD(&mine->context_index));
 }
 
-/* The stream that the key names, exactly. */
+/* Returns an explicit handle for the stream of the key. */
 static CUstream stream_of(uint32_t stream_index, CUstream stream) {
   if ((uintptr_t)stream > 2) return stream;
   return (PUMP_LOAD(&keys[stream_index]) & 7) == 2 ? CU_STREAM_PER_THREAD
@@ -278,8 +277,8 @@ void pump_progress_gate(uint32_t stream_index, CUstream stream) {
             stream_of(stream_index, stream));
 }
 
-/* Behind an operation that has executed. A signal ends the wait: the program may want to
- * end. */
+/* Waits for the job's turn after an operation has executed. A signal ends the wait,
+ * because the program may want to end. */
 static void wait_for_turn(uint32_t device) {
   const struct timespec pause = {.tv_nsec = HOLD_SLEEP_NS};
   uint32_t word = 0;
@@ -292,9 +291,9 @@ static void wait_for_turn(uint32_t device) {
   errno = saved;
 }
 
-/* In a drain, behind an operation that has a marker. */
+/* Waits in a drain, after an operation that has a marker. */
 static void wait_until_executed(const struct stream *stream, uint64_t seq) {
-  uint32_t word = 0; /* that nothing changes: a sleep that is no cancellation point */
+  uint32_t word = 0; /* never changes: a sleep that is not a cancellation point */
   bool executed;
   pump_drain_waits();
   while (!(executed = PUMP_LOAD(&stream->executed) >= seq) && pump_drain_lasts() &&
@@ -312,7 +311,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   pump_raise(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   bool draining = pump_draining();
-  /* Behind a gate a marker may be the only one to show that there is room for the next. */
+  /* After a gate, only a marker may show that the next launch's memory fits. */
   bool gated =
       PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && PUMP_LOAD(&mine->chained) == 0;
   bool due = marker_is_due(mine, now_ns, touched_bytes) || draining || gated;
@@ -347,7 +346,7 @@ void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before) {
   if (stream_index != 0) pump_progress_advance(stream_index, seq_before);
 }
 
-/* All streams of `context`, gone ones included; NULL: those of no known context. */
+/* Advances all streams of `context`, even destroyed ones; NULL: of no known context. */
 static void advance_context(CUcontext context, uint64_t seq) {
   bool any = false;
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {

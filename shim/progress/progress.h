@@ -1,128 +1,127 @@
-/* progress.h - which streams there are, and how far each has executed. */
+/* progress.h - which streams exist, and how far each has executed. */
 #ifndef PUMP_PROGRESS_H
 #define PUMP_PROGRESS_H
 
 #include "shim/memory/memory.h"
 
-/* ---- streams and what they have executed ------------------------------------------ */
+/* ---- streams and their progress ---------------------------------------------------- */
 
-/* Index into pump_shm->progress of a stream handle as the program passed it:
- * NULL means the legacy stream of the current context, or with
- * `per_thread_default` (the _ptsz/_ptds twins) the calling thread's own. 0 when
- * the table is full. The look-up takes no lock; the first sight of a stream does. */
+/* Returns the index into pump_shm->progress of a stream handle as the program passed it.
+ * NULL means the legacy stream of the current context or, with `per_thread_default` (the
+ * _ptsz/_ptds twins), the calling thread's own. Returns 0 if the table is full. Takes a
+ * lock only for a stream that is new. */
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default);
 
-/* To be called after the program has destroyed the stream. */
+/* Frees the stream's slot, after the program has destroyed the stream. */
 void pump_stream_gone(CUstream stream);
-/* After operation `seq` was issued on `stream` (the handle as passed to the
- * driver; NULL and the special handles included), which is believed to touch
- * `touched_bytes` of ranges. Records a marker when one is due, never on a
- * capturing stream. Waits only in a drain (memory/drain.c). */
+/* Notes that operation `seq` was issued on `stream` (the handle as passed to the driver,
+ * including NULL and the special handles). It is believed to touch `touched_bytes` of
+ * ranges. Records a marker if one is needed, never on a capturing stream. Waits only in a
+ * drain or a hold (memory/drain.c). */
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes);
 
-/* So many more were issued with the one about to go to pump_progress_issued. */
+/* Counts operations that were issued with the next one for pump_progress_issued. */
 void pump_progress_issued_many(uint32_t stream_index, uint32_t operations);
 
-/* The operation about to go to pump_progress_issued is a launch that may begin before
- * the one in front of it has ended (programmatic stream serialization, or a programmatic
- * event): markers become rarer on its stream for a while, for one that stands between
- * two such launches would keep them apart. */
+/* Announces that the next pump_progress_issued is for a launch that may begin before its
+ * predecessor has ended (programmatic stream serialization or event). Markers become
+ * rarer on its stream for a while: a marker between two such launches would keep them
+ * apart. */
 void pump_progress_chained(uint32_t stream_index);
 
-/* Before the real call of an operation whose time is to be taken: records an event in front
- * of it, and pump_progress_issued, called next on this thread, one behind it. Where that is
- * not possible, nothing: on capturing streams, and where launches may begin before the one
- * in front of them has ended. */
+/* Begins to time an operation, before its real call: records an event. The next call of
+ * pump_progress_issued on this thread records one after the operation. Does nothing on
+ * capturing streams, and if launches may begin before their predecessors have ended. */
 void pump_progress_time(uint32_t stream_index, CUstream stream);
 
-/* After a synchronising call of the program returned success. `seq_before` is a
- * bound read before that call: header.next_seq - 1. Everything issued on the
- * stream (on every stream of the current context) up to it has executed. */
+/* Notes that a synchronizing call of the program succeeded: everything up to `seq_before`
+ * on the stream (on every stream of the current context) has executed. `seq_before` is
+ * header.next_seq - 1, read before that call. */
 void pump_progress_stream_synced(uint32_t stream_index, uint64_t seq_before);
 void pump_progress_context_synced(uint64_t seq_before);
 
-/* The program recorded one of its own events behind operation `seq` of that stream. */
+/* Notes that the program recorded its own event after operation `seq` of the stream. */
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq);
-/* Before the program waits for an event, or polls it: what is known of
- * its record, 0 for nothing. Once the answer was "yes", that goes back: it counts unless
- * the event has been recorded anew meanwhile, for then the answer may be about either. */
+/* Returns what is known of an event's record, 0 for nothing; call before the program
+ * waits for the event or polls it. Once it is complete, pass the result on: it is used
+ * unless the event was recorded again, because either record may then be complete. */
 uint64_t pump_progress_event_asked(CUevent event);
 void pump_progress_event_synced(CUevent event, uint64_t asked);
-/* Before the program records an event again or destroys it: the record before proves
- * nothing from here on. */
+/* Forgets an event's record, before the program records the event again or destroys it:
+ * the record then proves nothing. */
 void pump_progress_event_gone(CUevent event);
 
-/* Before the event may be recorded where no hook sees it, by another process or a graph:
- * from then on it proves nothing, until it is destroyed. Both: whether that changed
- * anything. */
+/* Distrusts an event, before another process or a graph may record it unseen by hooks. It
+ * proves nothing until it is destroyed, which ends the distrust. Both return whether this
+ * changed anything. */
 bool pump_progress_event_distrust(CUevent event);
 bool pump_progress_event_trust(CUevent event);
-/* Whether there is any such event. */
+/* Returns whether there is any such event. */
 bool pump_progress_events_distrusted(void);
 
 /* ---- for the rooms above, by our own threads ------------------------------------ */
 
-/* Everything issued on the stream up to `seq` has executed. */
+/* Notes that everything issued on the stream up to `seq` has executed. */
 void pump_progress_advance(uint32_t stream_index, uint64_t seq);
-/* The same by a poll; the one before, at `before_ns`, had not seen it. 0: there was none.
- */
+/* Notes the same from a poll; the previous one, at before_ns (0: none), had not seen
+ * it. */
 void pump_progress_polled(uint32_t stream_index, uint64_t seq, uint64_t before_ns);
-/* Where the job is recorded: when that was known of `seq`, as pump_moments_of says it. */
+/* In recorded jobs, returns when `seq` was known to have executed (pump_moments_of). */
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq);
-/* Everything up to this one has; from private memory, not from the mapping. */
+/* Returns the newest executed operation, from private memory, not from the mapping. */
 uint64_t pump_progress_executed(uint32_t stream_index);
-/* After an attach: writes the private figures into the new mapping. */
+/* Writes the private numbers into the new mapping after an attach. */
 void pump_progress_republish(void);
-/* The context is gone: its streams make no more progress. */
+/* Ends the streams of a context that is gone. */
 void pump_progress_context_gone(CUcontext context);
 void pump_progress_fork_child(void);
 void pump_event_fork_child(void); /* program_events.c */
 
-/* Records a marker for `seq` on a stream of `context`, whose small number is
- * `context_index`; false when it was skipped. */
+/* Records a marker for `seq` on a stream of `context`, with small number `context_index`.
+ * Returns false if the marker was skipped. */
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq);
-/* The two halves of taking an operation's time; the second returns whether it recorded a
- * marker for `seq`. One that was begun and does not end goes back. */
+/* Begins and ends to time an operation; the end returns whether it recorded a marker for
+ * `seq`. give_back returns a marker that was begun but does not end. */
 void pump_timed_begin(CUcontext context, uint32_t context_index, uint32_t stream_index,
                       CUstream stream);
 bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq);
 void pump_timed_give_back(void);
-/* Whether the thread has begun one. */
+/* Whether the thread is timing an operation. */
 extern __thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));
-/* Chooses the thread's next operation. */
+/* Chooses the thread's next operation to time. */
 void pump_timed_count(void);
-/* Operations of this thread until the next whose time is taken. */
+/* Operations of this thread until the next one to time. */
 extern __thread uint32_t pump_timed_countdown __attribute__((tls_model("initial-exec")));
-/* Few markers are left: a stream gets one for each sixteen operations only. */
+/* Returns whether few markers are left: a stream then gets one per sixteen operations. */
 bool pump_markers_are_few(uint32_t context_index);
 uint64_t pump_markers_skipped(void);
 void pump_marker_fork_child(void);
 
-/* Wakes the marker thread of the device, whatever it waits for. */
+/* Wakes the device's marker thread, whatever it waits for. */
 void pump_markers_wake(uint32_t device);
 
-/* ---- gates in front of launches (gates.c) ------------------------------------------ */
+/* ---- gates before launches (gates.c) ----------------------------------------------- */
 
 /* A bit for each device whose launches may get gates. */
 extern uint32_t pump_gates_devices;
-/* The job yields to others on the device until then, CLOCK_MONOTONIC, and no longer than
- * PUMP_HOLD_MOST_NS from now; the same time again renews nothing. By the link thread. */
+/* Makes the job yield to others on the device until then (CLOCK_MONOTONIC), at most for
+ * PUMP_HOLD_MOST_NS. Repeating a time renews nothing. By the link thread. */
 void pump_yield(uint32_t device, uint64_t until_ns);
-/* What the worker asks of each device now. By the link thread. */
+/* Adopts the worker's requests for all devices. By the link thread. */
 void pump_gates_adopt(void);
 bool pump_yields(uint32_t device);
-/* Before the real call of a launch, if any bit is set: its stream waits until the launch's
- * memory is there. Nothing on capturing streams, and where launches may begin before the
- * one in front of them has ended. */
+/* Makes the stream of a launch wait until the launch's memory is resident. Call before
+ * the real call, if any bit is set. Does nothing on capturing streams, and if launches
+ * may begin before their predecessors have ended. */
 void pump_progress_gate(uint32_t stream_index, CUstream stream);
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index, CUstream stream);
-/* For the marker thread, which is in the context: whether its word has to be registered for
- * that life of its pool, and that. */
+/* Returns whether the context's word must be registered for that life of its pool, and
+ * registers it. For the marker thread, which is in the context. */
 bool pump_gates_lack(uint32_t context_index, uint32_t life);
 void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life);
-/* Opens all, and no more are made. */
+/* Opens all gates, and makes no more. */
 void pump_gates_stop(void);
 void pump_gates_fork_child(void);
 

@@ -1,22 +1,22 @@
-/* timed.c - how long some operations take: which ones, and the events around them.
+/* timed.c - measures how long some operations take: chooses them, and records events
+ * around them.
  *
- * An event in front of the operation, on the thread that issues it, and a marker directly
- * behind it, both with timing (markers.h): what lies between them is that operation alone,
- * faults included. The marker thread reads the time and reports it.
+ * The issuing thread records an event directly before the operation, and a marker
+ * directly after it, both with timing (markers.h). Only that operation is between them,
+ * its faults included. The marker thread reads the time and reports it.
  *
- * Each thread counts operations down to its next one. The stride is random, so that it
- * follows no period of the program, and around 64 where operations come fast: two events
- * for each 64 launches cost one percent of them at most. Where they come slowly it is
- * shorter.
+ * Each thread counts operations down to its next one to time. The stride is random, so
+ * that it does not follow a period of the program. It is about 64 for fast operations:
+ * two events per 64 launches cost at most one percent. For slow operations it is shorter.
  */
 #include "markers.h"
 
 #define STRIDE_FIRST 4u
-#define FIRST_SAMPLES 256u /* of a thread, with that stride */
+#define FIRST_SAMPLES 256u /* per thread, with that stride */
 #define STRIDE_LEAST 2u
 #define STRIDE_MOST 64u
-#define FAST_NS 1000000u /* from one to the next: strides become longer below it */
-#define SLOW_NS 4000000u /* and shorter above it */
+#define FAST_NS 1000000u /* strides grow if samples are closer than this */
+#define SLOW_NS 4000000u /* strides shrink if samples are farther apart */
 
 __thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));
 __thread uint32_t pump_timed_countdown __attribute__((tls_model("initial-exec")));
@@ -25,7 +25,7 @@ static __thread struct {
   struct pump_marker_pool *pool;
   struct pump_marker *marker;
   CUstream stream;
-  uint64_t before_ns; /* when the one before began */
+  uint64_t before_ns; /* when the previous operation was chosen */
   uint32_t ticket, count, stride, random;
 } timed __attribute__((tls_model("initial-exec")));
 

@@ -1,28 +1,28 @@
-/* allocator_blocks.c - blocks that a program's own allocator hands out inside its segments,
- * from the allocator's own reports.
+/* allocator_blocks.c - tracks the blocks that the program's own allocator hands out, from
+ * the allocator's reports.
  *
- * DESIGN. PyTorch's caching allocator reports to its profiler each block that it hands out
- * or takes back, through an exported C++ function of libc10.so. libc10_cuda.so finds that
- * by name, so our function of the same name, in a preloaded library, takes its place. It
- * records the block and calls the original. The mangled name has the parameters' types: a
- * version with others has another name, and then nothing comes here.
+ * DESIGN. PyTorch's caching allocator reports each block that it hands out or takes back
+ * to its profiler, through an exported C++ function of libc10.so. The library
+ * libc10_cuda.so finds that function by name. So a function of the same name in a
+ * preloaded library replaces it, records the block and calls the original. The mangled
+ * name contains the parameter types, so a version with other types sends no reports.
  *
- * That interface is not documented, so a report has to fit what is known: in a
- * range that we have converted, in whole units of 512 bytes, inside that range, beside all
- * live blocks; and what is freed was handed out with that length. Ranges that the program
- * has mapped side by side (expandable segments) may share a block: then each has its part.
- * The first report that does not ends it: one line, and extents are learned from then on.
- * Blocks outside of converted ranges are ignored.
+ * That interface is not documented, so each report is checked. A block must be inside a
+ * converted range, in whole units of 512 bytes, and overlap no live block. A freed block
+ * must have its original length. Adjacent ranges of mapped memory (expandable segments)
+ * may share a block; then each range has a part of it. After the first wrong report pump
+ * logs one line, ignores all reports and learns extents from launches. Blocks outside
+ * converted ranges are ignored.
  *
- * Reports come in order with the launches of their thread. A block is reported free when
- * the program gave it up; what was issued before may still run there. So no such block may
- * be discarded: DEAD only names the memory that leaves first, and its contents are kept
- * (docs/decisions/0052-dead-blocks-of-others.md). A graph's launches also use blocks that
- * were freed while it was captured; nothing is reported of them at a launch.
+ * Reports are in order with the launches of their thread. A block is reported free when
+ * the program releases it, but earlier operations may still use it. So such a block is
+ * never discarded: DEAD only makes its memory the first to be evicted, and its contents
+ * are kept (docs/decisions/0052-dead-blocks-of-others.md). A graph's launches also use
+ * blocks that were freed during its capture, and a launch reports nothing about them.
  *
- * A dormant program reports nothing, and PyTorch makes three reports for a launch:
- * until it becomes active the live blocks stand in a table, at a third of the price of the
- * maps, which are made of it then. What does not fit there is found out at that time.
+ * PyTorch makes three reports per launch. While the program is dormant, pump only stores
+ * its live blocks in a table, which costs a third as much as the maps. When it becomes
+ * active, the maps are built from the table, and blocks that do not fit are detected.
  */
 #include "allocator_blocks.h"
 
@@ -38,7 +38,7 @@
 #define C10_REPORT "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 #define C10_CUDA 1 /* c10::DeviceType::CUDA */
 
-/* c10::Device; passed in one register, as a class without constructors for copying is. */
+/* c10::Device; passed in one register, like a class without copy constructors. */
 struct c10_device {
   int8_t type, index;
 };
@@ -49,12 +49,12 @@ __attribute__((visibility("default"))) c10_report pump_c10_report __asm__(C10_RE
 bool pump_blocks_reported;
 struct pump_block_map *pump_block_maps[PUMP_MAX_RANGES];
 
-/* All of this changes under the lock. */
+/* All of these change under the lock. */
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pump_block_map *spare; /* of ranges that have ended, to be used again */
-static uint32_t slots_used;          /* slots from here on never had a map */
-static bool given_up;                /* no report counts, until the process ends */
-static bool settled;                 /* the maps are in use, and the table is empty */
+static struct pump_block_map *spare; /* maps of ranges that have ended, for reuse */
+static uint32_t slots_used;          /* slots from this one on never had a map */
+static bool given_up;                /* ignore all reports until the process ends */
+static bool settled;                 /* the maps are in use and the table is empty */
 struct kept_block {
   uint64_t address;
   uint64_t size_bytes;
@@ -71,7 +71,7 @@ void pump_blocks_reset(void) {
   pump_table_reset(&kept);
   memset(pump_block_maps, 0, slots_used * sizeof(struct pump_block_map *));
   slots_used = 0;
-  spare = NULL; /* a forked parent's stay with its copies */
+  spare = NULL; /* maps of a forked parent stay allocated */
 }
 
 static struct pump_block_map *another_map(uint64_t length_bytes) {
@@ -84,7 +84,7 @@ static struct pump_block_map *another_map(uint64_t length_bytes) {
   return pump_block_map_new(length_bytes);
 }
 
-/* The map of the range that was hit; NULL: it has none. `make`: unless memory is short. */
+/* Returns the range's map, or NULL. `make`: create a missing map if memory allows. */
 static struct pump_block_map *map_of(const struct pump_hit *hit, bool make) {
   struct pump_block_map **place = &pump_block_maps[hit->slot], *map = *place;
   if (map != NULL && map->generation == hit->generation) return map;
@@ -113,8 +113,8 @@ static void fall_back(const char *why) {
                 why);
 }
 
-/* Under the lock. false: the range has no map, or the report does not fit. `dead`: what to
- * report. */
+/* Notes a report in the range's map. Returns false if there is no map or the report does
+ * not fit. `dead`: blocks to report as dead. The caller holds the lock. */
 static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size_bytes,
                  struct pump_block_span *dead) {
   struct pump_block_map *map = map_of(hit, size_bytes > 0);
@@ -131,8 +131,8 @@ static bool note(const struct pump_hit *hit, uint64_t offset_bytes, int64_t size
   return why == NULL;
 }
 
-/* Whether the address lies in a converted range that is no segment of our pool: that knows
- * its own blocks. */
+/* Returns whether the address is in a converted range. Excludes segments of the shim's
+ * pool, which knows its own blocks. */
 static bool is_segment(uint64_t address, struct pump_hit *hit) {
   return pump_range_lookup(address, hit) && hit->pool == NULL &&
          hit->kind == PUMP_RANGE_CONVERTED;
@@ -144,7 +144,7 @@ static void report_dead(const struct pump_hit *hit, const struct pump_block_span
   pump_event_block(PUMP_EVENT_DEAD, hit->slot, dead->offset_bytes, dead->length_bytes);
 }
 
-/* Under the lock; as note(). A block in several ranges is noted in each. */
+/* Notes a report in each range of the block; see note(). The caller holds the lock. */
 static bool note_parts(uint64_t address, int64_t size_bytes) {
   struct pump_hit hit;
   bool out = size_bytes > 0, noted = false;
@@ -163,10 +163,10 @@ static bool note_parts(uint64_t address, int64_t size_bytes) {
   return noted;
 }
 
-/* ---- dormant: a table ----------------------------------------------------------- */
+/* ---- while dormant: a table ----------------------------------------------------- */
 
-/* Under the lock. false as of note(): a block that the table does not know was handed out
- * before reports were followed, or does not lie in a converted range. */
+/* Notes a report in the table; see note(). Returns false for the free of an unknown
+ * block, which was handed out before pump followed reports or outside converted ranges. */
 static bool keep(uint64_t address, int64_t size_bytes) {
   uint64_t *place = pump_table_place(&kept, pump_table_search(&kept, address));
   struct kept_block *block = (struct kept_block *)(void *)place;
@@ -190,7 +190,7 @@ static bool is_full(void) {
   return kept.used >= kept.places / 4 * 3;
 }
 
-/* Under the lock: makes the maps of the table, which stays empty from here on. */
+/* Builds the maps from the table, which then stays empty. The caller holds the lock. */
 static void settle(void) {
   settled = true;
   for (uint32_t i = 0; kept.used != 0 && i < kept.places; i++) {
@@ -207,9 +207,9 @@ void pump_blocks_settle(void) {
   pthread_mutex_unlock(&blocks_lock);
 }
 
-/* ---- an event ------------------------------------------------------------------- */
+/* ---- reports ---------------------------------------------------------------------- */
 
-/* Under the lock; as note(). */
+/* Notes a report in the table or the maps; see note(). The caller holds the lock. */
 static bool take_in(uint64_t address, int64_t size_bytes) {
   if (given_up) return false;
   if (!settled && (!pump_dormant() || is_full())) settle();
@@ -228,8 +228,8 @@ void pump_blocks_event(uint64_t address, int64_t size_bytes) {
 
 /* ---- the function that PyTorch calls ------------------------------------------ */
 
-/* The function that ours hides, or NULL. A library that was opened for itself is not behind
- * us in the global order: so it is looked for as `caller`, one of its users, would. */
+/* Returns the function that this one hides, or NULL. A library from dlopen may not be in
+ * the global search order: then looks it up from `caller`, one of its users. */
 static c10_report *find_original(const void *caller) {
   Dl_info info;
   c10_report *function = NULL;

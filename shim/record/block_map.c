@@ -1,4 +1,4 @@
-/* block_map.c - see block_map.h. It calls no driver function and looks at no clock. */
+/* block_map.c - see block_map.h. It calls no driver function and reads no clock. */
 #include "block_map.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ bool pump_block_map_renew(struct pump_block_map *map, uint64_t length_bytes) {
   return true;
 }
 
-/* The first unit in [unit, end) where a piece begins, or `end`. */
+/* Returns the first unit in [unit, end) at which a piece begins, or `end`. */
 static uint64_t next_begin(const struct pump_pool_map *pieces, uint64_t unit,
                            uint64_t end) {
   if (unit >= end) return end;
@@ -76,8 +76,8 @@ const char *pump_block_map_take(struct pump_block_map *map, uint64_t offset_byte
   for (unit = next_begin(pieces, first, end); unit < end;
        unit = next_begin(pieces, unit + 1, end))
     if (pool_map_test(pieces->live, unit)) return "a new block covers a live one";
-  /* The block's end is set before its beginning, and that before its live bit: see
-   * pool_map.h. */
+  /* Sets the block's end, then its beginning, then its live bit, in the order that
+   * pool_map.h requires. */
   if (end * POOL_UNIT_BYTES < map->length_bytes)
     pool_map_begin(pieces, end * POOL_UNIT_BYTES, true);
   for (unit = next_begin(pieces, first + 1, end); unit < end;
@@ -101,7 +101,7 @@ const char *pump_block_map_give(struct pump_block_map *map, uint64_t offset_byte
   uint64_t first = offset_bytes / PUMP_BLOCK_BYTES;
   uint64_t end = (offset_bytes + length_bytes - 1) / PUMP_BLOCK_BYTES + 1;
   for (uint64_t page = first; page < end; page++) map->live[page]--;
-  /* Between the first and the last there was nothing else. */
+  /* Pages between the first and the last contained only this block. */
   if (map->live[first] != 0) first++;
   if (first < end && map->live[end - 1] != 0) end--;
   *dead = (struct pump_block_span){.offset_bytes = first * PUMP_BLOCK_BYTES,

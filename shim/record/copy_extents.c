@@ -1,8 +1,8 @@
-/* copy_extents.c - what copies and memsets touch: at most one extent a side, from the first
- * byte that it reaches to the last. Memory between its rows counts as reached, and only
- * where there is none is the destination overwritten whole.
+/* copy_extents.c - the extents of copies and memsets: at most one per side, from the
+ * first byte touched to the last. Gaps between rows count as touched. The destination
+ * counts as overwritten only if there are no gaps.
  *
- * Arrays are never paged; of a copy that has one, only the other side is of interest.
+ * Arrays are never paged, so a copy from or to an array has only one extent.
  */
 #include "copy_extents.h"
 
@@ -47,8 +47,8 @@ void pump_copy_extents(struct pump_op *op, uint64_t to, uint64_t from, size_t by
   pump_op_bytes(op, to, bytes, PUMP_ACCESS_OVERWRITE);
 }
 
-/* Rows without a gap between them are one piece; with gaps nothing is overwritten
- * whole, and the extent reaches from the first byte to the last. */
+/* Sets the extent of a memset. Rows without gaps are one overwritten piece. With gaps,
+ * the extent reaches from the first byte to the last and counts only as written. */
 void pump_set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t row_bytes,
                       uint64_t height) {
   bool dense = height == 1 || pitch == row_bytes;
@@ -58,7 +58,7 @@ void pump_set_extents(struct pump_op *op, uint64_t to, uint64_t pitch, uint64_t 
                 dense ? PUMP_ACCESS_OVERWRITE : PUMP_ACCESS_WRITE);
 }
 
-/* ---- what the program's structures say ------------------------------------ */
+/* ---- boxes from the program's structures ---------------------------------- */
 
 static struct pump_side side_of(int type, const void *host, CUdeviceptr device,
                                 uint64_t pitch, uint64_t height) {
@@ -68,7 +68,7 @@ static struct pump_side side_of(int type, const void *host, CUdeviceptr device,
   return side;
 }
 
-/* Pitch and height may be left out where there is one row, or one layer. */
+/* Pitch and height may be 0 if there is only one row, or one layer. */
 #define SIDE(copy, end, rows)                                                              \
   side_of((copy)->end##MemoryType, (copy)->end##Host, (copy)->end##Device,                 \
           (copy)->end##Pitch != 0 ? (copy)->end##Pitch                                     \
@@ -82,7 +82,7 @@ static void advance(struct pump_side *side, uint64_t x_bytes, uint64_t y, uint64
 
 struct pump_box pump_box_2d(const CUDA_MEMCPY2D *copy) {
   struct pump_box box = {.depth = 1};
-  if (copy == NULL) return box; /* the driver's to refuse */
+  if (copy == NULL) return box; /* the driver refuses the call */
   box.width_bytes = copy->WidthInBytes;
   box.height = copy->Height;
   box.from = SIDE(copy, src, 0);
@@ -113,7 +113,7 @@ void pump_copy_extents_3d(struct pump_op *op, const CUDA_MEMCPY3D *copy) {
   pump_box_extents(op, &box);
 }
 
-/* The largest element that an array can have: four channels of 32 bits. */
+/* Size of the largest array element: four channels of 32 bits. */
 #define ELEMENT_BYTES_MOST 16u
 
 static struct pump_side side_of_operand(const CUmemcpy3DOperand *operand,
@@ -128,8 +128,8 @@ static struct pump_side side_of_operand(const CUmemcpy3DOperand *operand,
   return side;
 }
 
-/* Where one side is an array, lengths are in its elements, whose size is not known here:
- * the other side counts as reaching as far as it would with the largest element. */
+/* If one side is an array, lengths are in elements of unknown size. The other side's
+ * length is then an upper bound, computed with the largest element. */
 struct pump_box pump_box_of_operands(const CUDA_MEMCPY3D_BATCH_OP *copy) {
   bool array = copy->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ||
                copy->dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;

@@ -1,13 +1,13 @@
-/* copy_extents.h - what copies and memsets touch (copy_extents.c). Each function that takes
- * an operation begins it. Either side may be any memory: what is not in a live range yields
- * no extent.
+/* copy_extents.h - extents of copies and memsets (copy_extents.c). Each function that
+ * takes an operation initializes it. Both sides may be any memory: only live ranges have
+ * extents.
  */
 #ifndef PUMP_COPY_EXTENTS_H
 #define PUMP_COPY_EXTENTS_H
 
 #include "record.h"
 
-/* One side of a copy; address 0: an array. */
+/* One side of a copy. Address 0: an array. */
 struct pump_side {
   uint64_t address, pitch, slice_bytes;
 };
@@ -15,15 +15,14 @@ struct pump_side {
 struct pump_box {
   uint64_t width_bytes, height, depth;
   struct pump_side from, to;
-  bool at_most; /* lengths are bounds: the size of an array's elements is not known */
+  bool at_most; /* lengths are upper bounds, because array elements have an unknown size */
 };
 
-/* The bytes of one side, from the first to behind the last; 0: it has none, is an array, or
- * they are no 64 bits. */
+/* Returns the bytes from a side's first byte to its last. Returns 0 for an empty side, an
+ * array, or on overflow. */
 uint64_t pump_side_bytes(const struct pump_side *side, const struct pump_box *box);
 
-/* What the program's own structures describe; NULL, which the driver refuses, is an empty
- * box. */
+/* Converts the program's structure. NULL becomes an empty box: the driver refuses it. */
 struct pump_box pump_box_2d(const CUDA_MEMCPY2D *copy);
 struct pump_box pump_box_3d(const CUDA_MEMCPY3D *copy);
 struct pump_box pump_box_peer(const CUDA_MEMCPY3D_PEER *copy);

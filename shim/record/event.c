@@ -1,17 +1,17 @@
-/* event.c - turns what hooks saw into extents, operations and events.
+/* event.c - turns observations of hooks into extents, operations and events.
  *
- * DESIGN. The number of an operation is taken after its real call has returned
- * (blocking copies excepted). A thread that then records a marker behind number n
- * knows that the real calls of all numbers up to n were made before, so a marker
- * that has executed proves that everything issued on its stream up to n has. The
- * price: the worker reads of an operation a microsecond later than it could.
+ * DESIGN. An operation gets its number after its real call has returned, except for
+ * blocking copies. If a thread then records a marker after number n, the real calls of
+ * all numbers up to n were made before. So once the marker has executed, everything
+ * issued on its stream up to n has executed too. The price: the worker sees operations a
+ * microsecond later.
  *
- * No thread waits here. A full ring drops the event and counts it; the worker then
- * recovers from the range table, whose last_use_seq is written in any case.
+ * No thread waits here. If the ring is full, the event is dropped and counted. The worker
+ * then recovers from the range table, whose last_use_seq is always written.
  *
- * A launch costs mostly cache misses: ranges that were not read for long, ring records that
- * the worker has read last, the newest number. So all of these lines are prefetched before
- * any is needed, and nothing here waits for a store to arrive (see pump_wake_later).
+ * Cache misses dominate the cost of a launch: ranges not read recently, ring records that
+ * the worker read last, the newest number. So these lines are prefetched before they are
+ * needed, and no store is waited for (see pump_wake_later).
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #include "record.h"
 #include "shim/base/upcalls.h"
 
-/* Records prefetched into the cache: those of a launch with twelve pointers. */
+/* Ring records prefetched into the cache, enough for a launch with twelve pointers. */
 #define PREFETCHED 4u
 
 /* ---- extents -------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static void add_extent(struct pump_op *op, const struct pump_hit *hit, uint64_t 
                                                   .length_access = bytes << 2 | access};
 }
 
-/* The rest of a block that goes on in the ranges behind `hit`. */
+/* Adds the rest of a block that continues in the ranges after `hit`. */
 static void add_continued(struct pump_op *op, const struct pump_hit *hit, uint64_t place) {
   struct pump_hit next = *hit;
   struct pool_piece piece;
@@ -63,7 +63,7 @@ void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t o
   const struct pump_pool_map *map = pump_blocks_of(hit);
   if (PUMP_UNLIKELY(map != NULL)) {
     struct pool_piece piece = pool_map_piece(map, offset);
-    /* What is in no block is a stale pointer. */
+    /* A pointer outside all live blocks is stale. */
     if (!piece.live && !op->of_graph) return;
     uint64_t end = piece.offset_bytes + piece.length_bytes;
     if (piece.live) units = end / PUMP_UNIT_BYTES - offset / PUMP_UNIT_BYTES;
@@ -77,16 +77,15 @@ void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_
   struct pump_hit hit;
   if (bytes == 0 || !pump_range_lookup(address, &hit)) return;
   uint64_t begin = address - hit.base, room = hit.length_bytes - begin;
-  if (PUMP_UNLIKELY(bytes > room &&
-                    hit.by_handle)) /* goes on in the next mapping's range */
+  if (PUMP_UNLIKELY(bytes > room && hit.by_handle)) /* continues in the next mapping */
     pump_op_bytes(op, address + room, bytes - room, access);
   uint64_t end = begin + (bytes < room ? bytes : room);
   if (access != PUMP_ACCESS_OVERWRITE) {
     add_extent(op, &hit, begin, end - begin, access);
     return;
   }
-  /* What was rounded up behind the requested bytes has no contents: a block that ends
-   * there is overwritten whole. */
+  /* Padding after the requested bytes has no contents. An overwrite up to there covers
+   * the last block completely. */
   if (hit.kind == PUMP_RANGE_CONVERTED && end == hit.requested_bytes)
     end = hit.length_bytes;
   const uint64_t block = PUMP_BLOCK_BYTES;
@@ -109,13 +108,13 @@ void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_
 _Static_assert(sizeof(((struct pump_event *)0)->extents) == PUMP_EVENT_PAYLOAD_BYTES,
                "a payload takes their place");
 
-/* Writes one record: the head of the event, or a MORE record, and `count` words. */
+/* Writes one record: the event's head, or a MORE record, and `count` words of body. */
 static inline void fill(uint64_t position, const struct pump_event *head, bool more,
                         const uint64_t *body, size_t count) {
   struct pump_event *record = pump_event_at(pump_shm, position);
   uint64_t *to = (uint64_t *)record;
   const uint64_t *from = (const uint64_t *)head;
-  /* Word by word, `turn` left alone: it is published last. */
+  /* Copies all words except `turn`, which is published last. */
 #pragma GCC unroll 8
   for (size_t i = 1; i < HEAD_WORDS; i++) PUMP_STORE(&to[i], from[i]);
   if (more) PUMP_STORE(&record->kind, PUMP_EVENT_MORE);
@@ -127,7 +126,8 @@ static inline void fill(uint64_t position, const struct pump_event *head, bool m
   }
 }
 
-/* false: no room, which is counted. `words` words of body. */
+/* Pushes an event with `words` body words. If the ring is full, counts it, returns
+ * false. */
 static bool push(const struct pump_event *head, const uint64_t *body, size_t words) {
   struct pump_header *header = &pump_shm->header;
   uint64_t records = words == 0 ? 1 : (words + BODY_WORDS - 1) / BODY_WORDS, position;
@@ -162,7 +162,7 @@ bool pump_event_payload(const struct pump_event *head, const void *payload, size
   return push(&event, words, count);
 }
 
-/* Prefetches the lines of the next records, from number `first` up to `end`: the worker has
+/* Prefetches the lines of the next records, from number `first` up to `end`. The worker
  * read them last, so they are in its core's cache. */
 static void prefetch_records(uint64_t first, uint64_t end) {
   uint64_t tail = PUMP_LOAD(&pump_shm->header.event_tail);
@@ -175,7 +175,7 @@ static void prefetch_records(uint64_t first, uint64_t end) {
 
 /* ---- operations ----------------------------------------------------------- */
 
-/* Schedules hold as long as what is issued is what was predicted. `launch` may be NULL. */
+/* Compares an issued operation with its prediction. `launch` may be NULL. */
 static inline void compare(const struct pump_event *head, const struct pump_launch *launch,
                            uint32_t identity) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_shm->header.armed) == 0)) return;
@@ -191,7 +191,7 @@ static inline void compare(const struct pump_event *head, const struct pump_laun
   pump_upcalls.operation_issued(&issued);
 }
 
-/* The worker asks how long these threads waited for a processor. */
+/* Registers the thread as an issuer, whose waits for a CPU core the worker measures. */
 static __thread const struct pump_header *issues_into;
 static void note_issuer(struct pump_header *header) {
   uint32_t thread = (uint32_t)syscall(SYS_gettid);
@@ -204,7 +204,7 @@ static void note_issuer(struct pump_header *header) {
   }
 }
 
-/* Under the guard. `launch`: NULL if it is none. */
+/* Numbers and sends an operation, in the guard. `launch`: NULL if it is not a launch. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
                                   const struct pump_launch *launch, struct pump_place place,
                                   uint64_t now_ns) {
@@ -216,7 +216,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
-  struct pump_event head; /* but for the extents, which push does not look at */
+  struct pump_event head; /* all but the extents, which push() does not read */
   head.seq = token.seq;
   head.time_ns = token.time_ns;
   head.function = function;
@@ -238,7 +238,7 @@ static void issued(struct pump_token token, struct pump_at at) {
                          token.touched_bytes);
 }
 
-/* Under the guard; seq 0 on a capturing stream. */
+/* Announces an operation, in the guard. Returns seq 0 on a capturing stream. */
 static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t function,
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
@@ -281,7 +281,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     struct pump_scan words;
     pump_params_scan(&words, launch);
     pump_scan_look_ahead(&words);
-    /* What needs none of these lines comes first, while they arrive. */
+    /* Work that needs none of these lines is done first, while they arrive. */
     prefetch_records(0, PREFETCHED);
     __builtin_prefetch(&pump_shm->header.next_seq, 1);
     struct pump_place place = pump_place_of(at);
@@ -327,7 +327,7 @@ static void send_series_metadata(const struct pump_series *series) {
   if (all) *series->sent = state;
 }
 
-/* Sends the row that says which operations belong together. */
+/* Sends the record that groups the operations of a series. */
 static void push_graph(const struct pump_series *series, const struct pump_event *first) {
   struct pump_event head = *first;
   head.kind = PUMP_EVENT_GRAPH;
@@ -337,7 +337,7 @@ static void push_graph(const struct pump_series *series, const struct pump_event
   push(&head, NULL, 0);
 }
 
-/* The whole series gets its numbers at once, so they have no gaps. */
+/* Numbers and sends a series. One step allocates all numbers, so they have no gaps. */
 static struct pump_token announce_series(const struct pump_series *series,
                                          struct pump_place place) {
   struct pump_shim_counters *counters = &pump_shm->shim_counters;
@@ -430,8 +430,8 @@ void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
   push_extents(&head, &blocks);
 }
 
-/* For the life of the process; written by any thread, read at its end. A forked child
- * begins with its parent's. */
+/* Process-wide. Written by any thread and read at the process's end. A forked child
+ * inherits the value. */
 static bool waited;
 
 bool pump_event_waited(void) {
@@ -448,7 +448,7 @@ void pump_event_sync(uint32_t stream_index, uint64_t seq, uint64_t began_ns) {
   push(&head, NULL, 0);
 }
 
-/* A row about a stream's operations, by a thread of ours. */
+/* Sends a record about a stream's operations, from one of the shim's threads. */
 static void push_of_stream(struct pump_event *head) {
   uint32_t device = head->stream < PUMP_MAX_STREAMS
                         ? PUMP_LOAD(&pump_shm->progress[head->stream].device)

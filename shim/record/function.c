@@ -1,10 +1,10 @@
-/* function.c - what the driver reports of a launch's function handle: its name and
- * the layout of its parameters. It keeps neither.
+/* function.c - asks the driver for the name and the parameter layout of a launch's
+ * function handle. It stores neither.
  *
- * cuLaunchKernel takes a CUfunction or a CUkernel, and the driver has questions of its own
- * for each. What a question of the wrong kind does is not documented, so the hooks of the
- * calls that hand handles out note each CUkernel. Of a handle that came another way
- * (cuLibraryEnumerateKernels, beyond what the table holds) both are tried, function first.
+ * The handle of cuLaunchKernel is a CUfunction or a CUkernel, and the driver has queries
+ * for each type. The effect of the wrong query is not documented, so hooks of calls that
+ * return handles note each CUkernel. Other handles (cuLibraryEnumerateKernels, or a full
+ * table) are tried as a function first, then as a kernel.
  */
 #include "record.h"
 #include "shim/base/key_table.h"
@@ -25,7 +25,7 @@ void pump_function_note(const void *handle, bool is_kernel) {
   struct kernel *known = pump_table_find(&kernels, key);
   if (is_kernel && known == NULL)
     pump_table_add(&kernels, key);
-  else if (!is_kernel && known != NULL) /* its library was unloaded, the handle came back */
+  else if (!is_kernel && known != NULL) /* the handle was reused after an unload */
     pump_table_take_out(&kernels, known);
   pthread_mutex_unlock(&kernels_lock);
 }

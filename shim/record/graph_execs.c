@@ -1,23 +1,22 @@
-/* graph_execs.c - executable graphs: what their nodes touch is kept from their
- * instantiation on and reported, node by node, when they are launched.
+/* graph_execs.c - executable graphs. The memory that their nodes use is stored at
+ * instantiation and reported, node by node, at each launch.
  *
- * DESIGN. An executable graph lives long and is launched often, so a launch copies
- * records that stand ready (struct pump_ready). They are made by the first launch that
- * needs them, from the parameters that were kept, by the very functions that read an
- * ordinary launch; and made again where a pointer may mean something else, which is when
- * any range has come or gone since (pump_range_changes), or a node has changed. So a
- * pointer means what lives at its address at the launch: memory that was freed and given
- * out again at the same address counts as what lives there at the launch.
+ * DESIGN. An executable graph lives long and is launched often, so a launch only copies
+ * prepared records (struct pump_ready). The first launch prepares them from the stored
+ * parameters, with the functions that also read an ordinary launch. They are prepared
+ * again when a pointer may have another meaning: after any range was added or removed
+ * (pump_range_changes), or after a node was changed. So a pointer refers to the range at
+ * its address at launch time, even if the address was reallocated in between.
  *
- * Lists are kept by dormant programs too: a graph may be instantiated long before its
- * program stops fitting. They hold parameters and nothing that has to be kept up.
+ * Dormant programs store lists too, because a program may instantiate a graph long before
+ * it stops fitting. The lists hold only parameters and need no updates.
  *
- * LOCKS. `table_lock` guards the table and the counts of references, an executable
- * graph's own lock what is known of it; neither is held across a call of the program's.
- * A program that destroys one that another thread launches breaks the rules of CUDA.
+ * LOCKS. `table_lock` guards the table and the reference counts. Each executable graph's
+ * own lock guards its other data. Neither is held during a driver call of the program. A
+ * program that destroys a graph while another thread launches it violates CUDA's rules.
  *
- * A launch into a capturing stream is no operation: it becomes a child of the graph
- * captured there.
+ * A launch into a capturing stream is not an operation: it becomes a child of the
+ * captured graph.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,12 +30,12 @@
 struct pump_graph_exec {
   CUgraphExec handle;
   struct pump_graph_exec *next;
-  uint32_t references; /* the table's included */
+  uint32_t references; /* includes the table's reference */
   bool allocates;
-  uint32_t counted_in; /* era of memory in which it was launched last; 0: never was */
+  uint32_t counted_in; /* memory era of the last launch; 0: never launched */
   pthread_mutex_t lock;
   struct pump_graph_list list;
-  /* Ready for a launch, as of that many changes of the ranges; 0: not at all. */
+  /* Prepared records. made_at: the count of range changes that they match; 0: none. */
   uint64_t made_at;
   struct pump_ready *ready;
   struct pump_extent *extents;
@@ -55,7 +54,7 @@ static struct pump_graph_exec **bucket_of(CUgraphExec handle) {
 }
 _Static_assert(BUCKETS == 1u << (64 - 54), "bucket_of() yields an index");
 
-/* Under the lock: the link to it, or to NULL. */
+/* Returns the link to the graph, or to NULL. The caller holds the lock. */
 static struct pump_graph_exec **find(CUgraphExec handle) {
   struct pump_graph_exec **link = bucket_of(handle);
   while (*link != NULL && (*link)->handle != handle) link = &(*link)->next;
@@ -78,7 +77,7 @@ static void release(struct pump_graph_exec *exec) {
   if (last) free_exec(exec);
 }
 
-/* NULL: not known. The caller releases it. */
+/* Returns the graph, which the caller must release, or NULL if it is unknown. */
 static struct pump_graph_exec *hold(CUgraphExec handle) {
   pthread_mutex_lock(&table_lock);
   struct pump_graph_exec *exec = *find(handle);
@@ -87,7 +86,7 @@ static struct pump_graph_exec *hold(CUgraphExec handle) {
   return exec;
 }
 
-/* Takes it out; the table's reference becomes the caller's. */
+/* Removes the graph from the table. The table's reference passes to the caller. */
 static struct pump_graph_exec *take_out(CUgraphExec handle) {
   pthread_mutex_lock(&table_lock);
   struct pump_graph_exec **link = find(handle), *exec = *link;
@@ -99,8 +98,8 @@ static struct pump_graph_exec *take_out(CUgraphExec handle) {
   return exec;
 }
 
-/* Puts it into the table, in place of an earlier one of that handle, which ended with its
- * context. */
+/* Adds the graph to the table. Replaces an earlier graph of that handle, which ended with
+ * its context. */
 static void put_in(struct pump_graph_exec *exec) {
   release(take_out(exec->handle));
   pthread_mutex_lock(&table_lock);
@@ -111,7 +110,7 @@ static void put_in(struct pump_graph_exec *exec) {
   pthread_mutex_unlock(&table_lock);
 }
 
-/* Executable graphs of an earlier life (before a fork) stay allocated. */
+/* Empties the table after a fork. The parent's executable graphs stay allocated. */
 void pump_graph_execs_reset(void) {
   pthread_mutex_init(&table_lock, NULL);
   pump_graph_memory_reset();
@@ -119,7 +118,7 @@ void pump_graph_execs_reset(void) {
   pump_graphs_allocating = 0;
 }
 
-/* ---- making ready -------------------------------------------------------------- */
+/* ---- preparing records ----------------------------------------------------------- */
 
 static void describe(const struct pump_graph_node *node, struct pump_op *op) {
   const CUDA_MEMSET_NODE_PARAMS_v1 *set = &node->set;
@@ -132,13 +131,13 @@ static void describe(const struct pump_graph_node *node, struct pump_op *op) {
                      set->height);
 }
 
-/* What touches no range is no operation, unless it is a kernel: as with streams. */
+/* Returns whether a node is an operation: any kernel, or a node that touches a range. */
 static bool counts(const struct pump_graph_node *node, const struct pump_op *op) {
   return !node->disabled && (node->kind == PUMP_EVENT_KERNEL || op->count != 0);
 }
 
-/* Extents of all operations, one behind the other; pointers into them come last, for
- * the array moves while it grows. */
+/* Prepares the records. All extents are in one array, which moves while it grows, so
+ * pointers into it are set last. */
 static bool make(struct pump_graph_exec *exec) {
   struct pump_op op;
   size_t used = 0, room = 0;
@@ -177,7 +176,7 @@ static bool make(struct pump_graph_exec *exec) {
   return true;
 }
 
-/* Under its lock. */
+/* Prepares the records if necessary. The caller holds the graph's lock. */
 static bool is_ready(struct pump_graph_exec *exec) {
   uint64_t changes = pump_range_changes() + 1; /* never 0 */
   if (PUMP_LIKELY(exec->made_at == changes)) return true;
@@ -224,7 +223,7 @@ void pump_graph_count_memory(CUgraphExec handle) {
   release(exec);
 }
 
-/* A graph that cannot be read, or kept, is not in the table. */
+/* Adds the graph to the table, unless it cannot be read or stored. */
 void pump_graph_instantiated(CUgraphExec handle, CUgraph graph) {
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -263,8 +262,8 @@ void pump_graph_exec_destroyed(struct pump_graph_exec *exec, bool over) {
 
 /* ---- changes ---------------------------------------------------------------------- */
 
-/* Takes the place of the nodes from `first` on, whose handles and switches stay. false:
- * it has another shape. */
+/* Replaces the nodes from `first` on, but keeps their handles and switches. Returns false
+ * if the new nodes have another shape. */
 static bool replace(struct pump_graph_list *list, uint32_t first, uint32_t count,
                     struct pump_graph_list *fresh) {
   if (fresh->count != count) return false;
@@ -275,18 +274,18 @@ static bool replace(struct pump_graph_list *list, uint32_t first, uint32_t count
     *node = fresh->nodes[i];
     node->handle = gone.handle;
     node->disabled = gone.disabled;
-    fresh->nodes[i] = gone; /* freed with the list; the bytes of both are near enough */
+    fresh->nodes[i] = gone; /* freed with the list; byte counts are approximate */
   }
   return true;
 }
 
-/* Its nodes are dropped, and count as unknown. */
+/* Drops all nodes, and marks the graph as having unknown nodes. */
 static void drop_nodes(struct pump_graph_exec *exec) {
   pump_graph_list_free(&exec->list);
   exec->list.unknown = 1;
 }
 
-/* A graph took the place of a child of it, or of all (`child` NULL). */
+/* Replaces the nodes of a child, or all nodes if `child` is NULL. */
 static void update(struct pump_graph_exec *exec, CUgraphNode child, CUgraph graph) {
   struct pump_graph_list fresh, *list = &exec->list;
   bool right = pump_graph_read(graph, &fresh);
@@ -302,7 +301,7 @@ static void update(struct pump_graph_exec *exec, CUgraphNode child, CUgraph grap
   if (!right) drop_nodes(exec);
 }
 
-/* Gives one node the parameters that the call has. */
+/* Gives one node the new parameters. */
 static void set(struct pump_graph_exec *exec, CUgraphNode handle,
                 const CUgraphNodeParams *params) {
   struct pump_graph_list *list = &exec->list;

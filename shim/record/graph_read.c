@@ -1,16 +1,16 @@
-/* graph_read.c - what the nodes of a graph touch, as the driver reports it.
+/* graph_read.c - reads the memory that a graph's nodes use from the driver.
  *
- * DESIGN. A graph is read where it is instantiated: its nodes, their parameters, its
- * children. So it does not matter how it came into being (captured by a library,
- * built from nodes, cloned, its nodes changed since), and no hook has to follow that. The
- * price is a few driver calls for each node, once, beside an instantiation that costs
- * more. Parameters are copied as they are; what they mean is found out at a launch.
+ * DESIGN. A graph is read at its instantiation: its nodes, their parameters and its
+ * children. So the origin of the graph does not matter (captured by a library, built from
+ * nodes, cloned, or changed later), and no hook tracks it. The price is a few driver
+ * calls per node, once, which cost less than the instantiation. Parameters are copied,
+ * and a launch interprets them.
  *
- * Not reported by the driver: bodies of conditional nodes. Of no interest: host functions,
- * events, semaphores, memory that belongs to the graph.
+ * The driver does not report the bodies of conditional nodes. Host functions, events,
+ * semaphores and memory that belongs to the graph are not stored.
  *
- * BOUND. All lists of a process together hold at most MOST_BYTES; what is beyond is not
- * kept.
+ * BOUND. All lists of a process together hold at most MOST_BYTES. Lists beyond the bound
+ * are not stored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "record.h"
 
 #define MOST_BYTES (256ull << 20)
-#define MOST_NODES (1u << 20) /* of one graph, children apart */
+#define MOST_NODES (1u << 20) /* of one graph, without children */
 #define MOST_DEPTH 32u
 
 static uint64_t kept_bytes;
@@ -45,7 +45,7 @@ static void give_back(struct pump_graph_list *list, uint64_t bytes) {
   PUMP_ADD(&kept_bytes, -bytes);
 }
 
-/* Room for one more element; what is admitted stays so until the list is freed. */
+/* Makes space for one more element. Admitted bytes stay counted until the list is freed. */
 static bool make_room(struct pump_graph_list *list, void **elements, uint32_t count,
                       uint32_t *room, size_t bytes) {
   if (count < *room) return true;
@@ -122,7 +122,7 @@ static bool read_set(struct pump_graph_node *node) {
          pump_real.cuGraphMemsetNodeGetParams(node->handle, &node->set) == CUDA_SUCCESS;
 }
 
-/* false: no room. A node of which the driver reports nothing is counted and left out. */
+/* Adds a node, or counts it if the driver does not report it. false: memory is short. */
 static bool add_node(struct pump_graph_list *list, CUgraphNode handle, uint32_t kind) {
   if (!make_room(list, (void **)&list->nodes, list->count, &list->room,
                  sizeof list->nodes[0]))
@@ -146,13 +146,13 @@ struct place {
   uint32_t index;
 };
 
-/* A graph's nodes in the order of their making, and its edges as indices. */
+/* A graph's nodes in creation order, and its edges as indices. */
 struct shape {
   CUgraphNode *nodes;
   struct place *places; /* sorted by handle */
   CUgraphNode *from, *to;
   CUgraphEdgeData *data;
-  uint32_t *first, *before; /* of node i: before[first[i]] up to before[first[i + 1]] */
+  uint32_t *first, *before; /* predecessors of node i are from before[first[i]] on */
   uint32_t *order, *stack;
   size_t count, edges;
 };
@@ -180,8 +180,8 @@ static CUresult ask_edges(CUgraph graph, struct shape *shape, bool count_only) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Edges that the driver does not report are not there: then the order of making counts.
- * Without room for their data the newer call may refuse to count some of them. */
+/* Reads the edges. If the driver does not report any, creation order applies. The newer
+ * call may refuse to count some edges unless there is space for their data. */
 static bool read_edges(CUgraph graph, struct shape *shape) {
   ask_edges(graph, shape, true);
   if (shape->edges == 0) return true;
@@ -217,7 +217,7 @@ static bool read_shape(CUgraph graph, struct shape *shape) {
   return read_edges(graph, shape);
 }
 
-/* Sorts the edges by the node that waits. */
+/* Sorts the edges by their target node. */
 static bool index_edges(struct shape *shape) {
   shape->before = calloc(shape->edges + 1, sizeof *shape->before);
   if (shape->before == NULL) return false;
@@ -226,7 +226,7 @@ static bool index_edges(struct shape *shape) {
     if (to != UINT32_MAX) shape->first[to + 1]++;
   }
   for (size_t i = 0; i < shape->count; i++) shape->first[i + 1] += shape->first[i];
-  /* Filled from the end of each node's part; `order` counts. */
+  /* Fills each node's part; `order` counts the entries. */
   for (size_t i = 0; i < shape->edges; i++) {
     uint32_t to = index_of(shape, shape->to[i]), from = index_of(shape, shape->from[i]);
     if (to == UINT32_MAX) continue;
@@ -235,11 +235,11 @@ static bool index_edges(struct shape *shape) {
   return true;
 }
 
-/* Depth first without recursion; a node stands behind all that it waits for, and where
- * that is free in the order of making. An instantiated graph has no cycle. */
+/* Sorts the nodes topologically, otherwise in creation order. Iterative depth-first
+ * search. An instantiated graph has no cycle. */
 static bool put_in_order(struct shape *shape) {
   enum { NEW = 0, DONE = UINT32_MAX };
-  uint32_t *seen = shape->order, done = 0; /* edges looked at, + 1; sorted in place of it */
+  uint32_t *seen = shape->order, done = 0; /* visited edges + 1; reuses `order` */
   uint32_t *sorted = calloc(shape->count + 1, sizeof *sorted);
   if (sorted == NULL) return false;
   memset(seen, 0, shape->count * sizeof *seen);
@@ -301,7 +301,7 @@ static bool read_child(CUgraphNode handle, struct pump_graph_list *list, uint32_
   return true;
 }
 
-/* Each launch of the graph records the event without a hook. */
+/* Marks the event as untrusted: each graph launch records it without a hook. */
 static void distrust_event(CUgraphNode handle) {
   CUevent event = NULL;
   if (PUMP_HAS(cuGraphEventRecordNodeGetEvent) &&

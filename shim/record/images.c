@@ -1,14 +1,13 @@
-/* images.c - the layouts of kernels' parameters as the loaded code has them, where the
- * driver does not (before CUDA 12.4).
+/* images.c - parameter layouts of kernels, read from loaded code if the driver does not
+ * report them (before CUDA 12.4).
  *
- * DESIGN. An image is read when the program loads it, by the parsers of shim/driver, which
- * trust none of its bytes; of it only the layouts are kept. A handle gets its layout when
- * the program looks the function up by name. That layout outlives the image: it is a
- * copy, and a handle that comes back for another function gets the new one. What cannot
- * be read (code for another GPU, an unknown form, more than the tables hold) leaves its
- * launches to demand paging, as launch_params.c says.
+ * DESIGN. An image is read when the program loads it. The parsers in shim/driver do not
+ * trust its bytes, and only layouts are stored. A handle gets its layout, a copy that
+ * outlives the image, when the program looks the function up by name. A handle reused for
+ * another function gets the new layout. Launches use demand paging if the image is for
+ * another GPU, has an unknown format, or does not fit into the tables (launch_params.c).
  *
- * Libraries that unpack images (LZ4, zstd) are found by the process's own search path.
+ * Libraries that decompress images (LZ4, zstd) are found by the process's search path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +28,7 @@
 
 struct loaded {
   uint64_t handle;  /* the key: module or library */
-  uint64_t library; /* of a library's module: where the image is; else 0 */
+  uint64_t library; /* for a library's module: the library, which has the image; else 0 */
   struct image *image;
 };
 
@@ -39,7 +38,7 @@ struct known {
   uint32_t count;
 };
 
-/* All under images_lock; `pump_images_wanted` is written at the start only. */
+/* All change under images_lock, except `pump_images_wanted`, which is set at the start. */
 bool pump_images_wanted;
 static struct loaded loaded_places[1u << 14];
 static struct known known_places[1u << 16];
@@ -59,9 +58,9 @@ static void forget(uint64_t handle) {
   pthread_mutex_unlock(&images_lock);
 }
 
-/* Keeps the image, which may be NULL, or that of a library, by the handle. */
+/* Stores an image (may be NULL), or a reference to a library's image, by the handle. */
 void pump_image_keep(uint64_t handle, uint64_t library, struct image *image) {
-  forget(handle); /* it ended with its context, and its handle has come back */
+  forget(handle); /* an earlier owner of the handle ended with its context */
   pthread_mutex_lock(&images_lock);
   struct loaded *loaded = pump_table_add(&loadeds, handle);
   if (loaded != NULL) *loaded = (struct loaded){handle, library, image};
@@ -69,7 +68,7 @@ void pump_image_keep(uint64_t handle, uint64_t library, struct image *image) {
   if (loaded == NULL) image_free(image);
 }
 
-/* A library may be loaded before there is a context: then the first device counts. */
+/* Returns the GPU's compute capability. Without a context, uses the first device. */
 static int compute_capability(void) {
   CUdevice device = 0;
   int major = 0, minor = 0;
@@ -86,7 +85,7 @@ void pump_image_read(uint64_t handle, const void *bytes, size_t length_bytes) {
   char error[160] = "";
   int saved = errno;
   pump_enter();
-  char *pending = pump_dl_begin(); /* it may look for an unpacker */
+  char *pending = pump_dl_begin(); /* it may load a decompression library */
   int result =
       image_parse(bytes, length_bytes, compute_capability(), &image, error, sizeof error);
   pump_dl_end(pending);
@@ -98,7 +97,7 @@ void pump_image_read(uint64_t handle, const void *bytes, size_t length_bytes) {
   errno = saved;
 }
 
-/* A mapping of it would end under us where another process cuts the file. */
+/* Reads the file. A mapping would fault if another process truncated the file. */
 void pump_image_file(uint64_t handle, const char *path) {
   struct stat status;
   int saved = errno;
@@ -121,7 +120,7 @@ void pump_image_file(uint64_t handle, const char *path) {
 
 /* ---- functions ------------------------------------------------------------ */
 
-/* Consumes `parameters`. */
+/* Stores a function's layout. Takes ownership of `parameters`. */
 static void know(uint64_t handle, struct image_parameter *parameters, uint32_t count) {
   struct known *known = pump_table_find(&knowns, handle);
   if (known != NULL)
@@ -183,7 +182,7 @@ CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
     *bytes = known->parameters[index].length_bytes;
     result = CUDA_SUCCESS;
   } else if (known != NULL) {
-    result = CUDA_ERROR_INVALID_VALUE; /* as the driver says that there are no more */
+    result = CUDA_ERROR_INVALID_VALUE; /* as the driver answers after the last parameter */
   }
   pthread_mutex_unlock(&images_lock);
   return result;
@@ -196,7 +195,7 @@ void pump_image_forget(const void *handle) {
 void pump_images_reset(void) {
   int version = 0;
   pthread_mutex_init(&images_lock, NULL);
-  pump_table_reset(&loadeds); /* what they held before a fork stays allocated */
+  pump_table_reset(&loadeds); /* entries from before a fork stay allocated */
   pump_table_reset(&knowns);
   if (PUMP_HAS(cuDriverGetVersion)) pump_real.cuDriverGetVersion(&version);
   pump_images_wanted = version < DRIVER_TELLS || !PUMP_HAS(cuFuncGetParamInfo);

@@ -1,23 +1,23 @@
-/* launch_params.c - reads a launch's arguments, by the layout that the driver reports.
+/* launch_params.c - reads a launch's arguments, with the layout that the driver reports.
  *
- * The driver (12.4 and later) reports place and size of each parameter of a kernel, else
- * its code does (images.c); exactly that many bytes are read from where the program's
- * pointer leads, and each aligned 8-byte word among them is tested, so pointers inside
- * structures passed by value are found. Arguments given as one buffer carry their size.
- * No byte is read that no layout describes.
+ * The driver (12.4 and later) reports the offset and size of each parameter; for older
+ * drivers the code image does (images.c). Exactly these bytes are read through the
+ * program's pointers. Each aligned 8-byte word is tested, which finds pointers in
+ * structures passed by value. Arguments in one buffer carry their size. Bytes outside a
+ * layout are never read.
  *
- * DESIGN. Layouts are kept by kernel handle in an open-addressing table that is
- * read without a lock: an entry is a pointer to a layout that never changes after
- * it was published, and is never freed, because a reader may hold on to it. A
- * handle may come back with another layout after an unload, so an unload raises
- * `epoch`, and a layout of an older epoch is queried again, reusing the old one
- * where nothing changed. What is kept is bounded: beyond MAX_KEPT layouts (a
- * program that unloads and loads other kernels without end) each launch queries it.
+ * DESIGN. Layouts are stored by kernel handle in an open-addressing table. Readers take
+ * no lock: an entry points to a layout that never changes after it is published and is
+ * never freed, because a reader may still use it. After an unload, a handle may return
+ * with another layout, so an unload increments `epoch`. A layout with an older epoch is
+ * queried again, and reused if nothing changed. The number of stored layouts is bounded:
+ * beyond MAX_KEPT (a program that keeps unloading and loading other kernels) each launch
+ * queries its layout.
  *
- * A layout also holds its function's identity, which names the function in signatures, so
- * that these are the same in the program's next run: a hash of name and layout, and how
- * many functions with that hash were launched before. Arguments given as one buffer need no
- * layout; the handle stands for the function there.
+ * A layout also holds the function's identity, which represents the function in
+ * signatures. It is the same in the program's next run: a hash of the name, the layout,
+ * and how many functions with that hash were launched before. Arguments in one buffer
+ * need no layout, and the handle represents the function.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,28 +27,28 @@
 #define ENTRIES (1u << 15)
 #define MAX_USED (ENTRIES / 4 * 3)
 #define MAX_KEPT (1u << 17)
-#define MAX_PARAMS 8192u     /* of four bytes each they fill the largest parameter buffer */
-#define MAX_BYTES (1u << 20) /* of it, by far */
-#define NAMES 4096u          /* of which is counted how many functions have them */
+#define MAX_PARAMS 8192u     /* of four bytes each, they fill the largest buffer */
+#define MAX_BYTES (1u << 20) /* far above the largest buffer */
+#define NAMES 4096u          /* counters of functions, by name hash */
 
-/* A parameter: its place in the parameter buffer. */
+/* Position of a parameter in the parameter buffer. */
 struct part {
   uint32_t offset, bytes;
 };
 
 struct layout {
   CUfunction function;
-  struct layout *older; /* what it replaced: a reader may still be in there */
-  uint32_t epoch;       /* raised when it was found unchanged */
+  struct layout *older; /* replaced layout, which a reader may still use */
+  uint32_t epoch;       /* updated if a new query finds no change */
   uint32_t count;
-  uint32_t parameter_bytes; /* of all of them */
-  uint32_t name;            /* hash of the function's name and of what follows here */
+  uint32_t parameter_bytes; /* size of the parameter buffer */
+  uint32_t name;            /* hash of the function's name and of `parts` */
   uint32_t identity;
   struct part parts[];
 };
 
-/* Entries go from NULL to a layout and then only from layout to layout of the same
- * handle, under params_lock. */
+/* Entries change from NULL to a layout, and then only to another layout of the same
+ * handle. They change under params_lock. */
 static struct layout *layouts[ENTRIES];
 static uint32_t entries_used, layouts_kept;
 static uint16_t named[NAMES]; /* under params_lock */
@@ -60,7 +60,7 @@ static uint32_t home(CUfunction function) {
 }
 _Static_assert(ENTRIES == 1u << (64 - 49), "home() yields an index");
 
-/* The entry of the handle, or the empty one where it belongs. */
+/* Returns the entry of the handle, or the empty entry for it. */
 static struct layout **entry_of(CUfunction function) {
   for (uint32_t i = home(function);; i = (i + 1) & (ENTRIES - 1)) {
     struct layout *layout = PUMP_LOAD_ACQUIRE(&layouts[i]);
@@ -82,8 +82,8 @@ static uint64_t name_of(CUfunction function) {
   return hash;
 }
 
-/* Queries the layout from the driver. NULL when it refuses, when its answer makes no sense,
- * or without memory. */
+/* Queries the layout from the driver. Returns NULL if the driver refuses, its answer is
+ * implausible, or memory is short. */
 static struct layout *learn(CUfunction function, uint32_t now) {
   struct layout *layout = NULL;
   uint32_t room = 0;
@@ -96,7 +96,7 @@ static struct layout *learn(CUfunction function, uint32_t now) {
     }
     size_t offset = 0, bytes = 0;
     CUresult result = pump_function_parameter(function, i, &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break; /* there are i of them */
+    if (result == CUDA_ERROR_INVALID_VALUE) break; /* there are i parameters */
     if (result != CUDA_SUCCESS || offset > MAX_BYTES || bytes > MAX_BYTES) {
       free(layout);
       return NULL;
@@ -119,8 +119,8 @@ static bool same(const struct layout *a, const struct layout *b) {
          memcmp(a->parts, b->parts, a->count * sizeof a->parts[0]) == 0;
 }
 
-/* Keeps `fresh` if there is room. Returns the layout to use; `*owned` is set when
- * the caller has to free it after use. */
+/* Stores `fresh` if there is space. Returns the layout to use. `*owned`: the caller must
+ * free it after use. */
 static struct layout *keep(struct layout *fresh, bool *owned) {
   *owned = false;
   pthread_mutex_lock(&params_lock);
@@ -154,18 +154,18 @@ static struct layout *layout_of(CUfunction function, bool *owned) {
   return fresh == NULL ? NULL : keep(fresh, owned);
 }
 
-/* The identity of a function whose layout is not known. */
+/* Returns the identity of a function with an unknown layout. */
 static uint32_t unnamed(CUfunction function) {
   return (uint32_t)pump_mix((uint64_t)(uintptr_t)function);
 }
 
-/* ---- kept parameters ------------------------------------------------------- */
+/* ---- saved parameters ------------------------------------------------------ */
 
-/* Parameters with a layout of their own: that of the handle may change meanwhile. */
+/* Parameters with their own layout, because the handle's layout may change. */
 struct pump_saved {
   uint32_t count, parameter_bytes;
   uint32_t identity;
-  struct part parts[]; /* `parameter_bytes` of buffer behind them */
+  struct part parts[]; /* followed by `parameter_bytes` of buffer */
 };
 
 static size_t saved_bytes(uint32_t count, size_t parameter_bytes) {
@@ -190,7 +190,7 @@ static struct pump_saved *new_saved(uint32_t count, size_t parameter_bytes,
   return saved;
 }
 
-/* The one buffer with all parameters, or NULL. */
+/* Returns the one buffer with all parameters, or NULL. */
 static const void *buffer_of(void **extra, size_t *bytes) {
   const void *buffer = NULL;
   const size_t *size = NULL;
@@ -268,7 +268,7 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
   }
 }
 
-/* Copies as much of one parameter as there is room for. */
+/* Copies a parameter, cut to the space left. */
 static void copy_part(void *buffer, size_t room, size_t offset, const void *memory,
                       size_t bytes) {
   if (offset >= room) return;
@@ -305,7 +305,7 @@ uint32_t pump_params_epoch(void) {
   return PUMP_LOAD_ACQUIRE(&epoch);
 }
 
-/* Layouts of an earlier life (before a fork) stay allocated: they are few. */
+/* Empties the table after a fork. The few layouts of the parent stay allocated. */
 void pump_params_reset(void) {
   pthread_mutex_init(&params_lock, NULL);
   memset(layouts, 0, sizeof layouts);

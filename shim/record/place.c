@@ -1,17 +1,17 @@
-/* place.c - where an operation goes: its stream's progress slot and its device.
+/* place.c - finds an operation's progress slot (of its stream) and device.
  *
- * DESIGN. The look-ups behind that (the current context, its device, the stream's
- * slot) cost a launch more than its parameters do, and a thread works on few streams.
- * So each thread keeps the last ones. An ordinary stream belongs to one context for
- * life: its handle says all. The default streams mean another stream in each context,
- * so the current one is part of what is kept, and has to be queried. Everything kept
- * is void once any stream or context has gone (`epoch`): its handle may come back.
+ * DESIGN. The look-ups (current context, its device, slot of the stream) cost a launch
+ * more than its parameters do, and a thread uses few streams. So each thread caches the
+ * last ones. An ordinary stream belongs to one context for its lifetime, so its handle is
+ * the whole key. A default stream is a different stream in each context, so the key
+ * includes the current context, which must be queried. The end of any stream or context
+ * invalidates the whole cache (`epoch`), because its handle may be reused.
  */
 #include "record.h"
 
 #define KEPT 8u /* a power of two */
 
-/* Starts at 1, what threads keep at 0. */
+/* Starts at 1; unused cache entries have 0. */
 static uint32_t epoch = 1;
 
 static __thread struct {
@@ -45,7 +45,7 @@ struct pump_place pump_place_of(struct pump_at at) {
   int device = pump_current_device(NULL);
   struct pump_place place = {.stream_index = pump_stream_index(at.given, at.per_thread),
                              .device = device < 0 ? 0 : (uint32_t)device};
-  /* Slot 0 is for streams beyond the table: there may be room for it later. */
+  /* Slot 0 is for streams beyond the table, which may get a slot later. */
   if (device >= 0 && place.stream_index != 0 && (ordinary || context != NULL)) {
     kept[i].given = at.given;
     kept[i].context = context;

@@ -1,26 +1,26 @@
-/* pointer_scan.c - the words of one launch's parameters: which of them are pointers,
- * and the hash of all others. It does not depend on kernels and their layouts.
+/* pointer_scan.c - finds the pointers among the words of a launch's parameters, and
+ * hashes all other words. It does not depend on kernels and their layouts.
  *
- * DESIGN. Four steps, so that cache misses overlap and a table of five hundred words
- * costs little more than reading it. Gather: every word is either hashed or, when its
- * value lies between the lowest and the highest live range, put aside; no branch
- * depends on the words. Sort: equal words are one candidate, since by-value tables
- * hold the same few addresses again and again, most of them stale. Look ahead: the
- * index names each candidate's slot, and its cache lines are prefetched, all at once.
- * Resolve: they are there, or at least on their way together.
+ * DESIGN. Four steps overlap cache misses, so that a table of five hundred words costs
+ * little more than reading it. Gather: each word is hashed, unless its value is between
+ * the lowest and the highest live range; no branch depends on the words. Sort: equal
+ * words become one candidate, since by-value tables repeat a few addresses, most of them
+ * stale. Look ahead: the index yields each candidate's slot, and all their cache lines
+ * are prefetched together. Resolve: by then the lines have arrived, or are at least on
+ * the way.
  *
- * The hash is a sum of one term for each word, a folded product of the word and where
- * it stands. So the terms need no order, and those of a candidate that turns out to
- * be no pointer are added at the end. A pointer adds nothing: launches that differ in
- * addresses alone have the same sum.
+ * The hash is a sum of one term per word: a folded product of the word and its position.
+ * So the order of terms does not matter, and a candidate that is no pointer adds its
+ * terms at the end. A pointer adds nothing: launches that differ only in addresses have
+ * the same sum.
  *
- * Which words are pointers. Half of the words of a table may be what was left on the
- * program's stack: old pointers, and old pointers with one half overwritten. The latter
- * have a low half that is a small number, positive or negative: they count only where they
- * are exactly the beginning of a range. A word inside a structure has to be aligned to four
- * bytes (odd rows of fp32 tensors are no better aligned; with an alignment of two or one, a
- * few in ten thousand words of recorded launches would be taken for pointers by mistake); a
- * parameter of its own needs no alignment, because programs initialise parameters.
+ * Which words are pointers. Half of a table's words may be leftovers from the program's
+ * stack: old pointers, some with one half overwritten. An overwritten low half is a small
+ * positive or negative number, so a word with such a half counts only as the exact
+ * beginning of a range. Inside a structure, a pointer's value must be a multiple of four,
+ * because odd rows of fp32 tensors are aligned to four bytes. With an alignment of two or
+ * one, a few in ten thousand words of recorded launches would be mistaken for pointers. A
+ * separate parameter needs no alignment, because programs initialise parameters.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ static uint64_t key_of(uint64_t offset) {
   return (offset + 1) * ODD_A;
 }
 
-/* What a word adds to the hash: `key` is that of the byte where it stands. */
+/* Returns a word's term in the hash. `key` comes from the word's offset. */
 static uint64_t term(uint64_t word, uint64_t key) {
   __uint128_t product = (__uint128_t)(word ^ key) * ODD_B;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -53,7 +53,7 @@ void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes, uint32_t i
   memset(words->places, 0, places * sizeof words->places[0]);
 }
 
-/* Enters a word that may be a pointer; equal words are one entry. */
+/* Adds a possible pointer. Equal words share one entry. */
 static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
   uint64_t place = word * ODD_A >> words->place_shift;
   uint32_t mask = (uint32_t)(UINT64_MAX >> words->place_shift);
@@ -76,8 +76,8 @@ static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
 
 #define CHUNK 64 /* words */
 
-/* Hashes at most CHUNK words, and puts those aside that may be pointers: their numbers are
- * in `aside`. */
+/* Hashes at most CHUNK words, but first sets aside possible pointers, by their numbers in
+ * `aside`. */
 static void gather(struct pump_scan *words, const char *memory, uint32_t count,
                    uint64_t offset) {
   uint8_t aside[CHUNK];
@@ -112,8 +112,8 @@ static void add_words(struct pump_scan *words, const char *at, size_t bytes,
   words->hash += term(word, key_of(offset + count * sizeof word));
 }
 
-/* A descriptor stands for the address that it was encoded for, and for a shape: its own
- * words hold both, so that each address would make another signature. */
+/* Adds descriptors by their address and shape. Their own words mix both, so that each
+ * address would give another signature. */
 static void add_descriptors(struct pump_scan *words, const char *at, size_t bytes,
                             uint64_t offset) {
   struct pump_tensor tensor;
@@ -135,7 +135,7 @@ static void add_descriptors(struct pump_scan *words, const char *at, size_t byte
 void pump_scan_add(struct pump_scan *words, const void *memory, size_t bytes,
                    uint64_t offset) {
   uint64_t word;
-  if (bytes == sizeof word) { /* a parameter of its own */
+  if (bytes == sizeof word) { /* a separate parameter */
     memcpy(&word, memory, sizeof word);
     if (word - words->low < words->span)
       sort(words, word, offset);
@@ -173,7 +173,7 @@ void pump_scan_resolve(struct pump_scan *words, struct pump_op *op) {
   }
 }
 
-/* Finisher of a 64-bit hash: every bit of the result depends on all of `x`. */
+/* Finishes a 64-bit hash: every bit of the result depends on all of `x`. */
 static uint64_t finish(uint64_t x) {
   x = (x ^ x >> 32) * ODD_B;
   x = (x ^ x >> 32) * ODD_A;
@@ -182,7 +182,7 @@ static uint64_t finish(uint64_t x) {
 
 uint64_t pump_scan_signature(const struct pump_scan *words,
                              const struct pump_launch *launch) {
-  /* Where they stand: at bytes that no parameter has. */
+  /* These offsets are outside all parameters. */
   uint64_t h = words->hash + term(words->identity, key_of(UINT64_MAX / 2));
   for (uint64_t i = 0; i < 3; i++)
     h += term((uint64_t)launch->grid[i] << 32 | launch->block[i],

@@ -1,4 +1,4 @@
-/* ranges.c - a range comes or goes: in the table, in the limit, and for the worker. */
+/* ranges.c - adds and removes ranges: in the table, in the limit, and for the worker. */
 #include "record.h"
 
 bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context) {

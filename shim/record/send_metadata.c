@@ -1,34 +1,34 @@
-/* send_metadata.c - sends the worker once what it has to know of a launch beside its
- * pointers: the function's name and the rest of the parameters.
+/* send_metadata.c - sends the worker a launch's metadata once: the function's name, grid,
+ * block and parameters.
  *
- * DESIGN. What was sent is remembered by a word for each signature, in a table of sets
- * that one cache line holds. The word is made of the signature, the number of times that
- * the worker has requested everything (`resend`), the number of the mapping, and that of
- * unloads, so a change of any of these makes it wrong by itself. Words are read and written
- * relaxed and a set that is full forgets one: to send something twice is harmless. A word
- * is written only after its event stands in the ring; what found no room there counts as
- * not sent.
+ * DESIGN. A table remembers sent metadata, with one word per signature. A set of the
+ * table is one cache line. The word is made of four values: the signature, the worker's
+ * requests to send everything again (`resend`), the number of the mapping, and the number
+ * of unloads. So a change of any value invalidates the word. Words are read and written
+ * relaxed, and a full set evicts one word, because sending something twice is harmless. A
+ * word is written only after its event is in the ring. If the ring is full, the metadata
+ * counts as not sent.
  *
- * A function's name goes before the first parameters of it, so one look-up in the table
- * is all that a launch costs whose metadata was sent before.
+ * A function's name precedes its first parameters. So if a launch's metadata was sent
+ * before, one look-up is enough.
  */
 #include <string.h>
 
 #include "record.h"
 
 #define SET_WORDS 8u
-#define SETS 4096u /* 256 KiB, of which a program touches a line for each signature */
+#define SETS 4096u /* 256 KiB; a program touches one line per signature */
 #define NAME_SALT 0x6e616d65u
 
 static uint64_t sent[SETS][SET_WORDS] __attribute__((aligned(64)));
-/* Raised with each mapping: what was sent to an earlier one is not known here. */
+/* Incremented with each mapping, because a new mapping has received nothing. */
 static uint32_t mappings;
 
 void pump_metadata_void(void) {
   PUMP_ADD(&mappings, 1);
 }
 
-/* The word of `what`, as of this moment; never 0. */
+/* Returns the current word of `what`; never 0. */
 static uint64_t word_for(uint64_t what) {
   uint64_t since = (uint64_t)PUMP_LOAD(&pump_shm->header.resend) << 32 ^
                    (uint64_t)PUMP_LOAD(&mappings) << 48 ^ pump_params_epoch();
@@ -58,7 +58,7 @@ static void note_sent(uint64_t what, uint64_t word) {
   PUMP_STORE(&set[place], word);
 }
 
-/* false: there was no room for it. */
+/* Sends a function's name. Returns false if the ring is full. */
 static bool send_name(CUfunction function) {
   uint64_t what = pump_mix((uint64_t)(uintptr_t)function ^ NAME_SALT),
            word = word_for(what);

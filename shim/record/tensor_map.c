@@ -1,12 +1,12 @@
-/* tensor_map.c - the memory that a tensor map descriptor (TMA) among a launch's parameters
- * names. It reads no descriptor: its 128 bytes are the driver's own (CUtensorMap of cuda.h
- * is opaque).
+/* tensor_map.c - finds the memory that a tensor map descriptor (TMA) in a launch's
+ * parameters refers to. The descriptor's 128 bytes are opaque (CUtensorMap of cuda.h) and
+ * are not parsed.
  *
- * DESIGN. The driver makes a descriptor out of the arguments of its encoding alone, so the
- * same 128 bytes name the same memory for ever. They are the key of a table of the newest
- * descriptors, in sets of WAYS places. No entry becomes stale. A descriptor that has been
- * replaced in its set is left to the pointer scan, which reads its words as it does all
- * others, and to faults.
+ * DESIGN. The driver makes a descriptor only from the arguments of its encoding, so the
+ * same 128 bytes always refer to the same memory. They are the key of a set-associative
+ * table of the newest descriptors. Entries never become stale. If a descriptor is evicted
+ * from its set, the pointer scan reads its words like all others, and faults serve the
+ * rest.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #define SETS 1024u /* a power of two */
 #define WAYS 4u
 
-/* Process-wide; a forked child may keep it. `key` 0: empty, or being written. Written under
- * `lock`, read without: a reader trusts what it has read if the key is still the same. */
+/* Process-wide; a forked child keeps the table. `key` 0: empty, or being written. Written
+ * under `lock`, read without it: a reader accepts its data if `key` did not change. */
 static struct {
   uint64_t key, address, shape;
 } maps[SETS][WAYS];
