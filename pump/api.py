@@ -1,4 +1,4 @@
-"""For programs and notebooks: the policy and budget of a region, counters, a summary.
+"""Controls pump from within a program: policy, budget, counters, summary.
 
     from pump import api
 
@@ -7,9 +7,9 @@
     print(region.counters["moved_to_gpu_bytes"])
     api.summary()
 
-It goes by the job's control socket (pump/control.py) and concerns this process alone. In a process
-that pump does not serve a region changes nothing, so a program runs the same without pump. There
-are no hints of pump's own: an early operation says what is used next (docs/start/notebooks.md).
+The calls affect only this process. They use the job's control socket (pump/control.py). Without
+pump a region changes nothing, so the program still runs. pump has no hint for prefetching: to
+prefetch data, read it early with an operation (docs/start/notebooks.md).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MIB = 1 << 20
 
 
 class Region:
-    """What a region has done. served: whether pump serves this process. counters: their increase
-    within the region, once it is left."""
+    """The result of `region`. served: whether pump serves this process. counters: the increase of
+    each counter within the region; empty until the region has ended."""
 
     def __init__(self, served: bool) -> None:
         self.served = served
@@ -39,7 +39,7 @@ class Region:
 
 
 class Summary:
-    """What pump has done for this process: one line as text, and in a notebook."""
+    """One line about pump's work for this process: text, or HTML in a notebook."""
 
     def __init__(self, state: ClientState | None) -> None:
         self.state = state
@@ -68,32 +68,33 @@ class Summary:
 
 
 def served() -> bool:
-    """Whether this process has passed cuInit and a pumpd serves it by now. Raises ControlError
-    where its pumpd does not answer."""
+    """Returns whether pump serves this process: cuInit has returned, and a pumpd is connected.
+    Raises ControlError if pumpd does not answer."""
     return _state() is not None
 
 
 def counters() -> dict[str, int]:
-    """The counters of shim and worker since this process began (struct pump_shim_counters and
-    pump_worker_counters of shim/include/pump_abi.h), by name; none where pump does not serve it.
-    Raises ControlError."""
+    """Returns the counters of the shim and of the worker by name; {} if pump does not serve this
+    process. The shim counts from the start of the process, the worker from its own start. The names
+    are the fields of struct pump_shim_counters and struct pump_worker_counters
+    (shim/include/pump_abi.h). Raises ControlError if pumpd does not answer."""
     state = _state()
     return {} if state is None else _counters(state)
 
 
 def summary() -> Summary:
-    """What pump has done for this process. As the last line of a notebook's cell it shows itself.
-    Raises ControlError."""
+    """Returns a summary of pump's work for this process. A notebook shows the summary if the call
+    is the last line of a cell. Raises ControlError if pumpd does not answer."""
     return Summary(_state())
 
 
 @contextlib.contextmanager
 def region(policy: str | None = None, budget_bytes: int | None = None) -> Iterator[Region]:
-    """Run a block of the program under another policy or budget (of each device); what held before
-    holds again afterwards. None: unchanged.
+    """Runs a block of the program under another policy or budget, then restores the previous ones.
 
-    Raises ControlError where pumpd refuses or does not answer. One region at a time: they nest, but
-    threads share the process's policy.
+    `policy`: a name as in `pump-run --policy`; None: unchanged. `budget_bytes`: the budget of each
+    device; None: unchanged. Raises ControlError if pumpd refuses the change or does not answer.
+    Regions nest, but use them in only one thread at a time: all threads share policy and budget.
     """
     with _control() as control:
         before = None if control is None else _own(control)
@@ -115,14 +116,14 @@ def region(policy: str | None = None, budget_bytes: int | None = None) -> Iterat
                 control.set(before.policy, client_pid=own)
             if budget_bytes is not None:
                 for device in before.devices:
-                    # The card's memory stands for what pump takes without a budget.
+                    # The GPU's total memory means "no budget".
                     bytes_ = device.budget_bytes if device.emulated else device.total_bytes
                     control.set(None, bytes_, device.index, client_pid=own)
 
 
 @contextlib.contextmanager
 def _control() -> Iterator[Control | None]:
-    """None where this process is part of no job."""
+    """Yields a connection to the job's pumpd; None if this process is not part of a job."""
     try:
         control = Control.of_job()
     except ControlError:

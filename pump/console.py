@@ -1,4 +1,4 @@
-"""Output for people, by rich: a terminal gets colours, anything else plain lines of any length."""
+"""Prints for people, with rich: colours on a terminal, plain lines of any length elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.theme import Theme
 
 WIDE = 10_000
-"""Columns where there is no terminal: no line is cut or wrapped there."""
+"""Columns if the output is not a terminal, so that no line is cut or wrapped."""
 STYLES = Theme(
     {
         **{"good": "green", "warn": "yellow", "bad": "red", "bar": "cyan", "in": "cyan"},
@@ -24,7 +24,7 @@ STYLES = Theme(
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise  # noqa: PLE0704 - Console calls it where it handles a BrokenPipeError
+        raise  # noqa: PLE0704 - Console calls it while it handles a BrokenPipeError
 
 
 def console(out: TextIO | None = None) -> Console:
@@ -42,10 +42,10 @@ def console(out: TextIO | None = None) -> Console:
 
 
 class Columns(Table):
-    """A table without lines. Where the width is short it leaves out columns.
+    """A table without lines. On a narrow screen the table leaves out columns.
 
-    right: the columns that are aligned there. least: the columns to leave out, in that order.
-    chosen: the column whose name stands out.
+    right: the right-aligned columns. least: the columns to leave out, in that order.
+    chosen: the column with a highlighted name.
     """
 
     def __init__(

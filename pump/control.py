@@ -1,7 +1,7 @@
 """Controls a running job through its pumpd: sets the policy and the budget, reads its counters.
 
 The job's own program can use it, for example between iterations, and so can other processes of the
-same user. It imports neither CUDA nor numpy, and holds one socket while a connection is open.
+same user. The module imports neither CUDA nor numpy. A connection holds one socket.
 
     with Control.of_job() as control:
         control.set(policy="demand", budget_bytes=8 << 30)
@@ -35,8 +35,8 @@ class ControlError(Exception):
 
 
 class Control(request_reply.Client):
-    """A connection to one job's pumpd. It connects when needed, also after close(). Only one
-    thread at a time may use it."""
+    """A connection to one job's pumpd. The connection opens when needed, also after close(). Only
+    one thread at a time may use it."""
 
     @classmethod
     def of_job(cls, socket_path: str | None = None) -> Control:
@@ -63,16 +63,16 @@ class Control(request_reply.Client):
         *,
         client_pid: int | None = None,
     ) -> list[ClientState]:
-        """Switches the policy and the budget of all clients of the job, or of one.
+        """Switches the policy and the budget of all clients of the job, or of one client.
 
-        policy: a name as in `pump-run --policy`. budget_bytes: the budget of `device`, or of
-        every device, including devices that a client begins to use later. The GPU's memory means
-        no budget. None leaves the policy or the budget unchanged. client_pid: of one client;
-        None: of all.
+        `policy`: a name as in `pump-run --policy`. `budget_bytes`: the budget of `device`, or of
+        every device, including devices that a client begins to use later. The GPU's total memory
+        means no budget. None leaves the policy or the budget unchanged. `client_pid`: the process
+        id of the client to change; None: all clients.
 
-        Returns the states of the clients when their policies and budgets apply. A smaller budget
-        then evicts. Raises ControlError with the reason of the first client that failed. A client
-        that did not answer in time may still switch later.
+        Returns the clients' states once the new policy and budget apply. A smaller budget evicts
+        blocks after that. Raises ControlError with the reason of the first client that failed. A
+        client that did not answer in time may still switch later.
         """
         clients = self._ask(wire.Request(wire.SET, client_pid, policy, budget_bytes, device))
         if not clients:
@@ -83,8 +83,8 @@ class Control(request_reply.Client):
         return clients
 
     def state(self, *, client_pid: int | None = None) -> list[ClientState]:
-        """Returns the states of all clients of the job, or of one. A client that did not answer
-        has an `error`. Raises ControlError if pumpd does not answer."""
+        """Returns the states of all clients of the job, or of the client with `client_pid`. A
+        client that did not answer has an `error`. Raises ControlError if pumpd does not answer."""
         return self._ask(wire.Request(wire.STATE, client_pid))
 
     # ---- inside ----
@@ -102,7 +102,7 @@ class Control(request_reply.Client):
         except request_reply.ClosedError:
             raise ControlError(f"{self.path}: pumpd closed the connection") from None
         except TimeoutError:
-            self.close()  # else a late answer would be taken for the next request's
+            self.close()  # a late answer must not be taken for the answer to the next request
             raise ControlError(
                 f"{self.path}: pumpd did not answer within {TIMEOUT_S:.0f} s"
             ) from None

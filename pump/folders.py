@@ -1,7 +1,7 @@
-"""Makes folders in which pump writes, and removes what it wrote: never where another user leads.
+"""Creates pump's folders and removes pump's files, but never where another user redirects a path.
 
-A process with the rights of root may run with another user's HOME (sudo -E, su -m, a
-container's entry point). That user's links would otherwise choose what root writes over.
+A process with root's rights may run with another user's HOME (sudo -E, su -m, a container's
+entry point). Without these checks, that user's links could make root overwrite any file.
 Standard library only. Private folders for sockets: pump/paths.py.
 """
 
@@ -16,16 +16,16 @@ from pump.names import quoted
 
 
 class ForeignError(PermissionError):
-    """Another user decides where a path leads; `strerror` names the user and the remedy."""
+    """Another user could redirect a write; `strerror` names the user and the remedy."""
 
 
 def check(folder: str, below: str = "") -> None:
-    """Raises ForeignError where another user decides where a write to `folder` leads: by a link
-    on the way, or as the owner of the folder itself; for root, of any folder on the way.
+    """Raises ForeignError if another user could redirect a write to `folder`: as the owner of a
+    link on the path or of the folder itself. For root, any folder on the path counts.
 
-    What is missing of an absolute `folder` is sound. below: a folder that the user has named as
-    the place to write to: the way to it, and folders of its owner in it, are sound. Raises
-    OSError where a component cannot be examined.
+    `folder` is absolute; its missing components are safe. below: a folder that the user has named
+    as the destination. The path to it is trusted, and so are the folders in it that belong to its
+    owner. Raises OSError if a component cannot be examined.
     """
     ours = {0, os.geteuid(), trust.unknown_user()}
     top = os.path.realpath(below) if below else "/"
@@ -57,18 +57,18 @@ def _check(at: str, status: os.stat_result, owners: set[int | None]) -> None:
 
 
 def make(folder: str, mode: int = 0o755, below: str = "") -> None:
-    """Makes a folder, and those above it, unless it is there. mode: of the folder, less the
-    umask. Raises OSError; ForeignError as `check`."""
+    """Creates a folder and its parents unless they exist. mode: of a new folder, before the umask.
+    Raises OSError; ForeignError like `check`."""
     check(folder, below)
     os.makedirs(folder, mode=mode, exist_ok=True)
 
 
 def opened(folder: str) -> int:
-    """Opens a folder, which must be no link: its descriptor. Raises OSError."""
+    """Opens a folder, which must not be a link, and returns its descriptor. Raises OSError."""
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def remove(path: str, below: str = "") -> None:
-    """Removes a file. Raises OSError; ForeignError as `check` of its folder."""
+    """Removes a file. Raises OSError; ForeignError like `check` of its folder."""
     check(os.path.dirname(path), below)
     os.unlink(path)

@@ -1,8 +1,8 @@
-"""Opens and reads files that others name or write: never waits, never reads without a bound.
+"""Reads files that others name or write: never blocks on a foreign pipe, never without a limit.
 
-The one way for files that users name, that lie in users' folders, or that come with pump. The
-kernel's own files (/proc, /sys, /dev) need none of it. Standard library only, because pump-run
-imports it; nothing is written here (pump/outputs.py, pump/folders.py).
+All code that reads files named by users, files in users' folders, or files shipped with pump uses
+this module. The kernel's own files (/proc, /sys, /dev) need no such care. Standard library only,
+because pump-run imports the module. pump/outputs.py and pump/folders.py write files.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import stat
 from typing import BinaryIO, cast
 
 _HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
-"""Names of descriptors that the user's shell has opened: their writers are known."""
+"""Names of descriptors that the user's shell has opened, so their writers are known."""
 TEXT_BYTES_MOST = 1 << 20
-"""Of files that come with pump, and of others that are never long."""
+"""Size limit of files shipped with pump, and of other files that are always short."""
 PIECE_BYTES = 1 << 16
 
 
 def opened(path: str, *, follow: bool = True, folder: int | None = None) -> BinaryIO:
     """Opens the regular file at `path`, or the stream at a name such as /dev/stdin.
 
-    Any other pipe, device or socket is refused: its other end could keep the reader waiting for
-    ever. follow: whether `path` may be a symbolic link. folder: a descriptor that a relative
-    `path` starts from. Raises OSError, IsADirectoryError for a folder, with the path in `filename`.
+    Refuses any other pipe, device or socket, because its other end could block the reader forever.
+    `follow`: whether `path` may be a symbolic link. `folder`: a descriptor that a relative `path`
+    starts from. Raises OSError (IsADirectoryError for a folder) with the path in `filename`.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
@@ -50,8 +50,8 @@ def opened(path: str, *, follow: bool = True, folder: int | None = None) -> Bina
 def read(
     path: str, bytes_most: int = TEXT_BYTES_MOST, *, follow: bool = True, folder: int | None = None
 ) -> bytes:
-    """Reads the whole file, as `opened` opens it. Raises OSError; EFBIG for more than
-    bytes_most."""
+    """Opens a file like `opened` and reads all of it. Raises OSError; with EFBIG if the file is
+    longer than bytes_most."""
     with opened(path, follow=follow, folder=folder) as file:
         data = all_of(file, bytes_most + 1)
     if len(data) > bytes_most:
@@ -60,13 +60,13 @@ def read(
 
 
 def all_of(file: BinaryIO, bytes_most: int) -> bytes:
-    """Reads a file up to its end, or bytes_most bytes of it.
+    """Reads a file up to its end, but at most bytes_most bytes.
 
-    Python handles signals after each piece. If a signal came between two system calls of one long
-    read of a pipe, the read would go on waiting for the writer, and Ctrl-C would have no effect.
+    Python handles signals after each piece. In one long read of a pipe, a signal between two system
+    calls would not stop the wait for the writer, so Ctrl-C would have no effect.
     """
     pieces = []
-    read1 = cast(io.BufferedReader, file).read1  # one system call at most
+    read1 = cast(io.BufferedReader, file).read1  # at most one system call
     while bytes_most and (piece := read1(min(bytes_most, PIECE_BYTES))):
         pieces.append(piece)
         bytes_most -= len(piece)
@@ -74,13 +74,13 @@ def all_of(file: BinaryIO, bytes_most: int) -> bytes:
 
 
 def start(path: str, bytes_most: int) -> bytes:
-    """Reads the first bytes of a file, as `opened` opens it. Raises OSError."""
+    """Opens a file like `opened` and reads its first bytes. Raises OSError."""
     with opened(path) as file:
         return file.read(bytes_most)
 
 
 def text(path: str, bytes_most: int = TEXT_BYTES_MOST) -> str:
-    """Reads a UTF-8 text; bytes that are none become surrogates. Raises OSError."""
+    """Reads a UTF-8 text; invalid bytes become surrogates. Raises OSError."""
     return read(path, bytes_most).decode("utf-8", "surrogateescape")
 
 

@@ -1,15 +1,15 @@
-"""Paths and other names that users choose, made safe for messages and log lines; kernel names.
+"""Makes paths and other user-chosen names safe for messages and log lines; shortens kernel names.
 
-A log file may be any file, a shell's start-up file included. So a name in a line contains no
-line end and no control character, and what a shell would not read as one word is quoted.
-Imports nothing at its start, because pump-run imports it.
+A log file may be any file, even a shell's start-up file. So a name in a log line contains no line
+end and no control character, and is quoted unless a shell reads it as one word.
+Imports nothing at its start, because pump-run imports the module.
 """
 
 from __future__ import annotations
 
 KERNEL_LENGTH = 80
 REFERENCES_MOST = 32
-"""Of a mangled name to its own parts: nested, each can double the length of the C++ name."""
+"""Most references of a mangled name to its own parts: each can double the C++ name's length."""
 _CXX_LIBRARY = "libstdc++.so.6"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_")
 
@@ -23,38 +23,39 @@ _STARTERS = frozenset(
         *("env", "nice", "nohup", "setsid", "stdbuf", "time", "timeout"),
     )
 )
-"""Programs and modules that start another one: a job is called by that one's script."""
+"""Programs and modules that start another program, whose script gives the job its name."""
 _VALUED_BY_SHELLS = ("-o", "-O")
 _VALUED_BY_PYTHON = ("-W", "-X", "--check-hash-based-pycs")
-"""Options whose value is the next word."""
+"""Options that take the next argument as their value."""
 
 
 def quoted(name: str) -> str:
-    """`name`, in single quotes unless it is one plain word; as pump_quoted of shim/base/log.c."""
+    """Returns `name`, in single quotes unless it is one plain word, like pump_quoted of
+    shim/base/log.c."""
     if name and all(c in _PLAIN or (c > "\x7f" and c.isprintable()) for c in name):
         return name
     return f"'{escaped(name)}'"
 
 
 def escaped(name: str) -> str:
-    """`name` for use between single quotes: backslashes doubled, quotes and what cannot be
-    printed as the \\xNN of their bytes."""
+    """Returns `name` for use between single quotes: doubles backslashes, and replaces quotes and
+    unprintable characters by the \\xNN of their bytes."""
     return "".join(_escape(c) for c in name)
 
 
 def one_line(text: str) -> str:
-    """`text` without line ends, and with \\xNN for what else cannot be printed."""
+    """Returns `text` on one line, with \\xNN for unprintable characters."""
     return "".join(c if c.isprintable() else _bytes(c) for c in " ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """`text` with "?" for what cannot be printed."""
+    """Returns `text` with "?" for unprintable characters."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def readable_kernel(name: str) -> str:
-    """Returns a kernel's C++ name without return type, parameters and the namespaces of template
-    arguments, and a name that is not mangled as it is; both cut after KERNEL_LENGTH characters."""
+    """Returns a kernel's C++ name without return type, parameters and namespaces of template
+    arguments. A name that is not mangled stays unchanged. Cuts both to KERNEL_LENGTH characters."""
     if (text := _demangled(name)) != name:
         text = _without_types(text)
     return printable(text if len(text) <= KERNEL_LENGTH else text[: KERNEL_LENGTH - 1] + "…")
@@ -77,13 +78,13 @@ def _without_types(function: str) -> str:
 
 
 def of_job(command: list[str]) -> str:
-    """Returns the name of a job without --name, which checks.name accepts."""
+    """Returns a name for a job without --name; checks.name accepts it."""
     return printable(of_command(command)).strip()[:64].strip() or "job"
 
 
 def of_command(words: list[str]) -> str:
-    """What people call a command: the file name of the script or the module that an interpreter or
-    a starter such as torchrun runs, else the program's own. words: one at least."""
+    """Returns a short name for a command. This is the script or module that an interpreter or a
+    starter such as torchrun runs, else the program's own file name. words: at least one."""
     name, rest = _file(words[0]), list(words[1:])
     if name in _SHELLS or name.startswith(("python", "pypy")):
         name, rest = _script(name, rest)
@@ -93,8 +94,8 @@ def of_command(words: list[str]) -> str:
 
 
 def _script(interpreter: str, rest: list[str]) -> tuple[str, list[str]]:
-    """The script or module that an interpreter runs, and the words behind it; the interpreter
-    where it runs a text or what it reads."""
+    """Returns the script or module that an interpreter runs, and the arguments after it. Returns
+    the interpreter if it runs code from an argument or from standard input."""
     is_shell = interpreter in _SHELLS
     while rest:
         word = rest.pop(0)
@@ -144,6 +145,6 @@ def _escape(character: str) -> str:
 
 
 def _bytes(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8 (os.fsdecode)
+    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8 (os.fsdecode)
         return f"\\x{ord(character) - 0xDC00:02x}"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))

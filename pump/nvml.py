@@ -1,8 +1,8 @@
-"""Figures of GPUs by NVML (nvidia-ml-py), for the service and `pump top`.
+"""Reads identities and metrics of GPUs from NVML (nvidia-ml-py), for the service and `pump top`.
 
-The first call imports nvidia-ml-py, which takes as long as half of pump-run's start. A call may
-take seconds, or never return when the driver is broken: make it in a process or a thread that
-nothing waits for.
+The first call imports nvidia-ml-py, which takes half as long as the start of pump-run. A call may
+take seconds, or never return if the driver is broken. So call these functions only in a process or
+thread that nothing waits for.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ KIB = 1024
 
 
 class Identity(NamedTuple):
-    """What a GPU is called. None, "": not known."""
+    """The names of a GPU. None, "": not known."""
 
     number: int | None
-    """As nvidia-smi counts."""
+    """Index in nvidia-smi."""
     minor: int | None
-    """Of its device file /dev/nvidiaN."""
+    """N of the device file /dev/nvidiaN."""
     model: str
 
 
 class Card(NamedTuple):
-    """One GPU at one moment. None: NVML has no such figure of this GPU."""
+    """The metrics of one GPU at one moment. None: NVML does not report this value for the GPU."""
 
     uuid: str
     total_bytes: int
     used_bytes: int
     processes: int | None
-    """Processes with a compute context on it."""
+    """Processes with a compute context on the GPU."""
     busy: float | None
-    """Share of the last sample (1 s at most) in which a kernel ran, 0 to 1."""
+    """Share of the last sample period (at most 1 s) in which a kernel ran, 0 to 1."""
     to_gpu_bytes_per_s: int | None
-    """Over PCIe, in the last 20 ms."""
+    """PCIe throughput in the last 20 ms."""
     to_host_bytes_per_s: int | None
 
 
 def plain_uuid(text: str | bytes) -> str:
-    """Return "GPU-..." as 32 hexadecimal digits."""
+    """Returns a UUID "GPU-..." as 32 hexadecimal digits."""
     words = text.decode() if isinstance(text, bytes) else text
     return words.removeprefix("GPU-").replace("-", "").lower()
 
 
 def gpu_uuid(plain: str) -> str:
-    """Return 32 hexadecimal digits as nvidia-smi writes a GPU's UUID: "GPU-..."."""
+    """Returns 32 hexadecimal digits in the form of nvidia-smi's UUIDs: "GPU-..."."""
     parts = (plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:])
     return "GPU-" + "-".join(parts)
 
 
 def handles() -> dict[str, Any]:
-    """NVML's handles of this machine's GPUs, by plain UUID, in NVML's order. Raises ImportError,
-    pynvml.NVMLError."""
+    """Returns NVML's handles of this machine's GPUs by plain UUID, in NVML's order. Raises
+    ImportError, pynvml.NVMLError."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -64,7 +64,7 @@ def handles() -> dict[str, Any]:
 
 
 def identity(handle: Any) -> Identity:
-    """What NVML calls a GPU. Raises nothing."""
+    """Returns the names that NVML reports for a GPU. Raises nothing."""
     import pynvml
 
     model = _answer(pynvml.nvmlDeviceGetName, handle) or ""
@@ -76,8 +76,8 @@ def identity(handle: Any) -> Identity:
 
 
 def memory(handle: Any) -> tuple[int, int]:
-    """(total, used) bytes of a GPU; used: what is not free, the driver's own part included.
-    Raises pynvml.NVMLError."""
+    """Returns the total and used bytes of a GPU; used bytes include the driver's own. Raises
+    pynvml.NVMLError."""
     import pynvml
 
     found = pynvml.nvmlDeviceGetMemoryInfo(handle)
@@ -85,8 +85,8 @@ def memory(handle: Any) -> tuple[int, int]:
 
 
 def card(uuid: str, handle: Any) -> Card:
-    """All figures of a GPU. Takes about 40 ms, in which NVML counts bytes on the link. Raises
-    pynvml.NVMLError where NVML has no memory figures of it."""
+    """Returns all metrics of a GPU. Takes about 40 ms, in which NVML counts bytes on the link.
+    Raises pynvml.NVMLError if NVML does not report the GPU's memory."""
     import pynvml
 
     processes = _answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
@@ -105,7 +105,7 @@ def card(uuid: str, handle: Any) -> Card:
 
 
 def _answer(ask: Callable[..., Any], *words: Any) -> Any:
-    """NVML's answer; None where it refuses."""
+    """Returns NVML's answer; None if NVML refuses."""
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError):

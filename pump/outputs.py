@@ -1,13 +1,13 @@
 """Writes files atomically, never over a file of another kind, never through a symbolic link.
 
 DESIGN
-  Every file that pump replaces is written in the same way: a draft with a random name beside
-  it, made by O_EXCL and O_NOFOLLOW, is renamed to the file once it is complete. So another
-  process that writes to the folder cannot redirect the write, the draft of a killed process
-  blocks no later write, and readers see the old file or the new one.
+  To replace a file, pump creates a draft with a random name next to it (O_EXCL, O_NOFOLLOW).
+  Once the draft is complete, pump renames it to the file. So another process that writes to the
+  folder cannot redirect the write, and the draft of a killed process does not block later
+  writes. Readers see either the old file or the new one.
 
-  An existing file is replaced only if it is empty or of the same kind, which its first bytes
-  tell. Standard library only, because pump-run imports it.
+  An existing file is replaced only if it is empty, or if its first bytes show the same kind.
+  Standard library only, because pump-run imports the module.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from typing import NamedTuple, TextIO
 from pump.names import quoted
 
 MODE = 0o666
-"""Of a file that no other is a source of, before the umask."""
+"""Mode of a file that is not made from other files, before the umask."""
 PRIVATE = 0o600
-"""Of what holds command lines, as recordings do."""
+"""Mode of files that contain command lines, such as recordings."""
 HEAD_BYTES = 512
-"""Of a file, from which its kind is known."""
+"""Number of bytes at the start of a file that determine its kind."""
 NAME_TRIES = 100
 LOOK_S = 0.02
-"""Between two looks at a lock."""
+"""Interval between two attempts to take a lock."""
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What flock(2) answers on a file system without locks."""
+"""Errors of flock(2) on a file system without locks."""
 
 
 class Kind(NamedTuple):
-    """A kind of file. name: in messages. begins: a pattern of its first HEAD_BYTES."""
+    """A kind of file. name: for messages. begins: a pattern that its first HEAD_BYTES match."""
 
     name: str
     begins: bytes
 
     def fits(self, head: bytes) -> bool:
-        """Whether a file that begins with `head` is of this kind."""
+        """Returns whether a file that begins with `head` is of this kind."""
         return re.match(self.begins, head, re.DOTALL) is not None
 
 
@@ -53,7 +53,7 @@ RECORDING = Kind("a recording of pump", re.escape(TRACE_MAGIC))
 TRUST = Kind("pump's list of trusted files", rb"\{")
 METRICS = Kind("a textfile of pump service metrics", rb"# HELP pump_")
 UNIT = Kind("a file that pump service install wrote", rb"")
-"""service_files.is_ours decides which of them may be replaced."""
+"""Matches any file; service_files.is_ours decides which files may be replaced."""
 PAGE = Kind("a page of pump report", rb"<!doctype html>.*<title>pump report: ")
 REPORT = Kind("a report of pump", rb'\{\n "schema": "pump\.report/|[^\n]*\ncommand      ')
 SIMULATED = Kind("a result of pump simulate", rb'\{\n "schema": "pump\.simulate/')
@@ -70,10 +70,10 @@ PROFILE = Kind("a profile of pump simulate", rb"# Written from a report of scrip
 
 
 def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
-    """Raises OSError where an existing file must not be replaced by one of `kind`
+    """Raises OSError if an existing file must not be replaced by one of `kind`
     (IsADirectoryError for a folder).
 
-    status: by lstat, None where nothing is there. fd: to read it, None where it cannot be read.
+    `status`: from lstat; None if there is no file. `fd`: to read it; None if it is unreadable.
     """
     if status is None:
         return
@@ -88,8 +88,8 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
 
 
 def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
-    """The status of the file at `name`, None where there is none. Raises OSError where what is
-    there must not be replaced by a file of `kind`, or where the folder does not exist."""
+    """Returns the status of the file at `name`, None if there is none. Raises OSError if a file of
+    `kind` must not replace the existing file, or if the folder does not exist."""
     try:
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | N
             text = f"the folder {quoted(folder)} does not exist; create it first"
             raise FileNotFoundError(errno.ENOENT, text) from None
         return None
-    if not stat.S_ISREG(status.st_mode):  # opening a device or a pipe may do something, or wait
+    if not stat.S_ISREG(status.st_mode):  # opening a device may block or have side effects
         check(status, None, kind)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
@@ -117,10 +117,10 @@ def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | N
 def draft(
     name: str, dir_fd: int | None = None, mode: int | None = None, most: int = MODE
 ) -> tuple[int, str]:
-    """A new file beside `name`, NAME.part-XXXXXXXX: its descriptor and name.
+    """Creates a file NAME.part-XXXXXXXX next to `name`; returns its descriptor and name.
 
-    mode: of the file, whatever the umask is; None: what the umask leaves of `most`. Raises
-    OSError; FileExistsError after NAME_TRIES names that were taken.
+    mode: the file's mode, regardless of the umask; None: `most`, reduced by the umask. Raises
+    OSError; FileExistsError if NAME_TRIES names were taken.
     """
     for _ in range(NAME_TRIES):
         part = f"{name}.part-{os.urandom(4).hex()}"
@@ -134,23 +134,23 @@ def draft(
 
 
 def unmask(fd: int, mode: int) -> None:
-    """Give a file that was just made with that mode what the umask has taken of it. Raises
-    OSError."""
+    """Restores the bits of `mode` that the umask removed from a file just created with that mode.
+    Raises OSError."""
     if os.fstat(fd).st_mode & 0o7777 != mode:
         os.fchmod(fd, mode)
 
 
 def lock(fd: int, wait_s: float = 0.0) -> bool:
-    """Lock a file for this process alone until `fd` is closed (flock(2)).
+    """Locks a file exclusively for this process until `fd` is closed (flock(2)).
 
-    Waits at most wait_s seconds. Returns False while another process holds it; True also on a
-    file system without locks (NO_LOCKS). Raises OSError where the lock fails otherwise.
+    Waits at most wait_s seconds. Returns False if another process still holds the lock; True also
+    on a file system without locks (NO_LOCKS). Raises OSError if the lock fails otherwise.
     """
     return _within(wait_s, lambda: _take(fd, fcntl.LOCK_EX))
 
 
 def is_free(fd: int, wait_s: float = 0.0) -> bool:
-    """Whether no process is known to hold a file locked, within wait_s seconds at most."""
+    """Returns whether no process is known to hold a file's lock. Waits at most wait_s seconds."""
     with contextlib.suppress(OSError):
         if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
             return False
@@ -179,7 +179,7 @@ def _within(wait_s: float, done: Callable[[], bool]) -> bool:
 
 
 def may_replace(path: str, kind: Kind) -> None:
-    """Raises OSError where `replacing` would, so that callers know it before they work."""
+    """Raises OSError if `replacing` would, so that callers can check before they start to work."""
     if _stream(path) is None:
         look(path, kind)
         if not os.access(os.path.dirname(path) or ".", os.W_OK):
@@ -187,8 +187,8 @@ def may_replace(path: str, kind: Kind) -> None:
 
 
 def mode_most(sources: Iterable[str]) -> int:
-    """Returns the mode of a file made from the files `sources`: what all of them allow. A source
-    that cannot be examined, or a stream, allows its reader only."""
+    """Returns the mode of a file made from the files `sources`: the permissions that all of them
+    grant. A stream, or a source that cannot be examined, grants access only to its reader."""
     most = MODE
     for source in sources:
         try:
@@ -196,7 +196,7 @@ def mode_most(sources: Iterable[str]) -> int:
         except (OSError, ValueError):
             return 0o600
         most &= status.st_mode if stat.S_ISREG(status.st_mode) else 0o600
-        if status.st_gid != os.getegid():  # the new file's group is another one
+        if status.st_gid != os.getegid():  # the new file will have another group
             most &= ~0o060
     return most | 0o600
 
@@ -205,13 +205,13 @@ def mode_most(sources: Iterable[str]) -> int:
 def replacing(
     path: str, kind: Kind, mode: int | None = None, sources: Iterable[str] = ()
 ) -> Iterator[TextIO]:
-    """A text stream. What is written to it replaces the file at `path` at the end of the block,
-    unless the block raises. A terminal, a pipe or /dev/null is written to directly.
+    """Yields a text stream. Its text replaces the file at `path` at the end of the block, unless
+    the block raises. Writes directly to a terminal, a pipe or /dev/null.
 
-    mode: of the file; None: the mode of an existing file of this user, else what the umask
-    leaves (another user's file must not decide which users can read this one), in both cases at
-    most that of `sources`, the files that this one is made from.
-    Raises OSError, and changes nothing, where the existing file is not of `kind`.
+    `mode`: the mode of the file. None: the mode of an existing file of this user, else the default
+    under the umask, in both cases limited to the mode of `sources`. Another user's file must not
+    decide who can read this one. `sources`: the files that this one is made from.
+    Raises OSError, and changes nothing, if the existing file is not of `kind`.
     """
     stream = _stream(path)
     if stream is not None:
@@ -238,13 +238,13 @@ def replacing(
 def write(
     path: str, text: str, kind: Kind, mode: int | None = None, sources: Iterable[str] = ()
 ) -> None:
-    """Put `text` into the file at `path`, as `replacing` does. Raises OSError."""
+    """Writes `text` to the file at `path` with `replacing`. Raises OSError."""
     with replacing(path, kind, mode, sources) as out:
         out.write(text)
 
 
 def _open_stream(path: str) -> int:
-    """Opens a terminal, a device or a pipe, which must have a reader: none is waited for."""
+    """Opens a terminal, a device, or a pipe that already has a reader; never waits for one."""
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
     try:
         fd = os.open(path, flags)
@@ -257,8 +257,8 @@ def _open_stream(path: str) -> int:
 
 
 def _stream(path: str) -> os.stat_result | None:
-    """The status of a terminal, a device or a pipe; None for anything else, and for another
-    user's pipe or link to one: its reader may block the write, or must not read the output."""
+    """Returns the status of a terminal, a device or a pipe; None for anything else. Also None for
+    another user's pipe, or link to one: its reader could block the write, or read the output."""
     try:
         name, found = os.lstat(path), os.stat(path)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Paths of pump's own files, sockets and folders, and the private folder of a running job.
 
-Looks paths up and makes folders; starts no process. Uses nothing that is slow to import,
-because pump-run imports it. Why sockets' folders lie there: docs/decisions/0032-who-serves.md.
+Looks up paths and creates folders; starts no process. Imports only fast modules, because pump-run
+imports it. docs/decisions/0032-who-serves.md explains the choice of folders for sockets.
 """
 
 from __future__ import annotations
@@ -21,43 +21,44 @@ if TYPE_CHECKING:  # slow to import
     import socket
     from types import ModuleType
 
-# struct sockaddr_un holds 108 bytes, the closing zero included (unix(7)).
+# struct sockaddr_un holds 108 bytes, including the terminating zero (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_NAME = "socket"
 NOTES_NAME = "clients"
-"""What processes of the job note beside its socket (shim/life/job_end.c)."""
+"""File with notes of the job's processes, next to the job's socket (shim/life/job_end.c)."""
 SERVICE_SOCKET = "/run/pump/socket"
-"""Of the system service."""
+"""Socket of the system service."""
 USER_SERVICE_NAME = "service"
-"""In the user's own folder, beside the folders of jobs."""
+"""Socket of the user's own service, next to the folders of jobs."""
 ACTIVATION_NAME = "jobs"
-"""There, where the shim asks for pumpds (pump enable; shim/link/connect.c)."""
+"""Socket for the shim's requests for a pumpd, next to the folders of jobs (pump enable;
+shim/link/connect.c)."""
 BASE_BYTES_MAX = 80
-"""Of a folder that holds jobs' folders: their names and the socket's follow."""
+"""Longest path of a folder that holds jobs' folders: their names and the socket's are appended."""
 SESSIONS = "/run/user"
 """Runtime folders of sessions, by user number (pam_systemd(8))."""
 TEMPORARY = "/tmp"
 TEMPORARY_BASE = re.compile(r"pump-[0-9a-f]{16}")
 START_BASE = re.compile(r"run-[0-9a-f]{12}")
 JOB_FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
-"""Of one job, named after the job's first process (make_job_directory)."""
+"""Name of a job's folder; begins with the process id of the job (make_job_directory)."""
 LEDGER = "/dev/shm/pump"
-"""Folder of the ledger of host memory for all users, if an administrator has made it."""
+"""Folder of the host memory ledger for all users, if an administrator has created it."""
 
-# Not blocking: a log file may be a pipe without a reader, and no thread may wait for one.
+# O_NONBLOCK: a log file may be a pipe without a reader, and no thread may wait for one.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Of opening a log file; shim/base/log.c has the same."""
+"""Flags for opening a log file, the same as in shim/base/log.c."""
 
 
 def open_log(path: str) -> int:
-    """Opens a log file to append to it, and makes it if there is none. Raises OSError; ENXIO for
-    a pipe without a reader."""
+    """Opens a log file for appending; creates the file if there is none. Raises OSError; with ENXIO
+    for a pipe without a reader."""
     return os.open(path, LOG_FLAGS, 0o666)
 
 
 def is_pipe(path: str) -> bool:
-    """Whether a log file is a named pipe. pump does not open one to test it: when it closed the
-    pipe again, the reader would see the end of the file."""
+    """Returns whether a log file is a named pipe. The test does not open the pipe: closing it again
+    would show the reader an end of file."""
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
@@ -65,19 +66,19 @@ def is_pipe(path: str) -> bool:
 
 
 class MissingFileError(Exception):
-    """A file of the installation is not there; the text names it and the remedy."""
+    """A file of the installation is missing; the text names the file and the remedy."""
 
 
 class UnsafeDirectoryError(Exception):
-    """The runtime directory cannot be trusted or made; the text says why."""
+    """The runtime directory cannot be trusted or created; the text gives the reason."""
 
 
 def library(name: str, package: ModuleType = pump) -> str:
-    """Absolute path of a file below a package's _lib, such as "libpump.so".
+    """Returns the absolute path of a file below a package's _lib, such as "libpump.so".
 
-    PUMP_LIB_DIR, for developers of pump, names another pump/_lib than the installed one; the
-    folders of other packages lie beside that pump. An editable installation has two folders
-    called pump: both are searched. Raises MissingFileError.
+    PUMP_LIB_DIR, for developers of pump, replaces the installed pump/_lib; folders of other
+    packages are then expected next to that pump folder. An editable installation has two folders
+    called pump, and both are searched. Raises MissingFileError.
     """
     folders = [os.path.join(p, "_lib") for p in package.__path__]
     if override := os.environ.get("PUMP_LIB_DIR"):
@@ -91,17 +92,17 @@ def library(name: str, package: ModuleType = pump) -> str:
 
 
 def isolated(*words: str) -> list[str]:
-    """The command that runs a part of pump in an interpreter of its own (pump/start.py)."""
+    """Returns the command that runs a part of pump in its own interpreter (pump/start.py)."""
     start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
     return [sys.executable, "-E", "-P", "-S", start, *words]
 
 
 def runtime_bases() -> list[str]:
-    """The user's folders for sockets of jobs, in order of preference; may be none. Not created
-    here.
+    """Returns the user's folders for sockets of jobs, in order of preference; may be empty. Does
+    not create them.
 
-    The runtime folder of the user's session, also for processes outside of it (cron); then a
-    folder below the user's state. Another XDG_RUNTIME_DIR is used alone.
+    First comes the runtime folder of the user's session, also for processes outside the session
+    (cron), then one below the user's state folder. Another XDG_RUNTIME_DIR replaces both.
     """
     chosen = _chosen_base()
     if chosen:
@@ -111,7 +112,7 @@ def runtime_bases() -> list[str]:
 
 
 def _chosen_base() -> str:
-    """Below an XDG_RUNTIME_DIR that is not the session's; "" for none."""
+    """Returns the folder below an XDG_RUNTIME_DIR that is not the session's; "" for none."""
     session = os.environ.get("XDG_RUNTIME_DIR", "").rstrip("/")
     if session == f"{SESSIONS}/{os.geteuid()}" or not _is_session(session):
         return ""
@@ -119,7 +120,7 @@ def _chosen_base() -> str:
 
 
 def runtime_base() -> str:
-    """The first of runtime_bases(). Raises UnsafeDirectoryError where there is none."""
+    """Returns the first of runtime_bases(). Raises UnsafeDirectoryError if there is none."""
     for base in runtime_bases():
         return base
     raise UnsafeDirectoryError(
@@ -129,7 +130,7 @@ def runtime_base() -> str:
 
 
 def _is_session(folder: str) -> bool:
-    """Whether it is a writable folder of this user, short enough for sockets."""
+    """Returns whether `folder` is a writable folder of this user, short enough for sockets."""
     if not folder.startswith("/") or len(os.fsencode(folder)) > 60:
         return False
     try:
@@ -141,8 +142,8 @@ def _is_session(folder: str) -> bool:
 
 
 def _state_bases() -> list[str]:
-    """A folder below the user's state. It may lie on a network file system, so each boot of each
-    machine has its own. Empty where other users could replace it."""
+    """Returns a folder below the user's state folder; none if other users could replace it. The
+    state may be on a network file system, so each boot of each machine has its own folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(os.path.expanduser("~"), ".local/state")
@@ -156,7 +157,7 @@ def _state_bases() -> list[str]:
         return []
     try:
         weak = trust.weakness(base, (os.geteuid(),))
-    except FileNotFoundError:  # what is there of it is sound
+    except FileNotFoundError:  # the existing part of the path is safe
         weak = None
     except OSError:
         return []
@@ -164,7 +165,7 @@ def _state_bases() -> list[str]:
 
 
 def job_socket(pid: int) -> str:
-    """The socket of the job whose first process is `pid`, "" where there is none."""
+    """Returns the socket of the job whose first process is `pid`, "" if there is none."""
     for base in job_bases():
         with contextlib.suppress(OSError):
             for name in os.listdir(base):
@@ -175,17 +176,18 @@ def job_socket(pid: int) -> str:
 
 
 def make_temporary_base() -> str:
-    """A new folder below TEMPORARY for one job, where the user has no other. Raises OSError."""
+    """Creates a folder below TEMPORARY for one job, for users without any other folder. Raises
+    OSError."""
     base = os.path.join(TEMPORARY, f"pump-{os.urandom(8).hex()}")
     _mkdir(base)
     return base
 
 
 def job_bases() -> list[str]:
-    """Existing private folders of this user that may hold jobs.
+    """Returns the existing private folders of this user that may hold jobs.
 
-    Folders made for one job have random names; they are recognised by their owner, which
-    another user cannot forge.
+    Folders created for one job have random names. Their owner identifies them, because another
+    user cannot forge the owner.
     """
     bases = runtime_bases()
     if not _chosen_base():
@@ -204,9 +206,9 @@ def _is_private(folder: str) -> bool:
 
 
 def service_sockets() -> list[str]:
-    """The sockets at which a job looks for the service that shares GPUs, in order.
+    """Returns the sockets that a job tries in order to find the service that shares GPUs.
 
-    PUMP_SERVICE names one socket, or is "none"; else the system's, then the user's own.
+    PUMP_SERVICE names one socket, or is "none". Without it: the system's, then the user's own.
     """
     named = os.environ.get("PUMP_SERVICE", "")
     if named:
@@ -215,13 +217,14 @@ def service_sockets() -> list[str]:
 
 
 def user_service_socket() -> str:
-    """The socket of the user's own service. Raises UnsafeDirectoryError where no folder is safe
-    for it."""
+    """Returns the socket of the user's own service. Raises UnsafeDirectoryError if no folder is
+    safe for the socket."""
     return os.path.join(runtime_base(), USER_SERVICE_NAME)
 
 
 def activation_socket(environ: Mapping[str, str]) -> str:
-    """Where a process of this user asks for a pumpd, as the shim finds it by its environment."""
+    """Returns the socket for this user's requests for a pumpd. The shim derives the same path from
+    its environment."""
     session = environ.get("XDG_RUNTIME_DIR", "")
     if not session.startswith("/"):
         session = f"{SESSIONS}/{os.geteuid()}"
@@ -229,11 +232,11 @@ def activation_socket(environ: Mapping[str, str]) -> str:
 
 
 def ledger_folder() -> str:
-    """The folder of the ledger, in which processes under pump write how much host memory they
-    claim (docs/decisions/0021-host-ledger.md).
+    """Returns the folder of the ledger, in which processes under pump record how much host memory
+    they claim (docs/decisions/0021-host-ledger.md).
 
-    The machine's, where root has made one to which root alone can add; else the user's own,
-    beside the folder of jobs, which is made. Raises UnsafeDirectoryError and OSError.
+    Uses the machine's folder if root has created one that only root can write to. Otherwise creates
+    the user's own, next to the folder of jobs. Raises UnsafeDirectoryError and OSError.
     """
     with contextlib.suppress(OSError):
         status = os.lstat(LEDGER)
@@ -245,11 +248,11 @@ def ledger_folder() -> str:
 
 
 def make_job_directory(base: str, job_pid: int) -> str:
-    """Create the private folder of one job (mode 0700) below `base` and return it.
+    """Creates the private folder of one job (mode 0700) below `base` and returns its path.
 
-    Its name starts with the process id of the job, so that folders of ended jobs are recognised.
-    Raises UnsafeDirectoryError when `base` is a symbolic link, another user's or open to other
-    users, and OSError when it cannot be made.
+    The name starts with the job's process id, so that folders of ended jobs can be recognised.
+    Raises UnsafeDirectoryError if `base` is a symbolic link, belongs to another user or is open to
+    others, and OSError if the folder cannot be created.
     """
     if make_private(base):
         _remove_earlier_starts(base)
@@ -262,7 +265,7 @@ def make_job_directory(base: str, job_pid: int) -> str:
 
 
 def remove_job_directory(directory: str) -> None:
-    """Remove the empty folder of a job, and the one above it if it was made for this job."""
+    """Removes the empty folder of a job, and its parent if that was created for this job."""
     base = os.path.dirname(directory)
     with contextlib.suppress(OSError):
         os.rmdir(directory)
@@ -281,8 +284,8 @@ def _remove_earlier_starts(base: str) -> None:
 
 
 def make_private(base: str) -> bool:
-    """Create a folder for this user alone, unless it exists, and those above it. Returns whether
-    it was made. Raises UnsafeDirectoryError for a folder that is not private, and OSError."""
+    """Creates a folder that only this user can access, and its parents, unless they exist. Returns
+    whether the folder is new. Raises UnsafeDirectoryError if it is not private, and OSError."""
     missing = [base]
     while not os.path.lexists(os.path.dirname(missing[-1])):
         missing.append(os.path.dirname(missing[-1]))
@@ -298,7 +301,8 @@ def make_private(base: str) -> bool:
 
 
 def check_private(base: str) -> None:
-    """Raises UnsafeDirectoryError unless it is a folder of this user alone, and OSError."""
+    """Raises UnsafeDirectoryError unless `base` is a folder that only this user can access. Raises
+    OSError if `base` cannot be examined."""
     status = os.lstat(base)  # lstat: never follow a link that another user has put there
     if stat.S_ISLNK(status.st_mode):
         raise UnsafeDirectoryError(f"{base} is a symbolic link; remove it")
@@ -319,8 +323,8 @@ def _mkdir(folder: str) -> None:
 
 
 def bind(listener: socket.socket, path: str, mode: int) -> None:
-    """Bind a socket to `path` with that mode. By the umask, for a filter of system calls may refuse
-    chmod; of one thread alone. Raises OSError."""
+    """Binds a socket to `path` with `mode`. Sets the mode by the process's umask, because a system
+    call filter may refuse chmod; so only one thread may call this at a time. Raises OSError."""
     before = os.umask(0o777 & ~mode)
     try:
         listener.bind(path)
@@ -329,8 +333,8 @@ def bind(listener: socket.socket, path: str, mode: int) -> None:
 
 
 def learned_folder(environ: Mapping[str, str]) -> str:
-    """The folder in which a user's workers keep what they learned of programs:
-    $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" where the environment names no home."""
+    """Returns the folder in which a user's workers keep what they learned about programs:
+    $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" if the environment names no home."""
     base = environ.get("XDG_CACHE_HOME", "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")

@@ -1,8 +1,8 @@
-"""What /proc says of other processes, one of which the first thread may have left.
+"""Reads /proc about other processes, also of a process whose first thread has ended.
 
-A program whose first thread ends by pthread_exit() runs on in its other threads. /proc/PID is
-then that of a zombie without a command line and without an environment; those of the other
-threads are whole (proc(5)). Imports little, because a job's pumpd waits for it at its start.
+A program whose first thread calls pthread_exit() continues in its other threads. Then /proc/PID
+describes a zombie without command line and environment; the entries of the other threads are
+complete (proc(5)). Imports little, because the start of a job's pumpd includes these imports.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import time
 
 FILE_BYTES_MAX = 4 << 20
-"""What is read of a file; a process sets the length of its command and environment."""
+"""Most bytes to read of a file; a process sets the length of its command and environment."""
 
 _STATE, _THREADS, _START = 0, 17, 19
 """Fields of /proc/PID/stat, counted from the one after the name."""
 
 
 def start_time(pid: int) -> int | None:
-    """Return the start of process `pid` in clock ticks since boot; None if all its threads have
-    ended or it cannot be seen."""
+    """Returns the start of process `pid` in clock ticks since boot; None if all its threads have
+    ended or the process is not visible."""
     try:
-        # The name, in brackets, may hold anything.
+        # The name, in brackets, may contain any character.
         fields = _read(f"{pid}/stat").rpartition(b")")[2].split()
         ended = fields[_STATE] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
         return None if ended else int(fields[_START])
@@ -30,18 +30,18 @@ def start_time(pid: int) -> int | None:
 
 
 def command_of(pid: int) -> list[bytes]:
-    """Return the words of a process's command; none where they cannot be read."""
+    """Returns the arguments of a process's command; [] if they cannot be read."""
     return _words(pid, "cmdline")
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with; none where it cannot be read."""
+    """Returns the environment that a process was started with; {} if it cannot be read."""
     pairs = (os.fsdecode(word).partition("=") for word in _words(pid, "environ"))
     return {name: value for name, _, value in pairs}
 
 
 def _words(pid: int, name: str) -> list[bytes]:
-    """The zero-ended words of a file of the process, from the first thread that has it."""
+    """Returns the zero-terminated strings of a /proc file, from the first thread that has them."""
     try:
         for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
             try:
@@ -60,7 +60,7 @@ def _read(rest: str) -> bytes:
 
 
 def age_s(pid: int) -> float:
-    """Return the seconds since a process began; 1 if that cannot be read."""
+    """Returns the seconds since a process began; 1 if its start cannot be read."""
     import psutil
 
     try:

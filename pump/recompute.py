@@ -1,23 +1,24 @@
-"""For PyTorch: layers compute results again in the backward pass instead of keeping them.
+"""Makes PyTorch layers recompute results in the backward pass instead of keeping them.
 
     from pump import recompute
 
     recompute.wrap(model)
 
-Off unless a program asks for it. Each layer becomes a selective checkpoint
-(torch.utils.checkpoint): of what it computes, results of the operators listed here are made again
-from the layer's input and from the results of all others, which are kept. So random numbers are
-drawn once, and statistics change once. What runs again are the same operators on the same bits.
+Off unless a program calls `wrap`. Each layer becomes a selective checkpoint
+(torch.utils.checkpoint). The backward pass recomputes the results of the operators in _PURE from
+the layer's input and from the results of all other operators, which are kept. So random numbers are
+drawn once, and statistics change once. The same operators run again on the same bits.
 
-Layers are the modules of one class, if there are several, in the outermost nn.ModuleList or
-nn.Sequential objects that have such. A layer that changes a tensor in place, or asks for memory
-without contents, which only something unseen can fill, stays as it is: each is watched in its first
-pass.
+The layers are the modules whose class occurs several times in one of the outermost nn.ModuleList
+or nn.Sequential objects that repeat a class. A layer is skipped if it changes a tensor in place, or
+allocates uninitialized memory, which only hidden code can fill. The first pass of each layer checks
+this.
 
-Whether layers do so is chosen once, after LEARNED_FROM + LEARNED passes: where the GPU waited for
-memory (`lost_ns` of pump.api.counters) for SHORTAGE of the time that it did not, or longer.
+The decision whether layers recompute is made once, after LEARNED_FROM + LEARNED passes. They do if
+the GPU's waiting time for memory (`lost_ns` of pump.api.counters) is at least SHORTAGE of the
+remaining time.
 
-Under torch.compile nothing changes: it has its own choice of what to keep.
+Under torch.compile nothing changes, because torch.compile itself chooses which results to keep.
 """
 
 from __future__ import annotations
@@ -52,20 +53,22 @@ _PURE: Final = frozenset(
         *("mm", "addmm", "bmm", "baddbmm"),
     }
 )
-"""Convolutions are missing: cuDNN may take another algorithm, with other bits."""
+"""Operators that may run again. Convolutions are missing: cuDNN may choose another algorithm, with
+other bits."""
 
 LEARNED_FROM: Final = 3
 LEARNED: Final = 8
-"""Passes of the model with gradients: so many are left out, and so many are measured."""
+"""Passes of the model with gradients: the first LEARNED_FROM are skipped, then LEARNED measured."""
 SHORTAGE: Final = 1 / 3
-"""A forward pass is a third of a step's kernels at the most."""
+"""Layers recompute if the ratio of waiting to other time reaches this value. A forward pass, the
+most that can run again, takes at most a third of a step's kernel time."""
 
 log = logging.getLogger(__name__)
 
 
 class Recompute:
-    """What `wrap` has done. on: whether layers compute again; None until that is chosen. reason:
-    why. layers: their names. left: names of those that stay as they are, and why."""
+    """The result of `wrap`. on: whether layers recompute; None until decided. reason: the reason
+    for `on`. layers: names of the layers. left: names of skipped layers, with the reason."""
 
     def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
         self.on: bool | None = None
@@ -87,7 +90,7 @@ class Recompute:
         )
 
     def remove(self) -> None:
-        """Make all layers as they were. A second time it does nothing."""
+        """Restores all layers. A second call does nothing."""
         self._counting.remove()
         for layer in self._modules.values():
             layer.__dict__.pop("forward", None)
@@ -143,12 +146,12 @@ class Recompute:
                 forward,
                 *args,
                 use_reentrant=False,
-                preserve_rng_state=False,  # what draws random numbers does not run again
+                preserve_rng_state=False,  # operators that draw random numbers do not run again
                 context_fn=functools.partial(create_selective_checkpoint_contexts, _policy),
                 **kwargs,
             )
         except _ImpureError as error:
-            # What changes a tensor has not run yet, so the layer can begin anew.
+            # The operator that changes a tensor has not run yet, so the layer can start again.
             self._leave(name, str(error))
         return forward(*args, **kwargs)
 
@@ -156,10 +159,11 @@ class Recompute:
 def wrap(
     model: nn.Module, on: bool | None = None, layers: Iterable[nn.Module] | None = None
 ) -> Recompute:
-    """Let layers of a model compute again what the link has no time for.
+    """Lets layers of a model recompute results if the link is too slow to move them.
 
-    on: whether; None: chosen after learning. layers: those to take instead of the repeated ones.
-    Raises ValueError where there are no such layers, or where one has a forward of its own.
+    `on`: whether layers recompute; None: decide after learning. `layers`: the layers to use instead
+    of the repeated ones. Raises ValueError if there are no layers, if a layer is not in the model,
+    or if a layer has its own forward.
     """
     names = {module: name for name, module in model.named_modules()}
     chosen = list(_repeated(model) if layers is None else layers)
@@ -179,7 +183,7 @@ def wrap(
 
 
 def _repeated(module: nn.Module) -> list[nn.Module]:
-    """Members of the outermost lists that contain several modules of one class."""
+    """Returns the repeated modules of the outermost lists in which a class occurs several times."""
     members = list(module.children())
     if isinstance(module, nn.ModuleList | nn.Sequential):
         kinds = [type(one) for one in members]
@@ -189,7 +193,7 @@ def _repeated(module: nn.Module) -> list[nn.Module]:
 
 
 def _chosen(lost_ns: int, passed_ns: int) -> tuple[bool, str]:
-    """Choice and reason, for what a stretch of time lost by waiting for memory."""
+    """Returns the decision and its reason. lost_ns: time spent waiting for memory in passed_ns."""
     if passed_ns <= 0:
         return False, "pump measured no lost time"
     lost = min(max(lost_ns, 0), passed_ns)
@@ -202,11 +206,11 @@ def _chosen(lost_ns: int, passed_ns: int) -> tuple[bool, str]:
 
 
 class _ImpureError(Exception):
-    """A layer does what must not be repeated; the text says what."""
+    """A layer runs an operator that must not be repeated; the text names the operator."""
 
 
 class _Watch(TorchDispatchMode):
-    """found: the first thing that must not be repeated."""
+    """Watches a layer's operators. found: the first reason not to repeat them; "" for none."""
 
     found: str = ""
 
@@ -216,9 +220,9 @@ class _Watch(TorchDispatchMode):
 
 
 def _impure(operator: Any) -> str:
-    """Why a layer with this operator stays as it is; empty where it need not."""
+    """Returns why a layer with this operator must be skipped; "" if it need not be."""
     schema = getattr(operator, "_schema", None)
-    if schema is None:  # of a higher order: kept, not repeated
+    if schema is None:  # a higher-order operator: its result is kept
         return ""
     if schema.is_mutable:
         return f"{operator} changes a tensor in place"
@@ -228,7 +232,7 @@ def _impure(operator: Any) -> str:
 
 
 def _policy(_context: Any, operator: Any, *_: Any, **__: Any) -> Any:
-    """Whether the checkpoint keeps what an operator returns."""
+    """Returns whether the checkpoint keeps or recomputes the results of an operator."""
     reason = _impure(operator)
     if reason:
         raise _ImpureError(reason)

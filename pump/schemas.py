@@ -1,5 +1,5 @@
-"""The JSON that pump prints and writes for other programs. Its first key, "schema", names the
-format and its version."""
+"""Formats the JSON that pump prints and writes for other programs. The first key, "schema", names
+the format and its version."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VERSIONS = {
     "top": 1,
     "trace": 1,
 }
-"""By name. The version grows when a key is removed or changes its meaning. That of PUMP_SUMMARY is
-in shim/life/summary_file.c."""
+"""Versions by schema name. A version grows when a key is removed or changes its meaning. The
+version of PUMP_SUMMARY is in shim/life/summary_file.c."""
 
 
 def dump(name: str, found: Mapping[str, Any], indent: int | None = 1) -> str:

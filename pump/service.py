@@ -1,6 +1,6 @@
 """Asks the system service (`pumpd serve`) for its jobs and for its own counters.
 
-Users see their own jobs, root sees all. It needs only a socket.
+Users see their own jobs, root sees all jobs. The module needs only a socket.
 
     with ServiceClient.find() as service:
         for job in service.jobs():
@@ -37,7 +37,7 @@ class ServiceError(Exception):
 
 
 class SilentServiceError(ServiceError):
-    """A process serves the socket, but does not answer within TIMEOUT_S."""
+    """A process serves the socket but does not answer within TIMEOUT_S."""
 
 
 class UntrustedServiceError(ServiceError):
@@ -45,15 +45,15 @@ class UntrustedServiceError(ServiceError):
 
 
 _TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
-"""The later, the more a user has to know."""
+"""The errors in ascending order of importance to the user."""
 
 
 class ServiceClient(request_reply.Client):
     """A connection to one service. Only one thread at a time may use it."""
 
     def __init__(self, path: str) -> None:
-        """Connects to the socket at `path`. Raises ServiceError; SilentServiceError if it does
-        not answer in time, UntrustedServiceError if its server is not trusted."""
+        """Connects to the socket at `path`. Raises ServiceError; SilentServiceError if the service
+        does not answer in time, UntrustedServiceError if its process is not trusted."""
         super().__init__(path)
         deadline = time.monotonic() + TIMEOUT_S
         try:
@@ -76,8 +76,8 @@ class ServiceClient(request_reply.Client):
 
     @classmethod
     def find(cls) -> ServiceClient:
-        """Returns a connection to the service that this user's jobs use. If no socket works, it
-        raises the most important error: UntrustedServiceError, then SilentServiceError, then
+        """Returns a connection to the service that this user's jobs use. If no socket works, raises
+        the most important error: UntrustedServiceError, then SilentServiceError, then
         ServiceError."""
         last = ServiceError("the service is off (PUMP_SERVICE=none)")
         for path in paths.service_sockets():

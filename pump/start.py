@@ -1,13 +1,13 @@
-"""Runs a part of pump in an interpreter that nothing of the user's program changes.
+"""Runs a part of pump in an interpreter that is isolated from the user's settings.
 
     python -E -P -S start.py COMMAND [argument ...]
 
-COMMAND: pump-run, pump, pumpd; a module with a `main`; or -c and code. -E leaves out PYTHONHOME and
-the like, and without -S, site would run a sitecustomize before any line of pump's. The environment
-itself stays: pump-run passes it on to the program.
+COMMAND: `pump-run`, `pump`, `pumpd`; a module with a `main`; or -c and code. -E ignores PYTHONHOME
+and similar variables. -S keeps site from running a sitecustomize before pump's first line. The
+environment itself stays unchanged: pump-run passes it on to the program.
 
-The same file is the command pump-start, from which the other commands learn their interpreter
-(daemon/launcher). So it imports nothing of pump before pump can be found.
+This file is also the command pump-start, which the other commands read to find their interpreter
+(daemon/launcher). So the file imports nothing of pump before find_packages() has run.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ MAINS = {"pump-run": "pump.cli.run", "pump": "pump.cli.main", "pumpd": "pumpd.ma
 
 
 def find_packages() -> None:
-    """Does what site does at the start, but for sitecustomize and usercustomize.
+    """Sets up the module path like site, but runs neither sitecustomize nor usercustomize.
 
-    Where pump is none of the interpreter's own packages, as with modules of a cluster, the folders
-    of PYTHONPATH follow: last, so that a json.py there hides nothing.
+    If the interpreter does not find pump, as with environment modules of a cluster, appends pump's
+    own folder and PYTHONPATH. They come last, so that a json.py there hides nothing.
     """
     vars(site).update(execsitecustomize=_nothing, execusercustomize=_nothing)
     site.main()
@@ -35,18 +35,18 @@ def find_packages() -> None:
 
 
 def _nothing() -> None:
-    """Takes the place of what site would run."""
+    """Replaces the customization hooks of site."""
 
 
 def run(words: list[str]) -> str | int | None:
-    """Run a command and return its exit status."""
+    """Runs a command and returns its exit status."""
     name, *rest = words
     if name == "-c":
         sys.argv = words[:1] + rest[1:]
         exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
         return 0
     sys.argv = words
-    if name in MAINS:  # ps and top show the command
+    if name in MAINS:  # so that ps and top show the command
         with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
             file.write(name)
     import importlib

@@ -1,8 +1,8 @@
-"""Whether another user can replace the file at a path.
+"""Checks whether another user can replace the file at a path.
 
-Checks each component of the path: owner, mode, sticky bit, and whether an ACL (acl(5)) stands
-behind a group's permission to write. Ignores capabilities, mounts, and what a network file
-server grants beyond that. Imports os and stat alone, because pump-run imports it.
+Checks the owner, the mode and the sticky bit of each component of the path. If a group may write,
+checks for an ACL (acl(5)). Ignores capabilities, mounts, and further permissions that a network
+file server grants. Imports only basic modules, because pump-run imports this one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 LINKS_MOST = 40
-"""Symbolic links that one look-up may pass, as in Linux."""
+"""Most symbolic links that one look-up follows, as in Linux."""
 ACL = "system.posix_acl_access"
 ALL_USERS = [b"0", b"0", b"4294967295"]
-"""/proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
+"""Contents of /proc/PID/uid_map outside of user namespaces (user_namespaces(7))."""
 
 
 class Weakness(NamedTuple):
@@ -28,12 +28,12 @@ class Weakness(NamedTuple):
 
 
 def weakness(path: str, users: Collection[int] = ()) -> Weakness | None:
-    """The first component of an absolute path through which a user other than root and `users`
-    could replace or change the file; None where there is none.
+    """Returns the first component of an absolute path through which a user other than root and
+    `users` could replace or change the file; None if there is none.
 
-    A sticky folder that all users may write to is safe on the way, if the next component
-    belongs to root or `users`. A group may write if it is root's, or a user's own group (with
-    the user's number). Raises OSError where a component cannot be examined.
+    A sticky folder that all users may write to is safe within the path if the next component
+    belongs to root or `users`. Write permission is safe for root's group, and for the private
+    group of one of `users` (same number). Raises OSError if a component cannot be examined.
     """
     trusted = {0, *users}
     last: Weakness | None = None
@@ -46,13 +46,13 @@ def weakness(path: str, users: Collection[int] = ()) -> Weakness | None:
         why = _writers(at, status, users)
         if why and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
             return Weakness(at, why)
-        last = Weakness(at, why) if why else None  # sticky: sound unless it is the end
+        last = Weakness(at, why) if why else None  # sticky: safe unless it is the last component
     return last
 
 
 def components(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The components of an absolute path with their lstat: folders, links, the components of
-    links' targets, and the file at the end (path_resolution(7)). Raises OSError."""
+    """Yields the components of an absolute path with their lstat: folders, links, the components
+    of links' targets, and the file at the end (path_resolution(7)). Raises OSError."""
     at, links = "/", 0
     todo = path.split("/")[::-1]
     yield at, os.lstat(at)
@@ -79,7 +79,7 @@ def components(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _writers(path: str, status: os.stat_result, users: Collection[int]) -> str:
-    """Which other users may write, in words; "" for none."""
+    """Returns a phrase that names the other users who may write; "" for none."""
     if status.st_mode & stat.S_IWOTH:
         return "can be written by all users"
     if not status.st_mode & stat.S_IWGRP:
@@ -89,14 +89,14 @@ def _writers(path: str, status: os.stat_result, users: Collection[int]) -> str:
         return f"can be written by group {status.st_gid}"
     try:
         acl = ACL in os.listxattr(path)
-    except OSError:  # a file system without
+    except OSError:  # the file system has no ACLs
         acl = False
     return "can be written by users that its ACL names" if acl else ""
 
 
 def unknown_user() -> int | None:
-    """The number that stands for users that this user namespace does not map; None where it maps
-    all."""
+    """Returns the user number that represents all users outside this user namespace; None if the
+    namespace maps every user."""
     try:
         with open("/proc/self/uid_map", "rb") as file:
             if file.read().split() == ALL_USERS:

@@ -1,1 +1,1 @@
-"""The commands that people type: pump-run, and one file for each verb of pump."""
+"""The command line: pump-run, and one file for each verb of pump."""

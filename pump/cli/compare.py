@@ -23,7 +23,7 @@ ROUNDS_MOST = 1000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.epilog = repeated.PASSED_ON % "--policy and --record"
     parser.add_argument(
         "--rounds",
@@ -39,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Returns status 0; 1 if a variant failed for another reason than lack of memory; 128 + N
+    """Returns status 0; 1 if a variant failed for a reason other than lack of memory; 128 + N
     after signal N."""
     _check(asked)
     session = repeated.Repeated(asked)
@@ -114,7 +114,7 @@ def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
 
 
 def _one(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
-    """One run of a variant; its time or its failure goes into the variant."""
+    """Runs a variant once, and stores the time or the failure in it."""
     plain = variant.name == PLAIN
     policy = None if plain else variant.name
     ran = session.once(f"{variant.name}-{turn + 1}", session.command, policy, plain, stop)

@@ -1,4 +1,4 @@
-"""pump config: which settings hold here and where they come from, checks, an example."""
+"""pump config: shows the settings that apply here; checks, trusts or prints a settings file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add verbs of its own: show, check, example, trust."""
+    """Adds the verbs show, check, example and trust."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=OneLineParser)
     show = verbs.add_parser(
         "show", help="print the settings that pump-run uses here", allow_abbrev=False
@@ -56,7 +56,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Carry out the verb; return its exit status. Raises BadInputError."""
+    """Runs the verb; returns its exit status. Raises BadInputError."""
     status: int = asked.show(asked)
     return status
 
@@ -93,7 +93,7 @@ def _show(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
-    """Status 1 where something is wrong, each fault on a line of its own."""
+    """Prints each fault of the file on its own line. Returns status 1 if there are any."""
     from pump.config import files
 
     administrators = asked.system or os.path.abspath(asked.file) == layers.ADMINISTRATORS_FILE
@@ -110,7 +110,8 @@ def _check(asked: argparse.Namespace) -> int:
 
 
 def _trust(asked: argparse.Namespace) -> int:
-    """Trusts the file, and prints what it may set. Status 2 where it cannot be trusted."""
+    """Trusts the file, and prints the settings that this allows. Raises BadInputError if the file
+    cannot be trusted."""
     from pump.config import files, folder, trust
     from pump.config.schema import NEVER, TRUSTED
 

@@ -1,6 +1,6 @@
-"""Which GPUs a job may use, and whether there is a driver at all.
+"""Finds the CUDA driver, and the GPUs that a job may use.
 
-Nothing here initialises CUDA. NVML is asked only when the user named a device.
+Nothing here initialises CUDA. NVML is called only if the user named a device.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LOADER_CACHE_BYTES_MOST = 64 << 20
 
 
 def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -> bool:
-    """Whether the command would find the CUDA driver.
+    """Returns whether the command would find the CUDA driver.
 
-    Looks into LD_LIBRARY_PATH and the loader's cache first, which is cheap; then asks the loader
-    itself, which also searches default folders and hardware sub-folders (ld.so(8)).
+    Searches LD_LIBRARY_PATH and the loader's cache first, which is cheap. Then tries the loader
+    itself, which also searches default folders and hardware subfolders (ld.so(8)).
     """
     for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         if folder and os.path.exists(os.path.join(folder, DRIVER)):
@@ -45,16 +45,16 @@ def _loads() -> bool:
 
 
 def resolve(devices: list[str]) -> str:
-    """Value of CUDA_VISIBLE_DEVICES for `devices`: UUIDs, separated by commas.
+    """Returns the value of CUDA_VISIBLE_DEVICES for `devices`: UUIDs, separated by commas.
 
-    Indices count as nvidia-smi does. A UUID may be shortened while it stays unique.
+    Indices are as in nvidia-smi. A UUID may be shortened if it stays unique.
     Raises BadInputError.
     """
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception as error:  # ImportError, NVMLError_*, OSError: all end the same way
+    except Exception as error:  # ImportError, NVMLError_*, OSError
         raise BadInputError(
             f"--device: NVML cannot list the GPUs ({error}); set CUDA_VISIBLE_DEVICES "
             "instead of --device"
@@ -65,7 +65,7 @@ def resolve(devices: list[str]) -> str:
             for index in range(pynvml.nvmlDeviceGetCount())
         ]
         slices = [name for name in devices if name.upper().startswith("MIG-")]
-        for name in slices:  # not in the list above, so NVML itself has to know them
+        for name in slices:  # not in the list above, so NVML must check them
             pynvml.nvmlDeviceGetHandleByUUID(name.encode())
     except pynvml.NVMLError as error:
         raise BadInputError(f"--device: NVML refuses '{','.join(devices)}': {error}") from None

@@ -1,4 +1,4 @@
-"""pump disable: removes what `pump enable` wrote, and nothing else. Rules stay."""
+"""pump disable: removes only the files that `pump enable` wrote. Keeps the rules."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ EXAMPLES = ("pump disable", "sudo pump disable --machine")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     add = parser.add_argument
     add("--machine", action="store_true", help="for all users of the machine (as root)")
     add("--root", metavar="DIR", default="", help="remove below DIR instead of / (for packagers)")
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Remove the files, print which. Processes that run are served to their end. Raises
+    """Removes the files and prints their names. pump still serves running processes. Raises
     BadInputError."""
     at = enabling.places(dict(os.environ), machine=asked.machine)
-    for path in reversed(at.written()):  # what preloads goes first
+    for path in reversed(at.written()):  # files that preload the shim first
         place = os.path.join(os.path.abspath(asked.root), path.lstrip("/")) if asked.root else path
         if not os.path.lexists(place):
             continue

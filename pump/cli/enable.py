@@ -1,5 +1,5 @@
-"""pump enable: jobs without pump-run. Compiles the rules of jobs.d and writes the files that
-preload the shim. Starts nothing."""
+"""pump enable: serves programs without pump-run. Compiles the rules of jobs.d and writes the files
+that preload the shim. Starts nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = ("pump enable", "sudo pump enable --machine")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     add = parser.add_argument
     add("--machine", action="store_true", help="for all users of the machine (as root)")
     add("--root", metavar="DIR", default="", help="write below DIR instead of / (for packagers)")
@@ -29,8 +29,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the files, print which and what to do next. Raises BadInputError; each file is then
-    unchanged or complete."""
+    """Writes the files; prints their names and the next steps. Raises BadInputError; each file is
+    then unchanged or complete."""
     environ = dict(os.environ)
     at = enabling.places(environ, machine=asked.machine)
     texts = enabling.texts(at, service_files.pumpd_command(asked.pumpd))

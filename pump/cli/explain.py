@@ -24,7 +24,7 @@ ENTRIES_MOST = 4
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's argument. Words that look like options are accepted, too."""
+    """Adds the verb's argument. Also accepts words that look like options."""
     parser.add_argument(
         "words",
         nargs="*",
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the explanation. Raises BadInputError for an unknown word."""
+    """Prints the explanation. Raises BadInputError for an unknown word."""
     width = min(shutil.get_terminal_size().columns, WIDTH_MOST)
     entries = guide.load()
     words = " ".join(asked.words)
@@ -112,7 +112,7 @@ def _usage(action: argparse.Action) -> str:
 
 
 def _listed(keys: Sequence[str], width: int) -> list[str]:
-    """Formats short keys in columns, long ones with one key a line."""
+    """Formats keys in columns if all are short, else one key a line."""
     if max(map(len, keys)) > width // 3:
         return [f"  {key}" for key in keys]
     column = max(map(len, keys)) + 2

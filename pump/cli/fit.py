@@ -1,4 +1,4 @@
-"""pump fit: finds the largest number in a command line, such as a batch, at a given speed."""
+"""pump fit: finds the largest batch size, or other number in a command, at a given speed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Speed(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """One number. unit_seconds: None if its run failed. problem: why it does not fit, or ""."""
+    """A tried number. unit_seconds: None if its run failed. problem: why it does not fit, or ""."""
 
     number: int
     run_seconds: float | None
@@ -48,7 +48,7 @@ class Tried(NamedTuple):
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.epilog = (
         f"{MARK} in the command stands for the number. " + repeated.PASSED_ON % "--record"
     )
@@ -160,8 +160,8 @@ def _search(
     asked: argparse.Namespace,
     stop: Stop,
 ) -> list[Tried]:
-    """Returns every number that was tried, the smallest first. Raises BadInputError if the
-    smallest does not work."""
+    """Returns every tried number, the smallest first. Raises BadInputError if the smallest does
+    not work."""
     tried: list[Tried] = []
     progress = Progress(asked.runs)
     number: int | None = search.fits

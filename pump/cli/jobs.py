@@ -1,7 +1,7 @@
-"""pump jobs: the user's running jobs, with the figures of their own pumpds.
+"""pump jobs: lists the user's running jobs, with metrics from their own pumpds.
 
-A job's socket lies in one of the user's runtime folders (pump/paths.py); its folder's name begins
-with the process id of the job's first process.
+A job's socket is in a folder below one of the user's runtime folders (pump/paths.py). The folder's
+name begins with the process id of the job's first process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXAMPLES = ("pump jobs", "pump jobs --json")
 
 ASKED_AT_ONCE = 32
 DEVICE_NAME = "device.name="
-"""Of a virtual GPU's profile."""
+"""Key of the GPU's name in a virtual GPU's profile."""
 
 Answer = TypeVar("Answer")
 
@@ -39,21 +39,21 @@ class Job(NamedTuple):
     pid: int
     socket: str
     name: str
-    """--name of pump-run, else its script's or its program's."""
+    """The value of --name, else the name of the script or program."""
     command: str
     limit: str = ""
-    """What the job asked for at its start; "" for none."""
+    """The limit that the job requested at its start; "" for none."""
     virtual: str = ""
-    """The name of its virtual GPU; "" for real ones."""
+    """The name of its virtual GPU; "" for a real GPU."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the jobs, as a table or as one JSON object."""
+    """Prints the jobs, as a table or as one JSON object."""
     from pump.cli.support import registered
 
     there = list(found())
@@ -79,7 +79,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def found() -> Iterator[Job]:
-    """The user's jobs whose first process runs, in the order of process ids."""
+    """Yields the user's jobs with a running first process, in the order of process ids."""
     there: list[tuple[int, str]] = []
     for base in paths.job_bases():
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def found() -> Iterator[Job]:
 
 
 def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
-    """The answer of each job, in their order. Asks all at once: one that hangs delays no other."""
+    """Returns the answer of each job, in order. Asks in parallel: a hung job delays no others."""
     if not there:
         return []
     with ThreadPoolExecutor(min(len(there), ASKED_AT_ONCE)) as pool:
@@ -104,7 +104,8 @@ def of_each(there: Sequence[Job], ask: Callable[[Job], Answer]) -> list[Answer]:
 def of_all(
     service: registered.Registered, there: Sequence[Job], ask: Callable[[Job], Answer]
 ) -> tuple[list[JobState], list[Answer]]:
-    """The jobs that the service knows, and the answer of each of `there`. Asks all at once."""
+    """Returns the jobs that the service knows, and the answer of each job of `there`. Asks all of
+    them in parallel."""
     with ThreadPoolExecutor(1) as beside:
         known = beside.submit(service.jobs)
         answers = of_each(there, ask)
@@ -112,13 +113,13 @@ def of_all(
 
 
 def state_of(job: Job) -> tuple[list[ClientState], str]:
-    """The states of a job's clients, and the error where there are none ("" else)."""
+    """Returns the states of a job's clients, and the error if the job does not answer ("" else)."""
     with Control(job.socket) as control:
         return answer_of(job, control)
 
 
 def answer_of(job: Job, control: Control) -> tuple[list[ClientState], str]:
-    """The same over a connection to the job."""
+    """Does the same as `state_of` over an existing connection to the job."""
     try:
         return control.state(), ""
     except ControlError as error:
@@ -126,12 +127,12 @@ def answer_of(job: Job, control: Control) -> tuple[list[ClientState], str]:
 
 
 def as_json(job: Job, clients: list[ClientState], error: str) -> dict[str, Any]:
-    """A job and the states of its clients for JSON."""
+    """Converts a job and the states of its clients for JSON."""
     return {**job._asdict(), "error": error or None, "clients": [client_json(c) for c in clients]}
 
 
 def client_json(client: ClientState) -> dict[str, Any]:
-    """A client's state for JSON, with UUIDs as NVML writes them."""
+    """Converts a client's state for JSON, with UUIDs in NVML's form."""
     from dataclasses import asdict
 
     told = asdict(client)
@@ -141,7 +142,8 @@ def client_json(client: ClientState) -> dict[str, Any]:
 
 
 def recording_of(job: str) -> str:
-    """The recording's path of a running job, named by process id or name. Raises BadInputError."""
+    """Returns the path of a running job's recording. job: process id or name. Raises
+    BadInputError."""
     mine = [one for one in found() if job in (str(one.pid), one.name)]
     if not mine:
         raise BadInputError(f"there is no file and no running job '{job}' (pump jobs lists them)")

@@ -1,7 +1,7 @@
-"""The laboratory, where it is installed: a virtual GPU for pump-run, and verbs for development.
+"""Connects the laboratory, if installed: a virtual GPU for pump-run, and verbs for development.
 
-The only file of pump that names the package pump_lab, which is loaded when an option of it, help
-or a verb of it is asked for. Everywhere else a virtual GPU is text.
+Only this file of pump names the package pump_lab. It loads the package only for help, or for an
+option or a verb of the laboratory. In all other files a virtual GPU is text.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 PACKAGE = "pump_lab"
 OPTIONS = ("--virtual", "--virtual-set")
-"""Of pump-run, both with a value."""
+"""The laboratory's options of pump-run. Both take a value."""
 
 
 class Virtual(NamedTuple):
-    """A virtual GPU as a job gets it.
+    """The virtual GPU of a job.
 
-    folder: of its libraries, which lie below it.
-    libraries: paths, preloaded after libpump.so, in this order.
-    variables: of the environment, computed from the user's.
-    facts: what a recording says of it.
-    duplicates: whether memory that was only read had better leave it without a copy.
+    `folder`: the folder that contains its libraries, also in subfolders.
+    `libraries`: paths of the libraries to preload after libpump.so, in this order.
+    `variables`: computes its environment variables from the user's environment.
+    `facts`: its description for recordings.
+    `duplicates`: whether to evict unmodified memory without a copy.
     """
 
     folder: str
@@ -40,12 +40,12 @@ class Virtual(NamedTuple):
 
 
 class Lab(NamedTuple):
-    """What pump_lab.register.LAB offers.
+    """The interface of the laboratory (pump_lab.register.LAB).
 
-    verbs: modules by verb, as in pump/cli/main.py.
-    options: adds OPTIONS to a group of pump-run's options: `virtual` and `virtual_set`, a list
-        of pairs.
-    prepare: the virtual GPU of a job. Raises BadInputError.
+    `verbs`: modules by verb, as in pump/cli/main.py.
+    `options`: adds OPTIONS to a group of pump-run's options. They set `virtual` and `virtual_set`,
+        a list of pairs.
+    `prepare`: returns the virtual GPU of a job. Raises BadInputError.
     """
 
     verbs: Mapping[str, str]
@@ -55,7 +55,7 @@ class Lab(NamedTuple):
 
 @functools.cache
 def find() -> Lab | None:
-    """The laboratory, or None where it is not installed."""
+    """Returns the laboratory, None if it is not installed."""
     import importlib.util
 
     if importlib.util.find_spec(PACKAGE) is None:
@@ -64,7 +64,7 @@ def find() -> Lab | None:
 
 
 def get(option: str) -> Lab:
-    """The laboratory, for `option`. Raises BadInputError where it is not installed."""
+    """Returns the laboratory, which `option` needs. Raises BadInputError if it is not installed."""
     if found := find():
         return found
     raise BadInputError(

@@ -5,12 +5,12 @@ A verb's module has HELP (one line), EXAMPLES (commands), `options(parser)` and
 verbs is printed.
 
 EXIT STATUS
-  One rule for all verbs; `run` otherwise ends with the exit status of its command.
-    0         Done; the answer is yes.
-    1         The answer is no, or the output could not be written.
-    2         Refused: bad input, or a broken installation. One line names cause and remedy.
-    126, 127  run: the command cannot be executed, was not found, as shells report it.
-    128 + N   Ended by signal N before it was done; 130 is Ctrl-C.
+  The same for all verbs. In all other cases, `run` returns the exit status of its command.
+    0:         Success; or the answer is yes.
+    1:         A negative answer, or the output could not be written.
+    2:         Bad input, or a broken installation. One line names the cause and the remedy.
+    126, 127:  Only `run`: the command cannot be executed, or was not found, as in shells.
+    128 + N:   Signal N ended the verb early; 130 is Ctrl-C.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ GROUPS = {
         "trace": "pump.cli.trace",
     },
 }
-"""The verbs and their modules, in the groups and the order of pump --help, without those of the
-laboratory."""
+"""The verbs and their modules, in the groups and the order of pump --help, without the
+laboratory's verbs."""
 VERBS = {name: module for group in GROUPS.values() for name, module in group.items()}
 HELP = {
     "": "Run CUDA programs that need more memory than the GPU has, and see how they fare.",
     "service": "the service that shares GPUs between jobs: install, uninstall, metrics",
     "install": "a Jupyter kernel, a container specification, shell completions",
 }
-"""Of what has verbs below it."""
+"""Descriptions of pump itself and of the words that have verbs below them."""
 RENAMED = {
     "cdi generate": "install cdi",
     "install-service": "service install",
@@ -76,27 +76,27 @@ RENAMED = {
     "profiles": "simulate --profiles",
     "uninstall-service": "service uninstall",
 }
-"""Old names, which work in version 0.1 for the last time, with the new ones."""
+"""New names by old name. Version 0.1 is the last version that accepts the old names."""
 
 
 class Verb(Protocol):
-    """A module that holds a verb."""
+    """The interface of a verb's module."""
 
     HELP: str
     EXAMPLES: Sequence[str]
 
     def options(self, parser: argparse.ArgumentParser) -> None:
-        """Add the verb's options to its parser."""
+        """Adds the verb's options to its parser."""
 
     def run(self, asked: argparse.Namespace) -> int:
-        """Carry out the verb; return its exit status. Raises BadInputError."""
+        """Runs the verb; returns its exit status. Raises BadInputError."""
 
 
 def main() -> int:
-    """Entry point; returns the exit status."""
+    """Runs the command pump; returns the exit status."""
     try:
         status = _run(sys.argv[1:])
-        if sys.stdout is not None:  # None where it was closed
+        if sys.stdout is not None:  # None if closed
             sys.stdout.flush()
         return status
     except BadInputError as error:
@@ -120,19 +120,19 @@ def main() -> int:
 
 
 def _abandon_output() -> None:
-    """Else Python would flush the output once more when it ends, and print an error."""
+    """Redirects stdout to /dev/null, so that Python's flush at exit does not print an error."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def groups() -> dict[str, Mapping[str, str]]:
-    """GROUPS, with the verbs of the laboratory in the last group."""
+    """Returns GROUPS, with the verbs of the laboratory in the last group."""
     found = lab.find()
     return {**GROUPS, "development": {**GROUPS["development"], **(found.verbs if found else {})}}
 
 
 def verbs() -> dict[str, str]:
-    """The modules of all verbs."""
+    """Returns the modules of all verbs."""
     return {name: module for group in groups().values() for name, module in group.items()}
 
 
@@ -146,7 +146,7 @@ def _run(words: list[str]) -> int:
 
 
 def _renamed(words: list[str]) -> list[str]:
-    """Replaces an old name by the new one, and says so."""
+    """Replaces an old name by the new one, and prints the new name."""
     for count in (2, 1):
         old = " ".join(words[:count])
         if old in RENAMED:
@@ -156,8 +156,8 @@ def _renamed(words: list[str]) -> list[str]:
 
 
 def _find(above: str, words: list[str], known: Mapping[str, str] = VERBS) -> tuple[str, list[str]]:
-    """The verb that the first words name, and the rest. Prints help or the version if asked.
-    Asks for the laboratory only where pump itself has no such verb."""
+    """Returns the verb that the first words name, and the other words. Prints help or the version
+    on request. Loads the laboratory only if pump itself has no such verb."""
     if above in known:
         return above, words
     if not words or words[0].startswith("-"):
@@ -177,19 +177,20 @@ def _unknown(problem: str, above: str) -> NoReturn:
 
 
 def verbs_below(above: str, known: Mapping[str, str] | None = None) -> list[str]:
-    """The verbs of "service" or "install", or of pump for "". known: all verbs by default."""
+    """Returns the verbs below "service" or "install", or of pump for "". known: all verbs by
+    default."""
     prefix = f"{above} " if above else ""
     names = verbs() if known is None else known
     return first_words(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
 def verb_help(name: str) -> str:
-    """One line about a verb, or about what has verbs below it."""
+    """Returns one line about a verb, or about a word that has verbs below it."""
     return HELP[name] if name in HELP else _module(name).HELP
 
 
 def verb_parser(name: str) -> OneLineParser:
-    """The parser of a verb."""
+    """Returns the parser of a verb."""
     if name == "run":
         from pump.cli.support import options
 
@@ -203,7 +204,8 @@ def verb_parser(name: str) -> OneLineParser:
 
 
 def list_parser(above: str, *, listed: bool) -> OneLineParser:
-    """The parser of pump without a verb. listed: whether its help, with all verbs, is printed."""
+    """Returns the parser of pump without a verb. listed: whether to print its help, with all
+    verbs."""
     program = f"{PROGRAM} {above}".strip()
     parser = OneLineParser(
         prog=program,
@@ -234,7 +236,7 @@ def _listed(above: str) -> list[str]:
 
 
 def first_words(names: Iterable[str]) -> list[str]:
-    """The first words of verbs, each once."""
+    """Returns the distinct first words of verbs."""
     return list(dict.fromkeys(name.split()[0] for name in names))
 
 

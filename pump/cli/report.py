@@ -1,4 +1,4 @@
-"""pump report: a recording's figures and what to do about them, as a page, text or JSON."""
+"""pump report: explains from a recording why a job is slow, as a page, text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = ("pump report run.pump", "pump report run.pump --text")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument(
         "file",
         metavar="FILE|JOB",
@@ -39,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the report. Raises BadInputError."""
+    """Writes the report. Raises BadInputError."""
     from pump import outputs, schemas
     from pump.cli.jobs import recording_of
     from pump.report.advice import advise, time_lost
@@ -76,7 +76,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _figures(path: str) -> dict[str, Any]:
-    """The report on a recording. Raises BadInputError."""
+    """Returns the report on a recording. Raises BadInputError."""
     from pump.cli.trace import bad, left
     from pump.report import gather
     from pump.trace.format import TraceError

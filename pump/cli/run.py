@@ -1,8 +1,8 @@
 """pump-run and pump run: check options and settings, start pumpd, set the environment, execute the
 command.
 
-Imports few modules, all of them from the standard library: in front of a shell, pump-run runs
-before each command.
+Imports only a few modules of the standard library: pump-run must start fast, because scripts may
+run it for each command.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pump.config.values import BadValueError
 HELP = "run a CUDA program under pump; the same as pump-run"
 PROCESS_1 = 1
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
-"""What Python sets LC_CTYPE to in the C locale (PEP 538)."""
+"""Values of LC_CTYPE that Python may set in the C locale (PEP 538)."""
 TALKATIVE = LOG_LEVELS[LOG_LEVELS.index("info") :]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of pump-run. Returns the exit status of an error; otherwise this process becomes
-    the job, so the AssertionError is never reached. argv: without the program's name (default: of
-    this process)."""
+    """Runs pump-run. Returns the exit status of an error; otherwise this process becomes the job,
+    so the AssertionError is never reached. `argv`: arguments without the program's name (default:
+    the arguments of this process)."""
     command.restore_signals()
     if os.getpid() == PROCESS_1 and not environment.disabled(os.environ):
         from pump.cli.support import init
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _inherited() -> dict[str, str]:
-    """The environment as this process got it, without the locale that Python has set itself."""
+    """Returns the environment of this process, without an LC_CTYPE that Python itself has set."""
     environ = dict(os.environ)
     if environ.get("LC_CTYPE") in COERCED:
         with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
@@ -55,7 +55,8 @@ def _inherited() -> dict[str, str]:
 
 
 def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
-    """The job's configuration from all its sources. Prints which settings it lowers or ignores."""
+    """Returns the job's configuration from all sources. Prints which settings are lowered or
+    ignored."""
     try:
         resolved = layers.resolve(
             asked.settings,
@@ -78,8 +79,8 @@ def _note(config: JobConfig, text: str) -> None:
 
 
 def _check_files(resolved: layers.Resolved) -> None:
-    """Raises BadInputError where a file cannot be written that the environment or a file names;
-    those that options name have been checked."""
+    """Raises BadInputError if an output file from the environment or a configuration file cannot
+    be written. Files from options have already been checked."""
     for key, check in (("log_file", options.writable_log), ("record", options.writable_record)):
         if key in resolved.values and resolved.origins[key] != layers.OPTION:
             try:
@@ -119,7 +120,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
 
 
 def decided(config: JobConfig) -> str:
-    """One line: the policy of the job, its budget and its limit, and why if they are not set."""
+    """Returns one line about the job's policy, budget and limit, with the reasons for defaults."""
     budget = _amount(config.budget) or "the GPU's free memory, because no budget is set"
     limit = _amount(config.limit) or "the available host memory, because no limit is set"
     return f"policy {config.policy}; budget {budget}; limit {limit}"
@@ -132,7 +133,8 @@ def _amount(text: str) -> str:
 
 
 def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
-    """The libraries, profile and devices of the job. Raises BadInputError where one is missing."""
+    """Returns the libraries, the virtual GPU and the devices of the job. Raises BadInputError if
+    one is missing."""
     disabled = environment.disabled(environ)
     try:
         shim = None if disabled else paths.library(environment.SHIM)
@@ -151,7 +153,8 @@ def parts_of(config: JobConfig, environ: dict[str, str]) -> environment.Parts:
 
 
 def _with_duplicates(config: JobConfig, virtual: lab.Virtual | None) -> JobConfig:
-    """The job with `auto` decided. Of a real GPU's link and driver nothing is known here."""
+    """Returns the job with `auto` replaced by "on" or "off". A real GPU gets "off", because its
+    link and driver are unknown here."""
     if config.duplicates != "auto":
         return config
     pay = virtual is not None and virtual.duplicates
@@ -159,7 +162,7 @@ def _with_duplicates(config: JobConfig, virtual: lab.Virtual | None) -> JobConfi
 
 
 def _recording(config: JobConfig, virtual: lab.Virtual | None) -> Recording | None:
-    """Prepares the file of --record; None without."""
+    """Prepares the file of --record. Returns None if nothing is recorded."""
     if not config.record:
         return None
     from pump.cli.support import recording

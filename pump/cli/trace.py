@@ -1,4 +1,4 @@
-"""pump trace: what a recording (pump-run --record) holds, and the same for trace viewers."""
+"""pump trace: summarizes a recording (pump-run --record), or exports it for trace viewers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pump.names import quoted, readable_kernel
 from pump.report.words import many, memory, plain, seconds, size
 from pump.trace import place
 
-if TYPE_CHECKING:  # it imports numpy, which help does not need
+if TYPE_CHECKING:  # it imports numpy
     from pump.trace.format import TraceError
 
 HELP = "summarize a recording of pump-run, or export it for a trace viewer"
@@ -25,7 +25,7 @@ KERNELS_SHOWN = 12
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Verbs of its own: info, export."""
+    """Adds the verbs info and export."""
     verbs = parser.add_subparsers(metavar="info|export", required=True, dest="verb")
     info = verbs.add_parser("info", help="summarize a recording", allow_abbrev=False)
     info.add_argument("file", metavar="FILE", help="the recording")
@@ -41,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Carry out the verb; return its exit status. Raises BadInputError."""
+    """Runs the verb; returns its exit status. Raises BadInputError."""
     return _export(asked) if asked.verb == "export" else _info(asked)
 
 
@@ -85,19 +85,19 @@ def _info(asked: argparse.Namespace) -> int:
 
 
 def bad(file: str, error: TraceError) -> BadInputError:
-    """The error of a command that was given what is no sound recording."""
+    """Returns the error for a file that is not a valid recording."""
     return BadInputError(f"{quoted(file)}: {error}{left(file)}")
 
 
 def left(file: str) -> str:
-    """For the end of a message: which recording to `file` was not finished, or ""."""
+    """Returns the end of a message about an unfinished recording to `file`; "" if there is none."""
     found = place.unfinished(file)
     return f"; a recording that was not finished is {quoted(found[-1])}" if found else ""
 
 
 def as_text(file: str, found: dict[str, Any]) -> str:
-    """Returns the summary as text, the result first. Control characters in texts of the file are
-    replaced."""
+    """Returns the summary as text, the result first. Replaces control characters in texts of the
+    file."""
     count = found["operations"]
     per = f", {found['bytes_per_operation']:.1f} bytes per operation" if count else ""
     lines = [

@@ -1,1 +1,1 @@
-"""What a user may ask of a job, checked and brought into one form."""
+"""A job's settings: collects them from all sources, checks them, and converts them to one form."""

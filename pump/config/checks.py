@@ -1,8 +1,8 @@
 """Checks each setting of a job, and converts it to the form of JobConfig.
 
 The same functions check options, environment variables and files, so that all have the same
-rules. No I/O but for the name of the working folder. Standard library only, because pump-run
-imports it.
+rules. No I/O except to find the current folder. Standard library only, because pump-run imports
+the module.
 
 Every function raises BadValueError, one line that names the value and the remedy.
 """
@@ -21,7 +21,7 @@ PRIORITY_MAX = 10
 
 
 def name(text: str) -> str:
-    """A job's name: one line of 1 to 64 printable characters. Raises BadValueError."""
+    """Checks a job's name: one line of 1 to 64 printable characters. Raises BadValueError."""
     stripped = text.strip()
     if not stripped or len(stripped) > NAME_CHARACTERS_MAX or not stripped.isprintable():
         raise BadValueError(
@@ -32,40 +32,42 @@ def name(text: str) -> str:
 
 
 def priority(value: str | int) -> int:
-    """A whole number from -10 to 10; the greater, the sooner a job is served."""
+    """Checks a priority: an integer from -10 to 10. Higher priorities are served first."""
     return whole_number(value, -PRIORITY_MAX, PRIORITY_MAX)
 
 
 def amount(value: str | int) -> str:
-    """A size, a percentage or a multiple, in the form that the shim reads. Raises
+    """Converts a size, a percentage or a multiple to the form that the shim reads. Raises
     BadValueError."""
-    if isinstance(value, int) and value >= BYTES_MAX:  # Python refuses to write out a long one
+    if isinstance(value, int) and value >= BYTES_MAX:  # Python refuses to print long integers
         raise BadValueError("must be an amount of memory that a machine can have")
     return parse_amount(str(value))
 
 
 def report(text: str) -> str:
-    """One of REPORTS: what cuMemGetInfo reports as free. Raises BadValueError."""
+    """Checks for one of REPORTS, the kinds of free memory that cuMemGetInfo may report. Raises
+    BadValueError."""
     return choose(text, REPORTS, "kind of report")
 
 
 def policy(text: str) -> str:
-    """One of POLICIES. Raises BadValueError."""
+    """Checks for one of POLICIES. Raises BadValueError."""
     return choose(text, POLICIES, "policy")
 
 
 def duplicates(text: str) -> str:
-    """One of DUPLICATES. Raises BadValueError."""
+    """Checks for one of DUPLICATES. Raises BadValueError."""
     return choose(text, DUPLICATES, "choice of duplicates")
 
 
 def granularity(text: str) -> str:
-    """One of GRANULARITIES. Raises BadValueError."""
+    """Checks for one of GRANULARITIES. Raises BadValueError."""
     return choose(text, GRANULARITIES, "granularity")
 
 
 def truth(value: str | bool) -> bool:
-    """True or false; in options and variables also yes or no, 1 or 0. Raises BadValueError."""
+    """Converts true or false; in options and variables also yes or no, 1 or 0. Raises
+    BadValueError."""
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     found = value if isinstance(value, bool) else words.get(value.strip().lower())
     if found is None:
@@ -74,20 +76,20 @@ def truth(value: str | bool) -> bool:
 
 
 def log_level(text: str) -> str:
-    """One of LOG_LEVELS. Raises BadValueError."""
+    """Checks for one of LOG_LEVELS. Raises BadValueError."""
     return choose(text, LOG_LEVELS, "log level")
 
 
 def keep_device(value: str | Sequence[str]) -> list[str]:
-    """The default rules and these (keep.combine): a list, or a text with commas between. Raises
+    """Adds rules to the default rules (keep.combine). value: a list, or a text with commas. Raises
     BadValueError."""
     words = value.split(",") if isinstance(value, str) else value
     return keep.combine([keep.parse(word) for word in words if word.strip()])
 
 
 def devices(value: str | Sequence[str | int]) -> list[str]:
-    """GPUs by index or UUID, or a text of them between commas; each once. Raises
-    BadValueError."""
+    """Checks GPUs, given by index or UUID, each at most once. value: a list, or a text with commas.
+    Raises BadValueError."""
     words = value.split(",") if isinstance(value, str) else value
     found = [str(word).strip() for word in words]
     for device in found:
@@ -102,8 +104,8 @@ def devices(value: str | Sequence[str | int]) -> list[str]:
 
 
 def file_name(text: str) -> str:
-    """An absolute path; what is relative begins where pump-run was started. Raises
-    BadValueError."""
+    """Converts a path to an absolute one. A relative path starts in the folder where pump-run was
+    started. Raises BadValueError."""
     if not text.strip() or "\0" in text:
         raise BadValueError("the file name is empty or has a zero byte")
     try:
@@ -115,7 +117,7 @@ def file_name(text: str) -> str:
         ) from None
 
 
-# By key, which is also the name of JobConfig's field and, as PUMP_<KEY>, of the variable.
+# Checks by key, which is the name of JobConfig's field and, as PUMP_<KEY>, of the variable.
 JOB: dict[str, Callable[..., object]] = {
     "name": name,
     "priority": priority,

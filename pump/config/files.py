@@ -1,11 +1,11 @@
 """Reads a configuration file (TOML), checks it by the schema, and finds the line of each error.
 
-A pump.toml in the folder where pump-run starts is read without being named, so it must belong
-to the user: otherwise another user could control the user's job from a shared folder. Its text
-may come from another person even so (a cloned repository): schema.FOLDER says which of its
-settings apply.
+A pump.toml in the folder where pump-run starts is read without being named. So it must belong to
+the user; otherwise another user could control the user's job from a shared folder. Even so, its
+text may come from another person (a cloned repository): schema.FOLDER lists the settings that
+apply.
 
-Imports msgspec and tomllib: pump-run comes here only where there is a file.
+Imports msgspec and tomllib: pump-run imports this module only if there is a file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pump.names import escaped, one_line, quoted
 
 FILE_BYTES_MAX = 64 << 10
 LINE_BYTES_MAX = 2048
-"""tomllib takes a time that grows with the square of a dotted key's length."""
+"""Longest line: tomllib's time grows with the square of a dotted key's length."""
 FAULTS_MAX = 20
-"""After so many faults the rest of a file is not checked."""
+"""Number of faults after which the rest of a file is not checked."""
 
 
 class ConfigError(Exception):
-    """One line for each fault, with path and line; `str()` is the first of them."""
+    """One line for each fault, with path and line; `str()` is the first line."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__(faults[0])
@@ -39,15 +39,15 @@ class ConfigError(Exception):
 
 
 class NotOursError(ConfigError):
-    """A file that was not named must not be used: one line says why."""
+    """A file that was not named must not be used. One line gives the reason."""
 
 
 class FileValues(NamedTuple):
     """The settings of a file.
 
-    path: as messages name it. tables: values by table and key, in pump's form. lines: by path
-    of a key. checked: all settings, with defaults for those that the file does not set.
-    content: the file's bytes.
+    `path`: its name in messages. `tables`: values by table and key, in pump's form. `lines`: line
+    numbers by path of a key. `checked`: all settings, with defaults for keys that the file does
+    not set. `content`: the file's bytes.
     """
 
     path: str
@@ -57,7 +57,7 @@ class FileValues(NamedTuple):
     content: bytes
 
     def origin(self, *path: str) -> str:
-        """The file and line of a key, such as "pump.toml:3"."""
+        """Returns the file and line of a key, such as "pump.toml:3"."""
         return f"{self.path}:{self.lines.get(path, 1)}"
 
 
@@ -69,13 +69,13 @@ def load(
     shown: str | None = None,
     schema: type[ConfigFile | RuleFile] = ConfigFile,
 ) -> FileValues | None:
-    """The file at `path`; None where there is none.
+    """Returns the settings of the file at `path`; None if there is no file.
 
-    administrators: whether it may hold the administrator's tables.
-    own: it was not named, so it must be a regular file of the user or of root that not all
-        users may write to; else NotOursError.
-    shown: its name in messages; None: `path`.
-    schema: the kind of file.
+    `administrators`: whether the file may contain the administrator's tables.
+    `own`: the file was not named. Raises NotOursError unless it is a regular file of the user or
+        of root that not all users may write to.
+    `shown`: its name in messages; None: `path`.
+    `schema`: the kind of file.
     Raises ConfigError with all faults that were found.
     """
     shown = shown or path
@@ -86,17 +86,17 @@ def load(
 
 
 def read(path: str, *, own: bool, shown: str) -> bytes | None:
-    """The bytes of a regular file; None where there is none.
+    """Returns the bytes of a regular file; None if there is no file.
 
-    own, shown: as in `load`. Raises ConfigError (the refusal of an own file: NotOursError).
+    own, shown: as in `load`. Raises ConfigError (NotOursError if an own file must not be used).
     """
     refusal = NotOursError if own else ConfigError
     follow = True
     try:
         if own:
             status = os.lstat(path)
-            _check_owner(status, shown)  # a link's owner chooses what is read
-            follow = stat.S_ISLNK(status.st_mode)  # else it is no link that has come since
+            _check_owner(status, shown)  # a link's owner chooses the file
+            follow = stat.S_ISLNK(status.st_mode)  # else refuse a link created since lstat
         with inputs.opened(path, follow=follow) as file:
             if own:
                 status = os.fstat(file.fileno())
@@ -123,7 +123,7 @@ def _check_owner(status: os.stat_result, shown: str) -> None:
 def _check_access(path: str, status: os.stat_result, shown: str) -> None:
     if status.st_mode & stat.S_IWOTH:
         raise NotOursError([f"{shown} can be written by all users; run: chmod o-w {quoted(shown)}"])
-    if status.st_nlink > 1:  # a file of the user's that another has given this name?
+    if status.st_nlink > 1:  # another user may have linked a file of the user
         folder = os.stat(os.path.dirname(path) or os.curdir)
         others = folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & 0o022
         if others:
@@ -142,7 +142,7 @@ def parse(
     administrators: bool,
     schema: type[ConfigFile | RuleFile] = ConfigFile,
 ) -> FileValues:
-    """The settings in a file's bytes. Raises ConfigError, with all faults."""
+    """Returns the settings in a file's bytes. Raises ConfigError with all faults."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if len(line) > LINE_BYTES_MAX:
             raise ConfigError(
@@ -178,14 +178,14 @@ def parse(
 
 
 def _syntax(shown: str, message: str) -> str:
-    """tomllib's message with the line in front: "... (at line 3, column 5)"."""
+    """Returns tomllib's message, "... (at line 3, column 5)", with the line at the beginning."""
     what, _, place = message.partition(" (at ")
     line = place.removeprefix("line ").partition(",")[0]
     return f"{shown}:{line}: {what}" if line.isdigit() else f"{shown}: {message}"
 
 
 class _Reading:
-    """One reading of a file; gathers what is wrong with it."""
+    """One reading of a file; collects its faults."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Reading:
         self.faults: list[tuple[int, str]] = []
 
     def full(self) -> bool:
-        """Whether FAULTS_MAX faults are found."""
+        """Returns whether FAULTS_MAX faults are found."""
         return len(self.faults) >= FAULTS_MAX
 
     def fault(self, path: tuple[str, ...], text: str) -> None:
@@ -228,7 +228,7 @@ class _Reading:
         return values
 
     def value(self, path: tuple[str, ...], value: object, hint: Any) -> object:
-        """The value in pump's form; None, and a fault, where it is invalid."""
+        """Returns the value in pump's form. If it is invalid, adds a fault and returns None."""
         meta = hint.__metadata__[0]
         example = to_toml(meta.examples[0])
         try:
@@ -248,7 +248,7 @@ class _Reading:
 
 
 def to_toml(value: object) -> str:
-    """A value as it is written in TOML: of the schema's examples and defaults."""
+    """Formats a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

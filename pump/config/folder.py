@@ -1,4 +1,4 @@
-"""Which settings of a folder's own pump.toml apply: schema.FOLDER, applied to one file.
+"""Selects the settings of a folder's own pump.toml that apply, by schema.FOLDER.
 
 The file may have come with a folder that the user has cloned or unpacked. A file that --config
 names may set everything.
@@ -16,23 +16,23 @@ from pump.names import quoted
 
 
 def absolute(path: str) -> str:
-    """The path by which a folder's file is trusted: no symbolic link in the folder's part."""
+    """Returns the path under which a file is trusted, with all links in its folder resolved."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
 def asks(found: FileValues, when: str) -> list[str]:
-    """The settings of a file that apply at `when` (AT_ONCE, TRUSTED, NEVER)."""
+    """Returns the settings of a file that apply at `when` (AT_ONCE, TRUSTED, NEVER)."""
     return [key for key in found.tables.get("job", {}) if FOLDER.get(key, NEVER) == when]
 
 
 def outside(record: str, folder: str) -> bool:
-    """Whether an absolute path lies outside of an absolute folder; compares the texts alone."""
+    """Returns whether an absolute path is outside of an absolute folder. Compares only texts."""
     return not record.startswith(os.path.join(folder, ""))
 
 
 def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, str]) -> Layer:
-    """The settings of a folder's file that apply, with a note about those that do not."""
+    """Returns the settings of a folder's file that apply, with a note about the others."""
     wanted, never = asks(found, TRUSTED), asks(found, NEVER)
     values = {key: layer.values[key] for key in asks(found, AT_ONCE)}
     ignored, remedies, beneath = list(never), [], ""
@@ -63,7 +63,7 @@ def allowed(layer: Layer, found: FileValues, path: str, environ: Mapping[str, st
 
 
 def _distrust(path: str, content: bytes, environ: Mapping[str, str]) -> str:
-    """Why the file is not trusted, with the remedy; "" where it is."""
+    """Returns why the file is not trusted, with the remedy; "" if it is trusted."""
     from pump.config import trust  # few files need it
 
     try:

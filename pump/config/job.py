@@ -1,6 +1,6 @@
 """The configuration of one job, as pump-run resolves it. No I/O.
 
-NamedTuple and not dataclass, which imports `inspect` and would slow the start of pump-run.
+Uses NamedTuple, because dataclass imports `inspect` and would slow the start of pump-run.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ DEFAULT_PRIORITY = 0
 LOG_LEVELS = ["error", "warning", "info", "debug"]
 DEFAULT_LOG_LEVEL = "warning"
 # Memory that stays device memory by default: buffers that NCCL, NVSHMEM and UCX register with
-# network cards or with other GPUs, and allocations to be shared by IPC. Not UCX's libucm, which
-# wraps the allocations of all libraries.
+# network cards or with other GPUs, and allocations to be shared by IPC. Excludes UCX's libucm,
+# because it wraps the allocations of all libraries.
 DEFAULT_KEEP_DEVICE = ["library=libnccl", "library=libnvshmem", "library=libuct", "ipc"]
 
 
 class JobConfig(NamedTuple):
     """All settings of one job, checked for form.
 
-    name: of the job where jobs are listed; "" for its script's or command's.
-    priority: -10 to 10; the system service shares GPUs by it.
-    budget, limit: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
-    budget_most, limit_most: the administrator's bounds in the same form, or "".
-    report: what cuMemGetInfo reports as free, one of REPORTS.
-    devices: as typed: indices or UUIDs; empty for all that the program sees.
-    virtual: name of a device profile or path of one, None on a real GPU.
-    virtual_settings: changes to that profile, by key.
-    log_file: absolute path or "".
-    quiet: whether nothing but errors of pump's reaches standard error.
-    record: absolute path of the recording or "".
-    record_beneath: the folder that the recording must lie in, reached without symbolic links,
-        where that folder's own file asks for it; "" where the user does.
-    record_command: whether recordings hold command lines.
-    keep_learned: whether what is learned of the program is kept for its next run.
-    keep_device: rules for memory that stays device memory, in the form the shim reads
+    `name`: the job's name in lists; "" for the name of its script or command.
+    `priority`: -10 to 10; the system service shares GPUs by priority.
+    `budget`, `limit`: "" for pump's own choice, decimal bytes, "80%" or "1.5x".
+    `budget_most`, `limit_most`: the administrator's bounds in the same form, or "".
+    `report`: the kind of free memory that cuMemGetInfo reports, one of REPORTS.
+    `devices`: indices or UUIDs, as typed; empty for all GPUs that the program sees.
+    `virtual`: name or path of a device profile, None for a real GPU.
+    `virtual_settings`: changes to that profile, by key.
+    `log_file`: absolute path or "".
+    `quiet`: whether pump prints only errors to standard error.
+    `record`: absolute path of the recording or "".
+    `record_beneath`: if a folder's own file requests the recording: the folder that must contain
+        the recording, reached without symbolic links. "" if the user requests it.
+    `record_command`: whether recordings contain command lines.
+    `keep_learned`: whether to store the learned facts about the program for its next run.
+    `keep_device`: rules for memory that stays device memory, in the form that the shim reads
         (shim/memory/rules.c).
-    duplicates: whether memory that was only read leaves the GPU without a copy, one of DUPLICATES.
-    granularity: whether frameworks allocate tensor by tensor (pump/frameworks).
-    command: program and arguments, never empty.
+    `duplicates`: whether to evict unmodified memory without a copy, one of DUPLICATES.
+    `granularity`: whether frameworks allocate each tensor separately (pump/frameworks).
+    `command`: program and arguments, never empty.
     """
 
     command: list[str]
@@ -75,7 +75,7 @@ class JobConfig(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What pumpd needs of a recording besides its path.
+    """The data of a recording for pumpd, in addition to its path.
 
     folder: a descriptor of the file's folder. job: the job's part of its header, JSON.
     """
@@ -87,8 +87,8 @@ class Recording(NamedTuple):
 class Layer(NamedTuple):
     """The settings of one source, in JobConfig's form.
 
-    origins: of each key, for users. notes: sentences about ignored settings. record_beneath: as
-    in JobConfig.
+    origins: the source of each key, for users. notes: sentences about ignored settings.
+    record_beneath: as in JobConfig.
     """
 
     values: Mapping[str, Any]

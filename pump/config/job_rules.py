@@ -1,6 +1,7 @@
 """Compiles the rules of `pump enable` (jobs.d/*.toml) to the file that the shim reads at cuInit.
 
-The form stands in shim/life/job_rules.h; docs/decisions/0058-jobs-without-a-prefix.md says why.
+shim/life/job_rules.h describes the format; docs/decisions/0058-jobs-without-a-prefix.md explains
+the design.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SETTINGS = (
     *("name", "priority", "budget", "limit", "budget_most", "limit_most", "report", "policy"),
     *("duplicates", "keep_device", "keep_learned", "log_level", "log_file", "quiet"),
 )
-"""Of JobConfig, in the compiled file as PUMP_<NAME>."""
+"""Fields of JobConfig in the compiled file, as PUMP_<NAME>."""
 NOT_HERE = {
     "granularity": "frameworks read it before cuInit",
     "devices": "CUDA reads it before cuInit",
@@ -41,15 +42,15 @@ class RuleError(Exception):
 
 
 class Rule(NamedTuple):
-    """A rule: the name of its file, what it matches, the job's configuration."""
+    """A rule: the name of its file, the patterns to match, the job's configuration."""
 
     name: str
     match: MatchTable
     config: JobConfig
 
     def differs(self, executable: str, command: str, cgroup: str | None = None) -> str:
-        """Why a process does not match, in words; "" where it does. cgroup None: unknown, and
-        taken as matching."""
+        """Returns why a process does not match, in words; "" if it matches. An unknown cgroup
+        (None) counts as a match."""
         last = executable if "/" in self.match.executable else os.path.basename(executable)
         for pattern, is_, what in (
             (self.match.executable, last, "executable"),
@@ -62,15 +63,16 @@ class Rule(NamedTuple):
 
 
 def users_folder(environ: Mapping[str, str]) -> str:
-    """Where a user's rules lie, by the environment; "" where it names no home."""
+    """Returns the folder of a user's rules; "" if the environment names no home."""
     config = layers.places(None, environ).user
     return os.path.join(os.path.dirname(config), FOLDER) if config else ""
 
 
 def load(folder: str, environ: Mapping[str, str], *, machine: bool) -> list[Rule]:
-    """The rules of a folder, by name; none where there is no folder.
+    """Returns the rules of a folder, sorted by name; [] if there is no folder.
 
-    machine: for all users, so no user's configuration counts. Raises RuleError with all faults.
+    machine: ignore the user's configuration file, because the rules are for all users. Raises
+    RuleError with all faults.
     """
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
@@ -115,7 +117,7 @@ def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
     if not name.isprintable():
         raise RuleError([f"{path!r}: the name must be printable; rename the file"])
     places = layers.places(None, environ)
-    # No file of a working folder: a rule holds wherever the process starts.
+    # Ignore the current folder's file: a rule applies wherever the process starts.
     places = places._replace(folder=os.devnull, user=None if machine else places.user)
     resolved = layers.resolve(asked, {}, places)
     config = resolved.apply(JobConfig([name]))
@@ -123,7 +125,7 @@ def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
 
 
 def compiled(rules: Iterable[Rule]) -> str:
-    """The file that the shim reads. Raises RuleError where it would be too long for it."""
+    """Returns the file that the shim reads. Raises RuleError if it is too long for the shim."""
     lines = [HEADER]
     for rule in rules:
         lines.append(f"rule {rule.name}")
@@ -142,7 +144,7 @@ def compiled(rules: Iterable[Rule]) -> str:
 
 
 def settings(config: JobConfig) -> list[str]:
-    """PUMP_<NAME>=value for what shim and pumpd take of a configuration."""
+    """Returns PUMP_<NAME>=value for each setting that shim or pumpd use."""
     found = []
     for key in SETTINGS:
         value = getattr(config, key)

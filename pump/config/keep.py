@@ -1,4 +1,4 @@
-"""Rules for memory that stays device memory, as users write them. No I/O."""
+"""Parses users' rules for memory that stays device memory. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_MAX = 63
 
 
 def parse(text: str) -> str:
-    """One rule in the form the shim reads, or "none". Raises BadValueError."""
+    """Returns one rule in the form that the shim reads, or "none". Raises BadValueError."""
     kind, _, value = text.strip().partition("=")
     value = value.strip()
     if kind == "below":
@@ -30,9 +30,9 @@ def parse(text: str) -> str:
 
 
 def combine(rules: list[str]) -> list[str]:
-    """The defaults and `rules` in order; "none" drops all before it.
+    """Returns the default rules and `rules` in order; "none" drops all rules before it.
 
-    Raises BadValueError for more libraries than the shim looks for.
+    Raises BadValueError for more libraries than the shim supports.
     """
     combined = list(DEFAULT_KEEP_DEVICE)
     for rule in rules:

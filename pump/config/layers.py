@@ -1,8 +1,8 @@
 """Resolves a job's settings: options > environment > --config > ./pump.toml > the user's file >
-the administrator's. For each key the first source that sets it counts; values are not merged.
+the administrator's. The first source that sets a key wins; values are not merged.
 
-pump-run imports it: where no file exists it makes a few look-ups, and imports neither TOML nor
-the schema.
+pump-run imports this module. If there is no file, it makes only a few look-ups, and imports neither
+TOML nor the schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER_FILE = "pump.toml"
 SHIM = "libpump.so"
 
 RULES = "PUMP_JOBS"
-"""Compiled rules of `pump enable`; no job of pump-run has the variable."""
+"""Variable with the paths of `pump enable`'s compiled rules. Jobs of pump-run do not have it."""
 
 OPTION = "option"
 DEFAULT = "default"
@@ -32,7 +32,7 @@ class ConfigInputError(Exception):
 
 
 class Places(NamedTuple):
-    """Places of configuration files. named: by --config, must exist; None: none is named."""
+    """Paths of configuration files. named: the file of --config, which must exist, or None."""
 
     named: str | None
     folder: str
@@ -41,10 +41,10 @@ class Places(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """All settings of a job that a source sets, each with its origin.
+    """All settings of a job that any source sets, each with its origin.
 
-    most: the administrator's bounds by key of [limits], with their origins.
-    notes: lines for the user about settings that were lowered or ignored.
+    `most`, `most_origins`: the administrator's bounds by key of [limits], and their origins.
+    `notes`: lines for the user about settings that were lowered or ignored.
     """
 
     values: dict[str, Any]
@@ -55,7 +55,7 @@ class Resolved(NamedTuple):
     record_beneath: str = ""
 
     def apply(self, config: JobConfig) -> JobConfig:
-        """`config` with these settings in place of its own."""
+        """Returns `config` with these settings in place of its own."""
         changes = {**self.values, "record_beneath": self.record_beneath}
         for key in ("budget", "limit"):
             if key in self.most:
@@ -64,7 +64,7 @@ class Resolved(NamedTuple):
 
 
 def places(named: str | None, environ: Mapping[str, str]) -> Places:
-    """The places of a user's files by the environment. named: the file of --config."""
+    """Returns the paths of configuration files in this environment. named: file of --config."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
@@ -76,10 +76,10 @@ def places(named: str | None, environ: Mapping[str, str]) -> Places:
 def resolve(
     options: Mapping[str, Any], environ: Mapping[str, str], places: Places, disabled: bool = False
 ) -> Resolved:
-    """Resolve all settings. options: those of the command line, which are checked.
+    """Resolves all settings. Raises ConfigInputError.
 
-    disabled: use the options alone (PUMP_DISABLE): an error in a file must not stop a job that
-    runs without pump. Raises ConfigInputError.
+    `options`: settings of the command line, already checked. `disabled`: use only the options
+    (PUMP_DISABLE), because an error in a file must not stop a job that runs without pump.
     """
     layers = [Layer(options, dict.fromkeys(options, OPTION))]
     most: Mapping[str, Any] = {}
@@ -104,10 +104,10 @@ def resolve(
 
 
 def environment(environ: Mapping[str, str]) -> Layer:
-    """The settings of PUMP_<KEY>. Raises ConfigInputError.
+    """Returns the settings of the variables PUMP_<KEY>. Raises ConfigInputError.
 
-    None inside of a job, where its pump-run has set these variables for the shim: a pump-run
-    there is a job of its own.
+    Ignores them inside a job, where its pump-run has set these variables for the shim: a pump-run
+    there starts its own job.
     """
     if _inside_a_job(environ):
         return Layer({}, {})
@@ -133,12 +133,12 @@ OTHER_VARIABLES = (
     *("VIRTUAL_VERSION", "CGROUP_ROOT", "JOBS", "JOB_PID", "PROC_ROOT"),
     "SYS_ROOT",
 )
-"""What pump's parts read as PUMP_<NAME>, beside the settings."""
+"""Other variables PUMP_<NAME> that parts of pump read."""
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Sentences: which variable PUMP_... is none of pump's, but near one. Others may be of another
-    program."""
+    """Returns sentences about unknown variables PUMP_... that resemble one of pump's variables.
+    Other unknown variables may belong to another program."""
     known = [key.upper() for key in checks.JOB] + list(OTHER_VARIABLES)
     asked = [name.removeprefix("PUMP_") for name in environ if name.startswith("PUMP_")]
     unknown = [name for name in asked if name not in known]
@@ -161,7 +161,7 @@ NAMED, FOLDER, USER, ADMINISTRATOR = "named", "folder", "user", "administrator"
 
 
 def _existing(places: Places) -> Iterable[tuple[str, str]]:
-    """Files that may exist, in order of precedence, each once."""
+    """Yields files that may exist, in order of precedence, each once."""
     seen = set()
     for path, kind in (
         (places.named, NAMED),
@@ -175,10 +175,10 @@ def _existing(places: Places) -> Iterable[tuple[str, str]]:
 
 
 def _there(path: str, kind: str) -> bool:
-    """Whether a file may exist. One that cannot be examined may: opening it gives the error.
+    """Returns whether a file may exist. True if it cannot be examined: opening it gives the error.
 
-    But a folder that the user may not enter (root's, after `su` or in a container) holds no
-    file of the user's.
+    Exception: a folder that the user may not enter (root's, after `su` or in a container) contains
+    no file of the user.
     """
     try:
         os.lstat(path)
@@ -195,7 +195,7 @@ def _file(
     path: str, kind: str, environ: Mapping[str, str]
 ) -> tuple[Layer, Mapping[str, Any], Mapping[str, str]]:
     try:
-        from pump.config import files  # TOML and the schema, which take their time
+        from pump.config import files  # slow: imports TOML and the schema
     except ModuleNotFoundError as error:
         raise ConfigInputError(f"reading {path} needs {error.name}; reinstall pump") from None
     administrators = kind == ADMINISTRATOR
@@ -209,7 +209,7 @@ def _file(
         raise ConfigInputError(f"{error}{also}") from None
     if found is None and kind == NAMED:
         raise ConfigInputError(f"--config: there is no file {path}")
-    if found is None:  # a link to a missing file, or another process has removed it
+    if found is None:  # a link to a missing file, or removed by another process
         return Layer({}, {}), {}, {}
     job = found.tables.get("job", {})
     layer = Layer(job, {key: found.origin("job", key) for key in job})
@@ -223,7 +223,7 @@ def _file(
 
 def _bound_priority(resolved: Resolved) -> None:
     """Lowers the priority to the administrator's bound. The shim bounds budget and limit, because
-    it knows the card's memory."""
+    it knows the GPU's memory."""
     most = resolved.most.get("priority")
     asked = resolved.values.get("priority", JobConfig._field_defaults["priority"])
     if most is None or asked <= most:

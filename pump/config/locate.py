@@ -1,8 +1,8 @@
-"""The line of each key of a TOML file, for messages. No I/O.
+"""Finds the line of each key of a TOML file, for messages. No I/O.
 
-tomllib gives no lines. This scans a text that tomllib has accepted, so its syntax is valid: it
-needs to know strings, comments and brackets well enough to find the beginnings of keys. A key
-in an inline table or an array has the line of the key that holds it.
+tomllib does not report lines. This module scans a text that tomllib has accepted, so the syntax is
+valid, and the scan only needs to recognise strings, comments and brackets to find keys. A key in an
+inline table or an array has the line of the key that contains it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 Path = tuple[str, ...]
 PARTS_MAX = 4
-"""Of a path; deeper keys have no lines of their own."""
+"""Most parts of a path; deeper keys have the line of their parent."""
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _TEXTS = (
@@ -29,9 +29,9 @@ _FIRST = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{,{PARTS_MAX - 1}}}")
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Line numbers, from 1, by the path of a key: ("job",) of [job], ("job", "budget").
+    """Returns line numbers, from 1, by the path of a key: ("job",) for [job], ("job", "budget").
 
-    The first line where a path appears counts.
+    The first line with a path counts.
     """
     found: dict[Path, int] = {}
     line, counted = 1, 0
@@ -66,7 +66,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _parts(key: str) -> Path:
-    """The first names of a dotted key, as tomllib reads them."""
+    """Returns the first names of a dotted key, as tomllib reads them."""
     parts: list[str] = []
     first = _FIRST.match(key)
     table = tomllib.loads(f"{first[0] if first else key} = 0")
@@ -79,7 +79,7 @@ def _parts(key: str) -> Path:
 
 
 def _value_end(text: str, position: int) -> int:
-    """The end of the line on which the value that begins at `position` ends."""
+    """Returns the end of the last line of the value that begins at `position`."""
     depth = 0
     while position < len(text):
         letter = text[position]

@@ -8,7 +8,7 @@ PATTERN_BYTES_MAX = 1000
 
 
 def pattern(text: str) -> str:
-    """A pattern with "*" and "?": one line of 1 to 1,000 bytes. Raises BadValueError."""
+    """Checks a pattern with "*" and "?": one line of 1 to 1,000 bytes. Raises BadValueError."""
     if not text.strip() or len(text.encode()) > PATTERN_BYTES_MAX or not text.isprintable():
         raise BadValueError(
             f"must be a pattern of 1 to {PATTERN_BYTES_MAX} printable characters (* matches "
@@ -18,8 +18,8 @@ def pattern(text: str) -> str:
 
 
 def matches(glob: str, text: str) -> bool:
-    """Whether the whole text fits the pattern, byte by byte (shim/life/job_rules.c does the
-    same)."""
+    """Returns whether the whole text matches the pattern, byte by byte, like
+    shim/life/job_rules.c."""
     pattern, data = glob.encode(), text.encode(errors="surrogateescape")
     at = place = resume = 0
     star = -1

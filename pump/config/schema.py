@@ -1,9 +1,8 @@
 """The schema of pump's configuration files: one Struct for each table. No I/O.
 
-The only description of the files. Each field has its type and bounds (msgspec checks them), its
-meaning and an example (docs/reference/configuration.md and `pump config example` are made
-from them), and as `check` the function that converts its value to pump's form, the same as for
-options and environment variables.
+This is the only description of the files. msgspec checks the type and the bounds of each field.
+Descriptions and examples go to docs/reference/configuration.md and `pump config example`. The
+function `check` converts the value to pump's form, as for options and environment variables.
 
 Imports msgspec: pump-run imports this module only if there is a file to read.
 """
@@ -34,7 +33,7 @@ def _about(
 def _choice(
     description: str, words: Iterable[str], example: str, check: Callable[[str], object]
 ) -> Meta:
-    """Returns the metadata of a field whose value is one of `words`."""
+    """Returns the metadata of a field that holds one of `words`."""
     return _about(f"{description}: one of {', '.join(words)}.", example, check)
 
 
@@ -347,16 +346,16 @@ FOLDER: dict[str, str] = {
     "report": AT_ONCE,
     "policy": AT_ONCE,
     "duplicates": AT_ONCE,
-    "granularity": AT_ONCE,  # sets variables of frameworks, to values that pump knows
-    "keep_device": AT_ONCE,  # `library` is compared with what is loaded, and opens nothing
+    "granularity": AT_ONCE,  # sets frameworks' variables, only to values that pump knows
+    "keep_device": AT_ONCE,  # `library` is only compared with loaded libraries
     "devices": AT_ONCE,
-    "record": TRUSTED,  # beneath the folder alone
-    "record_command": TRUSTED,  # may put into a file what the user wants to keep out of it
-    "keep_learned": TRUSTED,  # the same
+    "record": TRUSTED,  # only within the folder
+    "record_command": TRUSTED,  # may write secrets to a file
+    "keep_learned": TRUSTED,  # may store private data
     "log_level": AT_ONCE,
     "log_file": NEVER,
     "quiet": AT_ONCE,
 }
 """When a setting of [job] in a folder's own pump.toml applies: docs/decisions/0026-trust.md. The
 file may have come with a folder that the user has cloned. A setting that is not in this table
-never applies. One that names a path, a command or a library to load is not AT_ONCE."""
+never applies. A setting with the path, command or library to load must not be AT_ONCE."""

@@ -14,14 +14,15 @@ WEIGHT_MAX = 1000
 
 
 def absolute(text: str) -> str:
-    """An absolute path; "" for none. Raises BadValueError."""
+    """Checks an absolute path; "" for none. Raises BadValueError."""
     if text and (not text.startswith("/") or "\0" in text):
         raise BadValueError(f"must be an absolute path, not '{text[:40]}'")
     return text
 
 
 def socket(text: str) -> str:
-    """An absolute path that fits into a socket's address; "" for none. Raises BadValueError."""
+    """Checks an absolute path of a socket, which has a maximum length; "" for none. Raises
+    BadValueError."""
     if len(absolute(text).encode()) > SOCKET_PATH_BYTES_MAX:
         raise BadValueError(
             f"'{text[:40]}...' exceeds the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
@@ -30,7 +31,7 @@ def socket(text: str) -> str:
 
 
 def address(text: str) -> str:
-    """HOST:PORT, [HOST]:PORT for IPv6; "" for none. Raises BadValueError."""
+    """Checks HOST:PORT, or [HOST]:PORT for IPv6; "" for none. Raises BadValueError."""
     if not text:
         return text
     host, colon, port = text.rpartition(":")
@@ -42,7 +43,7 @@ def address(text: str) -> str:
 
 
 def people(names: Sequence[str]) -> list[str]:
-    """Users, and groups as "@name". Raises BadValueError."""
+    """Checks users, and groups as "@name". Raises BadValueError."""
     for name in names:
         _check_name(name)
     return list(names)
@@ -54,7 +55,7 @@ def _check_name(name: str) -> None:
 
 
 def shares(weights: Mapping[str, int]) -> dict[str, int]:
-    """Weights from 1 to 1000 by user or "@group". Raises BadValueError."""
+    """Checks weights from 1 to 1000 by user or "@group". Raises BadValueError."""
     for name, weight in weights.items():
         _check_name(name)
         whole_number(weight, 1, WEIGHT_MAX)

@@ -1,7 +1,8 @@
-"""The user's list of trusted folders' files (pump.toml), by absolute path and content.
+"""Manages the user's list of trusted files of folders (pump.toml), by absolute path and content.
 
-A private file of the user holds one SHA-256 for each path: a file that changes loses its trust.
-Imported only where a folder's file sets what needs trust (schema.FOLDER), and by `pump config`.
+A private file of the user contains one SHA-256 for each path, so a changed file loses its trust.
+Imported only for folders' files with settings that need trust (schema.FOLDER), and by
+`pump config`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class TrustError(Exception):
 
 
 def store_path(environ: Mapping[str, str]) -> str:
-    """The path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
-    Raises TrustError where the environment names no home."""
+    """Returns the path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
+    Raises TrustError if the environment names no home."""
     base = environ.get("XDG_STATE_HOME", "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
@@ -40,18 +41,18 @@ def store_path(environ: Mapping[str, str]) -> str:
 
 
 def digest(content: bytes) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+    """Returns the SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def trusted(path: str, content: bytes, environ: Mapping[str, str]) -> bool:
-    """Whether the user trusts the file at the absolute `path` with this content.
-    Raises TrustError where the list is not the user's alone."""
+    """Returns whether the user trusts the file at the absolute `path` with this content.
+    Raises TrustError if other users could access the list."""
     return _read(store_path(environ)).get(path) == digest(content)
 
 
 def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool:
-    """Trust the file at the absolute `path` with this content; None: revoke its trust. Return
+    """Trusts the file at the absolute `path` with this content; None: revokes its trust. Returns
     whether the list changed. Raises TrustError."""
     store = store_path(environ)
     try:
@@ -77,8 +78,8 @@ def change(path: str, content: bytes | None, environ: Mapping[str, str]) -> bool
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """Excludes other processes that change the list. Raises TrustError after WAIT_S: other users
-    can lock a folder that is open to them."""
+    """Locks the list against changes by other processes. Raises TrustError after WAIT_S, because
+    other users can lock a folder that is open to them."""
     fd = folders.opened(folder)
     try:
         if not outputs.lock(fd, WAIT_S):

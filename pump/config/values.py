@@ -1,4 +1,4 @@
-"""Parses sizes, shares and names that users write, into the form that the shim reads.
+"""Converts sizes, shares and names from users to the form that the shim reads.
 
 Every error is a BadValueError whose text names the value and the remedy in one line.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 BLOCK_BYTES = 2 << 20
 BYTES_MAX = 1 << 62
 
-# K, M, G, T alone mean powers of 1024, as in most tools around jobs.
+# K, M, G, T without B mean powers of 1024, as in most tools for jobs.
 UNIT_BYTES: dict[str, int] = {
     "": 1,
     "b": 1,
@@ -18,9 +18,9 @@ UNIT_BYTES: dict[str, int] = {
 }
 
 NEAR = 0.65
-"""The least similarity of a typing error to a name: the ratio of difflib, 0 to 1."""
+"""Minimum similarity of a typing error to a name: difflib's ratio, 0 to 1."""
 SHOWN_CHARACTERS = 60
-"""Of a value or a name in a message."""
+"""Most characters of a value or a name in a message."""
 
 SIZE_HELP = "write bytes (4294967296) or a size (4GiB, 512MiB, 1.5G)"
 
@@ -30,7 +30,7 @@ class BadValueError(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "4294967296", "4GiB", "1.5G", "800MB". Raises BadValueError."""
+    """Returns the bytes of "4294967296", "4GiB", "1.5G", "800MB". Raises BadValueError."""
     stripped = text.strip()
     number = stripped.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ").rstrip()
     unit = stripped[len(number) :].strip().lower()
@@ -43,7 +43,7 @@ def parse_size(text: str) -> int:
         )
     if len(number) > 40:
         raise BadValueError(f"'{text[:12]}...' has too many digits; {SIZE_HELP}")
-    # Whole numbers throughout: a float would round a large byte count.
+    # Use only integers: a float would round a large byte count.
     scale: int = 10 ** len(fraction)
     size_bytes = int(whole + fraction) * UNIT_BYTES[unit] // scale
     if size_bytes >= BYTES_MAX:
@@ -52,8 +52,8 @@ def parse_size(text: str) -> int:
 
 
 def parse_amount(text: str) -> str:
-    """A size, a percentage or a multiple in the form that the shim reads (shim/base/amount.h):
-    decimal bytes, "80%" or "1.5x".
+    """Converts a size, a percentage or a multiple to the form that the shim reads
+    (shim/base/amount.h): decimal bytes, "80%" or "1.5x".
 
     Raises BadValueError for anything else, for less than one block, for percentages
     outside 1 to 100 and for multiples outside 0.001 to 1000.
@@ -97,7 +97,7 @@ def _multiple(text: str, number: str) -> str:
 
 
 def whole_number(value: str | int, least: int, most: int) -> int:
-    """`value` as a number from `least` to `most`. Raises BadValueError."""
+    """Returns `value` as an integer from `least` to `most`. Raises BadValueError."""
     if isinstance(value, int) and abs(value) >= BYTES_MAX:
         raise BadValueError(f"must be an integer from {least} to {most}")
     text = str(value).strip()
@@ -108,7 +108,7 @@ def whole_number(value: str | int, least: int, most: int) -> int:
 
 
 def seconds(text: str, least_s: float, most_s: float) -> float:
-    """Seconds from least_s to most_s, written as a number. Raises BadValueError."""
+    """Returns `text` as seconds from least_s to most_s. Raises BadValueError."""
     try:
         value = float(text)
     except ValueError:
@@ -121,8 +121,8 @@ def seconds(text: str, least_s: float, most_s: float) -> float:
 
 
 def amount_bytes(amount: str, whole_bytes: int) -> int:
-    """The bytes of an amount in the form of `parse_amount`; percentages and multiples are of
-    whole_bytes. Raises ValueError, OverflowError."""
+    """Returns the bytes of an amount in the form of `parse_amount`. Percentages and multiples refer
+    to whole_bytes. Raises ValueError, OverflowError."""
     if amount.endswith("%"):
         return whole_bytes * int(amount[:-1]) // 100
     if amount.endswith("x"):
@@ -131,7 +131,7 @@ def amount_bytes(amount: str, whole_bytes: int) -> int:
 
 
 def choose(text: str, names: list[str], what: str) -> str:
-    """`text` if it is one of `names`, else BadValueError with the nearest of them."""
+    """Returns `text` if it is one of `names`, else raises BadValueError with the nearest name."""
     if text in names:
         return text
     raise BadValueError(
@@ -140,20 +140,20 @@ def choose(text: str, names: list[str], what: str) -> str:
 
 
 def shown(text: str) -> str:
-    """The first SHOWN_CHARACTERS of a value, for a message."""
+    """Returns the first SHOWN_CHARACTERS of a value, for a message."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def nearest(text: str, names: list[str]) -> str:
-    """ " (did you mean 'x'?)", or nothing when no name is near."""
+    """Returns " (did you mean 'x'?)", or "" if no name is near."""
     found = closest(text, names)
     return f" (did you mean '{found}'?)" if found else ""
 
 
 def closest(text: str, names: list[str]) -> str:
-    """Returns the name, in lower case, that `text` is probably a typing error of, or "". Both begin
-    with the same letter: 'stop' does not mean 'top'."""
-    import difflib  # only on the way to an error: it is slow to import
+    """Returns the name that `text`, in lower case, probably misspells, or "". Both must begin with
+    the same letter: 'stop' does not mean 'top'."""
+    import difflib  # slow to import, and only needed for errors
 
     word = text.lower()
     first = word.lstrip("-")[:1]

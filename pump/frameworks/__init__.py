@@ -1,17 +1,15 @@
-"""Environment variables of frameworks, by which pump sees their tensors. No I/O.
+"""Sets environment variables of frameworks, so that pump sees their tensors. No I/O.
 
-One file for each framework, with these names; `environ` is the environment of the job:
+Each framework has a file with these names. `environ` is the environment of the job:
 
-    NAME                           the framework's name
-    tensor(environ) -> Advice      makes it allocate in stream order, tensor by tensor
-    native(environ) -> Advice      only where its own allocator cannot exceed the GPU
+    NAME:                         The framework's name.
+    tensor(environ) -> Advice:    Makes it allocate each tensor in stream order.
+    native(environ) -> Advice:    Only if its own allocator cannot exceed the GPU's memory.
 
-`native` leaves every framework that can exceed the GPU as it is. `tensor` sets every
-framework's switch, and names what conflicts with it. `auto` decides for each framework: it sets
-the switch where nothing known conflicts with it, else it leaves the framework as it is. pump's
-pool serves
-stream-ordered allocations of a program in any case (`--keep-device stream-ordered` leaves them
-to the driver).
+`native` does not change frameworks that can exceed the GPU's memory. `tensor` sets every
+framework's switch, and reports conflicts. `auto` sets the switch of each framework without a known
+conflict, and does not change the other frameworks. In any case, pump's pool serves stream-ordered
+allocations of the program (`--keep-device stream-ordered` leaves them to the driver).
 """
 
 from __future__ import annotations
@@ -25,9 +23,10 @@ FRAMEWORKS = (torch, jax, cupy, rmm)
 
 
 def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
-    """The advice of all frameworks together. granularity: one of GRANULARITIES (config/job.py).
+    """Returns the combined advice of all frameworks. granularity: one of GRANULARITIES
+    (config/job.py).
 
-    With `auto` there are no conflicts: a framework with one is left as it is.
+    With `auto` there are no conflicts, because a framework with a conflict is not changed.
     """
     if granularity == "native":
         return jax.native(environ)
@@ -41,7 +40,7 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
 
 
 def choose(name: str, advice: Advice) -> Advice:
-    """The choice of `auto` for one framework, by its advice on tensor granularity."""
+    """Returns the choice of `auto` for one framework, from its advice on tensor granularity."""
     if advice.conflicts:
         return Advice(choices=[f"{name}: native, because {advice.conflicts[0]}"])
     if not advice.settings:

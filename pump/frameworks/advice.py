@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """What one framework, or all of them together, need.
+    """The needs of one framework, or of all frameworks together.
 
-    settings: environment variables to set, with their values.
-    conflicts: sentences, each naming a conflict and the remedy.
-    notes: sentences for the user that stop nothing.
-    choices: how `auto` has chosen, a sentence for each framework that has a switch.
+    `settings`: environment variables to set, with their values.
+    `conflicts`: sentences; each names a conflict and the remedy.
+    `notes`: sentences for the user that do not stop the job.
+    `choices`: the choices of `auto`, a sentence for each framework that has a switch.
     """
 
     settings: dict[str, str] = {}  # noqa: RUF012  (never changed)
@@ -20,7 +20,7 @@ class Advice(NamedTuple):
     choices: list[str] = []  # noqa: RUF012  (never changed)
 
     def plus(self, other: Advice) -> Advice:
-        """Both together; where both set a variable, `other` counts."""
+        """Returns both combined. If both set a variable, the value of `other` counts."""
         return Advice(
             {**self.settings, **other.settings},
             [*self.conflicts, *other.conflicts],
@@ -30,5 +30,5 @@ class Advice(NamedTuple):
 
 
 def is_true(text: str) -> bool:
-    """Whether an environment variable of this text switches something on."""
+    """Returns whether an environment variable with this text switches something on."""
     return text.strip().lower() in ("1", "true", "yes", "on")

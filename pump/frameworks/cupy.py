@@ -1,8 +1,8 @@
-"""CuPy: its allocator is chosen by the program, not by the environment.
+"""CuPy: the program, not the environment, chooses the allocator.
 
     cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
 
-makes it stream-ordered. CUPY_GPU_MEMORY_LIMIT bounds its own pool alone.
+makes allocations stream-ordered. CUPY_GPU_MEMORY_LIMIT limits only CuPy's own pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ LIMIT = "CUPY_GPU_MEMORY_LIMIT"
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
-    """No variable chooses the allocator; a note where a bound of the other one is set."""
+    """Returns no settings, because no variable chooses the allocator. Adds a note if a limit of
+    CuPy's own pool is set."""
     if not environ.get(LIMIT):
         return Advice()
     return Advice(

@@ -1,10 +1,10 @@
 """JAX: XLA's cuda_async allocator allocates each buffer in stream order.
 
-The default one (bfc) allocates three quarters of the GPU in one piece and is out of memory
-beyond, however much pump could page. cuda_async has no such bound; it would fill its pool with
-as much at the start unless that is switched off. So it is chosen for `native` too, unless the
-user has chosen an allocator or a bound. Not a larger fraction for bfc instead: JAX raises an
-error where a program sets that by another name (XLA_CLIENT_MEM_FRACTION).
+The default allocator (bfc) allocates three quarters of the GPU in one piece, and runs out of memory
+beyond that, even if pump could page more. There is no such limit with cuda_async, but at the start
+it fills its pool to the same size unless that is switched off. So `native` chooses cuda_async, too,
+unless the user has chosen an allocator or a limit. A larger fraction for bfc would not work: JAX
+raises an error if a program sets the fraction by its other name (XLA_CLIENT_MEM_FRACTION).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 
 
 def native(environ: Mapping[str, str]) -> Advice:
-    """Choose cuda_async where the user has chosen neither an allocator nor its size."""
+    """Chooses cuda_async if the user has chosen neither an allocator nor its size."""
     if any(environ.get(name) for name in (ALLOCATOR, UNIFIED, *FRACTIONS)):
         return Advice()
     return tensor(environ)
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
-    """Choose cuda_async, and no filling of its pool at the start."""
+    """Chooses cuda_async, and switches off filling its pool at the start."""
     chosen = environ.get(ALLOCATOR, "")
     conflicts = []
     if chosen not in ("", "cuda_async"):

@@ -1,9 +1,9 @@
-"""RMM: its memory resource is chosen by the program, but for cudf.pandas.
+"""RMM: the program chooses the memory resource, except with cudf.pandas.
 
     rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
 
-makes it stream-ordered. cudf.pandas reads CUDF_PANDAS_RMM_MODE; its default where memory
-can be paged is a pool of managed memory of its own, with prefetches of its own.
+makes allocations stream-ordered. cudf.pandas reads CUDF_PANDAS_RMM_MODE. If memory can be paged,
+its default is its own pool of managed memory, with its own prefetches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODE = "CUDF_PANDAS_RMM_MODE"
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
-    """Choose cudf.pandas's asynchronous memory resource."""
+    """Chooses cudf.pandas's asynchronous memory resource."""
     chosen = environ.get(MODE, "")
     if chosen in ("", "async"):
         return Advice({MODE: "async"})

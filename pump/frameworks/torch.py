@@ -1,14 +1,14 @@
 """PyTorch: its cudaMallocAsync back end allocates each tensor in stream order.
 
 The native back end allocates segments of 2 MiB and more and places tensors in them; pump then
-learns where they lie. PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) chooses the back
-end. cudaMallocAsync lacks (PyTorch 2.11): memory snapshots and history, CUDA IPC of tensors (a
-DataLoader that sends CUDA tensors), and the checkpointed pools of CUDA-graph trees
-(torch.compile with mode "reduce-overhead" or "max-autotune"); each raises an error of PyTorch
-in the program. An allocation inside a graph's capture is a node of the graph, made by the
-driver and never paged: it counts against the budget. Programs use most of that without an
+learns their positions. PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) chooses the back end. In
+PyTorch 2.11, cudaMallocAsync lacks memory snapshots and history, and CUDA IPC of tensors (a
+DataLoader that sends CUDA tensors). It also lacks the checkpointed pools of CUDA-graph trees
+(torch.compile with mode "reduce-overhead" or "max-autotune"). Each use raises a PyTorch error in
+the program. An allocation inside a graph's capture is a node of the graph. The driver allocates it
+and never pages it, so it counts against the budget. Programs use most of these features without an
 environment variable that pump-run could check, so the user has to choose this back end.
-IMPOSSIBLE lists the variables that need what it lacks.
+IMPOSSIBLE lists the variables that need missing features.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pump.frameworks.advice import Advice, is_true
 
 NAME = "PyTorch"
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-# Options of the native back end alone; the other one ignores them without a message.
+# Options of only the native back end; cudaMallocAsync ignores them without a message.
 NATIVE_ONLY = (
     "expandable_segments",
     "max_split_size_mb",
@@ -30,7 +30,7 @@ NATIVE_ONLY = (
     "release_lock_on_cudamalloc",
     "graph_capture_record_stream_reuse",
 )
-# Switches that are on with "1", and what they need of the allocator (PyTorch 2.11).
+# Switches that are on with "1", and the allocator's feature that they need (PyTorch 2.11).
 IMPOSSIBLE = {
     "TORCHINDUCTOR_CUDAGRAPHS": "checkpoints of CUDA graphs' private pools",
     "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "a listener to segments for NCCL",
@@ -38,7 +38,7 @@ IMPOSSIBLE = {
 
 
 def tensor(environ: Mapping[str, str]) -> Advice:
-    """Choose the back end cudaMallocAsync, and keep the other options of the variable."""
+    """Chooses the back end cudaMallocAsync, and keeps the variable's options that it supports."""
     name, options = _options(environ)
     if options.get("backend", "") == "cudaMallocAsync":
         return Advice()
@@ -71,7 +71,7 @@ def tensor(environ: Mapping[str, str]) -> Advice:
 
 
 def _options(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The variable that PyTorch reads, the newer first, and its key:value pairs."""
+    """Returns the variable that PyTorch reads, the newer one first, and its key:value pairs."""
     name = next((name for name in NAMES if environ.get(name)), NAMES[0])
     pairs = re.findall(r"([^:,\[\]\s]+)\s*:\s*(\[[^\]]*\]|[^,]*)", environ.get(name, ""))
     return name, {key: value.strip() for key, value in pairs}
@@ -82,5 +82,5 @@ def _text(options: Mapping[str, str]) -> str:
 
 
 def _names_to_set(environ: Mapping[str, str]) -> list[str]:
-    """The older name, which versions before 2.9 know alone, and the newer one where it is set."""
+    """Returns the older name, the only one before PyTorch 2.9, and the newer name if it is set."""
     return [name for name in NAMES if name == NAMES[1] or environ.get(name)]

@@ -1,1 +1,1 @@
-"""Commands measured against each other: runs, rounds, paired statistics, what follows from them."""
+"""Measures commands against each other: runs, rounds, paired statistics, conclusions."""

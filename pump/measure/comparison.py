@@ -1,12 +1,13 @@
 """Compares variants of one command: ratios by round, a verdict, text, Markdown, JSON. Pure.
 
 DESIGN
-  Every variant runs once in each round, and ratios are taken within a round: what slows the machine
-  for some minutes slows all variants of that round. The result of a variant is the median of its
-  ratios; the range contains the true median with the confidence that the sign test gives for that
-  number of rounds (pump/measure/paired.py). Variants differ only if the range excludes 1.
+  Every variant runs once in each round, and ratios are taken within a round: a machine that is slow
+  for some minutes slows all variants of a round alike. The result of a variant is the median of its
+  ratios. Its range contains the true median with the confidence of the sign test for the number of
+  rounds (pump/measure/paired.py). Variants differ only if the range excludes 1.
 
-  What ran out of memory has no time, and that is a result: ratios then refer to the next variant.
+  A variant that ran out of memory has no time, which is a result, too. Ratios then refer to the
+  next variant.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from pump.report.words import many
 
 PLAIN = "plain"
 VARIANTS = (PLAIN, "demand", "window", "planned")
-"""Without pump, and under each of its policies. Ratios refer to the first that ran."""
+"""Without pump, then under each policy. Ratios refer to the first variant that has times."""
 USUAL = "window"
-"""What pump-run does without --policy: recommended where no other variant is faster."""
+"""The default policy of pump-run, recommended unless another variant is faster."""
 OUT_OF_MEMORY = "out of memory"
 ROUNDS = 6
-"""The fewest whose range holds the median with 95 %."""
+"""Fewest rounds for a range with a confidence of at least 95 %."""
 SURE = 0.9
-"""Least confidence at which a difference is reported without a warning."""
+"""Lowest confidence for a difference that is reported without a warning."""
 
 
 @dataclass
 class Variant:
-    """What was measured of one variant. seconds: by round. failure: why it runs no more, or "";
-    log: of the run that failed."""
+    """The measurements of one variant. seconds: by round. failure: the reason why it is not run
+    again, or "". log: the output of the failed run."""
 
     name: str
     seconds: dict[int, float] = field(default_factory=dict)
@@ -46,8 +47,8 @@ class Variant:
 
 @dataclass
 class Comparison:
-    """All that was measured. setting: a line about the GPU. rounds: that were asked for.
-    times: what a time is, for people. ended_early: by a signal."""
+    """All measurements. setting: a line about the GPU. times: what a time measures, for people.
+    rounds: as requested. ended_early: whether a signal ended the comparison."""
 
     command: Sequence[str]
     options: Sequence[str]
@@ -58,21 +59,21 @@ class Comparison:
     ended_early: bool = False
 
     def baseline(self) -> Variant | None:
-        """The variant that ratios refer to: the first one that has times."""
+        """Returns the variant that ratios refer to: the first with times and without a failure."""
         return next((one for one in self.variants if one.seconds and not one.failure), None)
 
     def ratio(self, variant: Variant, to: Variant) -> tuple[float, Enclosed] | None:
-        """Median of the ratios of the rounds that both have, and its range; None for no round."""
+        """Returns the median ratio of common rounds, and its range; None without a common round."""
         pairs = [variant.seconds[r] / to.seconds[r] for r in variant.seconds if r in to.seconds]
         return (median(pairs), enclosing(pairs)) if pairs else None
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name."""
+        """Returns the variant with that name."""
         return next(variant for variant in self.variants if variant.name == name)
 
 
 def verdict(found: Comparison) -> list[str]:
-    """Sentences: what the figures say, and what to type."""
+    """Returns the conclusions as sentences, with the command to run."""
     base = found.baseline()
     under = [one for one in found.variants if one.name != PLAIN and one.seconds and not one.failure]
     broken = [
@@ -101,7 +102,7 @@ def verdict(found: Comparison) -> list[str]:
 
 
 def _best(found: Comparison, variants: Sequence[Variant]) -> Variant:
-    """The fastest variant; USUAL where no other one is faster for certain."""
+    """Returns the fastest variant: USUAL, unless another one is faster with confidence SURE."""
     usual = next((variant for variant in variants if variant.name == USUAL), variants[0])
     best, least = usual, 1.0
     for variant in variants:
@@ -129,7 +130,7 @@ def _against(found: Comparison, best: Variant, base: Variant) -> str:
 
 
 def _speed(ratio: float) -> str:
-    """A ratio of times in words, before the name of what it is compared with."""
+    """Returns a ratio of times in words; the name of the other variant follows."""
     if ratio <= 0.5:
         return f"was {1 / ratio:.1f} times as fast as"
     if ratio < 1.0:
@@ -188,7 +189,7 @@ def _title(found: Comparison) -> str:
 
 
 def as_text(found: Comparison) -> str:
-    """The result for people."""
+    """Returns the result as text for a terminal."""
     rows = _rows(found)
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
     lines = [
@@ -206,7 +207,7 @@ def as_text(found: Comparison) -> str:
 
 
 def as_markdown(found: Comparison) -> str:
-    """The same as a page of Markdown."""
+    """Returns the result as a page of Markdown."""
     head, *rows = [[cell.replace("|", "\\|") for cell in row] for row in _rows(found)]
     table = [head, ["---"] * len(head), *rows]
     lines = [
@@ -227,7 +228,7 @@ def as_markdown(found: Comparison) -> str:
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
-    """The result for scripts; times in seconds, in the order of rounds."""
+    """Returns the result for scripts; times in seconds, in the order of rounds."""
     base = found.baseline()
     return {
         "compared": list(found.command),

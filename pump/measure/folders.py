@@ -1,14 +1,14 @@
-"""A copy of the present folder for each run, so that no run changes a file of the user's.
+"""Copies the current folder for each run, so that no run changes the user's files.
 
 DESIGN
-  A run works in the copy and never opens the originals for writing. So they need no repair
-  afterwards, and killing any process of ours loses nothing. Where the file system shares blocks
-  (FICLONE of Btrfs, XFS and others) copies cost nothing; elsewhere they are bounded in bytes.
-  What is beyond the bounds stands in `left`: the caller asks before runs may use the original,
-  to which the copy then has a link.
+  A run works in the copy and never opens the originals for writing. So the originals need no repair
+  afterwards, and killing any process of pump loses nothing. If the file system shares blocks
+  (FICLONE of Btrfs, XFS and others), copies are free; otherwise their bytes are bounded. Files
+  beyond the bounds are listed in `left`, and the copy has links to them. So the caller asks the
+  user before runs may write to these originals.
 
-  A link that leads out of the folder is replaced by a copy of what it leads to: a checkpoint on
-  another disk is as dear as one here. A link that stays inside leads to the copy's own file.
+  A link that leads out of the folder is replaced by a copy of its target: a checkpoint on another
+  disk is as valuable as one here. A link that stays inside leads to the copy's own file.
 
 Absolute names in the program's own code and settings are not redirected.
 """
@@ -27,45 +27,45 @@ from itertools import islice
 from typing import NamedTuple
 
 ENTRIES_MOST = 20_000
-"""Copied one by one; a folder that would exceed it is left as a whole."""
+"""Most entries that are copied; a folder that would exceed the bound is left as a whole."""
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
-"""A folder with one of them is an environment of Python: runs share it."""
+"""A folder with one of these entries is a Python environment: runs share it."""
 FICLONE = 0x40049409
-"""ioctl_ficlone(2)."""
+"""Request number of ioctl_ficlone(2)."""
 SEGMENT_BYTES = 1 << 30
-"""Of one sendfile(2)."""
+"""Most bytes of one sendfile(2)."""
 PERMISSIONS = 0o777
-"""Copied of a mode: a copy by another user must not carry set-user-ID."""
+"""Bits of a mode that are copied: a copy by another user must not be set-user-ID."""
 
 
 class Left(NamedTuple):
-    """What is too large to copy: its place in the folder. bytes: None for a whole folder."""
+    """An entry too large to copy. place: its path in the folder. bytes: None for a folder."""
 
     place: str
     bytes: int | None
 
 
 class _Entry(NamedTuple):
-    """path: of the original, links resolved. place: in the copy, relative to its root."""
+    """A file, folder or link. path: the original's, links resolved. place: its path in the copy."""
 
     path: str
     place: str
     status: os.stat_result
 
     def key(self) -> tuple[int, int]:
-        """The same for all hard links to one file."""
+        """Returns the identity of the file, which all of its hard links share."""
         return self.status.st_dev, self.status.st_ino
 
     def bytes(self) -> int:
-        """Without holes."""
+        """Returns the file's bytes without holes."""
         return min(self.status.st_size, self.status.st_blocks * 512)
 
 
 class Original:
-    """What a copy of a folder consists of. without: a folder that is not part of it. shared:
-    places in the folder that the user lets runs write to.
+    """The contents of a copy of a folder. `without`: a folder that is not copied. `shared`: places
+    in the folder that the user lets runs write to.
 
-    left: what is not copied. Raises OSError where the folder itself cannot be read.
+    `left`: entries that are too large to copy. Raises OSError if the folder itself cannot be read.
     """
 
     def __init__(self, folder: str, without: str = "", shared: Collection[str] = ()) -> None:
@@ -75,27 +75,27 @@ class Original:
         self._shared = set(shared)
         self._folders: list[_Entry] = []
         self._files: list[_Entry] = []
-        self._inside: list[tuple[str, str]] = []  # links: path, place
-        self._direct: list[tuple[str, str]] = []  # what the copy has a link to: path, place
-        self._places = {self.folder: ""}  # of folders that are copied with all below them
+        self._inside: list[tuple[str, str]] = []  # links within the folder: path, place
+        self._direct: list[tuple[str, str]] = []  # originals that the copy links to: path, place
+        self._places = {self.folder: ""}  # path: place of each copied folder
         self._entries_left = ENTRIES_MOST
         self._waiting = deque([_Entry(self.folder, "", os.stat(self.folder))])
-        os.listdir(self.folder)  # raises
+        os.listdir(self.folder)  # raises if the folder cannot be read
         while self._waiting:
             self._read(self._waiting.popleft())
 
     @property
     def count(self) -> int:
-        """Of files that are copied."""
+        """Returns the number of files that are copied."""
         return len(self._files)
 
     @property
     def bytes(self) -> int:
-        """To be copied, if the file system does not share blocks."""
+        """Returns the bytes that are copied if the file system does not share blocks."""
         return sum({entry.key(): entry.bytes() for entry in self._files}.values())
 
     def bound(self, bytes_most: int) -> None:
-        """Leave out the files beyond so many bytes."""
+        """Leaves out files beyond `bytes_most` bytes in total."""
         kept: list[_Entry] = []
         seen: set[tuple[int, int]] = set()
         for entry in self._files:
@@ -111,7 +111,7 @@ class Original:
         self._files = kept
 
     def shares_blocks_with(self, folder: str) -> bool:
-        """Whether files copied to `folder` share their blocks with the originals."""
+        """Returns whether files copied to `folder` share their blocks with the originals."""
         for entry in self._files:
             if entry.bytes():
                 with (
@@ -125,7 +125,7 @@ class Original:
         return False
 
     def copy(self, target: str, stopped: Callable[[], object]) -> None:
-        """Make the folder `target` a copy; part of one where `stopped` becomes true. Raises
+        """Makes the folder `target` a copy, or a part of one if `stopped` becomes true. Raises
         OSError."""
         first: dict[tuple[int, int], str] = {}
         for entry in self._folders:
@@ -146,8 +146,8 @@ class Original:
             _set_status(entry, os.path.join(target, entry.place))
 
     def moved(self, word: str, target: str) -> str:
-        """A word of a command, for a run in the copy at `target`: an absolute path of what was
-        copied, alone or behind `=`, becomes that of the copy."""
+        """Returns a command's argument for a run in the copy at `target`: the absolute path of a
+        copied entry, also after `=`, becomes its path in the copy."""
         front, equals, path = word.rpartition("=")
         place = self._place(os.path.realpath(path)) if path.startswith("/") else None
         there = os.path.normpath(os.path.join(target, place or ""))
@@ -217,7 +217,7 @@ class Original:
         self.left.append(Left(entry.place, count))
 
     def _place(self, path: str) -> str | None:
-        """Where a copy has what is at `path`; None for what it does not have."""
+        """Returns the place of `path` in the copy; None if the copy does not contain it."""
         for above in _and_above(path):
             if above in self._places:
                 below = os.path.relpath(path, above)
@@ -225,7 +225,7 @@ class Original:
         return None
 
     def _text(self, target: str, path: str, place: str) -> str:
-        """What a link says in the copy; the same as the original where that leads to the copy."""
+        """Returns a link's text in the copy: the original's, if that leads to the right place."""
         there = self._place(_hop(path)) or self._place(os.path.realpath(path)) or "."
         with contextlib.suppress(OSError):
             text = os.readlink(path)
@@ -236,7 +236,7 @@ class Original:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder with all that it holds, also where a run has closed folders to its owner."""
+    """Removes a folder with its contents, even if a run has removed its owner's permissions."""
     if os.path.islink(folder):
         return
     for here, names, _ in os.walk(folder):
@@ -249,8 +249,8 @@ def remove(folder: str) -> None:
 
 
 def _copied(entry: _Entry, there: str) -> bool:
-    """Copies a file with its mode and times. A file that cannot be read is one in the copy, too;
-    one that has gone or is another one now is left out. Raises OSError."""
+    """Copies a file with its mode and times. An unreadable file becomes an unreadable empty file.
+    Returns False for a file that was removed or replaced: the copy lacks it. Raises OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         source = os.open(entry.path, flags)
@@ -275,7 +275,7 @@ def _copied(entry: _Entry, there: str) -> bool:
 
 
 def _fill(copy: int, source: int) -> None:
-    """Copies what a file holds, and its holes as holes."""
+    """Copies the data of a file, and keeps its holes."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(copy, FICLONE, source)
         return
@@ -285,7 +285,7 @@ def _fill(copy: int, source: int) -> None:
         at = os.lseek(copy, begin, os.SEEK_SET)
         while at < end:
             moved = os.sendfile(copy, source, at, min(end - at, SEGMENT_BYTES))
-            if not moved:  # it has become shorter
+            if not moved:  # the file has become shorter
                 return
             at += moved
     if end < size:
@@ -293,7 +293,7 @@ def _fill(copy: int, source: int) -> None:
 
 
 def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
-    """From where to where a file holds data."""
+    """Yields the begin and end of each part of a file that holds data."""
     end = 0
     while end < size:
         try:
@@ -311,7 +311,7 @@ def _set_status(entry: _Entry, there: str) -> None:
 
 
 def _hop(link: str) -> str:
-    """What a link leads to, which may be a link again; the folders before it resolved."""
+    """Returns a link's target after one step, its folders resolved; it may be another link."""
     head, tail = os.path.split(os.path.join(os.path.dirname(link), os.readlink(link)))
     if tail in ("", ".", ".."):
         return os.path.realpath(link)

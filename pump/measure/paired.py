@@ -1,15 +1,15 @@
-"""Rounds of measurements, medians of paired ratios, their intervals, percentiles. Pure.
+"""Orders measurements in rounds; computes medians of paired ratios, intervals, percentiles. Pure.
 
 DESIGN
-  A comparison is a list of pairs: both sides are measured directly one after the other, so that
-  other load on the machine affects both. Its figure is the median of the pairs' ratios.
+  A comparison is a list of pairs. Both sides of a pair are measured directly one after the other,
+  so that other load on the machine affects both. The result is the median of the pairs' ratios.
 
-  The interval of that median comes from the sign test (Conover, Practical Nonparametric
-  Statistics, 3.2): of n independent ratios the number below the true median is binomial(n, 1/2),
-  so the k-th smallest and the k-th largest ratio enclose it with a probability of n and k alone.
-  It assumes no distribution, and the same values give the same interval. With fewer than six
-  pairs no interval reaches 95 %: `interval` has none, `enclosing` the whole range and its
-  confidence.
+  The interval of that median comes from the sign test (Conover, Practical Nonparametric Statistics,
+  3.2). Among n independent ratios, the number below the true median is binomial(n, 1/2). So the
+  k-th smallest and the k-th largest ratio enclose the median with a probability that depends only
+  on n and k. The test assumes no distribution, and the same values give the same interval. With
+  fewer than six pairs no interval reaches 95 %. `interval` then returns None, and `enclosing` the
+  whole range with its confidence.
 
 Standard library only: benchmarks and the acceptance of a GPU use it before pump is installed.
 """
@@ -30,8 +30,8 @@ CONFIDENCE = Fraction(95, 100)
 class Paired:
     """Result of a comparison: `ratio` is the median of first / second over the pairs.
 
-    The medians are in the unit of the measurements. `interval` holds the true median
-    of the ratio with at least 95 %; None if there are too few pairs for one.
+    The medians are in the unit of the measurements. `interval` contains the true median of the
+    ratio with a confidence of at least 95 %; None if there are too few pairs.
     """
 
     first_median: float
@@ -42,7 +42,7 @@ class Paired:
 
 
 class Enclosed(NamedTuple):
-    """A range that holds the true median of some values with this confidence, 0 to 1."""
+    """A range that contains the true median of some values with this confidence, 0 to 1."""
 
     low: float
     high: float
@@ -50,10 +50,10 @@ class Enclosed(NamedTuple):
 
 
 def in_rounds(names: Sequence[str], count: int) -> Iterator[tuple[int, str]]:
-    """(round, name) of `count` rounds, each of which has every name once.
+    """Yields (round, name) for `count` rounds. Each round has every name once.
 
     The order rotates by one place from round to round, so that no name always follows the same
-    other one; of two it alternates. Rounds begin with 0.
+    other name; two names alternate. Rounds begin with 0.
     """
     for turn in range(count):
         start = turn % len(names)
@@ -62,7 +62,7 @@ def in_rounds(names: Sequence[str], count: int) -> Iterator[tuple[int, str]]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Value below which `percent` of the values lie, linear between neighbours.
+    """Returns the value below which `percent` of the values are, linear between neighbours.
 
     Raises ValueError for no values, or a percent outside 0 to 100.
     """
@@ -78,7 +78,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Narrowest pair of order statistics that holds the true median with 95 %, or None."""
+    """Returns the narrowest pair of values that encloses the true median with 95 %, or None."""
     if not values:
         return None
     found = enclosing(values)
@@ -86,13 +86,13 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def enclosing(values: Sequence[float]) -> Enclosed:
-    """Narrowest pair of order statistics that holds the true median with 95 %; where there are too
-    few values for that, the least and the greatest. Raises ValueError for no values."""
+    """Returns the narrowest pair of values that encloses the true median with 95 %; with too few
+    values, the least and the greatest one. Raises ValueError for no values."""
     if not values:
         raise ValueError("a range of no values")
     count = len(values)
-    # Of 2^count equally likely ways to lie above or below the true median, `ways` have exactly
-    # `rank` values below, and `outside` fewer.
+    # There are 2^count equally likely ways in which values are above or below the true median. In
+    # `ways` of these exactly `rank` values are below, in `outside` fewer.
     outside_max = int((1 - CONFIDENCE) / 2 * 2**count)
     rank, outside, ways = 0, 0, 1
     while rank == 0 or outside + ways <= outside_max:
@@ -104,7 +104,7 @@ def enclosing(values: Sequence[float]) -> Enclosed:
 
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Paired:
-    """Comparison of measurements that were taken in pairs.
+    """Returns the comparison of measurements that were taken in pairs.
 
     Raises ValueError for sides of different length, no pairs, or values not above 0.
     """

@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 class Progress:
-    """Numbers the steps of some work on a stream. total: of steps; callers may lower it."""
+    """Prints the steps of some work to a stream. total: number of steps; callers may lower it."""
 
     def __init__(self, total: int, out: TextIO | None = None) -> None:
         self.total = total
@@ -20,8 +20,8 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[list[str]]:
-        """Runs one step. Its line ends with what the block puts into the list, else with the step's
-        time, and with "failed" if it raises."""
+        """Runs one step. Its line ends with the texts that the block puts into the list, else with
+        the step's time, and with "failed" if the block raises."""
         began_s = time.monotonic()
         width = len(str(self.total))
         self._put(f"[{self._done + 1:{width}}/{self.total}] {what} ...")
@@ -38,7 +38,7 @@ class Progress:
         self._put(f" {', '.join(said) or f'{now_s - began_s:.1f} s'}{after}\n")
 
     def _put(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # closed, or its reader has gone
+        with contextlib.suppress(OSError, ValueError):  # closed, or without a reader
             self._out.write(text)
             self._out.flush()
 

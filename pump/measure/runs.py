@@ -1,8 +1,8 @@
 """Runs a command with its output in a log, measures its time, and ends all of its processes.
 
-Each run is a process group of its own: Ctrl-C in the terminal reaches this process alone, which
-ends the run in order, and no process that a run leaves behind disturbs the next one. The run's
-first process is killed when this one is.
+Each run is a process group of its own. So Ctrl-C in the terminal reaches only this process, which
+ends the run in order. Processes that outlive a run are killed, so that they do not disturb the next
+one. The run's first process is killed when this process dies.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Any, NamedTuple
 from pump.names import one_line
 
 PATIENCE_S = 10.0
-"""For a command that was told to end, before it is killed."""
+"""Time between the signal that ends a command and SIGKILL."""
 LOG_BYTES = 1 << 20
-"""Of a log's end, in which messages and figures are looked for."""
+"""Bytes at the end of a log that are searched for messages and numbers."""
 LINES_SHOWN = 15
 PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(
     rb"out.?of.?memory|OutOfMemory|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED|\bOOM\b",
     re.IGNORECASE,
 )
-"""What CUDA, PyTorch, CuPy and JAX print where an allocation fails."""
+"""Messages of CUDA, PyTorch, CuPy and JAX when an allocation fails."""
 
 
 class Ran(NamedTuple):
-    """A command that has ended. status: as of subprocess, below 0: the signal that ended it.
-    too_long: whether it was ended at its time limit."""
+    """A command that has ended. status: as in subprocess, -N after signal N. too_long: whether it
+    was killed at its time limit."""
 
     status: int
     seconds: float
@@ -46,13 +46,13 @@ class Ran(NamedTuple):
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether it failed and speaks of memory that was not there."""
+        """Returns whether the command failed and reported a lack of memory."""
         lines = self._end().splitlines()
-        said = b"\n".join(line for line in lines if not line.startswith(b"pump"))  # not our advice
+        said = b"\n".join(line for line in lines if not line.startswith(b"pump"))  # not pump's own
         return self.status != 0 and OUT_OF_MEMORY.search(said) is not None
 
     def failure(self) -> str:
-        """How it failed; "" where it did not."""
+        """Returns the reason why the command failed; "" if it succeeded."""
         if self.too_long:
             return f"still running after {self.seconds:.0f} s"
         if self.status < 0:
@@ -62,10 +62,10 @@ class Ran(NamedTuple):
         return f"exit status {self.status}" if self.status else ""
 
     def last(self, pattern: re.Pattern[bytes]) -> float | None:
-        """The number that the first group of `pattern` has at its last match in the log; None
-        without a match or a number above 0."""
+        """Returns the number in the first group of the last match of `pattern` in the log; None
+        without a match, or if the number is not above 0."""
         found = [match[1] for match in pattern.finditer(self._end())]
-        with contextlib.suppress(ValueError, TypeError):  # no number, or a group that is not there
+        with contextlib.suppress(ValueError, TypeError):  # not a number, or no such group
             number = float(found[-1]) if found else 0.0
             return number if 0 < number < float("inf") else None
         return None
@@ -75,21 +75,21 @@ class Ran(NamedTuple):
 
 
 def end(log: Path) -> bytes:
-    """The last LOG_BYTES of a log."""
+    """Returns the last LOG_BYTES of a log."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
         return file.read()
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, safe for a terminal."""
+    """Returns the last lines of a log, safe for a terminal."""
     lines = end(log).decode(errors="replace").splitlines()
     return "\n".join(map(one_line, lines[-LINES_SHOWN:]))
 
 
 class Stop:
-    """While entered, SIGINT, SIGTERM and SIGHUP end the run under way instead of this process; a
-    second one kills it. number: of the first signal, 0 for none. For the main thread alone."""
+    """While entered, makes SIGINT, SIGTERM and SIGHUP end the run instead of this process; a second
+    signal kills it. number: of the first signal, 0 for none. Only for the main thread."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -98,7 +98,7 @@ class Stop:
 
     def __enter__(self) -> Stop:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as of nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's choice stays
                 self._before[number] = signal.signal(number, self._come)
         return self
 
@@ -109,7 +109,7 @@ class Stop:
             signal.signal(number, handler)
 
     def begun(self, group: int) -> None:
-        """Remember the group of a run that has begun; 0: it has ended."""
+        """Sets the process group of the run that has begun; 0: the run has ended."""
         self._group = group
         if self.number and group:  # the signal came before the group was known
             self._end(self.number)
@@ -137,13 +137,13 @@ def run(
     stop: Stop,
     seconds_most: float | None = None,
 ) -> Ran:
-    """Run the command to its end, its output in `log`, its input empty. Raises OSError where it
+    """Runs the command to its end, with its output in `log` and empty input. Raises OSError if it
     cannot be started or the log cannot be written."""
     me, prctl = os.getpid(), ctypes.CDLL(None).prctl
 
     def die_with_me() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != me:  # killed before the call
+        if os.getppid() != me:  # the parent died before the call
             os._exit(1)
 
     with log.open("wb") as out:
@@ -166,8 +166,8 @@ def run(
 
         timer = None if seconds_most is None else _later(seconds_most, too_long)
         try:
-            # The id stays the group's until the process has been waited for, so none but this
-            # run's processes are killed.
+            # The group keeps its id until the process has been waited for, so only processes of
+            # this run are killed.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             seconds = time.monotonic() - began
         finally:

@@ -1,15 +1,15 @@
-"""Searches the largest number that fits, with a bounded number of questions. Pure.
+"""Finds the largest number that fits, with a bounded number of trials. Pure.
 
-The numbers are least, least + step, and so on. It doubles until a number does not fit, then halves
-the gap: so the answer is right where every number below one that fits fits too.
+The numbers are least, least + step, and so on. The search doubles the number until one does not
+fit, then halves the gap. The result is right if all numbers below a fitting number fit, too.
 """
 
 from __future__ import annotations
 
 
 class Search:
-    """least fits already. fits: the largest number known to fit. fails: the smallest known not
-    to, None for none. Numbers above `most` are never asked for."""
+    """A search from `least`, which fits, to `most`. fits: the largest number known to fit. fails:
+    the smallest number known not to fit, None for none."""
 
     def __init__(self, least: int, most: int, step: int) -> None:
         self.fits = least
@@ -18,18 +18,18 @@ class Search:
         self._most = least + (most - least) // step * step
 
     def next(self) -> int | None:
-        """The number to try; None where the answer is known as well as steps allow."""
+        """Returns the number to try; None when the result is as exact as the steps allow."""
         if self.fails is None:
             number = min(self._stepped(max(2 * self.fits, self.fits + self._step)), self._most)
         else:
             number = self._stepped((self.fits + self.fails) // 2)
-            if number == self.fits:  # the middle of a gap of one and a half steps
+            if number == self.fits:  # rounded down to `fits`
                 number += self._step
         done = number <= self.fits or (self.fails is not None and number >= self.fails)
         return None if done else number
 
     def tell(self, number: int, fits: bool) -> None:
-        """The answer for a number that `next` gave."""
+        """Records whether a number that `next` returned fits."""
         if fits:
             self.fits = number
         else:

@@ -1,1 +1,1 @@
-"""What pumpd believes about a client: blocks, where they are, and the window."""
+"""pumpd's model of a client: blocks, their locations, and the window."""

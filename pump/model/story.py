@@ -1,4 +1,4 @@
-"""A story: the beginning of what a learner was told in a run (daemon/core/predict/learner.h)."""
+"""A story: the log of the first events of a run for a learner (daemon/core/predict/learner.h)."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Keys = NDArray[np.uint64]
 
 
 class Story(NamedTuple):
-    """steps: dtype STEP, shape [n]. accesses: dtype ACCESS, shape [m], of all operations in
-    order."""
+    """An event log. steps: dtype STEP, shape [n]. accesses: dtype ACCESS, shape [m], of all
+    operations in order."""
 
     steps: NDArray[Any]
     accesses: NDArray[Any]
 
     def keys(self) -> Keys:
-        """The keys of its operations, in order, shape [operations]."""
+        """Returns the keys of its operations, in order, shape [operations]."""
         found: Keys = self.steps["key"][self.steps["what"] == lib.PUMP_LEARNER_OPERATION]
         return found
 
     def raw(self) -> Any:
-        """`struct pump_learner_story *` over the arrays, which have to outlive it."""
+        """Returns a `struct pump_learner_story *` over the arrays, which must outlive it."""
         story = ffi.new("struct pump_learner_story *")
         story.steps = ffi.cast("struct pump_learner_step *", self.steps.ctypes.data)
         story.accesses = ffi.cast("struct pump_access *", self.accesses.ctypes.data)
@@ -52,7 +52,7 @@ class Story(NamedTuple):
 
 
 def copied(raw: Any) -> Story:
-    """A copy of `struct pump_learner_story *`."""
+    """Returns a copy of a `struct pump_learner_story *`."""
     return Story(
         _copied(raw.steps, raw.step_count, STEP), _copied(raw.accesses, raw.access_count, ACCESS)
     )

@@ -1,6 +1,6 @@
-"""What a policy sees of the model, and what it answers.
+"""The input of a policy, a view of the model, and its output, a decision.
 
-All quantities count 2 MiB blocks; all orders are operation numbers (`seq`).
+All sizes are numbers of 2 MiB blocks; `*_need` and `*_next_use` are operation numbers (`seq`).
 """
 
 from __future__ import annotations
@@ -20,63 +20,62 @@ NOT_NEEDED: int = lib.PUMP_NOT_NEEDED
 
 
 class View(NamedTuple):
-    """One device of one client at one moment. Policies read it and keep nothing of it:
-    its arrays are overwritten by the next one."""
+    """The state of one client's device at one moment. Policies must not keep it, because the next
+    view overwrites its arrays."""
 
     budget: int
-    """Blocks that may take room on the device."""
+    """Most blocks that may occupy memory of the device."""
     emulated: bool
-    """The budget lies below what the card has, so its driver does not evict for us."""
+    """True if the budget is below the GPU's memory: the driver does not evict to keep it."""
     resident: int
-    """Believed there, those in doubt included."""
+    """Resident blocks, including blocks that the driver may have evicted."""
     arriving: int
     leaving: int
-    """Those whose discard is under way included."""
+    """Blocks that move to the host or are being discarded."""
     to_gpu_credit: int
-    """Blocks that may be sent to the GPU now (in-flight bound less what is in flight)."""
+    """Blocks that may be sent to the GPU now: the in-flight bound minus blocks in flight."""
     to_host_credit: int
     faults: int
-    """Blocks that came by fault since the last view of this device."""
+    """Blocks that arrived by fault since the last view of this device."""
     missing: Blocks
-    """Blocks that the window needs and that are neither surely there nor on their way,
-    soonest first, a bounded number of them."""
+    """Blocks that the window needs, except surely resident and arriving ones: a bounded number, the
+    soonest first."""
     missing_need: NDArray[np.int64]
-    """Operation that needs each of `missing`."""
+    """Operation that needs each block of `missing`."""
     missing_room: NDArray[np.int64]
-    """Blocks of room that `missing` takes up to and including each. One in doubt takes
-    none: it was resident, the driver may have evicted it since, its room is counted;
-    prefetching it costs little if it is there."""
+    """Free blocks that `missing` takes up to and including each entry. A possibly evicted block
+    takes none, because its memory already counts as occupied; its prefetch is cheap if it is still
+    resident."""
     arrivals_need: NDArray[np.int64]
-    """`missing_need` of those that take room, which may be fewer."""
+    """`missing_need` of the blocks that take free memory, possibly fewer than `missing`."""
     missing_more: int
-    """Blocks that are missing beyond `missing`; from PUMP_VIEW_MISSING on only that many are
-    known."""
+    """Missing blocks beyond `missing`. A lower bound: counting stops at about PUMP_VIEW_MISSING."""
     expected: int
-    """Operations in the view that were not issued yet."""
+    """Operations in the view that the program has not issued yet."""
     eviction_candidates: Blocks
-    """Resident blocks that would leave first, a bounded number of them: those that nothing
-    needs, in the order of `model_next_idle` (model_blocks.h), then needed last first."""
+    """Resident blocks in order of eviction, a bounded number. First the blocks that nothing needs,
+    as `model_next_idle` (model_blocks.h) orders them; then the others, the last needed first."""
     candidates_next_use: NDArray[np.int64]
-    """Per candidate: earliest operation of the window that needs it, or NOT_NEEDED."""
+    """For each candidate, the earliest operation of the window that needs it, or NOT_NEEDED."""
     candidates_maybe_evicted: int
-    """How many of `eviction_candidates` are in doubt: those may be missing as well."""
+    """How many of `eviction_candidates` may have been evicted; `missing` may list them, too."""
     oldest: Blocks
-    """Resident blocks that the driver would evict first: migrated longest ago first."""
+    """Resident blocks in the driver's eviction order: migrated longest ago first."""
     oldest_next_use: NDArray[np.int64]
 
     @property
     def occupied(self) -> int:
-        """Blocks that take room: resident, on their way in, or not yet gone."""
+        """Returns the blocks that occupy memory: resident, arriving, or not yet gone."""
         return self.resident + self.arriving + self.leaving
 
     @property
     def free(self) -> int:
-        """Blocks of room, negative after an overshoot."""
+        """Returns the free blocks of the budget, negative after an overshoot."""
         return self.budget - self.resident - self.arriving - self.leaving
 
 
 class Decision(NamedTuple):
-    """What shall move now, in order of urgency."""
+    """The blocks to move now, the most urgent first."""
 
     to_gpu: Blocks = NO_BLOCKS
     """Blocks of `View.missing`."""

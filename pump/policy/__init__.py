@@ -1,7 +1,7 @@
 """Policies: what the schedule of a client may know, and how jobs share GPUs. No I/O.
 
-A client's policies need numpy. arbiter.py and leases.py, by which jobs share, do not, and the
-service has none: so the former are imported at their first use.
+The service shares GPUs with arbiter.py, leases.py and turns.py, and has no numpy. So the policies
+of clients, which need numpy, are imported at their first use.
 """
 
 from __future__ import annotations

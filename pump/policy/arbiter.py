@@ -1,11 +1,11 @@
 """The arbiter: how the jobs on a GPU share its memory. A pure function.
 
-Each job gets a floor. What is left goes to priorities, the highest first, each up to what its
-jobs want. Within a priority users share, weighted max-min fairly: none gets more than its jobs want
-while another's want more. A user's jobs share what it has in the same way, by use. So one user's
-jobs take from each other, however many they are and whatever they say, but for the blocks that each
-job has at least. What no job wants is shared as well: a job that grows then has it already. So all
-memory is granted; `less_spill` says how much that is.
+Each job gets a floor. Priorities share the rest, the highest first, each up to its jobs' wants.
+Within a priority, users share by weighted max-min fairness: no user gets more than its jobs want
+while another user's jobs want more. A user's jobs share its memory in the same way, by use. So they
+take memory only from each other, whatever their number and claims, except for the least blocks of
+each job. Memory that no job wants is shared as well, so that a job that grows has it already. So
+all memory is granted; `less_spill` returns how much that is.
 
 Not done: sharing by the benefit of a byte and by staggered peaks (TENSILE, arXiv:2105.13336).
 Another rule has to keep what test_policy_arbiter.py checks.
@@ -20,25 +20,25 @@ from typing import Final, NamedTuple
 from pump.model.bounds import BLOCK_BYTES
 
 LEAST_BLOCKS: Final = 4
-"""Smallest budget that a shim adopts (PUMP_BUDGET_BLOCKS_LEAST)."""
+"""Smallest budget that a shim adopts, in blocks (PUMP_BUDGET_BLOCKS_LEAST)."""
 FLOORS_SHARE: Final = 16
-"""One part in so many of a GPU is kept for floors, by weight, for all priorities."""
+"""Floors take 1/FLOORS_SHARE of a GPU, by weight, for all priorities."""
 LEAST_SHARE: Final = 8
-"""The same where jobs need as much for one operation: one that finds too little room for its memory
-waits for it on the GPU, and so do the others."""
+"""Floors take up to 1/LEAST_SHARE if single operations need it. An operation with too little memory
+waits for its blocks on the GPU, and so do the other jobs."""
 SPILL_BYTES: Final = 64 << 20
-"""By which a job may exceed its budget: most that a shim has in flight in one direction."""
+"""Most bytes above a job's budget: a shim has at most this many in flight in one direction."""
 IDLE_WEIGHT: Final = 0.125
-"""Weight of a job that uses nothing, against 1 of one that always does."""
+"""Weight of a job that never uses the GPU; a job that always uses it has weight 1."""
 
 
 class Claim(NamedTuple):
-    """What one job asks of one GPU.
+    """The claim of one job on one GPU.
 
-    wanted_bytes: its live memory there, or its user's bound if that is less. use: recent share
-    of the time in which it used the GPU, 0 to 1. weight: of its user, above 0, within one
-    priority. least_bytes: what it needs for one operation. user: whose it is; None: of a user
-    that has no other.
+    `wanted_bytes`: its live memory there, or its user's bound if that is less. `use`: recent share
+    of the time in which it used the GPU, 0 to 1. `weight`: of its user, above 0, within one
+    priority. `least_bytes`: memory that one operation needs. `user`: its user; None: a user without
+    other jobs.
     """
 
     job: int
@@ -52,22 +52,23 @@ class Claim(NamedTuple):
 
     @property
     def owner(self) -> tuple[bool, int]:
-        """What is the same for the jobs of one user alone."""
+        """Returns a key that only the jobs of one user share."""
         return (False, self.job) if self.user is None else (True, self.user)
 
     @property
     def activity(self) -> float:
-        """Its weight among its user's jobs, 1 at most, and its user's by the most active one."""
+        """Returns the job's weight among its user's jobs, 1 at most; a user has its jobs'
+        maximum."""
         return IDLE_WEIGHT + (1 - IDLE_WEIGHT) * min(1.0, max(0.0, self.use))
 
 
 def arbitrate(
     memory_bytes: Mapping[str, int], claims: Sequence[Claim]
 ) -> dict[tuple[int, str], int]:
-    """Return the budget in bytes of each (job, GPU) that is claimed; whole blocks.
+    """Returns the budget of each claimed (job, GPU) in bytes; whole blocks.
 
-    memory_bytes: by GPU, what all jobs together may keep there. Claims on other GPUs get
-    nothing and are left out. One claim for each job and GPU.
+    `memory_bytes`: by GPU, the most that all jobs together may keep there. Claims on other GPUs are
+    left out. There is one claim for each job and GPU.
     """
     budgets: dict[tuple[int, str], int] = {}
     for gpu, mine in _by_gpu(memory_bytes, sorted(claims)).items():
@@ -78,12 +79,12 @@ def arbitrate(
 
 
 def less_spill(memory_bytes: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, int]:
-    """Return the bytes to share, by GPU, less room for jobs that exceed their budgets.
+    """Returns the bytes to share, by GPU, less a reserve for jobs that exceed their budgets.
 
-    A job that has less than it wants exceeds its budget from time to time, by what its faults
-    bring in before its own evictions have made room. Without room for that the driver evicts
-    what migrated longest ago, which may be another job's memory. One user's jobs have the room of
-    one.
+    A job with less memory than it wants exceeds its budget from time to time: faults bring in
+    blocks before its own evictions have freed memory. Without the reserve, the driver evicts the
+    block that migrated longest ago, which may belong to another job. The jobs of a user share the
+    reserve of one job.
     """
     budgets = arbitrate(memory_bytes, claims)
     left = {}
@@ -104,7 +105,7 @@ def _by_gpu(gpus: Iterable[str], claims: Iterable[Claim]) -> dict[str, list[Clai
 
 
 def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
-    """All in blocks. The sum is `memory`, if any job claims it."""
+    """Divides `memory` among the claims, in blocks. The sum is `memory`, if there is a claim."""
     if not claims:
         return []
     least = min(LEAST_BLOCKS, memory // len(claims))
@@ -120,7 +121,7 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
 
 
 def _floors(memory: int, least: int, claims: Sequence[Claim]) -> list[int]:
-    """Each user's floor, by weight, in equal parts for its jobs."""
+    """Returns each job's floor: an equal part of its user's floor, which goes by weight."""
     owners = [claim.owner for claim in claims]
     weights = {owner: claim.weight for owner, claim in zip(owners, claims, strict=True)}
     jobs = Counter(owners)
@@ -146,7 +147,7 @@ def _raise(
     caps: Sequence[int],
     owned: Sequence[tuple[Claim, float]],
 ) -> None:
-    """Raise `levels` of `which` by what is left of `memory`, none above its cap: users by weight,
+    """Raises `levels` of `which` by the rest of `memory`, at most to their caps: users by weight,
     and each user's jobs by activity. owned: claims, with their activity."""
     left = memory - sum(levels)
     if left <= 0:
@@ -169,8 +170,8 @@ def _raise(
 def filled(
     room: int, least: Sequence[int], most: Sequence[int], weights: Sequence[float]
 ) -> list[int]:
-    """Return `room` as shares by weight, each between its least and its most: what one lacks to
-    its least, or cannot take beyond its most, is the others'."""
+    """Returns `room` divided by weight, each share between its least and its most. The other shares
+    make up the differences."""
     room = min(room, sum(most))
     have = sum(least)
     if have >= room or len(least) == 1:

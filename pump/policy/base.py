@@ -8,23 +8,23 @@ from pump.model.view import Decision, View
 
 
 class Policy(Protocol):
-    """What the worker's schedule may know and do (docs/schedule.md). Under a policy that is also
-    Deciding there is no schedule: the policy chooses the transfers."""
+    """Defines what the worker's schedule may know and do (docs/schedule.md). A policy that is also
+    Deciding chooses the transfers itself, without a schedule."""
 
     name: ClassVar[str]
-    """As in `pump-run --policy`."""
+    """The policy's name in `pump-run --policy`."""
     prefetches: ClassVar[bool]
-    """False: blocks come by faults alone, so misses count as the policy's."""
+    """False: blocks arrive only by faults, and misses are counted as caused by the policy."""
     predicts: ClassVar[bool]
-    """The worker learns what the program repeats, and schedules operations before the program
+    """True: the worker learns what the program repeats, and schedules operations before the program
     issues them."""
 
 
 @runtime_checkable
 class Deciding(Policy, Protocol):
-    """A policy that chooses the transfers itself: one method without I/O, which may be called
-    with any consistent view."""
+    """A policy that chooses the transfers itself, by one method without I/O. The method accepts any
+    consistent view."""
 
     def decide(self, view: View) -> Decision:
-        """Return the transfers to start now."""
+        """Returns the transfers to start now."""
         ...

@@ -1,8 +1,8 @@
 """demand: no prefetch, the driver's own paging.
 
-Without an emulated budget this is plain naive Unified Memory. With one, eviction in the
-driver's own order (last migrated first in, first out: kernel-open/nvidia-uvm,
-uvm_pmm_gpu.c) is carried out by the executors, and figures carry the label "emulated".
+Without an emulated budget this is plain Unified Memory. With one, the executors evict in the
+driver's own order: the block that migrated longest ago first (kernel-open/nvidia-uvm,
+uvm_pmm_gpu.c). Results then carry the label "emulated".
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pump.model.view import NOTHING, Decision, View
 
 
 class Demand:
-    """Evicts down to an emulated budget, and does nothing else."""
+    """Evicts down to an emulated budget, and never prefetches."""
 
     name: ClassVar[str] = "demand"
     prefetches: ClassVar[bool] = False
     predicts: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
-        """Return evictions for what faults brought in above the budget."""
+        """Returns evictions for the blocks that faults brought in above the budget."""
         excess = view.resident + view.arriving - view.budget
         if not view.emulated or excess <= 0:
             return NOTHING

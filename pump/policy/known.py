@@ -1,4 +1,4 @@
-"""The policies by the names of `pump-run --policy`."""
+"""Finds policies by the names of `pump-run --policy`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Demand, 
 
 
 def by_name(name: str) -> Policy:
-    """Return a new policy. Raises ValueError that lists the known names."""
+    """Returns a new policy. Raises ValueError that lists the known names."""
     try:
         return POLICIES[name]()
     except KeyError:

@@ -1,9 +1,9 @@
-"""Leases: from the arbiter's budgets to those that can be granted at once. Pure functions.
+"""Leases: turns the arbiter's budgets into grants that are possible at once. Pure functions.
 
-While leases change a GPU must not have to hold more than it has. So a smaller lease is granted
-at once, and a larger one only out of room that no job holds. A job holds the maximum of its
-grants that it may not have acknowledged, the budgets that it reports as adopted, and what it
-has on the GPU.
+While leases change, a GPU must not have to hold more than its memory. So a smaller lease is granted
+at once, and a larger one only from memory that no job holds. A job holds the maximum of three
+amounts: its grants that may be unacknowledged, the budgets that it has adopted, and its memory on
+the GPU.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.policy.arbiter import LEAST_BLOCKS
 
 GRAIN_SHARE: Final = 64
-"""A change by less than one part in so many of the GPU is not sent, unless other jobs need the
-sum of such changes."""
+"""A change by less than 1/GRAIN_SHARE of the GPU is not sent, unless other jobs need the sum of
+such changes."""
 
 
 class Lease(NamedTuple):
-    """One job on one GPU; bytes.
+    """One job's lease on one GPU; bytes.
 
-    granted_bytes: the newest grant, None before the first. unacknowledged_bytes: the
-    largest grant that it has not acknowledged. adopted_bytes: the budgets of its clients.
-    resident_bytes: what they have there, arriving and leaving included.
+    `granted_bytes`: the newest grant, None before the first. `unacknowledged_bytes`: the largest
+    grant that the job has not acknowledged. `adopted_bytes`: the budgets of its clients.
+    `resident_bytes`: its clients' memory there, arriving and leaving blocks included.
     """
 
     granted_bytes: int | None
@@ -34,7 +34,7 @@ class Lease(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that no other job can be granted."""
+        """Returns the bytes that cannot be granted to another job."""
         granted = self.granted_bytes or 0
         return max(granted, self.unacknowledged_bytes, self.adopted_bytes, self.resident_bytes)
 
@@ -45,28 +45,28 @@ def step(
     leases: Mapping[int, Lease],
     growing: bool = True,
 ) -> dict[int, int]:
-    """Return the grants to send, by job, in bytes: only those that change.
+    """Returns the grants to send, by job, in bytes: only the grants that change.
 
-    memory_bytes, targets: of one GPU, the arbiter's input and output. growing: False until
-    each job has reported what it holds: then no job gets more than it has adopted.
+    `memory_bytes`, `targets`: of one GPU, the arbiter's input and output. `growing`: False until
+    each job has reported its memory; until then no job gets more than it has adopted.
     """
     room = memory_bytes - sum(lease.held_bytes for lease in leases.values())
     grain = memory_bytes // GRAIN_SHARE if room >= 0 else 0
     above = grain
     lacking = _below_target(grain, targets, leases)
     if sum(targets[job] - leases[job].held_bytes for job in lacking) > room:
-        above //= len(leases)  # jobs that each keep a little more together take one job's share
+        above //= len(leases)  # so that all jobs together exceed their targets by at most one grain
     least = LEAST_BLOCKS * BLOCK_BYTES
     grants: dict[int, int] = {}
     for job, lease in leases.items():
         if lease.granted_bytes is None:
-            # It keeps what it has, as far as others leave room; it grows in its turn.
+            # Before its first grant, a job keeps the memory that others leave it. It grows later.
             own = max(0, room + lease.held_bytes)
             grants[job] = min(targets[job], lease.adopted_bytes, max(least, own))
             grants[job] = max(grants[job], min(least, targets[job]))
         elif targets[job] + above < lease.granted_bytes:
             grants[job] = targets[job]
-    if growing and room >= 0:  # what a job holds already it can be granted without room
+    if growing and room >= 0:  # memory that a job already holds can be granted at room 0
         _grow(room, grain, targets, leases, grants)
     return {job: bytes_ for job, bytes_ in grants.items() if bytes_ != leases[job].granted_bytes}
 
@@ -82,7 +82,7 @@ def _grow(
     leases: Mapping[int, Lease],
     grants: dict[int, int],
 ) -> None:
-    """Grant `room` to jobs below their targets, the smallest share of its target first."""
+    """Grants `room` to jobs below their targets, the smallest share of its target first."""
     lacking = [job for job in _below_target(grain, targets, leases) if job not in grants]
     lacking.sort(key=lambda job: (leases[job].held_bytes / max(1, targets[job]), job))
     for job in lacking:

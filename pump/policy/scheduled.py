@@ -1,8 +1,8 @@
-"""window and planned: the worker's schedule brings in what operations need, in the order they
-need it, and evicts what is needed last (docs/schedule.md).
+"""window and planned: the schedule prefetches in order of need, and evicts the block needed last.
 
-The rule is Belady's, bounded by what is known: never evict what is needed sooner than what
-comes in. Room decides, not time, so no duration is estimated and none can be wrong.
+The worker makes the schedule (docs/schedule.md). The rule is Belady's, within the known operations:
+never evict a block that is needed sooner than the arriving block. Free memory decides, not time, so
+no duration is estimated and none can be wrong.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import ClassVar
 
 
 class Window:
-    """Operations that the program has issued are known, after PUMP (ASP-DAC 2022): their blocks
-    travel in the time between launch and execution."""
+    """Knows the operations that the program has issued, after PUMP (ASP-DAC 2022). Their blocks
+    move in the time between launch and execution."""
 
     name: ClassVar[str] = "window"
     prefetches: ClassVar[bool] = True
@@ -20,10 +20,10 @@ class Window:
 
 
 class Planned:
-    """Issued operations are known, and, once the learner has seen what the program repeats, also
-    those that it will issue (`daemon/core/predict/learner.h`). After AutoSwap (next uses from the
-    iteration), G10 (residency over the whole iteration decides what leaves, and when) and TURNIP
-    (no fixed timeline: whatever is ready goes). Until then, and after a deviation, it is Window."""
+    """Knows issued operations and, once the learner has seen the program repeat itself, predicted
+    ones (`daemon/core/predict/learner.h`). Before that, and after a deviation, it is Window. After
+    AutoSwap (next uses from the iteration), G10 (residency over the whole iteration decides
+    evictions and their times) and TURNIP (no fixed timeline: any ready transfer starts)."""
 
     name: ClassVar[str] = "planned"
     prefetches: ClassVar[bool] = True

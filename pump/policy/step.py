@@ -10,11 +10,11 @@ from pump.model.view import Blocks
 from pump.policy.base import Deciding
 
 CarryOut = Callable[[Any, int, Blocks, Blocks], None]
-"""Of `struct pump_model *` and a device: block numbers to the host, and to the GPU."""
+"""Called with `struct pump_model *`, a device, blocks for the host and blocks for the GPU."""
 
 
 def decide(policy: Deciding, model: ClientModel, device: int, carry_out: CarryOut) -> None:
-    """Ask the policy about a device, and send what it answers."""
+    """Asks the policy about a device, and carries out its decision."""
     to_gpu, to_host = policy.decide(model.view(device))
     if len(to_host) or len(to_gpu):
         carry_out(model.raw, device, to_host, to_gpu)

@@ -1,25 +1,25 @@
-"""Turns: which jobs may use a GPU that does not hold all of their memory. Pure, but it remembers.
+"""Turns: which jobs may use a GPU that cannot hold all of their memory. Without I/O, with state.
 
-A kernel that waits for its memory holds the GPU's engine. So jobs that run together with a part of
-their memory each keep each other waiting, and one after the other with all of it they do more: that
-is what nvshare's time slices are for (Alexopoulos and Mitropoulos, 2024). A turn is longer the more
-memory has to move for it.
+A kernel that waits for its memory occupies the GPU. So jobs that run together, each with a part of
+its memory, delay each other. Jobs that run one after the other, with all of it, do more work:
+nvshare's time slices serve this purpose (Alexopoulos and Mitropoulos, 2024). A turn is longer if
+more memory has to move for it.
 
-Users that have had least come first, of their jobs those that have run least, and beside these what
-fits into the memory that is left. Priorities are weights: a job of a lower one has turns less
-often. A job that comes, or comes back from a pause, counts as one that has had as little as the
-least: a pause earns nothing, so it cannot be used to have more.
+The next turn goes to the user with the least accumulated time, and to that user's job with the
+least. Jobs that fit into the remaining memory run alongside. Priorities are weights: a job of lower
+priority has fewer turns. A job that arrives, or returns from a pause, starts with the least time of
+the present ones. So a pause earns nothing.
 
-What runs beside is charged for its part of the memory, and the user whose turn it is for the rest;
-for all of it, if those beside have had more than one that waits. So no number of jobs or of users
-makes a turn cheaper. A user that lacks LACKS_S of its share of the time ends the turn of any other.
-So in any time a user with something to run has its weight's share of it, less 30 s
+A job alongside is charged for its part of the memory, and the user of the turn for the rest. That
+user also pays for the part of a job whose user has had more than a waiting user. So no number of
+jobs or users makes a turn cheaper. A user that lacks LACKS_S of its share ends another user's turn.
+So in any period, a user with something to run gets its share by weight, less 30 s
 (docs/decisions/0075-shares-by-users.md).
 
-Some do not wait: jobs of a priority above NO_WAIT, which have their memory first, and jobs that say
-that they run for a part of the time only, as those that answer requests do. The latter are charged
-for the time of others' turns. A user that has had FREE_S more than its share in that way takes
-turns like all others, until it pauses without a debt.
+Two kinds of jobs do not wait. Jobs of a priority above NO_WAIT have their memory first. Part-time
+jobs report that they run only part of the time, like jobs that answer requests; they are charged
+for running in others' turns. Once a user has had FREE_S more than its share in that way, its
+part-time jobs take turns, too, until it pauses without a debt.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from typing import Final, NamedTuple
 from pump.policy.arbiter import FLOORS_SHARE
 
 NO_WAIT: Final = 0
-"""Jobs of a greater priority run in the turns of others, too."""
+"""Jobs of a greater priority also run in the turns of others."""
 LAST: Final = -11
-"""For the arbiter, below all priorities that jobs have."""
+"""Priority for the arbiter, below the priorities of all jobs."""
 CROWDED: Final = 1.65
-"""Turns begin where jobs want so many times the memory, each at most all of it: below, the moves
-cost what turns gain."""
+"""Turns begin if jobs want this multiple of the memory, where each job counts up to all of it.
+Below that, moving memory costs as much as turns gain."""
 MOVES: Final = 10.0
-"""A turn lasts so many times as long as its memory takes to come."""
+"""A turn lasts this multiple of the time in which its memory arrives."""
 TURN_S: Final = (8.0, 30.0)
-"""Least and most of that."""
+"""Shortest and longest turn."""
 LACKS_S: Final = 27.0
-"""A user that waits and lacks so much of its share ends the turn of one that lacks less."""
+"""A waiting user that lacks this much of its share ends the turn of a user that lacks less."""
 LOOK_S: Final = 1.0
-"""By how much less: a turn is not ended at each look."""
+"""Least difference of the two users' lacks, so that turns do not end at each look."""
 FREE_S: Final = 30.0
-"""What a user may have had more than others before its jobs that do not wait do: a job that
-starts is not steady, either."""
+"""How much more GPU time a user may have had than others before its part-time jobs wait, too. A job
+that starts is part-time, too."""
 PRIORITY_STEP: Final = 1.25
-"""Time of a job / of one of the next lower priority: that of Linux's nice levels
+"""Ratio of the times of two jobs with adjacent priorities, as for Linux's nice levels
 (kernel/sched/core.c, sched_prio_to_weight)."""
 LINK_BYTES_S: Final = 20e9
-"""At which memory is taken to come: PCIe 4. A turn on a faster link is longer than it need be."""
+"""Assumed speed of arriving memory: PCIe 4. Turns on a faster link are longer than needed."""
 
 
 class Ready(NamedTuple):
-    """A job that has something to run. user, weight: whose it is, and the user's weight, above 0;
-    a user with many jobs has no more than one with one. steady: it has for most of the time."""
+    """A job that has something to run. `user`: its user. `weight`: the user's, above 0, shared by
+    its jobs. `steady`: whether it has something to run most of the time; else it is part-time."""
 
     job: int
     wanted_bytes: int
@@ -69,26 +69,26 @@ class Ready(NamedTuple):
 
     @property
     def above(self) -> bool:
-        """It runs in the turns of others, too, and has its memory first."""
+        """Returns whether the job also runs in the turns of others, and has its memory first."""
         return self.priority > NO_WAIT
 
     @property
     def share(self) -> float:
-        """Its user's weight, as it counts with the job's priority."""
+        """Returns the user's weight, multiplied for the job's priority."""
         return self.weight * PRIORITY_STEP**self.priority
 
 
 class Account:
-    """What each of some has had, since they came: of those that are there the least is a
-    newcomer's. Each belongs to a group, within which they are compared."""
+    """The accumulated time of members (users or jobs). A newcomer starts with the least time of the
+    present members of its group."""
 
     def __init__(self) -> None:
         self._had: dict[int, float] = {}
         self._there: dict[int, int] = {}
 
     def come_in(self, there: Mapping[int, int]) -> None:
-        """These are there from now on, with their groups. One that is away is forgotten once the
-        least has had as much."""
+        """Sets the present members and their groups. Forgets an absent member once all present ones
+        have had as much time."""
         least: dict[int, float] = {}
         for one, group in there.items():
             if one in self._there:
@@ -105,46 +105,46 @@ class Account:
         self._there = dict(there)
 
     def add(self, one: int, seconds: float) -> None:
-        """It has had so much more, unless it is forgotten."""
+        """Adds to the time of a member, unless it is forgotten."""
         if one in self._had:
             self._had[one] += seconds
 
     def of(self, one: int) -> float:
-        """What it has had."""
+        """Returns the time that a member has had."""
         return self._had[one]
 
     def knows(self, one: int) -> bool:
-        """Whether it is there, or has had more than the least that is."""
+        """Returns whether a member is present, or has had more than the least present one."""
         return one in self._had
 
     def forget(self, one: int) -> None:
-        """It does not come back."""
+        """Forgets a member that does not come back."""
         self._had.pop(one, None)
         self._there.pop(one, None)
 
 
 class Turns:
-    """Of one GPU. Seconds are of one clock."""
+    """The turns on one GPU. All seconds are of one clock."""
 
     def __init__(self) -> None:
         self._users, self._jobs = Account(), Account()
-        """Seconds of turns, by weights and priorities."""
+        """Seconds of turns, divided by weights and priorities."""
         self._shares: dict[int, float] = {}
-        """Of the users that were there at the last look."""
+        """Shares of the users that were present at the last look."""
         self._lacks: dict[int, float] = {}
-        """By user, the most seconds of its share that any time up to now lacks, of those in which
-        it has been there."""
+        """By user, the most seconds of its share that it lacks over any period until now in which
+        it was present."""
         self._bound = set[int]()
-        """Users whose jobs wait like others, whatever they say."""
+        """Users whose part-time jobs take turns, too."""
         self._leads: Ready | None = None
-        """Whose turn it is."""
+        """The job that has the turn."""
         self._beside: dict[int, float] = {}
-        """The jobs that run in it, too, with their parts of the memory."""
+        """Jobs that run alongside in this turn, with their parts of the memory."""
         self._waits_s = 0.0
-        """What the user has had that had least of those that wait."""
+        """The least time of a waiting user when the turn began."""
         self._running: dict[int, Ready] = {}
         self._free: list[Ready] = []
-        """Of those that run, the ones that do not wait and are charged for it."""
+        """Part-time jobs that run without waiting, and are charged for it."""
         self._crowded = False
         self._now_s = self._until_s = 0.0
 
@@ -153,22 +153,22 @@ class Turns:
 
     @property
     def _turn(self) -> set[int]:
-        """The jobs that run in this turn."""
+        """Returns the jobs that run in this turn."""
         return {*self._beside, *(one.job for one in (self._leads,) if one is not None)}
 
     @property
     def crowded(self) -> bool:
-        """Whether jobs take turns, by the last look."""
+        """Returns whether jobs took turns at the last look."""
         return self._crowded
 
     @property
     def pending(self) -> bool:
-        """Whether time alone may change who runs: jobs take turns, or will if some go on."""
+        """Returns whether the running jobs may change by time: jobs take turns, or may have to."""
         return self._crowded or bool(self._free)
 
     def look(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
-        """The jobs that may run from now on; all where no turns are needed. ready: each job once;
-        call it when these change, and a few times within a turn."""
+        """Returns the jobs that may run now: all, if no turns are needed. ready: each job once.
+        Callers look when `ready` or the memory changes, and a few times within a turn."""
         self._charge(now_s - self._now_s)
         self._now_s = now_s
         counted = [one for one in ready if one.steady or not one.above]
@@ -194,7 +194,7 @@ class Turns:
         return frozenset(self._running)
 
     def _charge(self, span_s: float) -> None:
-        """Charges the time since the last look to those that were to run in it."""
+        """Charges the time since the last look to the users and jobs that could run in it."""
         if not self._shares:
             return
         whole = sum(self._shares.values())
@@ -207,7 +207,7 @@ class Turns:
         if self._crowded and self._leads is not None:
             self._charge_turn(span_s, self._leads)
             return
-        for user in self._shares:  # all go on alike, and the debt of one that is away passes
+        for user in self._shares:  # all are charged alike, so the debt of an absent user shrinks
             self._users.add(user, span_s / whole)
         for job in self._running:
             self._jobs.add(job, span_s / whole)
@@ -238,7 +238,7 @@ class Turns:
         }
 
     def _bind(self, counted: Sequence[Ready]) -> None:
-        """From here on users wait that have had too much by jobs that do not."""
+        """Makes users take turns whose part-time jobs have had too much time."""
         had = sorted((self._users.of(user), user) for user in {one.user for one in counted})
         for one in counted:
             others = [least_s for least_s, user in had[:2] if user != one.user]
@@ -246,8 +246,8 @@ class Turns:
                 self._bound.add(one.user)
 
     def _take_turn(self, now_s: float, memory_bytes: int, waiting: Mapping[int, Ready]) -> None:
-        """Goes on with this turn, or begins another. memory_bytes: beside jobs that have theirs
-        first."""
+        """Continues this turn, or begins another one. memory_bytes: without the memory of jobs that
+        have theirs first."""
         if self._leads is not None and self._leads.job in waiting and not self._is_over(waiting):
             self._leads = waiting[self._leads.job]
             self._seat(memory_bytes, [waiting[job] for job in self._beside if job in waiting])
@@ -279,7 +279,7 @@ class Turns:
         return urgent_s, *had_s, one.job in self._turn, one.job
 
     def _seat(self, memory_bytes: int, order: Iterable[Ready]) -> None:
-        """Of these, those run beside the one whose turn it is that fit."""
+        """Lets the jobs of `order` that fit run alongside the job that has the turn."""
         assert self._leads is not None
         left = memory_bytes - (0 if self._leads.above else self._leads.wanted_bytes)
         self._beside = {}
@@ -289,13 +289,13 @@ class Turns:
                 left -= 0 if one.above else one.wanted_bytes
 
     def level(self, priority: int, runs: bool) -> int:
-        """For the arbiter, the priority of a job that runs, or waits or has nothing to run."""
+        """Returns a job's priority for the arbiter. runs: False if it waits or is idle."""
         if not self._crowded or priority > NO_WAIT:
             return priority
         return NO_WAIT if runs else LAST
 
     def forget(self, job: int) -> None:
-        """The job has ended."""
+        """Forgets a job that has ended."""
         self._jobs.forget(job)
         self._beside.pop(job, None)
 

@@ -1,1 +1,1 @@
-"""Reports on recordings, for users: figures, advice, text, a page."""
+"""Reports on recordings, for users: numbers, advice, text, a page."""

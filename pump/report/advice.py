@@ -1,4 +1,4 @@
-"""Why a run was slow, and what to try. Pure: numbers in, sentences out.
+"""Explains why a run was slow, and what to try. Pure: numbers in, sentences out.
 
 docs/guides/why.md explains each cause at length, under the same key.
 """
@@ -13,14 +13,14 @@ from pump.report.words import percent, plain, seconds
 
 GOOD_HITS: Final = 0.99
 MANY: Final = 0.25
-"""Least share of the misses for which a cause is named."""
+"""A cause is named if it has at least this share of the misses."""
 MUCH_WAITING: Final = 0.25
 LONG_TURNS: Final = 0.01
-"""Least share of a run's time for which waits for turns are named, as in the job's last line."""
+"""Waits for turns are named above this share of a run's time, as in the job's last line."""
 NOTHING: Final = 0.01
-"""Share of a run's time below which two runs differ by chance."""
+"""Up to this share of a run's time, a difference may be chance."""
 VAGUE: Final = 0.2
-"""Share of a run's time from which the time lost is a range without a best value."""
+"""If the range of the time lost exceeds this share of a run's time, no best value is given."""
 
 
 class Advice(NamedTuple):
@@ -156,7 +156,7 @@ def _of_estimate(report: dict[str, Any]) -> list[Advice]:
 
 
 def _of_comparison(report: dict[str, Any]) -> list[Advice]:
-    """Returns the time lost if another run of the program shows it."""
+    """Returns the time lost if a comparison with another run shows it."""
     compared = report.get("compared")
     if compared is None:
         return []

@@ -3,8 +3,8 @@
 The other run has enough memory, so the difference is the time lost to memory, measured and not
 estimated. Both runs are compared up to the last operation that both executed. So a recording that
 was cut off can be compared, too. The error is half the time between two points of a recording's
-pace, which has pump.report.gather.POINTS points. The error does not cover chance: `pump compare`
-repeats runs for that.
+pace, which has pump.report.gather.POINTS points. It does not include chance: `pump compare` repeats
+runs for that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 SAME: Final = 0.9
-"""Least share of the launches of each run whose kernels both runs have."""
+"""Least share of each run's launches whose kernels the other run has, too."""
 
 
 class OtherProgramError(ValueError):
@@ -65,8 +65,8 @@ def _executed(report: dict[str, Any]) -> float:
 
 
 def _until(report: dict[str, Any], count: float) -> tuple[float, float]:
-    """Returns when `count` operations had executed, in seconds from the first launch, and the
-    error: the pace between two points is assumed to be even."""
+    """Returns when `count` operations had executed, in seconds from the first launch, and its
+    error. The pace between two points is assumed to be even."""
     operations: list[float] = report["pace"]["operations"]
     seconds: list[float] = report["pace"]["seconds"]
     place = next(i for i, done in enumerate(operations) if done >= count)

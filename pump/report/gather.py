@@ -1,9 +1,9 @@
 """Gathers the numbers of a report from a recording. Reads the file once, in order.
 
-Recorded: bytes by place, misses by cause and bytes moved (SAMPLE rows), counts. Estimated, with
-"estimated" in the name: the time of a kernel (pump/trace/estimate.py), and the misses of a
-kernel: the misses of each interval are divided among the operations that executed in it, by the
-bytes that they reach.
+Recorded numbers are bytes by place, misses by cause and bytes moved (SAMPLE rows), and counts. The
+time of a kernel (pump/trace/estimate.py) and its misses are estimated, with "estimated" in the
+name. The misses of each interval are divided among the operations that executed in it, by the bytes
+that they reach.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Array = NDArray[np.int64]
 
 
 def report(path: str) -> Report:
-    """Returns the numbers of the recording at `path`, for JSON: those of pump.trace.info.summary,
-    series over time, misses by kernel, and extents.
+    """Returns the numbers of the recording at `path`, for JSON: pump.trace.info.summary with series
+    over time, misses by kernel, and extents.
 
     Raises TraceError, OSError.
     """
@@ -179,8 +179,8 @@ class _Gathered:
         }
 
     def _launched(self) -> tuple[int, int]:
-        """Returns when the first operation was issued and when the last event was, in ns: imports
-        before it and the clean-up after it are no part of the series."""
+        """Returns the times (ns) of the first issue and of the last event. Imports before the
+        first, and clean-up after the last, are not part of the series."""
         begin_ns = self.first_issue_ns
         begin_ns = self.summary.begin_ns or 0 if begin_ns is None else begin_ns
         return begin_ns, max(begin_ns, self.summary.end_ns)
@@ -221,14 +221,14 @@ class _Gathered:
         return done
 
     def _executed(self, begin_ns: int) -> dict[str, list[float]]:
-        """Returns the operations that had executed over time, according to markers."""
+        """Returns the number of executed operations over time, according to markers."""
         if not self.progress:
             return {"seconds": [], "executed": []}
         marks, _, times = (np.concatenate(p) for p in zip(*self.progress, strict=True))
         order = np.argsort(times, kind="stable")
         seconds = (signed(times)[order] - begin_ns) / 1e9
         executed = np.maximum.accumulate(signed(marks)[order]) - int(signed(marks).min())
-        # At even times: markers come in bursts, and a rate between two of them is noise.
+        # At even times, because markers arrive in bursts: a rate between two markers is noise.
         at = np.linspace(0.0, max(float(seconds[-1]), STEP_S), SERIES_POINTS + 1)
         at = at if at[1] >= STEP_S else np.arange(0.0, at[-1] + STEP_S, STEP_S)
         place = np.searchsorted(seconds, at, side="right")
@@ -305,9 +305,9 @@ def _thin(count: int, most: int) -> Array:
 
 
 def _series(samples: Columns, begin_ns: int, end_ns: int) -> dict[str, list[float]]:
-    """Returns values of a device over time, at most SERIES_POINTS. Seconds from the first
-    launch. The
-    last sample before it counts as one at 0, and the first after the end as one at the end."""
+    """Returns values of a device over time, at most SERIES_POINTS. Seconds from the first launch.
+    The last sample before the launch counts as one at 0, and the first after the end as one at the
+    end."""
     times = signed(samples["sample_time_ns"])
     first = max(0, int(np.searchsorted(times, begin_ns, "right")) - 1)
     last = max(first, int(np.searchsorted(times, end_ns, "right")))
@@ -318,7 +318,7 @@ def _series(samples: Columns, begin_ns: int, end_ns: int) -> dict[str, list[floa
     names += [f"blocks_{cause}" for cause in CAUSES]
     for name in names:
         series[name] = signed(samples[f"sample_{name}"])[chosen].astype(float).tolist()
-    # Resident bytes include those that the driver may have evicted.
+    # Resident bytes include possibly evicted bytes.
     pairs = zip(series["resident_bytes"], series["maybe_evicted_bytes"], strict=True)
     series["sure_bytes"] = [max(0.0, resident - maybe_evicted) for resident, maybe_evicted in pairs]
     return series

@@ -1,8 +1,8 @@
-"""Where transfers waited: sums and percentiles of a recording's hops, and the slowest one.
+"""Finds where transfers waited: sums and percentiles of a recording's hops, and the slowest one.
 
-A slice of a schedule passes hops: the marker thread sees that an operation has executed, an
-executor wakes up, checks the slice and calls the driver, the link carries it, the worker reads
-that it has ended; and what the program issues waits in the event ring until the worker reads it.
+A slice of a schedule passes five hops: an executor wakes up, prepares the call and calls the
+driver, the link carries the data, and the worker reads the completion. Two more hops delay the
+schedule: the poll that sees an executed marker, and the read of an event in the ring.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pump.trace import format as form
 from pump.trace.format import Columns, signed
 
 MOST: Final = 4_000_000
-"""Slices, markers and reads each; later ones are left out."""
+"""Bound for slices, for markers and for reads; later ones are left out."""
 
 DIRECTIONS: Final = ("to_gpu", "to_host")
 WORDS: Final = {
@@ -121,7 +121,7 @@ def _copied(lengths: Values, kept: Values) -> Values:
 
 
 def _figures(us: Values) -> Found:
-    """Returns the numbers of times in us, shape [n], n > 0."""
+    """Returns statistics of times in us, shape [n], n > 0."""
     median, most = np.percentile(us, (50, 99)).tolist()
     return {
         "count": len(us),
@@ -141,7 +141,7 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A heading and its hops: of the slices in one direction, or of what all slices wait for."""
+    """A heading and its hops: hops of slices in one direction, or hops that all slices wait for."""
 
     heading: str
     rows: list[Row]
@@ -169,7 +169,7 @@ def _row(hop: str, figures: Found) -> Row:
 
 
 def delays(found: Found) -> list[tuple[str, str, str]]:
-    """Returns groups of threads: how long they ran, and were runnable without a CPU core."""
+    """Returns groups of threads: how long they ran, and how long they waited for a CPU core."""
     return [
         (seconds(group["ran_seconds"]), seconds(group["delay_seconds"]), group["threads"])
         for group in found["threads"]
@@ -178,7 +178,7 @@ def delays(found: Found) -> list[tuple[str, str, str]]:
 
 def largest(found: Found) -> str:
     """Returns a sentence that names the slowest hop, by its mean for one slice, apart from driver
-    and link; "" without slices. On average, a marker is polled half of its longest time late."""
+    and link; "" without slices. A marker's mean is half of its longest delay."""
     means: list[tuple[float, str]] = []
     for way in DIRECTIONS:
         for hop in SLICE if found[way] else ():

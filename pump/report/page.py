@@ -1,7 +1,7 @@
-"""A report as one HTML page that loads nothing: no fonts, no links, no scripts but its own.
+"""Renders a report as one HTML page that loads nothing: no fonts, no links, one script of its own.
 
 Text of the recording (names of kernels, the command) is escaped, and the page's security policy
-admits only the one script that copies commands.
+admits only the script, which copies commands.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _head(report: dict[str, Any]) -> list[str]:
     virtual = isinstance(report["job"], dict) and report["job"].get("virtual")
     facts = [f"Recorded {plain(report['recorded'])}", f"policy {plain(report['policy'])}"]
     facts += ["on a virtual GPU: all times come from a model"] if virtual else []
-    title = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", time_lost(report))  # before units
+    title = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", time_lost(report))  # no break before units
     return [
         f"<h1>{_escape(title)}</h1>",
         f"<p><code>{_escape(command(report['command']))}</code></p>",
@@ -340,7 +340,7 @@ def _internals(report: dict[str, Any]) -> list[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table of cells that are HTML already."""
+    """Returns a table; its cells are already HTML."""
     if not rows:
         return "<p>None.</p>"
     head = "".join(f"<th>{word}</th>" for word in heads)

@@ -1,12 +1,12 @@
-"""Plots as SVG: stacked areas, lines, bars of time. Pure.
+"""Draws plots as SVG: stacked areas, lines, bars of time. Pure.
 
 DESIGN
-  Heights are in pixels, and positions along x are percentages. So a plot fills a page of any
-  width, its text keeps its size, and a phone shows the whole axis. Curves are drawn in a box of
-  BOX units that stretches with the plot.
+  Heights are in pixels, and positions along x are percentages. So a plot fills a page of any width,
+  its text keeps its size, and a phone shows the whole axis. Curves are drawn in a box of BOX units
+  that stretches with the plot.
 
-  The values at a point are text that CSS shows while the pointer is over that point, so a page
-  needs no script for them. STYLE has to be in the page.
+  The values at a point are text that CSS shows while the pointer is over that point, so they need
+  no script. The page must contain STYLE.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIDTH, GUTTER, MARGIN, TITLE = 860, 78, 22, 30
 """Pixels of a picture in its own file: its width, and the margins around the plot."""
 TICKS: Final = 5
 LETTER: Final = 7
-"""Pixels that a letter takes at most, on average."""
+"""Upper bound of the mean width of a letter, in pixels."""
 STYLE: Final = """
 svg text{font:12px system-ui,sans-serif;fill:var(--dim,#555);paint-order:stroke;
 stroke:var(--page,#fff);stroke-width:3px;stroke-linejoin:round}
@@ -40,11 +40,11 @@ IN_THE_DARK: Final = (
 )
 """A picture in a file inverts its brightness and keeps its hues."""
 USUAL: Final = 0.97
-"""Share of the values that are no spike."""
+"""Share of the values that are not spikes."""
 SPIKE: Final = 1.5
 """Multiple of a usual value at which an axis is cut."""
 TIMES: Final = ((1.0, 1e-3, "ms"), (300.0, 1.0, "s"), (10800.0, 60.0, "min"))
-"""Below that many seconds, the unit of a time axis in seconds, and its name."""
+"""For axes shorter than some seconds: this bound, the unit in seconds, the unit's name."""
 HOURS: Final = (math.inf, 3600.0, "h")
 
 Words = Callable[[float], str]
@@ -72,8 +72,8 @@ class Axis(NamedTuple):
 
 
 def axis(low: float, high: float, words: Words, *, whole: bool = False) -> Axis:
-    """Returns an axis with these ends and round ticks between them. whole: ends at ticks, so that
-    it is longer."""
+    """Returns an axis with these ends and round ticks between them. whole: moves the ends outwards
+    to ticks."""
     step = _step((high - low) / TICKS)
     if whole:
         low, high = (step * f(end / step) for f, end in ((math.floor, low), (math.ceil, high)))
@@ -100,7 +100,7 @@ def steps(most: float) -> list[float]:
 
 
 def count_steps(most: float) -> list[float]:
-    """Returns round whole numbers from 0 to about `most`."""
+    """Returns round integers from 0 to about `most`."""
     return steps(max(most, float(TICKS)))
 
 
@@ -119,7 +119,7 @@ def _step(raw: float) -> float:
 
 def crest(values: Sequence[float]) -> float:
     """Returns where an axis for these values ends: at the greatest, or at a multiple of the usual
-    values if the greatest is a rare spike; `lines` names what it cuts off."""
+    values if the greatest is a rare spike. `lines` prints the value of a spike that it cuts off."""
     ordered = sorted(values)
     if not ordered:
         return 1.0
@@ -164,8 +164,8 @@ def lines(
     x: Axis,
     y_steps: list[float],
 ) -> str:
-    """Draws rates: each value holds from the x before, or 0, to its own. Values above the last of
-    y_steps are cut off there, and the greatest is named."""
+    """Draws rates: each value is valid from the previous x, or 0, to its own x. Values above the
+    last of y_steps are cut off there, and the greatest is printed."""
     y = Axis(0.0, y_steps[-1], y_steps, words)
     edges = [0.0, *xs]
     corners = [end for pair in pairwise(edges) for end in pair]
@@ -221,8 +221,8 @@ def curves(
 
 
 def bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], x: Axis) -> str:
-    """Draws a bar for each row, with its name above it. A bar is spans in a row: the length of
-    each, its colour and what it is."""
+    """Draws a bar for each row, with its name above it. A bar is a row of spans: the length, colour
+    and tooltip of each."""
     parts, y = [], TOP
     for name, spans in rows:
         parts.append(_text("0", y + 8, name, "start"))
@@ -244,8 +244,8 @@ def bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]
 
 
 def rates(xs: Sequence[float], totals: Sequence[float]) -> list[float]:
-    """Returns the growth of a total, which is 0 at x = 0, per unit of x between each value and
-    the one before."""
+    """Returns the growth of a total, which is 0 at x = 0, per unit of x between each value and the
+    previous one."""
     found, x, total = [], 0.0, 0.0
     for next_x, next_total in zip(xs, totals, strict=True):
         span, grown = next_x - x, next_total - total

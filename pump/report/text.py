@@ -1,4 +1,4 @@
-"""A report as lines of text: the result, its causes with the next commands, then the numbers."""
+"""Renders a report as text: the result, its causes with the next commands, then the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as text, for all verbs."""
+"""Formats numbers as text, for all verbs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pump.names import printable
 
 
 def size(count: float, decimals: int = 1) -> str:
-    """Bytes with a unit: "1.5 GiB". decimals: of GiB and TiB; smaller units have one."""
+    """Returns bytes with a unit: "1.5 GiB". decimals: of GiB and TiB; smaller units have one."""
     if abs(count) < 1024:
         return f"{count:,.0f} bytes"
     for unit in ("KiB", "MiB", "GiB"):
@@ -21,18 +21,18 @@ def size(count: float, decimals: int = 1) -> str:
 
 
 def seconds(value: float, decimals: int = 1) -> str:
-    """A time: "12.3 ms", "4.56 s". decimals: of ms; seconds have two at least."""
+    """Returns a time: "12.3 ms", "4.56 s". decimals: of ms; seconds have at least two."""
     return f"{value * 1e3:.{decimals}f} ms" if value < 1 else f"{value:,.{max(2, decimals)}f} s"
 
 
 def many(count: int, word: str) -> str:
-    """A count with its noun: "1 job", "2,000 jobs"."""
+    """Returns a count with its noun: "1 job", "2,000 jobs"."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def plain(text: object, most: int = 80) -> str:
-    """A text of a file or a program with "?" for control characters, of `most` characters at
-    most."""
+    """Returns text from a file or a program, at most `most` characters, with "?" for control
+    characters."""
     shown = printable(str(text))
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
@@ -43,7 +43,7 @@ def percent(part: float, decimals: int = 0) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Returns a percentage as short as columns need it: "6.0%", "-" of nothing."""
+    """Returns a percentage for narrow columns: "6.0%"; "-" if the whole is 0."""
     return f"{part / whole:.1%}" if whole else "-"
 
 

@@ -1,1 +1,1 @@
-"""Recordings of jobs: the file format, its writer, its reader, a summary of it."""
+"""Recordings of jobs: their file format, writer, reader and summary."""

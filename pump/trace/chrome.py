@@ -4,9 +4,9 @@ Source of the format: "Trace Event Format" (the Trace Viewer's document): a JSON
 `traceEvents`; complete events ("X", times in us), counters ("C"), metadata ("M").
 
 A recording holds when operations were issued and when markers had executed, not when single
-operations ran. The run of an operation is therefore an estimate: from its issue, or the end of
-the operation before it on its stream, to its share of the time until the next marker. Its
-category is "estimate". Waits and samples are measured.
+operations ran. So the run of an operation is an estimate, and its category is "estimate". It begins
+at the issue, or at the end of the previous operation on the stream. It lasts for an equal share of
+the time until the next marker. Waits and samples are measured.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pump.trace.info import opened
 from pump.trace.reader import Reader
 
 PENDING_MAX: Final = 100_000
-"""Operations of a stream that wait for a marker; older ones are left out beyond it."""
+"""Most operations of a stream that wait for a marker; older ones are left out."""
 WORDS: Final = {form.COPY: "copy", form.MEMSET: "memset"}
 PROGRAM, GPU = 1, 2
-"""Process numbers of the trace: what the program did, what the GPU did."""
+"""Process numbers of the trace: actions of the program, actions of the GPU."""
 
 Event = dict[str, Any]
 
 
 def export(path: str, out: TextIO) -> int:
-    """Write the recording at `path` as a Chrome trace; return how many events it has.
+    """Writes the recording at `path` as a Chrome trace; returns the number of its events.
 
     Raises TraceError, OSError.
     """
@@ -51,7 +51,7 @@ def export(path: str, out: TextIO) -> int:
 
 
 def events(reader: Reader) -> Iterator[Event]:
-    """The events of a recording, times in us from its first event."""
+    """Yields the events of a recording, times in us from its first event."""
     yield _named(PROGRAM, "process_name", "program")
     yield _named(GPU, "process_name", "GPU (times of operations are estimates)")
     maker = _Maker()
@@ -108,7 +108,7 @@ class _Maker:
         return {"ph": "i", "name": name, "cat": "pump", **place, "args": args}
 
     def _issued(self, operation: rec.Operation) -> Iterator[Event]:
-        self._us(operation.time_ns)  # the first event begins the time
+        self._us(operation.time_ns)  # sets time 0, if this is the first event
         if operation.stream not in self.pending:
             self.pending[operation.stream] = deque(maxlen=PENDING_MAX)
             name = f"device {operation.device}, stream {operation.stream}"

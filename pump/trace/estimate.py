@@ -1,19 +1,19 @@
 """Estimates how long each kind of operation ran: from timed samples, or from markers.
 
-A sample (TIMED) is one operation's time on the GPU. It contains waits for memory, and for the
-program if the GPU was idle between the two events, so the own time of a kind is the lowest eighth
-of its samples.
+A sample (TIMED) is one operation's time on the GPU. It includes waits for memory, and waits for the
+program if the GPU was idle between the sample's two events. So the own time of a kind, without
+these waits, is the first octile of its samples.
 
-Without samples only markers are known: a marker says that everything before it on its stream had
-executed. Each stretch between two markers gives one equation: the sum over kinds of
-operations times their unknown duration is the stretch's time. The result fits all stretches by
-non-negative least squares with multiplicative updates (Lee and Seung, NIPS 2000), scaled so that
-all operations together take as long as all stretches. Concurrent streams count in full each.
+Without samples, only markers are known: once a marker has executed, all earlier operations on its
+stream have. Each stretch between two markers gives one equation: the sum over kinds of (number of
+operations times unknown duration) is the stretch's time. The result fits all stretches by
+non-negative least squares with multiplicative updates (Lee and Seung, NIPS 2000). It is scaled so
+that all operations together take as long as all stretches. Concurrent streams count in full each.
 
-Accuracy of markers: in one training on the virtual GPU, on a busy machine, kernels that take
-205 us each were estimated at 141 to 276 us; all operations together within 1 %.
-A kind with less than RESOLVED of the time is not resolved: its estimate may be several times too
-long, or zero. Users see these figures as estimates.
+Accuracy of markers: one training on the virtual GPU, on a busy machine, had kernels of 205 us each.
+They were estimated at 141 to 276 us, and all operations together within 1 %. A kind with less than
+RESOLVED of the time is not resolved: its estimate may be several times too long, or zero. Users see
+these numbers as estimates.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEYS_MAX: Final = 512
-"""Kinds with estimates of their own; later ones share the last one."""
+"""Kinds with estimates of their own; later kinds share the last one."""
 PENDING_MAX: Final = 1 << 20
-"""Operations kept without a marker; of more the older half is dropped."""
+"""Most operations kept without a marker; beyond that, the older half is dropped."""
 STRETCHES_AT_ONCE: Final = 1024
 REACH_SHIFT: Final = 16
-"""Of bytes: how exactly kinds of own times tell the operations' reach apart."""
+"""The reach of a kind is counted in units of 2^REACH_SHIFT bytes."""
 WAITING_MOST: Final = 1 << 16
-"""Operations that a sample is looked up in: the newest."""
+"""Number of newest operations in which samples are looked up."""
 KINDS_MAX: Final = 1 << 16
 SAMPLES_LEAST: Final = 4
-"""Of one kind; fewer may all contain a wait."""
+"""Fewest samples of a kind; fewer may all include a wait."""
 SAMPLES_MOST: Final = 256
-"""Of one kind, and of one name: the newest."""
+"""Most samples kept of a kind, and of a name: the newest."""
 STEPS: Final = 200
 RESOLVED: Final = 0.05
-"""Share of the time below which an estimate means no more than "little"."""
+"""Share of the time below which an estimate only means "little"."""
 
 Times = NDArray[np.int64]
 
@@ -58,18 +58,18 @@ class Estimate:
         self._total = 0.0
 
     def key(self, name: str) -> int:
-        """The number of a kind of operation."""
+        """Returns the number of a kind of operation."""
         return self._keys.setdefault(name, min(len(self._keys), KEYS_MAX - 1))
 
     def operations(self, stream: int, seq: Times, issued_ns: Times, key: Times) -> None:
-        """Add operations issued on a stream; all arrays of shape [n]. key: of `key`."""
+        """Adds operations issued on a stream; all arrays of shape [n]. key: numbers from `key`."""
         before = self._pending.get(stream, (_NONE, _NONE, _NONE))
         joined = [np.concatenate(pair) for pair in zip(before, (seq, issued_ns, key), strict=True)]
         start = len(joined[0]) // 2 if len(joined[0]) > PENDING_MAX else 0
         self._pending[stream] = (joined[0][start:], joined[1][start:], joined[2][start:])
 
     def progress(self, stream: int, seq: Times, time_ns: Times) -> None:
-        """Add markers of a stream in order, shape [n]: executed up to `seq`, by `time_ns`."""
+        """Adds markers of a stream in order, shape [n]: executed up to `seq`, by `time_ns`."""
         if stream not in self._pending or len(seq) == 0:
             return
         op_seq, issued_ns, key = self._pending[stream]
@@ -99,14 +99,14 @@ class Estimate:
             self._total += float(part.sum())
 
     def seconds(self) -> dict[str, float]:
-        """Seconds of all operations of each kind together; kinds without a marker are left out."""
+        """Returns the total seconds of each kind; leaves out kinds without a marker."""
         used = np.flatnonzero(self._counts)
         if len(used) == 0 or self._total <= 0:
             return {}
         normal, right = self._normal[np.ix_(used, used)], self._right[used]
-        # Starts with equal durations, and only multiplies: no duration becomes negative, and
-        # kinds that the stretches do not distinguish stay equal. Few steps, because further
-        # ones fit the noise of the markers' times.
+        # Durations begin equal and are only multiplied. So they stay positive, and kinds that the
+        # stretches do not distinguish stay equal. More steps would fit the noise of the markers'
+        # times.
         found = np.ones(len(used))
         for _ in range(STEPS):
             found *= right / np.maximum(normal @ found, 1e-300)
@@ -125,7 +125,7 @@ _NONE: Final[Times] = np.zeros(0, np.int64)
 class OwnTimes:
     """Own times of operations, from timed samples. Takes a recording chunk by chunk, in order.
 
-    name: a number of the caller's. shape: what launches of one function, grid and block share.
+    name: a number that the caller chooses. shape: identifies a function, grid and block.
     """
 
     def __init__(self) -> None:
@@ -134,25 +134,25 @@ class OwnTimes:
         self._of_kind: dict[tuple[int, int], _Samples] = defaultdict(_samples)
         self._of_shape: dict[int, _Samples] = defaultdict(_samples)
         self._kinds_of_name: dict[int, deque[tuple[int, int]]] = defaultdict(_samples)
-        self._found: dict[tuple[int, int], int | None] = {}  # by own_ns, until there are more
+        self._found: dict[tuple[int, int], int | None] = {}  # own_ns by kind, until new samples
 
     def __bool__(self) -> bool:
         return bool(self._of_kind)
 
     def operations(self, seq: Times, name: Times, shape: Times, reach_bytes: Times) -> None:
-        """Add operations, arrays of shape [n]. reach_bytes: of all their extents."""
+        """Adds operations, arrays of shape [n]. reach_bytes: of all their extents."""
         added = np.stack((seq, name, shape, reach_bytes >> REACH_SHIFT))
         self._waiting = np.concatenate((self._waiting, added), axis=1)[:, -WAITING_MOST:]
 
     def graphs(self, seq: Times, count: Times) -> None:
-        """Add launches of graphs, of `count` operations from `seq` on: a sample of the last one is
-        the whole graph's, and is not used."""
+        """Adds launches of graphs, of `count` operations from `seq`. A sample of the last operation
+        is the whole graph's, and is not used."""
         if len(self._graph_ends) > WAITING_MOST:
             self._graph_ends.clear()
         self._graph_ends.update((seq + count - 1).tolist())
 
     def samples(self, seq: Times, elapsed_ns: Times) -> None:
-        """Add samples of operations that were added before, arrays of shape [n]."""
+        """Adds samples of operations that were added before, arrays of shape [n]."""
         if len(seq) == 0:
             return
         self._found.clear()
@@ -168,8 +168,8 @@ class OwnTimes:
             self._kinds_of_name[name].append((shape, reach))
 
     def own_ns(self, shape: int, reach_bytes: int) -> int | None:
-        """Returns the own time of an operation, from samples of as much reach; if these are few, no
-        more than what the shape usually takes. None: there is no sample."""
+        """Returns the own time of an operation, from samples with the same reach. If these are few,
+        the median of its shape is the upper bound. None: there is no sample."""
         kind = shape, reach_bytes >> REACH_SHIFT
         if kind not in self._found:
             self._found[kind] = self._own_ns(*kind)
@@ -187,7 +187,7 @@ class OwnTimes:
         return own_ns if len(exact) >= SAMPLES_LEAST else min(own_ns, usual_ns)
 
     def mean_ns(self, name: int) -> float | None:
-        """Returns the mean own time of the operations of a name: samples are taken at random."""
+        """Returns the mean own time of a name's operations, which are sampled at random."""
         kinds = self._kinds_of_name.get(name)
         if not kinds:
             return None

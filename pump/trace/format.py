@@ -1,18 +1,17 @@
-"""The file format of recordings: numbers, chunk frames, columns. No file is opened here.
+"""Defines the file format of recordings: numbers, chunk frames, columns. Opens no file.
 
-docs/trace-format.md describes it byte by byte; a test compares its worked example with this
-code.
+docs/trace-format.md describes it byte by byte; a test compares its worked example with this code.
 
 DESIGN
-  A file is a magic number, a version, and chunks. A chunk is a frame with two check sums (CRC-32
-  of the frame and of its body) and a body that is usually compressed (zlib). Two sums, because a
-  reader must distinguish a file that ends early (its writer was killed: all chunks before are
-  valid) from a damaged one (nothing after the damage is valid): it uses a frame's lengths only
-  after it has checked the frame's sum.
+  A file is a magic number, a version, and chunks. A chunk is a frame with two checksums (CRC-32 of
+  the frame and of its body) and a body that is usually compressed (zlib). With two sums, a reader
+  distinguishes a damaged file from one that ends early because its writer was killed. It uses a
+  frame's lengths only after it has checked the frame's sum. In a file that ends early, all earlier
+  chunks are valid; in a damaged one, nothing after the damage is.
 
   Rows are stored as columns. A training loop repeats itself, so the columns of a chunk repeat
-  themselves; byte planes (all lowest bytes, then all second bytes, ...) let a simple compressor
-  use that. Each chunk decodes alone.
+  themselves; byte planes (all lowest bytes, then all second bytes, ...) let a simple compressor use
+  that. Each chunk is decoded independently.
 
   The constants below bound everything, so that a hostile file costs a reader little.
 """
@@ -31,7 +30,7 @@ from pump.outputs import TRACE_MAGIC
 
 MAGIC: Final = TRACE_MAGIC
 VERSION: Final = 1
-"""Raised only when an older reader would misread a file."""
+"""Increased only if an older reader would misread a file."""
 
 FILE_START: Final = struct.Struct("<8sII")  # magic, version, zero
 FRAME: Final = struct.Struct("<HHIIII")  # kind, flags, rows, raw bytes, stored bytes, body's sum
@@ -44,7 +43,7 @@ CHUNK_END: Final = 3
 
 FLAG_COMPRESSED: Final = 1
 
-# Row kinds below 32 are those of the shared memory contract (PUMP_EVENT_*).
+# Row kinds below 32 are the PUMP_EVENT_* of the shared memory contract.
 KERNEL: Final = 1
 COPY: Final = 2
 MEMSET: Final = 3
@@ -74,11 +73,11 @@ LOST_MALFORMED: Final = 3
 LOST_RECORDER: Final = 4
 
 LOST_TIMES: Final = ("lost_ns", "lost_least_ns", "lost_most_ns", "lost_of_ns")
-"""Keys of the END chunk: the time lost to memory, at the least, at the most, of how much."""
+"""Keys of the END chunk: the time lost to memory, its least and most, and the total time."""
 DELAYED_TIME: Final = "lost_delayed_ns"
-"""Key of the END chunk: of the time lost, what the program waited for a CPU core."""
+"""Key of the END chunk: the part of the time lost in which the program waited for a CPU core."""
 HELD_TIME: Final = "held_ns"
-"""Key of the END chunk: the time that the client's threads waited for their turns on a GPU."""
+"""Key of the END chunk: the time that the client's threads waited for turns on a GPU."""
 
 # Groups of a THREADS row: executors to the GPU and to the host, the marker thread and the link
 # thread of the client, its other threads, and the worker.
@@ -89,43 +88,43 @@ THREADS_LINK: Final = 4
 THREADS_PROGRAM: Final = 5
 THREADS_WORKER: Final = 6
 
-# Bounds. The first group is the shared memory contract's.
+# Bounds. The first group is from the shared memory contract.
 MAX_SLOTS: Final = 131072
 MAX_STREAMS: Final = 1024
 MAX_DEVICES: Final = 16
 MAX_ROWS: Final = 65536
-"""Rows of one chunk."""
+"""Most rows of one chunk."""
 MAX_EXTENTS: Final = 262144
-"""Extents of one chunk."""
+"""Most extents of one chunk."""
 MAX_BLOB_BYTES: Final = 1 << 22
-"""Names, or parameters, of one chunk."""
+"""Most bytes of names, or of parameters, in one chunk."""
 MAX_BODY_BYTES: Final = 1 << 25
-"""Body of a chunk, before and after compression."""
+"""Most bytes of a chunk's body, before and after compression."""
 MAX_JSON_BYTES: Final = 1 << 20
 FREE_ROWS: Final = MAX_ROWS
 FREE_EXTENTS: Final = MAX_EXTENTS
 ROWS_PER_BYTE: Final = 4
 EXTENTS_PER_BYTE: Final = 16
-"""Rows and extents of a whole file: at most FREE_*, and *_PER_BYTE more for each byte of it. A
-writer's times alone take a byte a row; a file of repetitions alone would take its readers
-hours."""
+"""A whole file has at most FREE_* rows and extents, and *_PER_BYTE more for each of its bytes. Real
+recordings take a byte a row for times. Without these bounds, a file of pure repetitions would take
+readers hours."""
 
 Column = NDArray[Any]
 Columns = dict[str, Column]
 
 
 class TraceError(Exception):
-    """A file cannot be read as a recording; one line that says why."""
+    """A file cannot be read as a recording; the text is one line with the reason."""
 
 
 class DamagedError(TraceError):
-    """A recording holds bytes that no writer writes, or that differ from their check sum."""
+    """A recording holds bytes that no writer writes, or that contradict their checksum."""
 
 
 class Field(NamedTuple):
     """A column: its number in the file, its type in memory, whether differences are stored.
 
-    limit: greater values, and this one, are damage; 0 for none.
+    limit: this value and greater ones are damage; 0 for no limit.
     """
 
     number: int
@@ -143,7 +142,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "op_device": Field(0x13, np.uint8, limit=MAX_DEVICES),
     "op_extents": Field(0x14, np.uint32, limit=MAX_EXTENTS),
     "op_dropped": Field(0x15, np.uint16),
-    # their extents
+    # extents of these
     "extent_slot": Field(0x18, np.uint32, limit=MAX_SLOTS),
     "extent_generation": Field(0x19, np.uint32),
     "extent_offset_bytes": Field(0x1A, np.uint64),
@@ -219,7 +218,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "graph_seq": Field(0xC0, np.uint64, delta=True),
     "graph_executable": Field(0xC1, np.uint64),
     "graph_operations": Field(0xC2, np.uint64),
-    # SAMPLE; a device's figures, but for those of the whole client at the end
+    # SAMPLE; numbers of a device, except the last three, which are the whole client's
     "sample_time_ns": Field(0xD0, np.uint64, delta=True),
     "sample_device": Field(0xD1, np.uint8, limit=MAX_DEVICES),
     "sample_allocated_bytes": Field(0xD2, np.uint64, delta=True),
@@ -261,7 +260,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "threads_delay_ns": Field(0xFB, np.uint64, delta=True),
 }
 LATER: Final = ("op_dropped", "progress_before_ns", "transfer_kept")
-"""Columns that a chunk may lack, in older recordings all of them: it has zeros there."""
+"""Columns that a chunk may lack, and old recordings do: the reader fills in zeros."""
 BY_NUMBER: Final = {field.number: name for name, field in FIELDS.items()}
 
 OPERATIONS: Final = (KERNEL, COPY, MEMSET)
@@ -284,9 +283,9 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
     "read": (READ,),
     "threads": (THREADS,),
 }
-"""The kinds of rows that a column has values for, by the first word of its name."""
+"""The kinds of rows that a column has values for, by the first word of the column's name."""
 
-# Columns whose count is the sum of another one, or a multiple of the rows.
+# Columns whose count is the sum of another column. `device_uuid` has UUID_BYTES a row.
 SUM_OF: Final[Mapping[str, str]] = {
     **{name: "op_extents" for name in FIELDS if name.startswith("extent_")},
     "name_text": "name_bytes",
@@ -297,8 +296,8 @@ UUID_BYTES: Final = 16
 
 
 def signed(values: Column) -> NDArray[np.int64]:
-    """Times and numbers as int64, shape [n]; those above 2^62 become 2^62: a file that holds
-    nonsense causes no error."""
+    """Returns times and numbers as int64, shape [n]. Values above 2^62 become 2^62, so that
+    nonsense in a file causes no error."""
     return np.minimum(values, np.uint64(1 << 62)).astype(np.int64)
 
 
@@ -306,7 +305,7 @@ def signed(values: Column) -> NDArray[np.int64]:
 
 
 class Frame(NamedTuple):
-    """The frame in front of a chunk's body."""
+    """The frame before a chunk's body."""
 
     kind: int
     flags: int
@@ -317,12 +316,12 @@ class Frame(NamedTuple):
 
 
 def file_start() -> bytes:
-    """The first 16 bytes of a file."""
+    """Returns the first 16 bytes of a file."""
     return FILE_START.pack(MAGIC, VERSION, 0)
 
 
 def pack_chunk(kind: int, rows: int, body: bytes, level: int = 3) -> bytes:
-    """A whole chunk; the body is compressed where that makes it smaller."""
+    """Returns a whole chunk; compresses the body if that makes it smaller."""
     stored, flags = body, 0
     packed = zlib.compress(body, level)
     if len(packed) < len(body):
@@ -332,7 +331,7 @@ def pack_chunk(kind: int, rows: int, body: bytes, level: int = 3) -> bytes:
 
 
 def unpack_frame(data: bytes) -> Frame:
-    """Parse a frame of FRAME_BYTES. Raises DamagedError for a wrong sum or impossible sizes."""
+    """Parses a frame of FRAME_BYTES. Raises DamagedError for a wrong sum, sizes or flags."""
     (found,) = FRAME_SUM.unpack_from(data, FRAME.size)
     if zlib.crc32(data[: FRAME.size]) != found:
         raise DamagedError("a chunk's frame has a wrong check sum")
@@ -345,7 +344,7 @@ def unpack_frame(data: bytes) -> Frame:
 
 
 def unpack_body(frame: Frame, stored: bytes) -> bytes:
-    """The body before compression, never longer than its frame says. Raises DamagedError."""
+    """Returns the uncompressed body, whose length must match the frame. Raises DamagedError."""
     if zlib.crc32(stored) != frame.body_sum:
         raise DamagedError("a chunk has a wrong check sum")
     if not frame.flags & FLAG_COMPRESSED:
@@ -372,7 +371,7 @@ WIDTHS: Final = (0, 1, 2, 4, 8)
 
 
 def pack_columns(columns: Mapping[str, Column]) -> bytes:
-    """Columns, in the order of FIELDS, without the empty ones and those of LATER that are zero."""
+    """Packs columns in the order of FIELDS, without empty ones and all-zero ones of LATER."""
     parts: list[bytes] = []
     for name, field in FIELDS.items():
         values = columns.get(name)
@@ -397,7 +396,7 @@ def _pack_column(field: Field, values: NDArray[np.uint64]) -> Iterable[bytes]:
 
 
 def unpack_columns(body: bytes) -> Columns:
-    """The columns of a body that this version knows; others are skipped. Raises DamagedError."""
+    """Returns the columns of a body that this version knows; skips others. Raises DamagedError."""
     columns: Columns = {}
     at = 0
     while at < len(body):
@@ -418,7 +417,7 @@ def unpack_columns(body: bytes) -> Columns:
 
 
 def _most(name: str) -> int:
-    """Most values of a column in one chunk, which bounds the memory of decoding."""
+    """Returns the most values of a column in one chunk, which bounds the memory for decoding."""
     if name in ("name_text", "params_data", "policy_text"):
         return MAX_BLOB_BYTES
     if name == "device_uuid":

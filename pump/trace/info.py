@@ -1,4 +1,4 @@
-"""The summary of a recording for `pump trace info`. Reads the file once, in order."""
+"""Summarizes a recording for `pump trace info`. Reads the file once, in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REASON_WORDS: Final = {
 
 
 def summary(path: str) -> dict[str, Any]:
-    """The figures of the recording at `path`, for JSON. Keys: docs/trace-format.md.
+    """Returns the numbers of the recording at `path`, for JSON. Keys: docs/trace-format.md.
 
     Raises TraceError, OSError.
     """
@@ -54,7 +54,7 @@ def summary(path: str) -> dict[str, Any]:
 
 
 def state_of(reader: Reader, being_written: bool) -> str:
-    """The state of a recording that has been read to its end: complete, truncated, or being
+    """Returns the state of a recording that has been read to its end: complete, truncated, or being
     recorded."""
     if not reader.truncated:
         return "complete"
@@ -63,19 +63,19 @@ def state_of(reader: Reader, being_written: bool) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[tuple[BinaryIO, bool]]:
-    """The recording at `path`, and whether a writer works on it: then the file is its draft
-    (pump/trace/place.py). Waits up to SETTLE_S for a writer that ends. Raises OSError."""
+    """Opens the recording at `path`, or its draft while a writer works on it (pump/trace/place.py).
+    Yields the file, and whether a writer does. Waits SETTLE_S for one that ends. Raises OSError."""
     with contextlib.ExitStack() as files:
         file = files.enter_context(inputs.opened(path))
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield file, False
             return
         being_written = not outputs.is_free(file.fileno(), SETTLE_S)
-        # The writer's file may have replaced the one that was opened.
+        # A finished recording may have replaced the file that was opened.
         file = files.enter_context(inputs.opened(path))
         for part, written in place.parts(path) if being_written else []:
             if written:
-                with contextlib.suppress(FileNotFoundError):  # published meanwhile
+                with contextlib.suppress(FileNotFoundError):  # published in between
                     file = files.enter_context(inputs.opened(part))
         yield file, being_written
 
@@ -107,7 +107,7 @@ class Summary:
         self.end_ns = 0
 
     def add(self, columns: Columns) -> None:
-        """Count the rows of the next chunk."""
+        """Counts the rows of the next chunk."""
         for record in rows_of(columns, _RARE_GROUPS):
             self._rare(record)
         self._operations(columns)
@@ -182,9 +182,9 @@ class Summary:
         self.own_times.samples(signed(columns["timed_seq"]), signed(columns["timed_elapsed_ns"]))
 
     def seconds(self) -> dict[str, float]:
-        """Returns the seconds of all operations of each kind together, without waits for memory as
-        far as that is known. Kinds without a sample are as much shorter than their markers say as
-        the others are."""
+        """Returns the total seconds of the operations of each kind, without waits for memory if
+        known. Kinds without samples have the markers' estimate, scaled by the other kinds' ratio of
+        samples to markers."""
         counts = Counter(self.kernels)
         counts.update({f"({KIND_WORDS[one]})": self.kinds[one] for one in (form.COPY, form.MEMSET)})
         found = self.estimate.seconds()
@@ -196,11 +196,11 @@ class Summary:
         return {name: seconds * share for name, seconds in found.items()} | sampled
 
     def _shape_of(self, signature: int) -> int:
-        """Returns what launches of one function, grid and block share, 64 bits with a sign."""
+        """Returns a signed 64-bit key that launches of one function, grid and block share."""
         return self._shapes.get(signature, signature >> 1)
 
     def own_ns(self, operation: rec.Operation) -> int | None:
-        """Returns the own time of an operation of this recording; None if no sample tells it."""
+        """Returns the own time of an operation of this recording; None without a sample."""
         kernel = operation.kind == form.KERNEL
         word = "" if kernel else f"({KIND_WORDS[operation.kind]})"
         shape = self._shape_of(operation.signature) if kernel else -1 - self._number(word)
@@ -228,9 +228,9 @@ class Summary:
         return numbers[index]
 
     def result(self, state: str, file_bytes: int) -> dict[str, Any]:
-        """The sums, as JSON can carry them; keys as in `summary`.
+        """Returns the sums for JSON; keys as in `summary`.
 
-        state: complete, truncated or being recorded. file_bytes: that were read.
+        state: complete, truncated or being recorded. file_bytes: number of bytes read.
         """
         operations = sum(self.kinds[kind] for kind in form.OPERATIONS)
         seconds = self.seconds()
@@ -277,20 +277,20 @@ class Summary:
 
 
 NAMES_MAX: Final = 100_000
-"""Names, kernels and signatures that are counted apart: a hostile file has more."""
+"""Most names, kernels and signatures that are counted separately: a hostile file has more."""
 
 _RARE_GROUPS: Final = ("name", "params", "device", "lost", "resync")
 
 
 class Memory:
-    """Counts allocations, and the bytes that are live."""
+    """Counts allocations, frees and live bytes."""
 
     def __init__(self) -> None:
         self._live: dict[int, int] = {}
         self._bytes = self._peak = self._allocations = self._frees = 0
 
     def add(self, columns: Columns) -> None:
-        """Count the allocations and frees of the next chunk."""
+        """Counts the allocations and frees of the next chunk."""
         kinds = (*form.ROWS_OF["range"], form.RESYNC)
         slot, length = columns["range_slot"].tolist(), columns["range_length_bytes"].tolist()
         at = 0
@@ -310,7 +310,7 @@ class Memory:
             at += 1
 
     def result(self) -> dict[str, Any]:
-        """The sums by their keys in `summary`."""
+        """Returns the sums by their keys in `summary`."""
         return {
             "allocations": self._allocations,
             "frees": self._frees,
@@ -320,15 +320,15 @@ class Memory:
 
 
 class Gaps:
-    """The program's waits for the GPU, and the times from a wait to the next issue."""
+    """Measures the program's waits for the GPU, and the times from a wait to the next issue."""
 
     def __init__(self) -> None:
         self._syncs = self._gaps = self._wait_ns = self._wait_most_ns = 0
         self._gap_ns = self._gap_most_ns = self._pause_most_ns = 0
-        self._last: tuple[int, bool] | None = None  # time, whether a synchronisation's end
+        self._last: tuple[int, bool] | None = None  # time, whether it ends a wait
 
     def add(self, columns: Columns) -> None:
-        """Count the waits and issues of the next chunk."""
+        """Counts the waits and issues of the next chunk."""
         waits = signed(columns["sync_end_ns"]) - signed(columns["sync_begin_ns"])
         waits = waits[(signed(columns["sync_begin_ns"]) > 0) & (waits > 0)]
         self._syncs += len(columns["sync_end_ns"])
@@ -356,7 +356,7 @@ class Gaps:
             self._pause_most_ns = max(self._pause_most_ns, int(pauses.max()))
 
     def result(self) -> dict[str, Any]:
-        """The sums by their keys in `summary`, in seconds."""
+        """Returns the sums by their keys in `summary`, in seconds."""
         return {
             "synchronisations": self._syncs,
             "waited_seconds": self._wait_ns / 1e9,

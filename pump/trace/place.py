@@ -1,14 +1,14 @@
-"""The paths and locks of a recording while it is written and afterwards. Does not read it.
+"""Manages the paths and locks of a recording, during and after writing. Reads no contents.
 
 DESIGN
-  A recording to FILE is written to a draft beside it, FILE.part-XXXXXXXX (pump/outputs.py), which
-  is renamed to FILE when it ends. Until then the writer holds a lock on both: on the draft, so
-  that readers distinguish a recording that goes on from one of a killed writer, and on FILE,
-  which is made empty where there is none, so that two jobs never record to one file. The draft of
-  a killed writer keeps its name, and can be read.
+  A recording to FILE is written to a draft next to it, FILE.part-XXXXXXXX (pump/outputs.py), which
+  is renamed to FILE when it ends. Until then the writer holds a lock on both. The lock on the draft
+  shows readers that the recording is still being written, and that its writer was not killed. The
+  lock on FILE, which is created empty if it does not exist, keeps two jobs from recording to one
+  file. The draft of a killed writer keeps its name, and can be read.
 
-  A folder is opened once, and all calls use its descriptor: a folder that is moved, or a link
-  that takes its place, does not redirect a writer.
+  A folder is opened once, and all calls use its descriptor. So a writer is not redirected if the
+  folder is moved, or if a link takes its place.
 
 Standard library only, because pump-run imports it.
 """
@@ -30,10 +30,10 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_folder(path: str, beneath: str = "") -> int:
-    """A descriptor (O_PATH) of the folder of the file at the absolute `path`.
+    """Returns a descriptor (O_PATH) of the folder of the file at the absolute `path`.
 
-    beneath: a folder that must contain that folder, or be it, without a symbolic link on the
-    way; "" for none. Raises OSError.
+    `beneath`: a folder that must be or contain that folder, without a symbolic link in between; ""
+    for any folder. Raises OSError.
     """
     folder = os.path.dirname(path)
     if not beneath:
@@ -70,7 +70,7 @@ def _open_beneath(top: int, words: list[str]) -> int:
 
 
 def _openat2(top: int, path: str) -> int:
-    import ctypes  # slow to import; only for what a folder's own file asks for
+    import ctypes  # slow to import, and rarely needed
     import struct
 
     how = struct.pack("=QQQ", _FOLDER, 0, _BENEATH_WITHOUT_LINKS)
@@ -83,11 +83,11 @@ def _openat2(top: int, path: str) -> int:
 
 
 def claim(name: str, folder: int) -> int:
-    """Open and lock the file `name` in the folder of descriptor `folder`; make an empty one if
-    there is none. Return its descriptor, which holds the lock. Its content does not change.
+    """Opens and locks the file `name` in the folder of descriptor `folder`; creates an empty one if
+    there is none. Returns its descriptor, which holds the lock. Does not change its content.
 
-    Raises OSError: EBUSY while another recording is written to it; as outputs.look where it is
-    neither a recording nor empty.
+    Raises OSError: EBUSY while another recording is written to it; as outputs.look for a file that
+    is not empty and not a recording.
     """
     if outputs.look(name, outputs.RECORDING, folder) is None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -111,7 +111,7 @@ BUSY = "another job records to it"
 
 
 def lock(fd: int) -> None:
-    """Lock the file. Raises OSError; EBUSY while another process holds it."""
+    """Locks the file. Raises OSError; EBUSY while another process holds the lock."""
     if not outputs.lock(fd):
         raise OSError(errno.EBUSY, BUSY)
 
@@ -125,10 +125,10 @@ def _is(fd: int, name: str, folder: int) -> bool:
 
 
 class Draft:
-    """A recording that is being written to `fd`; `part` is its name until `publish`."""
+    """A recording that is being written to `fd`. part: its name until `publish`."""
 
     def __init__(self, name: str, folder: int) -> None:
-        """Begin a recording to `name` in the folder of descriptor `folder`, which the caller
+        """Begins a recording to `name` in the folder of descriptor `folder`, which the caller
         closes. Raises OSError as `claim` does."""
         self._name, self._folder = name, folder
         self._made = outputs.look(name, outputs.RECORDING, folder) is None
@@ -141,15 +141,15 @@ class Draft:
         lock(self.fd)
 
     def publish(self) -> None:
-        """Rename it to the file that was claimed. Raises OSError, and changes nothing, where
-        another file has replaced that one."""
+        """Renames the draft to the claimed file. Raises OSError, and changes nothing, if another
+        file has replaced the claimed one."""
         if not _is(self._claimed, self._name, self._folder):
             raise OSError(errno.EEXIST, f"the file was replaced; the recording is in {self.part}")
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def discard(self) -> None:
-        """Remove it and close it, where nothing was recorded; also the empty file of its name, if
-        this draft has made that."""
+        """Removes and closes a draft in which nothing was recorded. Also removes the empty file
+        with its final name, if this draft created it."""
         with contextlib.suppress(OSError):
             os.unlink(self.part, dir_fd=self._folder)
             if self._made and _is(self._claimed, self._name, self._folder):
@@ -157,15 +157,15 @@ class Draft:
         self.close()
 
     def close(self) -> None:
-        """Close the draft and the claimed file, which ends their locks."""
+        """Closes the draft and the claimed file, which releases their locks."""
         os.close(self.fd)
         os.close(self._claimed)
 
 
 def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
-    """The drafts of recordings to `path`, the newest last: the path of each, and whether a
-    writer works on it. Drafts of other users than this one, the file's and the folder's owner do
-    not count. folder: a descriptor of the path's folder; None: opened here."""
+    """Returns the drafts of recordings to `path`, the newest last: the path of each, and whether a
+    writer works on it. Only drafts of this user, the file's owner and the folder's owner count.
+    folder: a descriptor of the path's folder; None: opened here."""
     directory, name = os.path.split(path)
     found = []
     try:
@@ -194,8 +194,8 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
 
 
 def _look_at(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
-    """When a draft was last written (ns), and whether a writer works on it. Raises OSError; EPERM
-    for a draft of a user that is none of `owners`."""
+    """Returns when a draft was last written (ns), and whether a writer works on it. Raises OSError;
+    EPERM for a draft of a user outside `owners`."""
     with inputs.opened(name, follow=False, folder=folder) as file:
         status = os.fstat(file.fileno())
         if status.st_uid not in owners:
@@ -204,6 +204,6 @@ def _look_at(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
 
 
 def unfinished(path: str, folder: int | None = None) -> list[str]:
-    """The paths of drafts to `path` without a writer, the newest last: their writers were
+    """Returns the paths of drafts to `path` without a writer, the newest last: their writers were
     killed."""
     return [part for part, written in parts(path, folder) if not written]

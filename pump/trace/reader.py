@@ -1,7 +1,7 @@
 """Reads a recording, chunk by chunk, as columns or row by row.
 
-Of a file that ends early (its writer was killed, or goes on) it returns all whole chunks and
-sets `truncated`. Any other deviation from the format raises a TraceError. Memory is bounded by
+If a file ends early (its writer was killed, or still writes), the reader returns all whole chunks
+and sets `truncated`. Any other deviation from the format raises a TraceError. Memory is bounded by
 one chunk, time by the length of the file.
 
     with open(path, "rb") as file:
@@ -24,11 +24,11 @@ from pump.trace.format import Columns, DamagedError, Frame, TraceError
 
 
 class NotATraceError(TraceError):
-    """The file is something else."""
+    """The file is not a recording of pump."""
 
 
 class NewerVersionError(TraceError):
-    """The file was written by a later version of pump."""
+    """A later version of pump wrote the file."""
 
 
 class EmptyTraceError(TraceError):
@@ -38,9 +38,9 @@ class EmptyTraceError(TraceError):
 class Reader:
     """The recording in `file`, from its position to its end.
 
-    header: the JSON object of the first chunk. end: that of the last chunk, None until it is
-    read. truncated: after reading, whether the file has no end. read_bytes: so far.
-    The constructor raises TraceError; so do the iterators. One iteration only.
+    `header`: the JSON object of the first chunk. `end`: the object of the last chunk, None until it
+    is read. `truncated`: after reading, whether the file has no end. `read_bytes`: number of bytes
+    read. The constructor and the iterators raise TraceError. Only one iteration is possible.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -75,8 +75,8 @@ class Reader:
     # ---- iterators ----
 
     def chunks(self) -> Iterator[Columns]:
-        """The rows, some thousands at a time: every column of format.FIELDS, with lengths that
-        match. Raises TraceError; DamagedError where bytes are not a writer's."""
+        """Yields the rows, some thousands at a time: every column of format.FIELDS, with lengths
+        that match. Raises TraceError; DamagedError for bytes that no writer writes."""
         while self.end is None:
             chunk = self._chunk()
             if chunk is None:
@@ -91,7 +91,7 @@ class Reader:
             raise DamagedError(f"damaged: data after the end at byte {self.read_bytes - 1}")
 
     def records(self) -> Iterator[rec.Record]:
-        """The rows, one by one, in the order of the events. Raises TraceError."""
+        """Yields the rows, one by one, in the order of the events. Raises TraceError."""
         for columns in self.chunks():
             yield from rows_of(columns)
 
@@ -109,7 +109,7 @@ class Reader:
         return b"".join(parts)
 
     def _chunk(self) -> tuple[Frame, bytes] | None:
-        """The next chunk, None where the file ends, be it in the middle of one."""
+        """Returns the next chunk; None if the file ends, even in the middle of one."""
         at = self.read_bytes
         frame_bytes = self._read(form.FRAME_BYTES)
         if len(frame_bytes) < form.FRAME_BYTES:
@@ -150,7 +150,7 @@ class Reader:
         return columns
 
     def _check_totals(self, columns: Columns) -> None:
-        """Raises DamagedError where a file has more rows than a writer puts into its length."""
+        """Raises DamagedError if a file has more rows than a writer stores in this many bytes."""
         self._rows += len(columns["kind"])
         self._extents += len(columns["extent_slot"])
         rows_most = form.FREE_ROWS + form.ROWS_PER_BYTE * self.read_bytes
@@ -160,7 +160,7 @@ class Reader:
 
 
 def _check_counts(columns: Columns, rows: int) -> None:
-    """Raises DamagedError where columns have lengths that do not match."""
+    """Raises DamagedError if columns have lengths that do not match."""
     kind = columns["kind"]
     if len(kind) != rows:
         raise DamagedError("a chunk's number of rows does not match its frame")
@@ -183,9 +183,9 @@ def _check_counts(columns: Columns, rows: int) -> None:
 
 
 def rows_of(columns: Columns, groups: Collection[str] = form.ROWS_OF) -> Iterator[rec.Record]:
-    """The rows of one chunk, as records. Kinds that this version does not know are left out.
+    """Yields the rows of one chunk, as records; leaves out kinds that this version does not know.
 
-    groups: keys of form.ROWS_OF; only rows of these are returned.
+    groups: keys of form.ROWS_OF; only rows of these groups are yielded.
     """
     makers: dict[int, Iterator[rec.Record]] = {}
     for group, make in _MAKERS.items():
@@ -199,7 +199,7 @@ def rows_of(columns: Columns, groups: Collection[str] = form.ROWS_OF) -> Iterato
 
 
 def _lists(columns: Columns, group: str) -> Iterator[tuple[Any, ...]]:
-    """The columns of a group side by side, in the order of FIELDS, blobs left out."""
+    """Yields the rows of a group, with columns in the order of FIELDS, without blobs."""
     names = [
         name
         for name in form.FIELDS
@@ -229,7 +229,7 @@ def _ranges(columns: Columns) -> Iterator[rec.RangeRow]:
 
 
 def _with_data(columns: Columns, group: str, data: str) -> Iterator[tuple[Any, ...]]:
-    """The columns of a group, with each row's part of a blob in place of its length."""
+    """Yields the rows of a group, with each row's part of a blob instead of its length."""
     blob, at = columns[data].tobytes(), 0
     for *values, count in _lists(columns, group):
         yield *values, blob[at : at + count]

@@ -1,7 +1,7 @@
 """The rows of a recording: one type for each kind.
 
-Times are CLOCK_MONOTONIC of the recorded machine in ns; the header gives the wall clock time of
-one of them.
+Times are CLOCK_MONOTONIC of the recorded machine in ns; the header gives the wall clock time of one
+of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 class Extent(NamedTuple):
     """A part of a range that an operation is believed to reach.
 
-    access: 0 a kernel's pointer, 1 read, 2 write, 3 overwritten whole.
-    argument: with access 0, where the pointer stands in the kernel's parameters (bytes).
+    `access`: 0 a kernel's pointer, 1 read, 2 write, 3 overwritten completely. `argument`: for
+    access 0, offset of the pointer in the kernel's parameters (bytes).
     """
 
     slot: int
@@ -25,11 +25,11 @@ class Extent(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A kernel, copy or memset, or a hint (a prefetch or advice of the program's own).
+    """A kernel, copy or memset, or a hint (the program's own prefetch, discard or advice).
 
-    kind: KERNEL, COPY, MEMSET or HINT of format.py. function, signature: 0 but for kernels.
-    A hint's seq is that of the newest operation before it. dropped: operands beyond those that an
-    event carries.
+    `kind`: KERNEL, COPY, MEMSET or HINT of format.py. `function`, `signature`: 0 except for
+    kernels. `seq`: of a hint, the number of the newest operation before it. `dropped`: number of
+    operands that did not fit into the event.
     """
 
     kind: int
@@ -46,8 +46,8 @@ class Operation(NamedTuple):
 class RangeRow(NamedTuple):
     """An allocation (ALLOC), a free (FREE), or a live range read from the table (RANGE).
 
-    range_kind: 1 converted, 2 managed, 0 unknown. alloc_seq: number of the next operation when
-    it was allocated; of RANGE only.
+    `range_kind`: 1 converted, 2 managed, 0 unknown. `alloc_seq`: only of RANGE, number of the next
+    operation when it was allocated.
     """
 
     kind: int
@@ -62,7 +62,7 @@ class RangeRow(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A call that waited. seq: newest operation that had been issued."""
+    """A call that waited. seq: newest operation issued by then."""
 
     seq: int
     stream: int
@@ -71,9 +71,9 @@ class Sync(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A marker has executed: all operations of `stream` up to `seq` had, by `time_ns`.
+    """A marker has executed: all operations of `stream` up to `seq` had executed by `time_ns`.
 
-    before_ns: when a poll had not found it executed yet; 0: no poll found it, or it is not known.
+    `before_ns`: last poll that had not seen it; 0: there was none, or it is not known.
     """
 
     stream: int
@@ -84,7 +84,7 @@ class Progress(NamedTuple):
 
 class Timed(NamedTuple):
     """Operation `seq` of `stream`, or the graph that it ends, took `elapsed_ns` on the GPU, waits
-    for memory included. time_ns: when that was read."""
+    for memory included. time_ns: when the time was read."""
 
     seq: int
     stream: int
@@ -93,16 +93,16 @@ class Timed(NamedTuple):
 
 
 class Name(NamedTuple):
-    """From here on `function` is the handle of the kernel `name`."""
+    """From here on, `function` is the handle of the kernel `name`."""
 
     function: int
     name: str
 
 
 class Params(NamedTuple):
-    """The common properties of launches with one signature; in front of the first of them.
+    """The common properties of launches with one signature; recorded before the first launch.
 
-    data: the parameter buffer of one such launch, perhaps cut; parameter_bytes: all of it.
+    `data`: the parameter buffer of one such launch, possibly cut. `parameter_bytes`: its full size.
     """
 
     function: int
@@ -114,7 +114,7 @@ class Params(NamedTuple):
 
 
 class Device(NamedTuple):
-    """A device as the client knew it at `time_ns`; recorded again when that changes."""
+    """A device as the client knew it at `time_ns`; recorded again when it changes."""
 
     time_ns: int
     device: int
@@ -128,7 +128,7 @@ class Device(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """At this place `events` events are missing. reason: LOST_* of format.py."""
+    """`events` events are missing here. reason: LOST_* of format.py."""
 
     time_ns: int
     reason: int
@@ -144,14 +144,14 @@ class Resync(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """From here on the worker decides by this policy."""
+    """From here on, the worker uses this policy."""
 
     time_ns: int
     policy: str
 
 
 class Graph(NamedTuple):
-    """The launch of a graph: the `operations` operations from number `seq` on are its nodes."""
+    """The launch of a graph: its nodes are `operations` operations, numbered from `seq`."""
 
     seq: int
     executable: int
@@ -161,10 +161,9 @@ class Graph(NamedTuple):
 class Sample(NamedTuple):
     """The worker's model of a device at `time_ns`.
 
-    Bytes by place, as in pump.wire.control.DeviceState. blocks_*: block uses of executed
-    operations since the worker began. The last three are the whole client's: bytes that
-    executors asked of the driver since it began, and operations that had been issued and
-    had not executed.
+    Bytes by place are as in pump.wire.control.DeviceState. `blocks_*`: block uses of executed
+    operations since the worker began. The last three are the whole client's: bytes that executors
+    requested from the driver since it began, and operations issued but not executed.
     """
 
     time_ns: int
@@ -186,13 +185,13 @@ class Sample(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """A slice of a schedule has ended at `time_ns`, and where it lost time before that.
+    """A slice of a schedule ended at `time_ns`; the times in us are its delays before that.
 
-    direction, result: PUMP_TO_*, PUMP_RESULT_*; 0, 0: moved to the GPU. offset_bytes: from the
-    range's base. waited_us: from when it could go, and an executor was free, until it was taken;
-    called_us: until the call of the driver, driver_us: in the call, link_us: until its end was
-    seen; seen_us: until the worker had read that. kept: bit i: block i of the slice has come as a
-    duplicate, or has left without a copy.
+    `direction`, `result`: PUMP_TO_*, PUMP_RESULT_*; 0, 0: moved to the GPU. `offset_bytes`: from
+    the range's base. `waited_us`: from when it was allowed and an executor was free, until it was
+    taken. `called_us`: until the driver's call or the refusal. `driver_us`: in the call. `link_us`:
+    until its completion was seen. `seen_us`: until the worker had read that. `kept`: bit i: block i
+    arrived as a duplicate, or left without a copy.
     """
 
     time_ns: int
@@ -212,15 +211,15 @@ class Transfer(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The worker read events at `time_ns`, the oldest of which had waited for `waited_us`."""
+    """The worker read events at `time_ns`; the oldest had waited for `waited_us`."""
 
     time_ns: int
     waited_us: int
 
 
 class Threads(NamedTuple):
-    """What a group of threads (THREADS_* of format.py) had done by `time_ns`: run on a processor,
-    and been runnable without one."""
+    """Times of a group of threads (THREADS_* of format.py) up to `time_ns`: running on a CPU core,
+    and runnable without one."""
 
     time_ns: int
     group: int

@@ -24,11 +24,11 @@ from pump.trace.format import Column
 FLUSH_ROWS: Final = 16384
 FLUSH_EXTENTS: Final = 131072
 FLUSH_BLOB_BYTES: Final = 1 << 20
-"""A chunk ends at the first of these, so that one more batch does not exceed the format's
+"""A chunk ends at the first of these bounds, so that one more batch does not exceed the format's
 bounds."""
 
 PARAMS_START: Final = 32
-"""Bytes of struct pump_params: grid, block, bytes of the buffer, identity; all uint32."""
+"""Bytes of struct pump_params: grid, block, size of the buffer, identity; all uint32."""
 
 
 ROW_COLUMNS: Final = (
@@ -50,8 +50,8 @@ TRANSFER_COLUMNS: Final = tuple(
 class Rows:
     """Rows of the event ring, in order. Columns as in struct pump_batch.
 
-    rows: ROW_COLUMNS, shape [n]. uses: USE_COLUMNS, shape [m]. use_count: shape [n], how
-    many of the uses belong to each row. payloads: of the rows whose payload_bytes is not 0.
+    `rows`: ROW_COLUMNS, shape [n]. `uses`: USE_COLUMNS, shape [m]. `use_count`: shape [n], number
+    of uses of each row. `payloads`: of the rows with a payload_bytes above 0.
     """
 
     rows: Mapping[str, Column]
@@ -67,7 +67,7 @@ _IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
 _GROUPS: Final = (
     *("op", "kernel", "range", "sync", "progress", "timed", "name", "params", "graph"),
 )
-# DISCARDED, FREED, DEAD and POPULATED (pump_abi.h): no work that the program gave the GPU.
+# DISCARDED, FREED, DEAD and POPULATED (pump_abi.h): not work that the program issued.
 _PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16))
 _FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
 
@@ -75,8 +75,8 @@ _FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KIN
 class TraceWriter:
     """Writes to `fd`, an empty file opened for writing; the caller closes it.
 
-    header: what the file begins with, JSON. Every method may raise OSError; the file then
-    ends at the last whole chunk, as far as that can be arranged.
+    header: the JSON object at the beginning of the file. Every method may raise OSError; the file
+    then ends at the last whole chunk, if it can be truncated.
     """
 
     def __init__(self, fd: int, header: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ class TraceWriter:
         self._pending: dict[str, list[Column]] = defaultdict(list)
         self._rows = self._extents = self._blob_bytes = 0
         self.operations = 0
-        """Kernels, copies and memsets so far."""
+        """Number of kernels, copies and memsets that were added."""
         self.rows = 0
         self._adders = [(group, getattr(self, f"_add_{group}")) for group in _GROUPS]
         self._write(form.file_start() + _json_chunk(form.CHUNK_HEADER, header))
@@ -96,7 +96,7 @@ class TraceWriter:
     # ---- rows ----
 
     def events(self, given: Rows) -> None:
-        """Add rows of the ring, in order; the writer keeps no view of their arrays.
+        """Adds rows of the ring, in order; keeps no view of their arrays.
 
         Invalid rows (an allocation without a range) count as lost.
         """
@@ -116,7 +116,7 @@ class TraceWriter:
             self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
 
     def device(self, time_ns: int, uuid: bytes, **facts: int) -> None:
-        """Add a device that is new or has changed. facts: the columns device_* of the format."""
+        """Adds a device that is new or has changed. facts: the columns device_* of the format."""
         self._one("kind", form.DEVICE)
         self._one("device_time_ns", time_ns)
         self._add("device_uuid", np.frombuffer(uuid, np.uint8))
@@ -125,14 +125,14 @@ class TraceWriter:
         self._count(1)
 
     def sample(self, sample: rec.Sample) -> None:
-        """Add a sample of the worker's model of a device."""
+        """Adds a sample of the worker's model of a device."""
         self._one("kind", form.SAMPLE)
         for name, value in sample._asdict().items():
             self._one(f"sample_{name}", value)
         self._count(1)
 
     def transfers(self, columns: Mapping[str, Column]) -> None:
-        """Add slices that have ended. columns: TRANSFER_COLUMNS, shape [n]."""
+        """Adds slices that have ended. columns: TRANSFER_COLUMNS, shape [n]."""
         count = len(columns["time_ns"])
         self._add("kind", np.full(count, form.TRANSFER, np.uint8))
         for name in TRANSFER_COLUMNS:
@@ -140,15 +140,15 @@ class TraceWriter:
         self._count(count)
 
     def reads(self, reads: Sequence[rec.Read]) -> None:
-        """Add when events were read."""
+        """Adds reads of the event ring, with their times."""
         self._some(form.READ, "read", reads)
 
     def threads(self, groups: Sequence[rec.Threads]) -> None:
-        """Add what groups of threads have done."""
+        """Adds the times of groups of threads."""
         self._some(form.THREADS, "threads", groups)
 
     def lost(self, time_ns: int, reason: int, count: int) -> None:
-        """Record that `count` events are missing here. reason: LOST_* of format.py."""
+        """Records that `count` events are missing here. reason: LOST_* of format.py."""
         self._one("kind", form.LOST)
         self._one("lost_time_ns", time_ns)
         self._one("lost_reason", reason)
@@ -156,7 +156,7 @@ class TraceWriter:
         self._count(1)
 
     def policy(self, time_ns: int, policy: str) -> None:
-        """Record that the worker uses this policy from here on."""
+        """Records that the worker now uses this policy."""
         text = policy.encode()
         self._one("kind", form.POLICY)
         self._one("policy_time_ns", time_ns)
@@ -165,7 +165,7 @@ class TraceWriter:
         self._count(1)
 
     def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
-        """Add all live ranges, read from the table. seq: of the newest operation.
+        """Adds all live ranges, read from the table. seq: of the newest operation.
 
         ranges: RANGE_COLUMNS, shape [n].
         """
@@ -186,7 +186,7 @@ class TraceWriter:
     # ---- to the file ----
 
     def flush(self) -> None:
-        """Write the pending rows to the file, as one chunk."""
+        """Writes the pending rows to the file, as one chunk."""
         if self._rows == 0:
             return
         columns = {name: np.concatenate(parts) for name, parts in self._pending.items()}
@@ -197,7 +197,7 @@ class TraceWriter:
         self.rows += rows
 
     def end(self, facts: Mapping[str, Any]) -> None:
-        """Flush, and write the end of the recording. Nothing may follow."""
+        """Flushes, and writes the end of the recording. No call may follow."""
         self.flush()
         totals = {"operations": self.operations, "rows": self.rows}
         self._write(_json_chunk(form.CHUNK_END, {**totals, **facts}))
@@ -241,7 +241,7 @@ class TraceWriter:
         self._take(given, chosen, "op", ("seq", "time_ns", "stream", "device", "dropped"))
         counts = given.use_count[chosen]
         self._add("op_extents", counts)
-        # Not all uses: an ALLOC or FREE between operations has one of its own.
+        # Only uses of operations: an ALLOC or FREE between operations has one use, too.
         wanted = np.zeros(len(given.use_count), np.bool_)
         wanted[chosen] = True
         uses = np.flatnonzero(np.repeat(wanted, given.use_count))
@@ -307,7 +307,7 @@ class TraceWriter:
 
 
 def _payloads(given: Rows, chosen: Chosen) -> list[bytes]:
-    """The payload of each chosen row, b"" where there is none."""
+    """Returns the payload of each chosen row, b"" for rows without one."""
     which = np.cumsum(given.rows["payload_bytes"] != 0) - 1
     empty = given.rows["payload_bytes"][chosen] == 0
     return [

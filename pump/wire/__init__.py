@@ -1,1 +1,1 @@
-"""The shared-memory contract as Python sees it: one mirror of the C headers."""
+"""Contracts between processes: the shared memory, read from the C headers, and frames."""

@@ -1,8 +1,8 @@
-"""The C contract, read from the very headers the shim was compiled from.
+"""Reads the C contract from the headers that the shim was compiled from.
 
-`pump_abi.h`, `pump_core.h`, `learner.h` and `model.h` mark the part that cffi can read; nothing
-of it is written down a second time here. Importing this module loads
-`libpump_core.so` (about 100 ms, mostly cffi's parser): workers do, pump-run does not.
+`pump_abi.h`, `pump_core.h`, `learner.h` and `model.h` mark the part that cffi can read, so it is
+not repeated here. Importing this module loads `libpump_core.so` (about 100 ms, mostly cffi's
+parser): workers do, pump-run does not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _BEGIN, _END = "/* cffi: begin */", "/* cffi: end */"
 
 
 def contract(header: Path) -> str:
-    """Return the part of `header` between the cffi marks.
+    """Returns the part of `header` between the cffi marks.
 
-    Raises ValueError when the header has no such part.
+    Raises ValueError if the header has no such part.
     """
     text = inputs.text(str(header))
     _, begin, rest = text.partition(_BEGIN)
@@ -43,7 +43,7 @@ def _load() -> tuple[Any, Any]:
 ffi, lib = _load()
 
 INT64S: Any = ffi.typeof("int64_t[]")
-"""For `ffi.from_buffer`, which is asked often: looked up once."""
+"""Type for `ffi.from_buffer`, looked up once because it is needed often."""
 
 SHM_BYTES: int = ffi.sizeof("struct pump_shm")
 """Size of a client's mapping in bytes."""

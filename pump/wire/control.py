@@ -1,12 +1,11 @@
 """Frames of a control connection, and between a supervisor and its workers. No I/O.
 
-One datagram is one frame. A connection begins with a hello and a welcome; then each
-request (JSON, REQUEST_BYTES at most) gets one reply (JSON, REPLY_BYTES at most). Between
-supervisor and worker a frame is a number, which links an answer to its question, and a
-request or one client's state.
+One datagram is one frame. A connection begins with a hello and a welcome. Then each request (JSON,
+REQUEST_BYTES at most) gets one reply (JSON, REPLY_BYTES at most). A frame between supervisor and
+worker is a number, and a request or one client's state. The number links an answer to its question.
 
-Every byte comes from another process: an invalid frame raises FrameError with a text of one
-line. The hello makes sure that both sides are of one release.
+Every byte comes from another process: an invalid frame raises FrameError with a text of one line.
+The hello ensures that both sides have the same version.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pump.wire.strict import FrameError as FrameError  # noqa: PLC0414
 MAGIC = 0x4C525443504D5550
 VERSION = 1
 SHIM_MAGIC = 0x4F4C4C45484D5550
-"""Of the welcome that refuses a peer before it has said which kind of client it is."""
+"""Magic of a welcome that refuses a peer before its kind of client is known."""
 
 # Hello: magic, version, zero. Welcome: magic, version, status.
 HELLO = struct.Struct("<QII")
@@ -31,7 +30,7 @@ OK, OTHER_VERSION, REFUSED, BUSY = range(4)
 
 REQUEST_BYTES = 4096
 ENTRY_BYTES = 32768
-"""Of one client's state."""
+"""Most bytes of one client's state."""
 REPLY_BYTES = 65536
 
 NUMBER = struct.Struct("<Q")
@@ -40,7 +39,7 @@ POLICY_CHARACTERS = 32
 COUNTERS = 64
 DEVICES = 16
 HOLD_MS_MOST = 6000
-"""The shim holds launches no longer unless it is asked again (shim/base/limits.h)."""
+"""Longest hold of launches; then the shim must be asked again (shim/base/limits.h)."""
 
 STATE = "state"
 SET = "set"
@@ -48,12 +47,12 @@ SET = "set"
 
 @dataclass(frozen=True)
 class Request:
-    """A request. ask: STATE or SET.
+    """A request. `ask`: STATE or SET.
 
-    client_pid: only of that client; None: of all of the job's. policy, budget_bytes: what
-    to set, at least one of them, hold_ms or yield_ms. device: whose budget; None: of all.
-    hold_ms: the clients' launches on it wait for the job's turn, at most so long from now; 0: no
-    longer. yield_ms: the same, each waits for its memory alone, and leaves the GPU to others.
+    `client_pid`: only that client; None: all. `policy`, `budget_bytes`: new values; SET needs one
+    of these, `hold_ms` or `yield_ms`. `device`: for all of them except the policy; None: all
+    devices. `hold_ms`: launches wait for the job's turn, at most this long from now; 0: release
+    them. `yield_ms`: as long, each launch waits for its own memory before it takes the GPU.
     """
 
     ask: str
@@ -73,41 +72,41 @@ class DeviceState:
     index: int
     uuid: str
     total_bytes: int
-    """The card's."""
+    """Memory of the GPU."""
     free_at_start_bytes: int
-    """Free when the client made its first context."""
+    """Free memory when the client made its first context."""
     budget_bytes: int
     emulated: bool
-    """The budget lies below the card's memory by choice."""
+    """True if the budget is below the GPU's memory by choice."""
     active: bool
-    """False while everything fits: then the shim reports no operations."""
+    """False while everything fits: the shim then reports no operations."""
     allocated_bytes: int
     """Live ranges, in whole blocks."""
     plain_bytes: int
     """Live device memory that was not converted."""
     resident_bytes: int
-    """On the GPU, `maybe_evicted_bytes` included, which the driver may have evicted."""
+    """On the GPU, including `maybe_evicted_bytes`, which the driver may have evicted."""
     maybe_evicted_bytes: int
     arriving_bytes: int
     leaving_bytes: int
     host_bytes: int
-    """On the host, or populated nowhere yet."""
+    """On the host, or not populated."""
     overshoot_bytes: int
-    """Peak above the budget since the last set. Blocks that were resident when the budget
-    shrank do not count after they have left."""
+    """Peak above the budget since the policy or the budget was last set. Blocks that exceeded the
+    budget at that time do not count."""
     blocks_used: int
-    """Block uses of executed operations; in `blocks_hit` of them the block was resident."""
+    """Block uses of executed operations; in `blocks_hit` of these the block was resident."""
     blocks_hit: int
     blocks_late: int
     blocks_unseen: int
-    """Blocks that came by fault although there was room; under a policy that does not prefetch,
-    all that came by fault."""
+    """Blocks that arrived by fault while memory was free; nearly all faults if the policy does not
+    prefetch."""
     blocks_no_room: int
     transfers_refused: int
     held_threads: int = 0
-    """They wait for the job's turn."""
+    """Threads that wait for the job's turn."""
     least_bytes: int = 0
-    """The least budget that holds all that each operation so far has used."""
+    """Smallest budget that holds all memory of each operation until now."""
 
 
 @dataclass(frozen=True)
@@ -130,17 +129,17 @@ class ClientState:
 
 
 def pack_hello(version: int = VERSION) -> bytes:
-    """Return the first datagram of a control connection."""
+    """Returns the first datagram of a control connection."""
     return HELLO.pack(MAGIC, version, 0)
 
 
 def is_hello(data: bytes) -> bool:
-    """Return whether a first datagram is that of a control connection; check_hello checks it."""
+    """Returns whether a first datagram is a control connection's; check_hello checks it."""
     return data[:8] == MAGIC.to_bytes(8, "little")
 
 
 def check_hello(data: bytes) -> tuple[int, str]:
-    """Return the status for a hello, and the reason in words."""
+    """Returns the status for a hello, and the reason in words."""
     if len(data) != HELLO.size:
         return REFUSED, f"control hello of {len(data)} bytes, not {HELLO.size}"
     magic, version, zero = HELLO.unpack(data)
@@ -152,12 +151,12 @@ def check_hello(data: bytes) -> tuple[int, str]:
 
 
 def pack_welcome(status: int) -> bytes:
-    """Return the answer to a hello."""
+    """Returns the answer to a hello."""
     return HELLO.pack(MAGIC, VERSION, status)
 
 
 def check_welcome(data: bytes) -> None:
-    """Raise FrameError, with a text for users, unless `data` is a welcome with status OK."""
+    """Raises FrameError, with a text for users, unless `data` is a welcome with status OK."""
     if not HELLO.size <= len(data) <= WELCOME_BYTES_MAX:
         raise FrameError(f"an answer of {len(data)} bytes instead of pumpd's welcome")
     magic, version, status = HELLO.unpack_from(data)
@@ -178,14 +177,14 @@ def check_welcome(data: bytes) -> None:
 
 
 def encode_request(request: Request) -> bytes:
-    """Return the frame. Raises FrameError for an invalid request."""
+    """Returns the frame. Raises FrameError for an invalid request."""
     data = pack({key: value for key, value in asdict(request).items() if value is not None})
     decode_request(data)
     return data
 
 
 def decode_request(data: bytes) -> Request:
-    """Return the request in a frame. Raises FrameError."""
+    """Returns the request in a frame. Raises FrameError."""
     words = as_object(unpack(data, REQUEST_BYTES), "a request")
     unknown = set(words) - {entry.name for entry in fields(Request)}
     if unknown:
@@ -225,7 +224,7 @@ def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
 
 
 def encode_client(client: ClientState) -> bytes:
-    """Return one client's state as a frame, ENTRY_BYTES at most. Raises FrameError."""
+    """Returns one client's state as a frame, ENTRY_BYTES at most. Raises FrameError."""
     data = pack(_plain(client))
     if len(data) > ENTRY_BYTES:
         raise FrameError(f"a state of {len(data)} bytes is too long")
@@ -233,13 +232,13 @@ def encode_client(client: ClientState) -> bytes:
 
 
 def decode_client(data: bytes) -> ClientState:
-    """Return the client's state in a frame. Raises FrameError."""
+    """Returns the client's state in a frame. Raises FrameError."""
     return _client(unpack(data, ENTRY_BYTES))
 
 
 def encode_reply(clients: Sequence[ClientState]) -> bytes:
-    """Return the reply to a request. A client whose state does not fit gets an error instead,
-    which says to ask for that client alone."""
+    """Returns the reply to a request. A client whose state does not fit gets an error instead, with
+    the advice to ask for only that client."""
     parts: list[bytes] = []
     left = REPLY_BYTES - 256 * len(clients)
     for client in clients:
@@ -253,12 +252,12 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
 
 
 def encode_error(reason: str) -> bytes:
-    """Return the reply to a request that reached no worker."""
+    """Returns the reply to a request that reached no worker."""
     return pack({"error": one_line(reason)})
 
 
 def decode_reply(data: bytes) -> list[ClientState]:
-    """Return the states in a reply. Raises FrameError, also with the reason of an error reply."""
+    """Returns the states in a reply. Raises FrameError, also with the reason of an error reply."""
     reply = as_object(unpack(data, REPLY_BYTES), "a reply")
     if set(reply) == {"error"}:
         raise FrameError(text_of(reply, "error", ERROR_CHARACTERS))
@@ -268,7 +267,7 @@ def decode_reply(data: bytes) -> list[ClientState]:
 
 
 def failed(pid: int, reason: str) -> ClientState:
-    """Return the state of a client that could not be asked, with the reason."""
+    """Returns the state of a client that could not be asked, with the reason."""
     return ClientState(pid, one_line(reason))
 
 
@@ -329,12 +328,12 @@ def _count(value: object) -> int:
 
 
 def numbered(number: int, data: bytes) -> bytes:
-    """Return a frame that carries `number` before `data`."""
+    """Returns a frame that carries `number` before `data`."""
     return NUMBER.pack(number) + data
 
 
 def split(data: bytes) -> tuple[int, bytes]:
-    """Return the number of a frame, and the rest of it. Raises FrameError."""
+    """Returns the number and the rest of a frame. Raises FrameError."""
     if len(data) < NUMBER.size:
         raise FrameError(f"a frame of {len(data)} bytes")
     return NUMBER.unpack_from(data)[0], data[NUMBER.size :]

@@ -1,8 +1,8 @@
 """One client's shared mapping: events in, commands out, progress, counters.
 
 A thin layer over libpump_core without policy. The client may have written anything into the
-mapping, so C or the caller checks what is read. What goes to the model and comes from it stays
-in C arrays: a tick makes no Python object for an event or a command.
+mapping, so C or the caller checks all values that are read. Data to and from the model stays in C
+arrays: a tick makes no Python object for an event or a command.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _USE_COLUMNS = {
 
 
 class Batch:
-    """Rows of one drain, in issue order: `struct pump_batch` as numpy sees it.
+    """Rows of one drain, in issue order: `struct pump_batch` as numpy arrays.
 
-    Attributes are the columns of that struct, shape [rows] (`use_begin`: [rows + 1]) or
-    [uses]: views that the next drain overwrites. Row i owns the uses
-    `use_begin[i]:use_begin[i + 1]`. Times in ns, lengths in bytes.
+    Attributes are the columns of that struct, shape [rows] (`use_begin`: [rows + 1]) or [uses]:
+    views that the next drain overwrites. Row i owns the uses `use_begin[i]:use_begin[i + 1]`. Times
+    in ns, lengths in bytes.
     """
 
     __slots__ = ("_columns", "raw")
@@ -69,18 +69,18 @@ class Batch:
 
     @property
     def malformed(self) -> int:
-        """Invalid records that were skipped."""
+        """Returns the number of invalid records that were skipped."""
         return int(self.raw.malformed)
 
     def payload(self, row: int) -> bytes:
-        """Return what a PARAMS or NAME row carries; other rows carry nothing."""
+        """Returns the payload of a PARAMS or NAME row; other rows have none."""
         begin = self.raw.payload_begin[row]
         return bytes(ffi.buffer(self.raw.payload)[begin : begin + self.raw.payload_bytes[row]])
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Copies of all live ranges: `count` elements of two C arrays, by slot."""
+    """Copies of all live ranges: two C arrays of `count` elements, by slot."""
 
     count: int
     slots: Any
@@ -90,15 +90,14 @@ class Ranges:
 
 
 class ProtocolError(Exception):
-    """The mapping's indices are invalid; state must be read from the range table."""
+    """The mapping's indices are invalid; callers read the state from the range table instead."""
 
 
 def carry_out(
     shm: Any, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
 ) -> None:
-    """Start the transfers of a decision over `struct pump_shm *`.
-
-    model: `struct pump_model *`. Blocks: by number, shape [n]."""
+    """Starts the transfers of a decision over `struct pump_shm *`. model: `struct pump_model *`.
+    Blocks: by number, shape [n]."""
     lib.pump_worker_carry_out(
         shm,
         model,
@@ -111,51 +110,51 @@ def carry_out(
 
 
 class Mapping:
-    """A memfd of PUMP_SHM_BYTES, mapped; `close` unmaps it. One thread at a time."""
+    """A memfd of SHM_BYTES, mapped; `close` unmaps it. Only one thread at a time may use it."""
 
     def __init__(self, fd: int) -> None:
-        """Map `fd`. Raises ValueError when the file is too small, OSError from mmap."""
+        """Maps `fd`. Raises ValueError if the file is too small, OSError from mmap."""
         self._map = mmap.mmap(fd, SHM_BYTES)
         self._buffer = ffi.from_buffer(self._map)
         self.shm = ffi.cast("struct pump_shm *", self._buffer)
         self.batch = Batch()
-        """What `drain` fills."""
+        """The batch that `drain` fills."""
         self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
 
     def close(self) -> None:
-        """Unmap. Batches, ranges and views of this mapping must not be used afterwards."""
+        """Unmaps. Batches, ranges and views of this mapping must not be used afterwards."""
         del self.shm
         ffi.release(self._buffer)
         with contextlib.suppress(BufferError):  # a view exists: its deletion unmaps
             self._map.close()
 
     def drain(self) -> Batch:
-        """Read what has arrived. Raises ProtocolError for impossible indices."""
+        """Reads the events that have arrived. Raises ProtocolError for impossible indices."""
         if lib.pump_core_drain(self.shm, self.batch.raw) < 0:
             raise ProtocolError
         return self.batch
 
     def backlog(self) -> int:
-        """Return how many records wait in the event ring."""
+        """Returns how many records wait in the event ring."""
         return int(lib.pump_core_backlog(self.shm))
 
     def skip(self) -> int:
-        """Jump over everything that waits; return how many records that were."""
+        """Skips all waiting records; returns their number."""
         return int(lib.pump_core_skip(self.shm))
 
     def ask_again(self) -> None:
-        """Ask the shim to send names and parameters again: some of them were lost."""
+        """Asks the shim to send names and parameters again, because some were lost."""
         self.shm.header.resend = (self.shm.header.resend + 1) & 0xFFFFFFFF
 
     def read_ranges(self) -> Ranges:
-        """Copy all live ranges out of the table."""
+        """Copies all live ranges out of the table."""
         slots = ffi.new("uint32_t[]", lib.PUMP_MAX_RANGES)
         records = ffi.new("struct pump_range[]", lib.PUMP_MAX_RANGES)
         count = lib.pump_core_ranges(self.shm, slots, records, lib.PUMP_MAX_RANGES)
         return Ranges(count, slots, records)
 
     def read_into(self, model: Any) -> int:
-        """Drain the ring and apply it to `struct pump_model *`; return how many rows.
+        """Drains the ring and applies it to `struct pump_model *`; returns the number of rows.
 
         Raises ProtocolError for impossible indices.
         """
@@ -165,20 +164,20 @@ class Mapping:
         return rows
 
     def follow(self, model: Any) -> None:
-        """Apply to a model how far streams have executed and which transfers have ended, and renew
-        the schedules that need it."""
+        """Applies executed operations and ended transfers to a model, and renews the schedules that
+        need it."""
         lib.pump_worker_follow(self.shm, model, self._cursors)
 
     def carry_out(
         self, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
     ) -> None:
-        """Start the transfers of a decision; see the function of that name."""
+        """Starts the transfers of a decision; see the function of that name."""
         carry_out(self.shm, model, device, to_host, to_gpu)
 
     def activity(self) -> int:
-        """Return the counter that moves with each completion and each progress."""
+        """Returns the counter that each completion and each progress increases."""
         return int(lib.pump_core_activity(self.shm))
 
     def wait(self, model: Any, seen_activity: int, spin_ns: int, timeout_ns: int) -> bool:
-        """Wait for work as `pump_worker_wait` does; True when there may be some."""
+        """Waits for work as `pump_worker_wait` does; returns True when there may be some."""
         return bool(lib.pump_worker_wait(self.shm, model, seen_activity, spin_ns, timeout_ns))

@@ -1,8 +1,8 @@
-"""One question and its answer over a socket of packets, within a deadline.
+"""Sends a question over a socket of packets, and waits for its answer within a deadline.
 
-Used to ask a job's pumpd (pump/control.py) and the system service (pump/service.py). A
-deadline is a moment of time.monotonic() and holds for all steps together, so that a peer that
-answers slowly cannot delay the caller beyond it.
+pump/control.py asks a job's pumpd in this way, and pump/service.py the system service. A deadline
+is a time of time.monotonic() and holds for all steps together, so that a peer that answers slowly
+cannot delay the caller beyond it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ClosedError(Exception):
 
 
 class Client:
-    """Keeps a connection to the socket at `path` between questions, until the end of a
-    with-block. One thread at a time."""
+    """Keeps a connection to the socket at `path` between questions, until the end of a with-block.
+    Only one thread at a time may use it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -42,15 +42,15 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Closes the connection, if there is one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def connect(path: str, deadline: float) -> socket.socket:
-    """Return a connection to the socket at `path`, if its server is trusted (server.py). Raises
-    OSError (UntrustedServerError where it is not trusted), TimeoutError."""
+    """Returns a connection to the socket at `path`, if its server is trusted (server.py). Raises
+    OSError (UntrustedServerError if it is not trusted), TimeoutError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         while True:
@@ -67,15 +67,15 @@ def connect(path: str, deadline: float) -> socket.socket:
 
 
 def exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: float) -> bytes:
-    """Send one datagram and return the answer, cut off after most_bytes + 1.
+    """Sends one datagram and returns the answer, cut off after most_bytes + 1.
 
-    Raises ClosedError, OSError, TimeoutError. Close the connection after each of them: an
-    answer that arrives late would be taken for that of the next question.
+    Raises ClosedError, OSError, TimeoutError. The caller then closes the connection, because a late
+    answer would be taken for the answer to the next question.
     """
     _bound(connection, deadline)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.send(data, socket.MSG_NOSIGNAL)
-    for _ in range(2):  # a peer that has closed may have sent its reason before the error
+    for _ in range(2):  # a peer may have sent its reason before it closed
         _bound(connection, deadline)
         with contextlib.suppress(ConnectionResetError):
             answer = connection.recv(most_bytes + 1)
@@ -85,7 +85,7 @@ def exchange(connection: socket.socket, data: bytes, most_bytes: int, deadline: 
 
 
 def _bound(connection: socket.socket, deadline: float) -> None:
-    """Let the next step end at the deadline. Raises TimeoutError when that is past."""
+    """Limits the next step to the deadline. Raises TimeoutError if that has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")

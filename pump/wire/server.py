@@ -1,7 +1,7 @@
-"""Whether a client trusts the process that serves a socket of pump.
+"""Decides whether a client trusts the process that serves a socket of pump.
 
-Decided by the peer's user (SO_PEERCRED: the user that called listen) and by which users can put
-a socket there, never by what the peer sends. docs/decisions/0032-who-serves.md.
+The decision depends on the peer's user (SO_PEERCRED: the user that called listen) and on the users
+that can put a socket there, never on the peer's messages. docs/decisions/0032-who-serves.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CREDENTIALS = struct.Struct("iII")
 
 
 class UntrustedServerError(OSError):
-    """A client does not trust the user that serves the socket; the text says which, and why."""
+    """A client does not trust the user that serves the socket; the text names user and reason."""
 
 
 class Peer(NamedTuple):
@@ -28,19 +28,19 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """The peer by SO_PEERCRED (unix(7)). Raises OSError."""
+    """Returns the peer by SO_PEERCRED (unix(7)). Raises OSError."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, uid, _gid = CREDENTIALS.unpack(data)
     return Peer(pid, uid)
 
 
 def check(connection: socket.socket, path: str) -> None:
-    """Raises UntrustedServerError unless the peer is root, this process's own user, or the owner
-    of the socket in a folder that only root can change; OSError when that cannot be examined.
+    """Raises UntrustedServerError unless the peer is root, this process's own user, or the owner of
+    the socket in a folder that only root can change; OSError if that cannot be examined.
 
-    In a user namespace all users that are not mapped, root of the machine among them, have one
-    number. Such a peer is trusted on a read-only mount alone: no process in the namespace can
-    have put its socket there.
+    In a user namespace all users that are not mapped, including root of the machine, have one
+    number. Such a peer is trusted only on a read-only mount: no process in the namespace can have
+    put its socket there.
     """
     user = peer_of(connection).uid
     if user == trust.unknown_user():
@@ -65,8 +65,8 @@ def check(connection: socket.socket, path: str) -> None:
 
 
 def _in_own_closed_folder(path: str) -> bool:
-    """Whether only this user can have put a socket there. The kernel opens a folder with O_NOATIME
-    for its owner only, whom it knows by the number outside of user namespaces."""
+    """Returns whether only this user can have put a socket there. Only its owner can open a folder
+    with O_NOATIME; the kernel compares the owners' numbers outside of user namespaces."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME)

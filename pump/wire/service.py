@@ -1,19 +1,18 @@
 """Frames between a job's pumpd and the system service. No I/O.
 
 One datagram is one frame. A connection begins with a hello and a welcome, which agree on the
-version of the protocol: the service accepts its own and the one before, so that the service can
-be upgraded under running jobs, and jobs under a running service. Every frame after that is a
-JSON object; its key "say" names the kind.
+version of the protocol. The service accepts its own version and the previous one. So the service
+can be upgraded under running jobs, and jobs under a running service. Every later frame is a JSON
+object; its tag field names the kind.
 
-    pumpd -> service   Join, once; Report when something has changed; Beat when not
-    any user -> service AskJobs, AskService; answered by Jobs, ServiceState
-    service -> pumpd   Grant, whenever a budget changes, and to each Beat, which shows that the
-                       service is there; Refused, before it closes the connection
+    pumpd -> service   Join, once. Report, when something has changed. Beat otherwise.
+    any user -> service AskJobs, AskService. The answers are Jobs, ServiceState.
+    service -> pumpd   Grant, whenever a budget changes, and as the answer to each Beat, which
+                       shows that the service is there. Refused, before it closes the connection.
 
-`LATER` lists fields that came with a later version: they are left out of frames to an older
-peer, and have their defaults in frames from one. Every byte comes from another process: an
-invalid frame raises FrameError. msgspec checks types and bounds; pump.control, which jobs' own
-programs import, does without it.
+`LATER` lists fields of later versions. Frames to an older peer omit them; in frames from one, they
+have their defaults. Every byte comes from another process: an invalid frame raises FrameError.
+msgspec checks types and bounds; pump.control, which jobs' own programs import, does without it.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ REASONS: Final = {
 }
 
 FRAME_BYTES: Final = 8192
-"""Of a client's frame."""
+"""Most bytes of a client's frame."""
 REPLY_BYTES: Final = 65536
-"""Of the service's frame."""
+"""Most bytes of the service's frame."""
 GPUS: Final = 16
 JOBS_SHOWN: Final = 64
-"""In one reply; AskJobs.after asks for more."""
+"""Most jobs in one reply; AskJobs.after asks for more."""
 NAME_CHARACTERS: Final = 64
 PATH_CHARACTERS: Final = 107
 PRIORITY_MOST: Final = 10
@@ -68,7 +67,7 @@ Gpu = Annotated[str, Meta(pattern=r"^(?#a GPU's UUID)[0-9a-f]{32}\Z")]
 
 
 class Words(Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON object of a frame. LATER: fields that came with a later version than 1, with that
+    """A JSON object of a frame. LATER: fields that came after protocol version 1, with their
     version."""
 
     LATER: ClassVar[dict[str, int]] = {}
@@ -82,11 +81,11 @@ class Frame(Words, frozen=True, forbid_unknown_fields=True, tag_field="say"):
 
 
 class Join(Frame, frozen=True, tag="join"):
-    """A job's pumpd registers the job; credentials of the socket tell its process and user.
+    """Registers a job, by its pumpd; the socket's credentials identify its process and user.
 
-    name: for users. priority: the higher, the sooner served; the service may lower it.
-    socket: path of the job's own socket, which the service only passes on to users that may
-    control the job. job_pid: the job's first process, in pumpd's process namespace.
+    `name`: for users. `priority`: a higher one is served sooner; the service may lower it.
+    `socket`: path of the job's own socket, which the service only passes on to users that may
+    control the job. `job_pid`: the job's first process, in pumpd's process namespace.
     """
 
     name: Name = ""
@@ -98,13 +97,13 @@ class Join(Frame, frozen=True, tag="join"):
 class GpuReport(Words, frozen=True):
     """One GPU that clients of the job use; bytes are sums over the clients.
 
-    gpu: UUID in hexadecimal. total_bytes: the card's. usable_bytes: the most that a client
-    could use when it began. wanted_bytes: live memory, or the user's budget if that is less.
-    adopted_bytes: the budgets in force. resident_bytes: resident, arriving or leaving.
-    use: share of the time with operations, in parts of USE_MOST. used: it has run something since
-    its last report, or waits for its turn. ready: of such stretches it has something to run for
-    most of the time: it takes turns with others. A job that says neither counts as used.
-    least_bytes: with less, kernels wait for their memory on the GPU.
+    `gpu`: UUID in hexadecimal. `total_bytes`: memory of the GPU. `usable_bytes`: the most that a
+    client could use when it began. `wanted_bytes`: live memory, or the user's budget if that is
+    less. `adopted_bytes`: the budgets in force. `resident_bytes`: resident, arriving or leaving.
+    `use`: share of the time with operations, in parts of USE_MOST. `used`: whether it ran something
+    since its last report, or waits for its turn. `ready`: whether it has something to run most of
+    the time, except for long pauses; it then takes turns. A job that sends neither counts as used.
+    `least_bytes`: with less, kernels wait for their memory on the GPU.
     """
 
     LATER: ClassVar[dict[str, int]] = {"used": 2, "ready": 2, "least_bytes": 2}
@@ -122,9 +121,9 @@ class GpuReport(Words, frozen=True):
 
 
 class Report(Frame, frozen=True, tag="report"):
-    """The state of a job. grant: number of the newest grant that it has adopted, 0: none.
+    """The state of a job. `grant`: number of the newest grant that it has adopted, 0: none.
 
-    converted_bytes: of all its clients. host_bytes: of these, on the host by the workers'
+    `converted_bytes`: of all its clients. `host_bytes`: the part on the host, by the workers'
     models.
     """
 
@@ -136,13 +135,13 @@ class Report(Frame, frozen=True, tag="report"):
 
 
 class Beat(Frame, frozen=True, tag="beat"):
-    """Asks for the newest grant again, and shows that the job is there."""
+    """Asks for the newest grant again, and shows that the job is alive."""
 
 
 class GpuGrant(Words, frozen=True):
-    """The bytes that the job's clients together may keep resident on one GPU. waits: it is the
-    turn of others; what the job launches there waits for the next grant. yields: each launch waits
-    for its memory before it takes the GPU, which one of a higher priority uses."""
+    """The bytes that the job's clients together may keep resident on one GPU. `waits`: other jobs
+    have their turn, so launches there wait for the next grant. `yields`: a job of higher priority
+    uses the GPU, so each launch waits for its memory before it takes the GPU."""
 
     LATER: ClassVar[dict[str, int]] = {"waits": 2, "yields": 2}
 
@@ -155,8 +154,8 @@ class GpuGrant(Words, frozen=True):
 class Grant(Frame, frozen=True, tag="grant"):
     """All leases of a job; they replace the earlier ones.
 
-    number: 1, 2, ... within a connection. beat_ms: longest time between two frames of the
-    job; the leases expire when several of them have passed without a frame.
+    `number`: 1, 2, ... within a connection. `beat_ms`: longest time between two frames of the job.
+    The leases expire after several such times without a frame.
     """
 
     number: Count
@@ -171,15 +170,15 @@ class Refused(Frame, frozen=True, tag="refused"):
 
 
 class AskJobs(Frame, frozen=True, tag="jobs?"):
-    """Asks for the user's jobs; root gets those of all users. after: only jobs with a higher
+    """Asks for the user's jobs; root gets the jobs of all users. after: only jobs with a higher
     number."""
 
     after: Count = 0
 
 
 class GpuLease(Words, frozen=True):
-    """One job on one GPU, as it last reported. granted_bytes 0: no grant yet. waits: for its
-    turn."""
+    """One job on one GPU, as last reported. granted_bytes: 0 before the first grant. waits: whether
+    it waits for its turn."""
 
     LATER: ClassVar[dict[str, int]] = {"waits": 2}
 
@@ -193,7 +192,7 @@ class GpuLease(Words, frozen=True):
 
 
 class JobState(Words, frozen=True):
-    """One job, as it last reported. age_ms: the time since it joined. heard_ms: the time since its
+    """One job, as last reported. age_ms: the time since it joined. heard_ms: the time since its
     last frame."""
 
     number: Count
@@ -218,14 +217,14 @@ class Jobs(Frame, frozen=True, tag="jobs"):
 
 
 class AskService(Frame, frozen=True, tag="service?"):
-    """Asks for the service's own figures."""
+    """Asks for the service's own numbers."""
 
 
 class ServiceState(Frame, frozen=True, tag="service"):
     """Counters of the service since its start, over the jobs of all users.
 
-    memory_bytes: memory of all GPUs that jobs may share. held_bytes: the part that jobs hold,
-    which the service cannot grant again. slowed_down: how often a peer sent too fast and had to
+    `memory_bytes`: memory of all GPUs that jobs may share. `held_bytes`: the part that jobs hold,
+    which the service cannot grant again. `slowed_down`: how often a peer sent too fast and had to
     wait.
     """
 
@@ -253,12 +252,12 @@ FROM_SERVICE: Final = (Grant, Refused, Jobs, ServiceState)
 
 
 def pack_hello(oldest: int = OLDEST, newest: int = VERSION) -> bytes:
-    """Return the first datagram of a connection."""
+    """Returns the first datagram of a connection."""
     return HELLO.pack(MAGIC, oldest, newest, 0)
 
 
 def check_hello(data: bytes) -> tuple[int, int]:
-    """Return the status for a hello and the version to use (0 unless OK)."""
+    """Returns the status for a hello and the version to use (0 unless OK)."""
     if len(data) != HELLO.size:
         return REFUSED, 0
     magic, oldest, newest, zero = HELLO.unpack(data)
@@ -269,12 +268,12 @@ def check_hello(data: bytes) -> tuple[int, int]:
 
 
 def pack_welcome(status: int, version: int) -> bytes:
-    """Return the answer to a hello."""
+    """Returns the answer to a hello."""
     return HELLO.pack(MAGIC, version, status, 0)
 
 
 def check_welcome(data: bytes) -> int:
-    """Return the version to use. Raises FrameError, with a text for users, for a refusal."""
+    """Returns the version to use. Raises FrameError, with a text for users, for a refusal."""
     if len(data) != HELLO.size:
         raise FrameError("an answer instead of the service's welcome")
     magic, version, status, zero = HELLO.unpack(data)
@@ -291,7 +290,7 @@ def check_welcome(data: bytes) -> int:
 
 
 def encode(message: Frame, version: int = VERSION) -> bytes:
-    """Return `message` as a frame for a peer of `version`."""
+    """Returns `message` as a frame for a peer of `version`."""
     words = msgspec.to_builtins(message)
     for part, name in list(_later(message, words, version)):
         del part[name]
@@ -299,7 +298,7 @@ def encode(message: Frame, version: int = VERSION) -> bytes:
 
 
 def decode(data: bytes, kinds: tuple[type[Frame], ...], version: int = VERSION) -> Any:
-    """Return the content of a frame, one of `kinds`. Raises FrameError."""
+    """Returns the content of a frame, one of `kinds`. Raises FrameError."""
     words = unpack(data, FRAME_BYTES if kinds is FROM_CLIENTS else REPLY_BYTES)
     message = converted(words, Union[kinds])  # noqa: UP007
     for _, name in _later(message, words, version):
@@ -308,17 +307,17 @@ def decode(data: bytes, kinds: tuple[type[Frame], ...], version: int = VERSION) 
 
 
 def refusal(reason: str) -> Refused:
-    """Return the frame for a reason of any length."""
+    """Returns the frame for a reason of any length."""
     return Refused(one_line(reason)[:500])
 
 
 def fitting(text: str, most: int = NAME_CHARACTERS) -> str:
-    """Return as much of a text as a frame can carry, "?" for what cannot be printed."""
+    """Returns as much of a text as a frame can carry, with "?" for unprintable characters."""
     return printable(text)[:most]
 
 
 def converted(words: object, kind: Any) -> Any:
-    """Return JSON's `words` as a `kind`. Raises FrameError."""
+    """Returns JSON's `words` as a `kind`. Raises FrameError."""
     try:
         return msgspec.convert(words, kind)
     except (msgspec.ValidationError, UnicodeError) as error:  # half of a surrogate pair
@@ -326,7 +325,7 @@ def converted(words: object, kind: Any) -> Any:
 
 
 def _later(message: Words, words: Any, version: int) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where `words`, which say `message`, hold fields of a later version: the object, the key."""
+    """Yields (object, key) of fields of later versions in `words`, the JSON of `message`."""
     for name, since in message.LATER.items():
         if since > version and name in words:
             yield words, name

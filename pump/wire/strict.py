@@ -1,7 +1,7 @@
 """The JSON of frames between pump's processes: strict and bounded. No I/O.
 
-Whole numbers, ASCII, no key twice; anything else raises FrameError with a text of one line.
-control.py and service.py build their frames from it.
+Numbers are integers, all text is ASCII, and no key appears twice. Anything else raises FrameError
+with a text of one line. control.py and service.py build their frames from it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ ERROR_CHARACTERS = 500
 
 
 class FrameError(ValueError):
-    """One line: what is wrong with a frame."""
+    """A frame is invalid; the text is one line with the reason."""
 
 
 def pack(value: object) -> bytes:
-    """Return `value` as a frame."""
+    """Returns `value` as a frame."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def unpack(data: bytes, most_bytes: int) -> object:
-    """Return the value in a frame of at most `most_bytes`. Raises FrameError."""
+    """Returns the value in a frame of at most `most_bytes`. Raises FrameError."""
     if len(data) > most_bytes:
         raise FrameError(f"a frame of more than {most_bytes} bytes")
     try:
@@ -44,14 +44,14 @@ def unpack(data: bytes, most_bytes: int) -> object:
 
 
 def as_object(value: object, what: str) -> dict[str, Any]:
-    """Return `value` if it is a JSON object. Raises FrameError."""
+    """Returns `value` if it is a JSON object. Raises FrameError."""
     if not isinstance(value, dict):
         raise FrameError(f"{what} must be a JSON object")
     return value
 
 
 def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
-    """Return the text under `key`, of 1 to `characters` printable characters, since terminals
+    """Returns the text under `key`, of 1 to `characters` printable characters, because terminals
     show it. Raises FrameError."""
     value = words.get(key)
     if not isinstance(value, str) or not 1 <= len(value) <= characters or not value.isprintable():
@@ -60,12 +60,12 @@ def text_of(words: Mapping[str, Any], key: str, characters: int) -> str:
 
 
 def short(text: str) -> str:
-    """Return the start of a text, quoted, for an error."""
+    """Returns the start of a text, quoted, for an error."""
     return repr(text[:40])
 
 
 def one_line(text: str) -> str:
-    """Return a reason in a form that `text_of` accepts."""
+    """Returns a reason in a form that `text_of` accepts."""
     return printable(" ".join(text.split()))[:ERROR_CHARACTERS] or "unknown"
 
 

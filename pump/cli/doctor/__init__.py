@@ -1,8 +1,8 @@
 """pump doctor: checks whether pump works on this machine, and why not.
 
-Problems and warnings come first, each with its remedy, then what is fine; the last line says
-whether jobs can run. Doctor starts one process that loads driver and shim as a job would. It reads
-the file of a named command and does not run it.
+The output begins with problems and warnings, each with its remedy, followed by the successful
+checks. The last line reports whether jobs can run. Doctor starts one process that loads driver and
+shim like a job. For a named command, doctor reads its file, but does not run it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ HELP = "check that pump works on this machine: driver, memory, permissions"
 EXAMPLES = ("pump doctor", "pump doctor -- python train.py")
 
 DETAILED = re.compile("driver|device |host memory|command|rules")
-"""Findings whose text says something new even where they are fine."""
+"""Findings with a text that is useful even without a problem."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument("--virtual", metavar="PROFILE", help="check for a virtual GPU instead")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument(
@@ -43,7 +43,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the findings. Status 1 when one of them is a problem."""
+    """Prints the findings. Returns status 1 if there is a problem."""
     words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
     found = examine(asked.virtual, words, dict(os.environ))
     if asked.json:
@@ -58,9 +58,9 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> list[Finding]:
-    """All findings, in the order in which a job would meet them.
+    """Returns all findings, in the order in which they would affect a job.
 
-    virtual: a profile, or None for a real GPU. words: a command to examine, or none.
+    virtual: a profile, or None for a real GPU. words: a command to examine, or [].
     """
     found, answer = _driver(virtual, environ)
     sizes = [d["bytes"] for d in answer["devices"]] if isinstance(answer, dict) else []
@@ -96,7 +96,7 @@ def _driver(
 
 
 def _last(found: list[Finding]) -> Text:
-    """Whether jobs run as promised here, in one line."""
+    """Returns a line about whether jobs work on this machine."""
     from rich.text import Text
 
     def names(status: str) -> str:
@@ -110,7 +110,8 @@ def _last(found: list[Finding]) -> Text:
 
 
 def _lines(found: list[Finding]) -> list[Text]:
-    """The worst findings first; of those that are fine, all but DETAILED only by name."""
+    """Formats the findings, the worst first. Findings without a problem are printed by name only,
+    except DETAILED."""
     lines = []
     for status, style in ((PROBLEM, "bad"), (WARNING, "warn"), (OK, "good")):
         mine = [finding for finding in found if finding.status == status]

@@ -1,6 +1,6 @@
 """The result of a check of `pump doctor`.
 
-A check never raises: what it could not examine is a finding, too.
+A check never raises an exception: a failed examination is a finding, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ REINSTALL = "pip install --force-reinstall pump-cuda"
 
 
 class Finding(NamedTuple):
-    """One line. name: what was checked. status: OK, WARNING or PROBLEM. remedy: "" for OK."""
+    """One line. name: of the check. status: OK, WARNING or PROBLEM. remedy: "" for OK."""
 
     name: str
     status: str
@@ -21,15 +21,15 @@ class Finding(NamedTuple):
 
 
 def ok(name: str, text: str) -> Finding:
-    """A finding that asks for nothing."""
+    """Returns a finding that needs no action."""
     return Finding(name, OK, text)
 
 
 def warning(name: str, text: str, remedy: str) -> Finding:
-    """A finding that may cost speed or memory; jobs run."""
+    """Returns a finding that may cost speed or memory, but does not stop jobs."""
     return Finding(name, WARNING, text, remedy)
 
 
 def problem(name: str, text: str, remedy: str) -> Finding:
-    """A finding with which jobs do not get what pump promises."""
+    """Returns a finding that keeps pump from working as promised."""
     return Finding(name, PROBLEM, text, remedy)

@@ -1,4 +1,4 @@
-"""The machine: what pump needs of the kernel, of files and of host memory."""
+"""Checks the machine: kernel features, files and host memory that pump needs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pump.report.words import size
 
 GIB = 1 << 30
 UNLIMITED = 1 << 62
-# The share that the shim leaves to others (shim/memory/host_memory.c).
+# The share of host memory that the shim leaves to other programs (shim/memory/host_memory.c).
 RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
 NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 WSL_FILES = ("/dev/dxg",)
 
 
 def kernel() -> list[Finding]:
-    """Whether the kernel gives memfd and pidfd (memfd_create(2), pidfd_open(2))."""
+    """Checks that the kernel supports memfd and pidfd (memfd_create(2), pidfd_open(2))."""
     found = []
     try:
         os.close(os.memfd_create("pump-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
@@ -46,7 +46,7 @@ def kernel() -> list[Finding]:
 
 
 def daemon() -> list[Finding]:
-    """Whether a job's pumpd can start: its packages, its folder."""
+    """Checks that a job's pumpd can start: its packages and its folder."""
     missing = [
         name for name in ("pumpd", "numpy", "cffi") if importlib.util.find_spec(name) is None
     ]
@@ -72,8 +72,8 @@ def platform(
     tegra: str = "/etc/nv_tegra_release",
     model: str = "/proc/device-tree/model",
 ) -> list[Finding]:
-    """Returns a problem on WSL2 and on a Jetson, where pump cannot help. Files identify them: the
-    GPU's of WSL, NVIDIA's of Jetson's system, the board's name."""
+    """Returns a problem on WSL2 and on a Jetson, which pump does not support. Identifies them by
+    files: WSL's GPU device, NVIDIA's release file of Jetson, the name of the board."""
     if os.path.exists(microsoft):
         text = "WSL2 is not supported: its driver cannot page managed memory"
         return [problem("platform", text, "boot Linux on this machine, without Windows")]
@@ -87,8 +87,8 @@ def platform(
 
 
 def device_files(files: tuple[str, ...] | None = None) -> Finding:
-    """Whether this user may open the device files of a real GPU. files: None: NVIDIA's, or
-    WSL's where this is WSL."""
+    """Checks that this user may open the device files of a real GPU. files: None: NVIDIA's, or
+    on WSL, WSL's."""
     if files is None:
         files = WSL_FILES if os.path.exists(WSL_FILES[0]) else NVIDIA_FILES
     for file in files:
@@ -102,7 +102,7 @@ def device_files(files: tuple[str, ...] | None = None) -> Finding:
 
 
 def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Finding:
-    """Compares the host memory that pageable memory may take with the memory of a device."""
+    """Compares the host memory that is available for pageable memory with a device's memory."""
     room, total, where = headroom(cgroups)
     if total == 0:
         remedy = "bound each job: pump-run --limit 8GiB ..."
@@ -125,14 +125,14 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
 
 
 def headroom(cgroups: str) -> tuple[int, int, str]:
-    """(free bytes, total bytes, name) of the host or the cgroup with the least free memory;
-    (0, 0, "") where that is unknown."""
+    """Returns (free bytes, total bytes, name) of the host, or of the cgroup with the least free
+    memory; (0, 0, "") if unknown."""
     levels = [level for level in (_whole_host(), *_cgroup_levels(cgroups)) if level]
     return min(levels, default=(0, 0, ""))
 
 
 def address_space() -> Finding:
-    """Whether address space is bounded: managed memory takes it when it is allocated."""
+    """Checks that address space is unlimited: managed memory reserves it at allocation."""
     try:
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     except OSError as error:
@@ -147,7 +147,7 @@ def address_space() -> Finding:
 def _whole_host() -> tuple[int, int, str] | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # psutil warns of figures that pump does not need
+            warnings.simplefilter("ignore")  # psutil warns about metrics that pump does not need
             found = psutil.virtual_memory()
     except (OSError, KeyError):  # /proc is hidden or incomplete
         return None
@@ -155,7 +155,7 @@ def _whole_host() -> tuple[int, int, str] | None:
 
 
 def _cgroup_levels(root: str) -> list[tuple[int, int, str]]:
-    """The bounds of this process's cgroups (cgroups(7)), which psutil does not read."""
+    """Returns the limits of this process's cgroups (cgroups(7)), which psutil does not read."""
     levels = []
     for line in _lines(f"{psutil.PROCFS_PATH}/self/cgroup"):
         parts = line.split(":", 2)

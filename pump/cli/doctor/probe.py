@@ -1,6 +1,6 @@
-"""The driver as a job finds it: a child process asks it, in the environment of a job.
+"""Checks the driver in a child process, in the environment of a job.
 
-The child loads driver and shim, so that a crash or a hang of theirs does not end this process.
+The child loads driver and shim, so that their crash or hang does not affect this process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ print(json.dumps(found))
 
 
 def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
-    """The child's answer, or a sentence that says why there is none."""
+    """Returns the child's answer, or a sentence about its failure."""
     try:
         done = subprocess.run(
             paths.isolated("-c", CHILD),
@@ -93,8 +93,8 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
 
 
 def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
-    """The findings on the child's answer. shim: path of libpump.so, None when pump is switched
-    off."""
+    """Returns the findings on the child's answer. shim: path of libpump.so, None if pump is
+    disabled."""
     if isinstance(answer, str):
         remedy = "PUMP_DISABLE=1 pump doctor: if that works, report a fault of pump"
         return [problem("driver", answer, remedy)]

@@ -1,4 +1,4 @@
-"""Which jobs are served without pump-run, and why not (`pump enable`). Runs nothing."""
+"""Checks the rules of `pump enable`, and which rule serves a command. Runs nothing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pump.wire import request_reply, server
 NAME = "rules"
 SCRIPT_LINE_BYTES = 256
 CONNECT_S = 1.0
-"""Longest wait for a place in the backlog of the activation socket."""
+"""Longest wait for a connection to the activation socket, whose backlog may be full."""
 
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
-    """On the rules of the machine and the user, and on the command `words` if there are any.
-    None where `pump enable` has written nothing."""
+    """Returns findings on the rules of the user and the machine, and on the command `words`, if
+    any. Returns [] without files of `pump enable`."""
     found: list[Finding] = []
     rules: list[job_rules.Rule] = []
     there = False
@@ -107,8 +107,8 @@ def _command(
 
 
 def _process(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """What becomes of a command: the program's file and the command line. Raises BadInputError
-    and OSError."""
+    """Returns the executable and the command line that the kernel will use for a command, also for
+    a script. Raises BadInputError and OSError."""
     path = command.find(words[0], environ)
     first = inputs.start(path, SCRIPT_LINE_BYTES).partition(b"\n")[0].decode(errors="replace")
     line = list(words)

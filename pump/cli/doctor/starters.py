@@ -1,4 +1,4 @@
-"""Commands that start another command: what that is, and whether it keeps pump's environment."""
+"""Finds the command that another command starts, and whether it keeps pump's environment."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VALUED = {
     "stdbuf": ("-i", "-o", "-e", "--input", "--output", "--error"),
     "timeout": ("-k", "--kill-after", "-s", "--signal"),
 }
-"""Programs that become or start the command behind their options (coreutils, util-linux), with
-the options whose value is the next word."""
+"""Programs that become or start the command after their options (coreutils, util-linux), with the
+options that take the next argument as their value."""
 OPERANDS = {"timeout": 1}
-"""Words of their own that stand before the command."""
+"""Number of positional arguments before the command."""
 KEYWORDS = {"!", "{", "do", "elif", "else", "exec", "if", "then", "time", "until", "while"}
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 PRELOAD = "LD_PRELOAD"
 
 
 class Started(NamedTuple):
-    """A command that another starts. lost: how it loses pump, "" where it does not."""
+    """A command that another command starts. lost: how it loses pump; "" if it keeps pump."""
 
     words: list[str]
     environ: dict[str, str]
@@ -38,7 +38,8 @@ class Started(NamedTuple):
 
 
 def started(words: Sequence[str], environ: Mapping[str, str]) -> Iterator[Started]:
-    """The commands that `words` start, as far as the words alone say; most start none."""
+    """Yields the commands that `words` start, as far as the command line shows. Most commands
+    start none."""
     name = os.path.basename(words[0])
     if name in SHELLS:
         yield from _by_shell(words[1:], environ)
@@ -65,7 +66,7 @@ def _behind_options(name: str, rest: list[str], environ: Mapping[str, str]) -> I
 
 
 def _emptied(option: str, rest: list[str]) -> str:
-    """How an option of env loses pump. Takes the option's value from `rest`."""
+    """Returns how an option of env loses pump, or "". Removes the option's value from `rest`."""
     if option in ("-", "--ignore-environment") or re.fullmatch(r"-[0v]*i[0iv]*", option):
         return f"env {option} empties the environment, and {PRELOAD} with it"
     if option in ("-u", "--unset"):
@@ -78,7 +79,7 @@ def _emptied(option: str, rest: list[str]) -> str:
 
 
 def _assigned(asked: Started) -> Started:
-    """The command without the assignments in front of it."""
+    """Returns the command without its leading variable assignments, which are applied."""
     words, environ, lost = asked
     while words and (found := ASSIGNMENT.match(words[0])):
         name, value = found.groups()
@@ -92,8 +93,8 @@ def _assigned(asked: Started) -> Started:
 
 
 def _by_shell(rest: Sequence[str], environ: Mapping[str, str]) -> Iterator[Started]:
-    """Each program that `sh -c TEXT` names. What a shell has built in, or computes the name of
-    when it runs, is left out."""
+    """Yields each program that `sh -c TEXT` names, except commands that are built into the shell
+    or have computed names."""
     at = next((i for i, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c", word)), None)
     if at is None or at + 1 >= len(rest):
         return
@@ -102,7 +103,7 @@ def _by_shell(rest: Sequence[str], environ: Mapping[str, str]) -> Iterator[Start
     lexer.whitespace_split = True
     try:
         words = list(lexer)
-    except ValueError:  # a quote is open
+    except ValueError:  # an unclosed quote
         return
     kept, lost = dict(environ), ""
     for simple in _simple(words):

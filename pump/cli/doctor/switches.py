@@ -1,4 +1,4 @@
-"""Environment variables that work against pageable memory."""
+"""Checks for environment variables and servers that interfere with pageable memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pump.cli.support import environment, exports
 
 
 def findings(environ: Mapping[str, str]) -> list[Finding]:
-    """A finding for each variable that matters, or one that there is none."""
+    """Returns a finding for each interfering variable, or one finding if there are none."""
     found = [finding for check in CHECKS for finding in check(environ)]
     return found or [ok("switches", "no environment variable interferes")]
 
 
 def queues(environ: Mapping[str, str]) -> list[Finding]:
-    """How many hardware queues the streams of a job have."""
+    """Returns a finding with the number of hardware queues for a job's streams."""
     name = environment.CONNECTIONS
     if environment.one_queue(environ):
-        return []  # a switch of its own
+        return []  # `_cuda` reports it
     if name in environ:
         return [ok("hardware queues", f"{environ[name]} ({name})")]
     most = environment.CONNECTIONS_MOST
@@ -29,7 +29,7 @@ def queues(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def granularity(environ: Mapping[str, str]) -> list[Finding]:
-    """What `--granularity auto` chooses for each framework, and why."""
+    """Returns the choice of `--granularity auto` for each framework, with the reason."""
     choices = frameworks.advise("auto", environ).choices
     return [ok("granularity", f"auto: {choice}") for choice in choices]
 
@@ -99,11 +99,11 @@ def _cuda(environ: Mapping[str, str]) -> list[Finding]:
 
 
 MPS_FOLDER = "/tmp/nvidia-mps"
-"""Where MPS has its pipes without CUDA_MPS_PIPE_DIRECTORY (NVIDIA, Multi-Process Service)."""
+"""MPS's folder of pipes without CUDA_MPS_PIPE_DIRECTORY (NVIDIA, Multi-Process Service)."""
 
 
 def mps(environ: Mapping[str, str]) -> list[Finding]:
-    """A warning where a server of MPS takes this user's programs, or may."""
+    """Returns a warning if an MPS server may serve this user's programs."""
     named = "CUDA_MPS_PIPE_DIRECTORY" in environ
     pipe = os.path.join(environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_FOLDER, "control")
     if not named and not os.path.exists(pipe):

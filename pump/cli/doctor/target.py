@@ -1,4 +1,4 @@
-"""Whether pump-run can intercept a command: reads the command's file, runs nothing."""
+"""Checks whether pump-run can intercept a command. Reads the command's file, runs nothing."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pump.cli.doctor.starters import Started, started
 from pump.cli.support import command
 from pump.cli.support.lines import BadInputError
 
-# The programs that they start do not inherit the environment, or run on another machine.
+# Their programs do not inherit the environment, or run on another machine.
 ELSEWHERE = (
     *("docker", "podman", "nerdctl", "kubectl", "flatpak", "ssh", "systemd-run", "sbatch"),
     *("sudo", "su", "doas", "pkexec"),
 )
-STARTERS_MOST = 8  # commands that start the next
-SCRIPTS_MOST = 4  # interpreters that are scripts themselves
+STARTERS_MOST = 8  # commands that start another command
+SCRIPTS_MOST = 4  # interpreters that are scripts
 PT_INTERP = 3
 PROGRAM_HEADER_BYTES = 56
 INTERPRETER_BYTES_MOST = 4096
 
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
-    """At least one finding on the command `words`."""
+    """Returns at least one finding on the command `words`."""
     return [_command(Started(list(words), dict(environ)), STARTERS_MOST)]
 
 
 def _command(asked: Started, starters: int) -> Finding:
-    """On a command and what it starts: the first that is not ok."""
+    """Returns the first finding that is not ok, on a command or a command that it starts."""
     words, environ, lost = asked
     if lost:
         remedy = f"start pump-run inside it: pump-run {shlex.join(words)}"
@@ -120,8 +120,8 @@ def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
 
 
 def _interpreter(file: BinaryIO, start: bytes) -> str | None:
-    """Path of the loader that a program names; "" where it names none, None where its headers
-    are not in its first bytes."""
+    """Returns the path of a program's loader; "" if the program has none, None if its headers are
+    not within `start`."""
     if len(start) < 64 or not start.startswith(b"\x7fELF"):
         return None
     offset = struct.unpack_from("<Q", start, 32)[0]

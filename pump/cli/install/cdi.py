@@ -1,10 +1,10 @@
-"""pump install cdi: prints a specification by which container runtimes run containers under pump.
+"""pump install cdi: prints a CDI specification that runs containers under pump.
 
-By the Container Device Interface 0.5 (github.com/cncf-tags/container-device-interface). podman,
-containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits: here pump's
-libraries as a mount, and the environment that pump-run would set with the same options. A pumpd
-of the host can serve these containers (--pumpd), whose socket's folder is a second mount;
-without one memory is paged on demand.
+CDI is the Container Device Interface 0.5 (github.com/cncf-tags/container-device-interface). podman,
+containerd, CRI-O and Docker read such files in /etc/cdi and apply their edits. The edits here mount
+pump's libraries, and set the environment that pump-run would set with the same options. A pumpd of
+the host can serve these containers (--pumpd); then the folder of its socket is mounted, too.
+Without a pumpd, the containers use demand paging.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pump.config.job import JobConfig
 HELP = "print a CDI specification that runs containers under pump"
 EXAMPLES = ("pump install cdi -- --budget 20GiB | sudo tee /etc/cdi/pump.json",)
 VERSION = "0.5.0"
-"""The least with names that begin with a digit; podman 4.3 knows no later one."""
+"""First version with names that begin with a digit, and the latest that podman 4.3 supports."""
 KIND = "pump/settings"
 MOUNTED = "/opt/pump-cdi"
-"""Where a container has pump's libraries."""
+"""Folder of pump's libraries in a container."""
 MOUNTED_VIRTUAL = "/opt/pump-cdi-virtual"
-"""Where it has those of a virtual GPU."""
+"""Folder of a virtual GPU's libraries in a container."""
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 PUMPD = "/opt/pump-pumpd"
-"""Where it has the folder of the host's pumpd."""
+"""Folder of the socket of the host's pumpd in a container."""
 OF_PUMPD = {"record": "--record", "log_file": "--log-file", "devices": "--device"}
-"""Settings that a container cannot have so: their files and GPUs are the runtime's affair."""
+"""Settings that do not work in a specification: the runtime controls their files and GPUs."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options. All others are those of pump-run."""
+    """Adds the verb's options. All other options belong to pump-run."""
     take_options_as_words(parser)
     parser.add_argument(
         "--as",
@@ -80,8 +80,8 @@ def run(asked: argparse.Namespace) -> int:
 def specification(
     device: str, config: JobConfig, environ: dict[str, str], socket: str = ""
 ) -> dict[str, Any]:
-    """What `config` makes of a container, which the pumpd at `socket` serves. Raises BadInputError
-    where a library is missing, or another user could change it."""
+    """Returns the specification for `config`, with the pumpd at `socket`, if any. Raises
+    BadInputError if a library is missing, or if another user could change it."""
     parts = parts_of(config, environ)
     if parts.shim is None:
         raise BadInputError("PUMP_DISABLE is set, so pump would do nothing; unset it")
@@ -116,8 +116,8 @@ def _mount(folder: str, inside: str) -> dict[str, Any]:
 
 
 def _socket(path: str) -> str:
-    """The socket for a specification; its folder is mounted, so that a pumpd that is started anew
-    is found. Raises BadInputError where another user could put a socket of its own there."""
+    """Returns the absolute path of a socket. Containers mount its folder, so that they also find a
+    restarted pumpd. Raises BadInputError if other users could put their own socket there."""
     if not path:
         return ""
     path = os.path.abspath(path)
@@ -134,7 +134,8 @@ def _socket(path: str) -> str:
 
 
 def _config(words: list[str]) -> JobConfig:
-    """What pump-run would make of these options here. Raises BadInputError."""
+    """Returns the configuration that pump-run would resolve from these options here. Raises
+    BadInputError."""
     typed = pump_run.parse([*words, "--", "container"])
     environ = dict(os.environ)
     try:

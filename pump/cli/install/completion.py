@@ -1,5 +1,6 @@
-"""pump install completion: copies the completions of this installation to where the user's shell
-looks for them. A package of a distribution has them there already; an environment of its own
+"""pump install completion: copies this installation's completions to the user's folders for them.
+
+Packages of a distribution install them in a folder that shells search; an isolated environment
 (pipx, uv, venv) does not.
 """
 
@@ -18,12 +19,12 @@ HELP = "install or remove completions for bash or zsh"
 EXAMPLES = ("pump install completion", "pump install completion zsh")
 COMMANDS = ("pump", "pump-run", "pumpd")
 PLACES = {"bash": ("bash-completion/completions", ""), "zsh": ("zsh/site-functions", "_")}
-"""By shell: the folder below share, in the installation and in the user's, and what a file's name
-begins with."""
+"""By shell: the folder below share, both in the installation and the user's, and the prefix of file
+names."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument(
         "shell", nargs="?", choices=list(PLACES), help="the shell (default: $SHELL)"
     )
@@ -31,7 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Copy or remove the files. Raises BadInputError."""
+    """Copies or removes the files. Raises BadInputError."""
     shell = asked.shell or os.path.basename(os.environ.get("SHELL", ""))
     if shell not in PLACES:
         raise BadInputError(f"no completions for shell '{shell}'; name one: {', '.join(PLACES)}")
@@ -64,7 +65,7 @@ def _remove(path: str) -> None:
 
 
 def _installed(below: str, prefix: str) -> str:
-    """The folder of this installation's completions. Raises BadInputError."""
+    """Returns the folder of this installation's completions. Raises BadInputError."""
     bases = dict.fromkeys((sys.prefix, site.getuserbase(), "/usr"))
     for base in bases:
         folder = os.path.join(base, "share", below)

@@ -1,7 +1,7 @@
-"""pump install kernel: a Jupyter kernel "Python (pump)", whose Python runs under pump-run.
+"""pump install kernel: installs a Jupyter kernel "Python (pump)" that runs Python under pump-run.
 
-It writes a kernel specification, a folder with kernel.json, where Jupyter looks for them
-(jupyter_client, "Making kernels for Jupyter"), and needs no package of Jupyter itself.
+Writes a kernel specification, a folder with kernel.json, to Jupyter's folder for kernels
+(jupyter_client, "Making kernels for Jupyter"). Does not need any package of Jupyter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPECIFICATION = "kernel.json"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options. All others are those of pump-run."""
+    """Adds the verb's options. All other options belong to pump-run."""
     take_options_as_words(parser)
     parser.add_argument("--remove", action="store_true", help="remove the kernel")
     parser.add_argument(
@@ -44,7 +44,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Install or remove. Raises BadInputError."""
+    """Installs or removes the kernel. Raises BadInputError."""
     words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
     folder = _folder(asked.prefix)
     if asked.remove and words:
@@ -109,8 +109,8 @@ def _folder(prefix: str) -> str:
 
 
 def _kernels(prefix: str) -> str:
-    """Jupyter's folder of kernels: the user's (Jupyter, "Common Directories and File
-    Locations") or that of a prefix. Raises BadInputError."""
+    """Returns Jupyter's folder of kernels: the user's (Jupyter, "Common Directories and File
+    Locations"), or the one below a prefix. Raises BadInputError."""
     if prefix:
         return os.path.join(os.path.abspath(prefix), "share", "jupyter", "kernels")
     data = os.environ.get("JUPYTER_DATA_DIR", "")

@@ -1,10 +1,10 @@
-"""pump service metrics: figures for Prometheus, of this user's jobs and of those that the system
-service shows it.
+"""pump service metrics: exports metrics for Prometheus, of this user's jobs and of other jobs that
+the system service shows to this user.
 
-Printed once, written to a textfile for the node exporter at an interval, or answered over HTTP
-at a unix socket; at a TCP port only where one is named, because any process that can connect
-reads them. Counters are the shim's and the worker's own. Bytes by place, hits and misses come
-from the worker's model; the help texts call hits and misses estimates.
+Prints the metrics once, writes them to a textfile for the node exporter at an interval, or serves
+HTTP on a unix socket. Serves a TCP port only on request, because any process that can connect reads
+the metrics. Counters come directly from the shim and the worker. Bytes by place, hits and misses
+come from the worker's model; the help texts call hits and misses estimates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INTERVAL_S = 15.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--textfile", metavar="FILE", help="rewrite FILE at each interval")
     way.add_argument(
@@ -58,7 +58,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Print the metrics once, or write or answer them until Ctrl-C. Raises BadInputError."""
+    """Prints the metrics once, or writes or serves them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
     figures = Figures(per_job=asked.per_job, keeps=repeats)
     warning = ""
@@ -82,7 +82,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def exposition(figures: Figures, look: live.Look) -> str:
-    """Return the metrics of a look in Prometheus's text format."""
+    """Returns the metrics of a poll in Prometheus's text format."""
 
     class Families(Collector):
         def collect(self) -> list[Metric]:
@@ -114,9 +114,9 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 
 
 def write(path: str, content: str) -> None:
-    """Replace the textfile at `path` by `content`, atomically. Raises BadInputError."""
+    """Replaces the textfile at `path` atomically. Raises BadInputError."""
     try:
-        outputs.look(path, outputs.METRICS)  # a pipe or /dev/null is none either
+        outputs.look(path, outputs.METRICS)  # also refuses a pipe or /dev/null
         outputs.write(path, content, outputs.METRICS)
     except OSError as error:
         raise BadInputError(

@@ -1,13 +1,14 @@
-"""Answers GET /metrics over HTTP, for `pump service metrics`: at a unix socket or a TCP address.
+"""Serves GET /metrics over HTTP, for `pump service metrics`: on a unix socket or a TCP address.
 
 DESIGN
-  One thread, one selector, no call that waits for a peer. Each peer has REQUEST_S for its
-  request, REQUEST_BYTES long at most, and REQUEST_S to take the answer. There are at most
-  PEERS_MOST connections: for one more, the address with most connections loses its oldest. So
-  slow peers, or many, delay others little. All answers within LEAST_AGE_S are the same bytes.
+  One thread uses one selector, and no call waits for a peer. Each peer has REQUEST_S for its
+  request of at most REQUEST_BYTES, and REQUEST_S to take the answer. There are at most PEERS_MOST
+  connections; to accept another, the address with most connections loses its oldest one. So slow
+  or numerous peers barely delay others. All answers within LEAST_AGE_S are the same bytes.
 
-  It implements one HTTP request for each connection (RFC 9112). The server of prometheus_client
-  has a thread for each peer, and three users that open connections kept others from the metrics.
+  The server implements one HTTP request for each connection (RFC 9112). The server of
+  prometheus_client has a thread for each peer, so that three users with open connections can keep
+  others from the metrics.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ REQUEST_BYTES = 8192
 PEERS_MOST = 64
 ACCEPTS_AT_ONCE = 16
 PAUSE_S = 0.1
-"""Rest after accept ran out of descriptors or memory."""
+"""Pause after accept ran out of descriptors or memory."""
 LEAST_AGE_S = 1.0
-"""One reading serves all requests within that time, so that requests cannot keep jobs busy."""
+"""Requests within this time get the same metrics, so that requests cannot keep jobs busy."""
 ENDS = (b"\r\n\r\n", b"\n\n")
 PATHS = ("/", "/metrics")
 
 
 class _Peer:
-    """A connection. left: the rest of the answer to send, None until the request is complete."""
+    """A connection. left: the unsent part of the answer; None until the request is complete."""
 
     def __init__(self, connection: socket.socket, address: str, deadline: float) -> None:
         self.connection = connection
@@ -49,14 +50,14 @@ class _Peer:
 
 
 class Server:
-    """Answers at a listening socket, which it closes at its end. text: returns the metrics."""
+    """Serves requests on a listening socket, which it closes at the end. text: returns metrics."""
 
     def __init__(self, listener: socket.socket, text: Callable[[], str]) -> None:
         self._listener = listener
         self._text = text
         self._latest = b""
         self._latest_s = 0.0
-        self._peers: dict[socket.socket, _Peer] = {}  # in the order in which they came
+        self._peers: dict[socket.socket, _Peer] = {}  # in order of arrival
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
@@ -65,7 +66,7 @@ class Server:
         return f"<answers metrics, {len(self._peers)} peers>"
 
     def serve(self) -> None:
-        """Answer until an exception ends it (KeyboardInterrupt)."""
+        """Answers requests until an exception such as KeyboardInterrupt."""
         try:
             while True:
                 self.turn()
@@ -76,13 +77,13 @@ class Server:
             self._listener.close()
 
     def turn(self, most_s: float | None = None) -> None:
-        """Wait for the next events, most_s seconds at most (None: for ever), and handle them."""
+        """Waits for events, at most most_s seconds (None: forever), and handles them."""
         now = time.monotonic()
         dues = [peer.deadline - now for peer in self._peers.values()]
         if most_s is not None:
             dues.append(most_s)
         ready = self._selector.select(max(0.0, min(dues)) if dues else None)
-        now = time.monotonic()  # an answer may take longer than a peer has
+        now = time.monotonic()  # an answer may outlast the deadlines of peers
         for key, _ in ready:
             if key.fileobj is self._listener:
                 self._accept()
@@ -107,7 +108,7 @@ class Server:
             peer = _Peer(connection, host, time.monotonic() + REQUEST_S)
             self._peers[connection] = peer
             self._selector.register(connection, selectors.EVENT_READ)
-            self._step(peer)  # mostly the request has come already
+            self._step(peer)  # usually the request has already arrived
 
     def _make_room(self) -> None:
         counts = Counter(peer.address for peer in self._peers.values())
@@ -170,8 +171,8 @@ def _page(status: str, body: bytes) -> bytes:
 
 
 def listen(path: str | None, address: str | None) -> socket.socket:
-    """A socket that listens at a path, for this user alone, or, where that is None, at an
-    address HOST:PORT. Raises OSError."""
+    """Returns a socket that listens at `path` for this user only. If `path` is None, the socket
+    listens at `address`, HOST:PORT. Raises OSError."""
     if path is None:
         host, _, port = (address or "").rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -190,12 +191,12 @@ def listen(path: str | None, address: str | None) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Removes the socket at `path` if no process listens on it; never another file."""
+    """Removes the socket at `path` if no process listens on it. Never removes another file."""
     with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(REQUEST_S)
             probe.connect(path)
-        return  # one answers: bind says so
+        return  # a process listens: bind reports the error
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)

@@ -1,15 +1,14 @@
-"""The metrics of `pump service metrics`, for prometheus_client.
+"""Computes the metrics of `pump service metrics` for prometheus_client.
 
 DESIGN
-  Sums for each user, or, on request, series for each job. Other users choose the number and
-  names of their jobs and which GPUs these report; each new label would be a series that
-  Prometheus keeps. So a user has at most GPUS_MOST GPUs, the first ones that it reports, and
-  SERIES_MOST series; at most UNNAMED_MOST users without a name on this machine have series of
-  their own, further ones are summed as user "other". `pump_series_omitted` counts what is left
-  out.
+  The metrics are sums for each user or, on request, series for each job. Other users choose the
+  number and names of their jobs and the reported GPUs, and Prometheus keeps a series for each new
+  label. So a user has at most SERIES_MOST series and GPUS_MOST GPUs (the first that it reports).
+  At most UNNAMED_MOST users without a name on this machine have their own series; further users
+  are summed as user "other". `pump_series_omitted` counts the omitted series.
 
-  A sum of counters must not fall when a job ends. With `keeps`, for repeated looks, it adds the
-  growth between two looks, from zero on; without, it sums the counters of one look.
+  A sum of counters must not fall when a job ends. With `keeps`, for repeated polls, a sum starts
+  at zero and adds the growth between polls. Otherwise it sums the counters of one poll.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ OTHER = "other"
 
 PLACES = ("resident", "maybe_evicted", "arriving", "leaving", "host")
 JOB_LABELS = frozenset(("job", "job_pid", "job_name", "client_pid"))
-"""Left out of sums."""
-# Name, kind, meaning, in the order of the text.
+"""Labels that sums omit."""
+# Name, kind, meaning, in the order of the output.
 METRICS = (
     ("pump_jobs", "gauge", "Running jobs of this user."),
     ("pump_job_up", "gauge", "Jobs whose pumpd responded."),
@@ -77,13 +76,13 @@ METRICS = (
 )
 COUNTERS = frozenset(name for name, kind, _ in METRICS if kind == "counter")
 OF_THE_CARD = frozenset(("pump_device_total_bytes",))
-"""The same for all clients of a card: not summed."""
+"""Metrics that are the same for all clients of a GPU, and are not summed."""
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Figures:
-    """Makes the metrics of each look.
+    """Computes the metrics of each poll.
 
     per_job: series for each job instead of sums. keeps: sums of counters never fall.
     """
@@ -93,21 +92,21 @@ class Figures:
         self._keeps = keeps and not per_job
         self._told: dict[str, dict[Labels, float]] = {}
         self._kept: dict[str, dict[Labels, float]] = {}
-        """Sums of counters."""
+        """Sums of counters over all polls."""
         self._series: Counter[str] = Counter()
         self._omitted: Counter[str] = Counter()
         self._before: dict[tuple[str, int], ClientState] = {}
-        """Clients at the last look, by their job's socket."""
+        """Clients in the last poll, by their job's socket and their process id."""
         self._begun = False
         self._gpus: dict[str, set[str]] = {}
-        """UUIDs that each user has reported."""
+        """First UUIDs that each user has reported, at most GPUS_MOST."""
         self._identities: Mapping[str, Identity] = {}
         self._named: dict[int, str] = {}
         """The label of each user, by number."""
         self._unnamed = 0
 
     def families(self, look: live.Look) -> list[Metric]:
-        """Returns the metrics of a look that have series, each with all of them."""
+        """Returns the metrics of a poll, each with all its series. Omits metrics without series."""
         self._told = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
         self._omitted.clear()
         self._series.clear()
@@ -147,7 +146,7 @@ class Figures:
                 self._add("pump_device_bytes", {**mine, "place": place}, value)
         before = self._before.get((socket, client.pid))
         if before is None and self._keeps and not self._begun:
-            before = client  # counts from before the first look are no growth
+            before = client  # ignore counts from before the first poll
         since = before if self._keeps else None
         self._before[socket, client.pid] = client
 
@@ -183,7 +182,7 @@ class Figures:
                     self._add("pump_registered_job_bytes", place, value)
 
     def _gpu(self, uuid: str) -> dict[str, str]:
-        """The labels of a GPU with this plain UUID."""
+        """Returns the labels of the GPU with this plain UUID."""
         number, minor, model = self._identities.get(uuid, Identity(None, None, ""))
         return {
             **({} if number is None else {"gpu": str(number)}),
@@ -193,7 +192,7 @@ class Figures:
         }
 
     def _add(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Add a value to the series of these labels."""
+        """Adds a value to the series of these labels."""
         user = labels["user"]
         if not self._has_room_for(user, labels.get("UUID", "")):
             self._omitted[user] += 1
@@ -217,7 +216,7 @@ class Figures:
         return not gpu or gpu in known
 
     def _name(self, user: int) -> str:
-        """A user's number, or "other" for one of too many that have no name here."""
+        """Returns a user's number; "other" beyond UNNAMED_MOST users without a name here."""
         if user not in self._named:
             import pwd
 

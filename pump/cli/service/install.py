@@ -13,7 +13,7 @@ EXAMPLES = ("sudo pump service install", "pump service install --user")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     service_files.add_options(parser)
     parser.add_argument(
         "--pumpd",
@@ -29,12 +29,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Write the files, and print what to do next. Raises BadInputError; each file is then
+    """Writes the files, and prints the next steps. Raises BadInputError; each file is then
     unchanged or complete."""
     if asked.packaged and (asked.user or not asked.root):
         raise BadInputError("--packaged is for packagers; it goes with --root, and not with --user")
     pumpd = service_files.pumpd_command(asked.pumpd)
-    if not asked.root:  # else it is another machine's
+    if not asked.root:  # else the files are for another machine
         if not asked.user:
             _check_no_package()
         service_code.check(pumpd, user=asked.user)
@@ -59,7 +59,8 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _check_no_package() -> None:
-    """Two copies of the units would hide one another after an upgrade. Raises BadInputError."""
+    """Raises BadInputError if a package has installed the units. After an upgrade of one copy, the
+    other could hide it."""
     for file in service_files.files_of(user=False, packaged=True):
         if not file.keep and os.path.lexists(file.path):
             raise BadInputError(

@@ -14,13 +14,13 @@ EXAMPLES = ("sudo pump service uninstall", "pump service uninstall --user")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     service_files.add_options(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Remove the files that pump wrote, and folders that are empty then. Files that an
-    administrator has changed or added stay. Raises BadInputError."""
+    """Removes the files that pump wrote, and folders that are then empty. Keeps files that an
+    administrator has changed or added. Raises BadInputError."""
     for file in service_files.files_of(user=asked.user):
         path = service_files.place(file, asked.root)
         if not os.path.lexists(path):

@@ -1,1 +1,1 @@
-"""What several verbs use: options, lines, the environment of a job, its pumpd's start."""
+"""Code that several verbs share: options, messages, a job's environment, the start of its pumpd."""

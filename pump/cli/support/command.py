@@ -15,7 +15,7 @@ NOT_FOUND = 127
 
 
 def find(name: str, environ: Mapping[str, str]) -> str:
-    """Path of the program that `name` means. Raises BadInputError with status 126 or 127."""
+    """Returns the path of the program `name`. Raises BadInputError with status 126 or 127."""
     if "/" in name:
         reason = _why_not(name)
         if reason is None:
@@ -38,8 +38,8 @@ def find(name: str, environ: Mapping[str, str]) -> str:
 
 
 def privileged(path: str) -> bool:
-    """Whether the program gets privileges of its own (setuid, setgid, capabilities): the loader
-    then ignores LD_PRELOAD and removes it from the environment (ld.so(8)). False where that
+    """Returns whether the program gains privileges (setuid, setgid, capabilities). The loader then
+    ignores LD_PRELOAD and removes it from the environment (ld.so(8)). Returns False if the file
     cannot be examined."""
     try:
         status = os.stat(path)
@@ -65,7 +65,7 @@ def _why_not(path: str) -> int | None:
 
 
 def restore_signals() -> None:
-    """Undo Python's changes to signals at its start, so that the job does not inherit them.
+    """Undoes Python's changes to signals at start-up, so that the job does not inherit them.
 
     Python ignores SIGPIPE and SIGXFSZ, and an ignored signal stays ignored over exec:
     `pump-run yes | head -1` would never end.
@@ -77,15 +77,14 @@ def restore_signals() -> None:
 
 
 def execute(path: str, command: list[str], environ: dict[str, str]) -> None:
-    """Execute the command in place of this process. Raises BadInputError where the kernel
-    refuses."""
+    """Executes the command in place of this process. Raises BadInputError if the kernel refuses."""
     try:
         try:
             os.execve(path, command, environ)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without an interpreter line: execvp and every shell hand it to sh.
+            # A script without an interpreter line: execvp and shells run it with sh.
             os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environ)
     except OSError as error:
         if error.errno == errno.ENOENT:  # the file exists, its interpreter does not

@@ -1,5 +1,5 @@
-"""The files of `pump enable`: what they are called, what they hold. Writes and reads none but
-templates."""
+"""Names and contents of the files of `pump enable`. Writes no files; reads templates, and the
+first bytes of a file to recognise it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PUMP_JOBS={rules}
 
 
 class Places(NamedTuple):
-    """Where the files of a user, or of the machine, lie. rules: the folder of the rules."""
+    """Paths of the files for a user, or for the machine. rules: the folder of the rules."""
 
     rules: str
     compiled: str
@@ -48,12 +48,12 @@ class Places(NamedTuple):
     units: tuple[str, ...]
 
     def written(self) -> tuple[str, ...]:
-        """Every file of `pump enable`."""
+        """Returns every file of `pump enable`."""
         return (self.compiled, *self.units, self.snippet, self.environment)
 
 
 def places(environ: Mapping[str, str], *, machine: bool) -> Places:
-    """The places for this user, or for the machine. Raises BadInputError without a home."""
+    """Returns the paths for this user, or for the machine. Raises BadInputError without a home."""
     if machine:
         return Places(
             job_rules.MACHINES_FOLDER,
@@ -77,14 +77,14 @@ def places(environ: Mapping[str, str], *, machine: bool) -> Places:
 
 
 def texts(at: Places, pumpd: str) -> dict[str, str]:
-    """The content of each file but the compiled rules, by path. Raises BadInputError."""
+    """Returns the content of each file except the compiled rules, by path. Raises BadInputError."""
     try:
         shim = paths.library(environment.SHIM)
     except paths.MissingFileError as error:
         raise BadInputError(str(error)) from None
     compiled = list(dict.fromkeys((at.compiled, MACHINES_COMPILED)))
     for path in (shim, *compiled):
-        # ld.so splits at blanks and colons; environment.d expands $ and takes quotes.
+        # ld.so splits at blanks and colons; environment.d expands $ and removes quotes.
         if any(one in path for one in " \t\n:;\"'\\$%`"):
             raise BadInputError(
                 f"an environment file cannot hold {path!r}; use a path without blanks, "
@@ -107,7 +107,7 @@ def texts(at: Places, pumpd: str) -> dict[str, str]:
 
 
 def is_ours(path: str) -> bool:
-    """Whether `pump enable` wrote the file."""
+    """Returns whether `pump enable` wrote the file."""
     if os.path.basename(path) == COMPILED:
         try:
             return inputs.start(path, len(job_rules.HEADER)) == job_rules.HEADER.encode()
@@ -117,12 +117,12 @@ def is_ours(path: str) -> bool:
 
 
 def in_force(environ: Mapping[str, str]) -> bool:
-    """Whether programs of this environment are judged by rules."""
+    """Returns whether rules apply to programs with this environment."""
     preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     there = any(os.path.basename(path) == environment.SHIM for path in preloaded)
     return there and layers.RULES in environ
 
 
 def source_line(at: Places) -> str:
-    """The line of a shell's profile that makes a user's own snippet count."""
+    """Returns the line for a shell's profile that loads the user's snippet."""
     return f". {shlex.quote(at.snippet)}"

@@ -1,12 +1,12 @@
-"""The environments of a job and of its pumpd, computed from the user's. No I/O.
+"""Computes the environments of a job and of its pumpd from the user's environment. No I/O.
 
-The shim reads PUMP_SOCKET, PUMP_BUDGET, PUMP_LIMIT, what an administrator bounds these by
-(PUMP_BUDGET_MOST, PUMP_LIMIT_MOST), PUMP_REPORT, PUMP_LOG_LEVEL, PUMP_LOG_FILE, PUMP_QUIET,
-PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_JOB (which
-processes share a limit), PUMP_JOB_PID (of the job's first process) and PUMP_DISABLE. Values of
-the user or of an outer pump-run are replaced: a pump-run inside another is a job of its own.
-PUMP_NAME is for `pump jobs`. PUMP_SUMMARY is the user's: a file for pump's counters, one
-JSON object when a process ends ("%p" in its name: the process id).
+The shim reads its settings from PUMP_BUDGET, PUMP_LIMIT, PUMP_REPORT, PUMP_LOG_LEVEL,
+PUMP_LOG_FILE, PUMP_QUIET, PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_NAME (which
+`pump jobs` reads, too). PUMP_BUDGET_MOST and PUMP_LIMIT_MOST are the administrator's bounds. The
+shim also reads PUMP_SOCKET, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_DISABLE, PUMP_JOB (shared by
+processes with a common limit) and PUMP_JOB_PID (the job's first process). Values from the user or
+an outer pump-run are replaced: a pump-run inside another one is its own job. PUMP_SUMMARY is the
+user's: a file for pump's counters, one JSON object when a process ends ("%p": the process id).
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ OURS = (
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 CONNECTIONS_MOST = "32"
-"""Hardware queues between the program's streams and the GPU; 8 where the variable is unset (CUDA
-Programming Guide). Streams that share one wait for each other's work."""
+"""Hardware queues between the program's streams and the GPU; 8 if the variable is unset (CUDA
+Programming Guide). Streams that share a queue wait for each other's work."""
 
 ADDRESS_SANITIZER = "ASAN_OPTIONS"
 LINK_ORDER = "verify_asan_link_order"
-"""AddressSanitizer as a shared library ends a program in which it is not the first library
-(sanitizer flags, gcc's and clang's manuals). A preloaded one always is before it."""
+"""With this check, a shared AddressSanitizer ends programs in which it is not the first library
+(sanitizer flags, manuals of gcc and clang). A preloaded library always comes before it."""
 
 
 class Parts(NamedTuple):
     """The parts of a job's environment.
 
-    shim: path of libpump.so, None with PUMP_DISABLE=1.
-    virtual: the virtual GPU, None on a real one.
-    visible_devices: value of CUDA_VISIBLE_DEVICES, None to leave the user's.
-    socket_path: of the job's pumpd, None when there is none.
-    ledger: folder of the ledger of host memory, None when there is none.
-    job: a number in hexadecimal that no other job has, "" when each process is a job.
-    job_pid: of the job's first process.
-    hooks_driver: whether the library of that path has to come before pump (exports.py).
+    `shim`: path of libpump.so, None with PUMP_DISABLE=1.
+    `virtual`: the virtual GPU, None for a real GPU.
+    `visible_devices`: value of CUDA_VISIBLE_DEVICES, None to keep the user's.
+    `socket_path`: socket of the job's pumpd, None if there is none.
+    `ledger`: folder of the host memory ledger, None if there is none.
+    `job`: a unique hexadecimal number of the job, "" if each process is a job.
+    `job_pid`: process id of the job's first process.
+    `hooks_driver`: whether the library at a path must come before pump (exports.py).
     """
 
     shim: str | None
@@ -68,12 +68,12 @@ class Parts(NamedTuple):
 
 
 def disabled(environ: Mapping[str, str]) -> bool:
-    """True with the kill switch PUMP_DISABLE=1 (any value but "" and "0")."""
+    """Returns whether the kill switch PUMP_DISABLE=1 is set (any value except "" and "0")."""
     return environ.get("PUMP_DISABLE", "") not in ("", "0")
 
 
 def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict[str, str]:
-    """The command's environment. Raises BadInputError when a path cannot be expressed in it."""
+    """Returns the command's environment. Raises BadInputError if a variable cannot hold a path."""
     job = {name: value for name, value in environ.items() if name not in OURS}
     preload = _preload(parts, environ.get("LD_PRELOAD", ""))
     _set_or_drop(job, "LD_PRELOAD", preload)
@@ -107,13 +107,13 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
 
 
 def notes(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
-    """Sentences for the user about what for_job changes in frameworks' variables."""
+    """Returns sentences for the user: for_job's changes to frameworks' variables, and one_queue."""
     return [*_frameworks(config, environ).notes, *one_queue(environ)]
 
 
 def one_queue(environ: Mapping[str, str]) -> list[str]:
-    """A sentence where all streams of a priority share one hardware queue. pump keeps this
-    choice of the user's: Megatron needs it for the order of its kernels."""
+    """Returns a sentence if all streams of a priority share one hardware queue, else []. Does not
+    change this setting of the user, because Megatron needs it for the order of its kernels."""
     if environ.get(CONNECTIONS, "").strip() != "1":
         return []
     return [
@@ -123,7 +123,7 @@ def one_queue(environ: Mapping[str, str]) -> list[str]:
 
 
 def choices(config: JobConfig, environ: Mapping[str, str]) -> list[str]:
-    """Sentences: what granularity `auto` has chosen for each framework, and why."""
+    """Returns sentences: the granularity that `auto` has chosen for each framework, and why."""
     return _frameworks(config, environ).choices
 
 
@@ -135,10 +135,11 @@ def _frameworks(config: JobConfig, environ: Mapping[str, str]) -> Advice:
 
 
 def for_pumpd(environ: Mapping[str, str]) -> dict[str, str]:
-    """pumpd's environment: the user's without variables that change what pumpd loads.
+    """Returns pumpd's environment: the user's without variables that change how pumpd loads.
 
-    Nothing is preloaded into pumpd, and it sees no virtual GPU. Of Python's variables it keeps
-    those by which pump itself may be found (pump/start.py); it starts in another folder.
+    Nothing is preloaded into pumpd, and pumpd sees no virtual GPU. Keeps only the Python variables
+    that may be needed to find pump (pump/start.py). Their paths become absolute, because pumpd
+    starts in another folder.
     """
     kept = {
         name: value
@@ -155,8 +156,8 @@ def for_pumpd(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _preload(parts: Parts, existing: str) -> str:
-    # The loader splits at blanks and colons. What an outer pump-run preloaded is dropped:
-    # two shims would hook each other.
+    # The loader splits at blanks and colons. The shim of an outer pump-run is dropped, because two
+    # shims would hook each other.
     mine = [parts.shim] if parts.shim else []
     mine += parts.virtual.libraries if parts.virtual else []
     others = [p for p in re.split(r"[ :]+", existing) if p and os.path.basename(p) != SHIM]
@@ -167,14 +168,14 @@ def _preload(parts: Parts, existing: str) -> str:
 
 
 def _any_link_order(existing: str) -> str:
-    """Whichever program of the job uses it; the user's own choice stays."""
+    """Returns ASAN_OPTIONS without the check of the link order. Keeps the user's own choice."""
     if LINK_ORDER in existing:
         return existing
     return ":".join([*([existing] if existing else []), f"{LINK_ORDER}=0"])
 
 
 def listable(path: str, variable: str, separators: str) -> str:
-    """`path`, if `variable` can hold it. Raises BadInputError."""
+    """Returns `path` if `variable` can hold it. Raises BadInputError otherwise."""
     if any(separator in path for separator in separators):
         raise BadInputError(
             f"{variable} cannot hold '{path}', because it splits at blanks, colons or "

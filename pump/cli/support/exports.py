@@ -1,9 +1,8 @@
-"""Whether a library that the user preloads hooks CUDA calls, by its table of symbols (elf(5)).
+"""Checks whether a library that the user preloads hooks CUDA calls, by its symbol table (elf(5)).
 
-Such a library has to come before pump: pump stands in for the driver, so that its own calls
-reach the driver itself, and nothing of the program's passes pump towards a library after it. One
-that hooks dlsym as well comes after pump: programs find most functions by dlsym, and would find
-them past pump.
+Such a library must come before pump. pump replaces the driver for the program and calls the driver
+itself directly, so no CUDA call would reach a library after pump. A library that also hooks dlsym
+must come after pump: programs find most functions by dlsym, and its dlsym would bypass pump.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import struct
 
 from pump import inputs
 
-_HEADER = struct.Struct("<4sBB34xQ10xHH2x")  # mark, class, order, sections: offset, size, count
-_SECTION = struct.Struct("<4xI16xQQI20x")  # type, offset, bytes, number of its names' section
+_HEADER = struct.Struct("<4sBB34xQ10xHH2x")  # magic, class, order, sections: offset, size, count
+_SECTION = struct.Struct("<4xI16xQQI20x")  # type, offset, bytes, its string table
 _SYMBOL = struct.Struct("<IBBH16x")  # name, bind and type, visibility, section
 _DYNAMIC_SYMBOLS = 11
 _TABLE_BYTES_MAX = 64 << 20
@@ -23,8 +22,8 @@ _DRIVER_FUNCTION = re.compile(rb"cu[A-Z]")
 
 
 def hooks_driver(path: str) -> bool:
-    """Return whether the library defines functions of the driver, and no dlsym. False for what
-    is no 64-bit ELF file or cannot be read: the loader will say so."""
+    """Returns whether the library defines functions of the driver, but not dlsym. Returns False if
+    the file is unreadable or not 64-bit ELF: the loader will report that."""
     try:
         names = _defined(path)
     except (OSError, struct.error, IndexError, ValueError, OverflowError):
@@ -33,7 +32,7 @@ def hooks_driver(path: str) -> bool:
 
 
 def _defined(path: str) -> set[bytes]:
-    """The names that the library defines for others."""
+    """Returns the names that the library exports."""
     with inputs.opened(path) as file:
         descriptor = file.fileno()
         mark, width, order, offset, size, count = _HEADER.unpack(

@@ -18,8 +18,8 @@ MESSAGES = "Messages"
 
 
 class Entry(NamedTuple):
-    """One section, or one table row. key: the heading or first cell, without Markdown. section: the
-    heading of level 2 above it. text: Markdown. row: whether the entry is a table row."""
+    """One section, or one table row. `key`: the heading or first cell, without Markdown. `section`:
+    the heading of level 2 above it. `text`: Markdown. `row`: whether the entry is a table row."""
 
     key: str
     section: str
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
     @property
     def is_message(self) -> bool:
-        """Whether the key is a line that pump prints."""
+        """Returns whether the key is a line that pump prints."""
         return self.row and self.section == MESSAGES
 
 
@@ -69,8 +69,8 @@ def named(words: str, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def find(words: str, entries: Sequence[Entry]) -> list[Entry]:
-    """Returns the entries with this key; else the messages that a printed line contains; else
-    the entries that contain the words in their key, else in their text."""
+    """Returns the entries with this key. If there are none: the messages that the words contain,
+    else the entries with the words in their key, else in their text."""
     words = " ".join(words.split())
     if not _folded(words):
         return []

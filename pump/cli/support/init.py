@@ -1,10 +1,10 @@
-"""pump-run as process 1 of a container, where the kernel has put no init in front of it.
+"""Runs pump-run as process 1 of a container that has no init of its own.
 
-Process 1 gets the orphans of its PID namespace as children, and ends all of it when it ends.
-Were the job process 1, pumpd would be its child: a program that waits for its children would
-wait for pumpd, and pumpd would be killed before it has written the end of a recording and
-removed its socket. So process 1 starts the job as a child, passes signals on, reaps, and ends
-after pumpd.
+Process 1 gets the orphans of its PID namespace as children, and its end kills the whole namespace.
+If the job were process 1, pumpd would be its child, and a program that waits for its children would
+wait for pumpd. The end of the job would kill pumpd before pumpd has completed a recording and
+removed its socket. So process 1 starts the job as a child, forwards signals, reaps, and ends after
+pumpd.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ OWN = {
     *(signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE),
     *(signal.SIGSEGV, signal.SIGSYS),
 }
-"""Signals about this process itself; every other one is meant for the job."""
+"""Signals about this process itself. All other signals are forwarded to the job."""
 PUMPD_MOST_S = 30.0
-"""How long pumpd may take after the job: it writes the ends of recordings. A second signal, or
-SIGKILL from the container's runtime, ends it earlier."""
+"""Longest wait for pumpd after the end of the job, while pumpd completes recordings. A signal, or
+SIGKILL from the container's runtime, ends the wait earlier."""
 LOOK_S = 0.1
 
 
 def stay() -> None:
-    """In process 1. Returns in the job's process alone, a child in a process group of its own that
-    has the terminal if this process had it."""
+    """Stays process 1 until job and pumpd have ended. Returns only in the job's process, a child
+    with its own process group, which has the terminal if this process had it."""
     passed = signal.valid_signals() - OWN
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
     terminal = _has_terminal()
@@ -49,7 +49,7 @@ def _has_terminal() -> bool:
 
 
 def _take_group(terminal: bool) -> None:
-    """So that what the terminal sends reaches the job once."""
+    """Moves the job to its own process group, so that the terminal's signals reach it only once."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     if terminal:
@@ -60,7 +60,7 @@ def _take_group(terminal: bool) -> None:
 
 
 def _until_ended(job: int, passed: set[signal.Signals]) -> int:
-    """Passes signals on until the job has ended; returns its status as a shell would."""
+    """Forwards signals until the job has ended; returns its exit status like a shell."""
     while True:
         number = signal.sigwait({*passed, signal.SIGCHLD})
         if number == signal.SIGCHLD:
@@ -73,7 +73,7 @@ def _until_ended(job: int, passed: set[signal.Signals]) -> int:
 
 
 def _reaped() -> dict[int, int]:
-    """The statuses of all children that have ended."""
+    """Reaps all children that have ended; returns their statuses."""
     found = {}
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
@@ -90,7 +90,7 @@ def _until_pumpd_ended(job: int, passed: set[signal.Signals]) -> None:
 
 
 def _pumpd_lives(job: int) -> bool:
-    """Whether the pumpd of that job (launch.py) has not ended."""
+    """Returns whether the pumpd of this job (launch.py) is still running."""
     mark = f"\0--job-pid\0{job}\0".encode()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:

@@ -1,19 +1,19 @@
-"""Starts a job's pumpd beside the job: not as its child, not as its parent.
+"""Starts a job's pumpd alongside the job: neither as its child nor as its parent.
 
 DESIGN
-  pump-run becomes the job by exec, so a child of pump-run would be a child of the job,
-  and a program that waits for all its children would wait for pumpd. Hence the double
-  fork: the middle process ends at once and is waited for here; pumpd belongs to init,
-  which pump-run itself is where it is process 1 of a container (init.py).
+  Since pump-run becomes the job by exec, a child of pump-run would be a child of the job. A
+  program that waits for all its children would then wait for pumpd. So a double fork starts
+  pumpd: the middle process ends at once, and pump-run waits for it. The new parent of pumpd is
+  init, which is pump-run itself if that is process 1 of a container (init.py).
 
   The job must not wait for pumpd's imports. So pump-run binds the socket and passes it on
-  listening: a client may connect before pumpd has started, and is answered afterwards. pumpd
-  inherits the socket, a pidfd by which it sees the job end, /dev/null, its log and the folder
-  of its recording; every other descriptor is closed. The job's limits on files, memory and time
-  of one process (setrlimit(2)) are raised for pumpd as far as this user may. Niceness, affinity,
-  oom_score_adj and cgroup stay, because they bound the job as a whole.
+  listening. A client may connect before pumpd has started, and gets its answer afterwards. The
+  only descriptors of pumpd are the socket, a pidfd that shows the end of the job, /dev/null, its
+  log and the folder of its recording. The job's limits on files, memory and time of one process
+  (setrlimit(2)) are raised for pumpd as far as this user may. Niceness, affinity, oom_score_adj
+  and cgroup stay, because they limit the job as a whole.
 
-  An error here costs the prefetching, never the job.
+  After an error here the job still runs, but without prefetching.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ PUMPD_RECORD_FD = 5
 _SAFE_FD = 10
 FILES_LEAST = 4096
 STACK_LEAST_BYTES = 8 << 20
-"""Least limits of open files and of the stack for pumpd, where the job's are lower."""
+"""Minimum limits of open files and of the stack for pumpd, if the job's limits are lower."""
 
 
 class NoPumpdError(Exception):
-    """pumpd could not be started; the text says why."""
+    """pumpd could not be started; the text gives the reason."""
 
 
 def start_pumpd(
@@ -54,12 +54,12 @@ def start_pumpd(
     recording: Recording | None = None,
     other_pid: int = 0,
 ) -> str:
-    """Start pumpd for the job that this process becomes; return the socket's path.
+    """Starts pumpd for the job that this process becomes; returns the socket's path.
 
-    recording: where config.record names one; the caller closes its descriptor.
-    other_pid: of the job's first process, where that is another one.
+    `recording`: required if config.record is set; the caller closes its descriptor.
+    `other_pid`: process id of the job's first process, if this process does not become the job.
 
-    Raises NoPumpdError, and leaves no descriptor, child or folder behind.
+    Raises NoPumpdError; then leaves no descriptor, child or folder.
     """
     job_pid = other_pid or os.getpid()
     listener, path = _listen(job_pid)
@@ -86,8 +86,8 @@ def start_pumpd(
 
 
 def _listen(job_pid: int) -> tuple[socket.socket, str]:
-    """The job's socket, listening, in the first of the user's folders that allows it, else in a
-    folder made for this job. Prints which folder is not private. Raises NoPumpdError."""
+    """Returns the job's listening socket and its path, in the first usable folder of the user, else
+    in a new folder for this job. Reports folders that are not private. Raises NoPumpdError."""
     reasons = []
     for base in (*paths.runtime_bases(), ""):
         try:
@@ -105,7 +105,7 @@ def _listen(job_pid: int) -> tuple[socket.socket, str]:
             paths.bind(listener, path, 0o600)
             listener.listen(BACKLOG)
             return listener, path
-        except OSError as error:  # no sockets on this file system, or no descriptor
+        except OSError as error:  # no sockets on this file system, or no free descriptor
             if listener is not None:
                 listener.close()
             _remove(path)
@@ -122,7 +122,7 @@ def _remove(path: str) -> None:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # an old kernel: pumpd looks at /proc instead
+    except (OSError, AttributeError):  # an old kernel: pumpd polls /proc instead
         return None
 
 
@@ -155,9 +155,9 @@ def _pumpd_command(
 
 
 def _stderr() -> str:
-    """Device, inode and path of standard error, by which pumpd finds it again if a signal ends the
-    job: a terminal, or a regular file that is open for appending, since others write to it after
-    the job. "" for anything else; the reader of a pipe would wait for pumpd."""
+    """Returns device, inode and path of standard error, so that pumpd can open it again if a signal
+    ends the job. Returns "" unless standard error is a terminal, or a file that is open for
+    appending, since others write to it after the job. The reader of a pipe would wait for pumpd."""
     try:
         found = os.fstat(2)
         if os.isatty(2):
@@ -173,7 +173,7 @@ def _stderr() -> str:
 
 class _Descriptors(NamedTuple):
     """All descriptors that pumpd inherits: the listening socket, the job's pidfd, the folder of
-    its recording, the log as stderr."""
+    its recording, and the log file (given by path) as stderr."""
 
     listener: int
     job: int | None
@@ -185,21 +185,22 @@ def _spawn(descriptors: _Descriptors, command: list[str], environ: dict[str, str
     middle = os.fork()
     if middle == 0:
         with contextlib.suppress(BaseException):
-            # A process group of its own: the terminal's signals do not reach it. Not a session
-            # of its own: Linux divides processor time by session first (autogroup, sched(7)),
-            # and a process that mostly sleeps then waits for seconds beside busy ones.
+            # A new process group keeps the terminal's signals away from pumpd. pumpd does not get
+            # a new session: Linux divides CPU time by session first (autogroup, sched(7)), so a
+            # process that mostly sleeps could wait for seconds next to busy processes.
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
             if os.fork() == 0:
                 _become_pumpd(descriptors, command, environ)
         os._exit(0)
-    # Where SIGCHLD is ignored, the kernel has reaped the child; a filter may refuse to.
+    # Fails if the kernel has reaped the child (SIGCHLD is ignored), or if a filter refuses waitpid.
     with contextlib.suppress(OSError):
         os.waitpid(middle, 0)
 
 
 def _raise_limits() -> None:
-    """Raises each limit to `least` or to none, as far as this user may, else to its maximum."""
+    """Raises each limit to its `least` value, or removes it. If this user may not, raises it as far
+    as the hard limit."""
     import resource
 
     least = {"NOFILE": FILES_LEAST, "STACK": STACK_LEAST_BYTES}
@@ -208,7 +209,7 @@ def _raise_limits() -> None:
         wanted = least.get(name, resource.RLIM_INFINITY)
         try:
             soft, hard = resource.getrlimit(which)
-        except OSError:  # a filter of system calls: pumpd has the job's limits then
+        except OSError:  # a system call filter: pumpd keeps the job's limits
             return
         if soft == resource.RLIM_INFINITY or soft >= wanted != resource.RLIM_INFINITY:
             continue
@@ -225,7 +226,7 @@ def _height(limit: int) -> float:
 def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[str, str]) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     log = null
-    if descriptors.log_file:  # for Python's own message when pumpd cannot be imported
+    if descriptors.log_file:  # for Python's own message if pumpd cannot be imported
         with contextlib.suppress(OSError):  # such as a pipe without a reader yet
             log = paths.open_log(descriptors.log_file)
     given = {0: null, 1: null, 2: log, PUMPD_LISTENER_FD: descriptors.listener}
@@ -233,13 +234,13 @@ def _become_pumpd(descriptors: _Descriptors, command: list[str], environ: dict[s
         given[PUMPD_JOB_FD] = descriptors.job
     if descriptors.record is not None:
         given[PUMPD_RECORD_FD] = descriptors.record
-    # First to numbers above all targets: with a closed stdin the listener may have number 0.
+    # Use numbers above all targets first: with a closed stdin the listener may be number 0.
     above = {at: fcntl.fcntl(fd, fcntl.F_DUPFD, _SAFE_FD) for at, fd in given.items()}
     for target, fd in above.items():
         os.dup2(fd, target)
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in given:
-            with contextlib.suppress(OSError):  # the listing's own descriptor is gone
+            with contextlib.suppress(OSError):  # the listing's own descriptor is closed
                 os.close(int(name))
     with contextlib.suppress(OSError):
         os.chdir("/")

@@ -1,4 +1,4 @@
-"""Messages of the commands: one line on stderr. Standard output belongs to the job."""
+"""Prints messages of the commands: one line on stderr. Standard output belongs to the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class BadInputError(Exception):
-    """A request is refused. One line: the cause, then the remedy. status: of exit."""
+    """A refused request. One line: the cause, then the remedy. status: the exit status."""
 
     def __init__(self, text: str, status: int = 2) -> None:
         super().__init__(text)
@@ -27,7 +27,7 @@ class BadInputError(Exception):
 
 
 class Once(argparse.Action):
-    """Stores the value of an option, and refuses a second one, which would silently win."""
+    """Stores the value of an option. Refuses a second value, which would silently win."""
 
     def __call__(
         self,
@@ -42,15 +42,15 @@ class Once(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """argparse without its usage block: an error is a BadInputError, one line. examples: commands
-    that the help text ends with."""
+    """A parser that reports an error as one line (BadInputError), without argparse's usage block.
+    examples: commands at the end of the help text."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
         super().__init__(*args, **more)
         self.examples = examples
 
     def format_help(self) -> str:
-        """The help text, with the examples."""
+        """Returns the help text, with the examples."""
         if not self.examples:
             return super().format_help()
         title = "example" if len(self.examples) == 1 else "examples"
@@ -58,13 +58,13 @@ class OneLineParser(argparse.ArgumentParser):
         return f"{super().format_help()}\n{title}:\n{lines}"
 
     def error(self, message: str) -> NoReturn:
-        """Raises BadInputError, where argparse would print its usage and exit."""
+        """Raises BadInputError. The base class would print its usage and exit."""
         raise BadInputError(message.removeprefix("argument "))
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse, but no word may be left over: raises BadInputError with the nearest
+        """Parses like argparse, but raises BadInputError for an unknown argument, with the nearest
         option. Parsers of verbs inside a verb do the same."""
         asked, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -80,7 +80,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def take_options_as_words(parser: argparse.ArgumentParser) -> None:
     """Lets the parser's positional arguments take options that it does not know."""
-    parser._negative_number_matcher = re.compile("-")  # what it matches is no option
+    parser._negative_number_matcher = re.compile("-")  # a match is not an option
 
 
 def add_value(
@@ -90,15 +90,15 @@ def add_value(
     text: str,
     **more: Any,
 ) -> None:
-    """Add an option, "--name METAVAR", to a parser or a group of it; `check` converts its value or
-    raises BadValueError."""
+    """Adds an option, "--name METAVAR", to a parser or to one of its groups. `check` converts the
+    value or raises BadValueError."""
     option, metavar = usage.split()
     to.add_argument(option, metavar=metavar, type=checked(check), help=text, **more)
 
 
 def checked(convert: Callable[[str], T]) -> Callable[[str], T]:
-    """`convert` for use as argparse's `type`: its BadValueError becomes the ArgumentTypeError of
-    argparse, with the same text."""
+    """Returns `convert` for use as argparse's `type`: raises argparse's ArgumentTypeError instead
+    of BadValueError, with the same text."""
 
     def converter(text: str) -> T:
         try:
@@ -118,9 +118,9 @@ def save(
     sources: Sequence[str] = (),
     mode: int | None = None,
 ) -> None:
-    """Write a result to the file at `path` (outputs.write: sources, mode). option: that names the
-    file, for the message. Raises BadInputError with status 1."""
-    from pump import outputs  # pump-run writes no such file
+    """Writes a result to the file at `path` (sources, mode: as in outputs.write). option: the
+    option that names the file, for messages. Raises BadInputError with status 1."""
+    from pump import outputs  # pump-run does not need it
 
     try:
         outputs.write(path, text, kind, mode, sources)
@@ -130,7 +130,7 @@ def save(
 
 
 def say(program: str, text: str) -> None:
-    """Write one line to stderr; nothing when stderr is closed."""
+    """Writes one line to stderr, unless stderr is closed."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{program}: {one_line(text)}\n")

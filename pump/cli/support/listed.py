@@ -1,4 +1,4 @@
-"""The table of jobs that pump jobs prints, and pump top for the jobs of others."""
+"""Makes the table of jobs for pump jobs, and for other users' jobs in pump top."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LEAST = ("PROCS", "POLICY", "MEMORY", "PRIO", "BUDGET", "USER", "TIME", "STATE")
 
 
 def table(own: Iterable[tuple[Job, list[ClientState], str]], known: Sequence[JobState]) -> Columns:
-    """Returns a row for each of the user's own jobs, with its clients' states or why there are
-    none, and for each job that only the service knows."""
+    """Returns a row for each of the user's own jobs, with its clients' states or its error, and a
+    row for each job that only the service knows."""
     priorities = {job.socket: str(job.priority) for job in known}
     asked = set()
     made = Columns(COLUMNS, RIGHT, LEAST)
@@ -72,7 +72,7 @@ def user(number: int) -> str:
 
 
 def time_of(seconds: float) -> str:
-    """Returns how long something has run, as "0:05:12"."""
+    """Returns a duration in the form "0:05:12"."""
     return str(timedelta(seconds=round(seconds)))
 
 

@@ -1,8 +1,8 @@
-"""Figures and rates of the user's running jobs, at repeated looks.
+"""Polls the user's running jobs for metrics and rates.
 
-A look asks each job's own pumpd (pump/control.py), and the system service for the other jobs
-that this user may see. Rates are differences between two looks; those of one look alone are
-rates since the client began.
+A poll asks each job's own pumpd (pump/control.py), and asks the system service for other jobs that
+this user may see. Rates are differences between two polls; rates from a single poll are averages
+since the client began.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pump.service import JobState
 
 INTERVAL_MOST_S = 3600
 CARDS_S = 0.5
-"""Between two questions to NVML."""
+"""Interval between two polls of NVML."""
 FIRST_ANSWER_S = 3.0
-"""Longest wait for what NVML calls the GPUs."""
+"""Longest wait for the names of GPUs from NVML."""
 
 
 class Seen(NamedTuple):
-    """One job at one moment. error: why there are no clients, or ""."""
+    """One job in one poll. error: why there are no clients, or ""."""
 
     job: jobs.Job
     clients: list[ClientState]
@@ -40,27 +40,27 @@ class Seen(NamedTuple):
 
 
 class Look(NamedTuple):
-    """All jobs at one moment (time.monotonic, seconds)."""
+    """The result of one poll of all jobs. at_s: when (time.monotonic)."""
 
     at_s: float
     seen: list[Seen]
     registered: Sequence[JobState] = ()
-    """The system service's jobs: this user's, and others that it may see."""
+    """The system service's jobs: this user's jobs, and others that this user may see."""
     warning: str = ""
     """Why a service was not trusted or did not answer in time, or ""."""
     cards: Sequence[Card] = ()
-    """NVML's latest figures of this machine's GPUs."""
+    """NVML's latest metrics of this machine's GPUs."""
     identities: Mapping[str, Identity] = {}
-    """What GPUs are called, by plain UUID: by NVML, or in a virtual GPU's profile."""
+    """Names of GPUs by plain UUID, from NVML or from a virtual GPU's profile."""
     no_card: str = ""
-    """Why NVML knows no GPU, or ""."""
+    """Why NVML reports no GPU, or ""."""
     no_service: str = ""
     """Why no service answers, or ""."""
 
 
 def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float, of: str) -> None:
-    """Add --interval, in seconds, from `least_s` to an hour. of: what it lies between, for the
-    help text."""
+    """Adds --interval, in seconds, from `least_s` to an hour. of: the repeated event, for the help
+    text."""
     parser.add_argument(
         "--interval",
         metavar="S",
@@ -71,10 +71,10 @@ def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float
 
 
 class Cards:
-    """Asks NVML what GPUs there are, in a thread that nothing waits for: a call may never return.
-    figures: whether it asks for figures too, every CARDS_S.
+    """Asks NVML for GPUs in a thread that nothing waits for, because a call may never return.
 
-    last: the latest figures. identities: what they are called. trouble: why there are none.
+    `figures`: whether to poll metrics, too, every CARDS_S. `last`: the latest metrics.
+    `identities`: the names of the GPUs. `trouble`: why there are no metrics.
     """
 
     def __init__(self, *, figures: bool = True) -> None:
@@ -95,35 +95,35 @@ class Cards:
             while self._figures and not self._closed.is_set():
                 self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]
                 self._closed.wait(CARDS_S)
-        except Exception as error:  # no module, no library or no card: no figures
+        except Exception as error:  # no module, no library or no GPU: no metrics
             self.trouble = one_line(str(error)) or type(error).__name__
         self.last = ()
         self._answered.set()
 
     def wait(self) -> None:
-        """Wait for the identities, FIRST_ANSWER_S at most and only once."""
+        """Waits for the identities, at most FIRST_ANSWER_S and only once."""
         if not self._answered.wait(FIRST_ANSWER_S):
             self.trouble = "NVML does not answer"
             self._answered.set()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stops polling."""
         self._closed.set()
 
 
 class Watch:
-    """Looks at all jobs of the user, over one connection to each and one to the service. cards:
-    whether NVML is asked for figures, too."""
+    """Polls all jobs of the user, over one connection to each job and one to the service. cards:
+    whether to poll NVML for metrics, too."""
 
     def __init__(self, *, cards: bool = False) -> None:
         self._controls: dict[str, Control] = {}
         self._silent: dict[str, tuple[float, Seen]] = {}
-        """By socket: jobs that have not answered, and when to ask them again."""
+        """Jobs that have not answered, and the times of the next attempts, by socket."""
         self._service = registered.Registered()
         self._cards = Cards(figures=cards)
 
     def look(self) -> Look:
-        """Ask every job for its figures. One that does not answer has an error."""
+        """Polls every job. A job that does not answer has an error."""
         there = list(jobs.found())
         sockets = {job.socket for job in there}
         for path in set(self._controls) - sockets:
@@ -155,7 +155,7 @@ class Watch:
         return seen
 
     def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         for control in self._controls.values():
             control.close()
         self._controls.clear()
@@ -164,7 +164,7 @@ class Watch:
 
 
 def _virtual(seen: Iterable[Seen]) -> dict[str, Identity]:
-    """What the profiles of virtual GPUs call them. Each process has one, device 0."""
+    """Returns the names of virtual GPUs in their profiles. Each process has one GPU, device 0."""
     return {
         device.uuid: Identity(0, None, one.job.virtual)
         for one in seen
@@ -174,8 +174,7 @@ def _virtual(seen: Iterable[Seen]) -> dict[str, Identity]:
 
 
 class Rates(NamedTuple):
-    """Growth of a client's counters over `seconds`. hit_rate: 0 to 1; None where no block was
-    used."""
+    """Growth of a client's counters over `seconds`. hit_rate: 0 to 1; None if no block was used."""
 
     seconds: float
     hit_rate: float | None
@@ -200,7 +199,7 @@ _COUNTS = (
 
 
 def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rates:
-    """Rates between two states of a client; without a first one, since the client began."""
+    """Returns the rates between two states of a client; without `before`, since its start."""
     used = grown(before, after, "worker", "blocks_used")
     hit = grown(before, after, "worker", "blocks_hit")
     span = max(1e-3, seconds)
@@ -212,9 +211,9 @@ def rates(before: ClientState | None, after: ClientState, seconds: float) -> Rat
 
 
 def grown(before: ClientState | None, after: ClientState, part: str, name: str) -> int:
-    """Growth of a counter between two states of a client; without a first one, its value.
+    """Returns the growth of a counter between two states of a client; without `before`, its value.
 
-    part: "shim" or "worker". A worker that was replaced counts from zero again.
+    part: "shim" or "worker". A new worker counts from zero again.
     """
     count = _count(after, part, name)
     if before is None or (
@@ -229,13 +228,13 @@ def _count(state: ClientState, part: str, name: str) -> int:
 
 
 class Gpu(NamedTuple):
-    """A GPU as the user's jobs see it together; bytes are sums over their clients."""
+    """A GPU in use by the user's jobs; bytes are sums over their clients."""
 
     uuid: str
     number: int
-    """As nvidia-smi counts; as the jobs do where NVML does not know it."""
+    """The index in nvidia-smi; the lowest index in the jobs if NVML does not know the GPU."""
     model: str
-    """"" where it is not known."""
+    """The model's name; "" if unknown."""
     total_bytes: int
     budget_bytes: int
     allocated_bytes: int
@@ -246,7 +245,7 @@ class Gpu(NamedTuple):
 
 
 def gpus(look: Look) -> list[Gpu]:
-    """The GPUs that the jobs use, by number."""
+    """Returns the GPUs that the jobs use, sorted by number."""
     by_uuid: dict[str, list[DeviceState]] = {}
     for device in devices_of(client for seen in look.seen for client in seen.clients):
         by_uuid.setdefault(device.uuid, []).append(device)
@@ -255,7 +254,7 @@ def gpus(look: Look) -> list[Gpu]:
 
 
 def gpu_of(uuid: str, identity: Identity | None, devices: list[DeviceState]) -> Gpu:
-    """A GPU as these clients' devices show it together."""
+    """Combines the devices of several clients that are the same GPU."""
 
     def total(name: str) -> int:
         return sum(int(getattr(device, f"{name}_bytes")) for device in devices)
@@ -276,7 +275,7 @@ def gpu_of(uuid: str, identity: Identity | None, devices: list[DeviceState]) -> 
 
 
 def devices_of(clients: Iterable[ClientState]) -> list[DeviceState]:
-    """All devices of all clients."""
+    """Returns all devices of all clients."""
     return [device for client in clients for device in client.devices]
 
 
@@ -289,12 +288,12 @@ class Row(NamedTuple):
 
 
 def others(look: Look) -> list[JobState]:
-    """The jobs that this user sees through the service alone."""
+    """Returns the jobs that this user sees only through the service."""
     return registered.others(look.registered, (seen.job.socket for seen in look.seen))
 
 
 def rows(look: Look, before: Look | None) -> list[Row]:
-    """All clients that answered, with what has grown since the look before."""
+    """Returns all clients that answered, with their rates since the previous poll."""
     earlier = {
         (seen.job.socket, client.pid): client
         for seen in (before.seen if before else [])
@@ -312,21 +311,21 @@ def rows(look: Look, before: Look | None) -> list[Row]:
 
 
 def lost(row: Row) -> tuple[float, float] | None:
-    """Seconds that a client lost to memory, as its worker estimates them, and their share of the
-    time that it followed; None before there is an estimate."""
+    """Returns the seconds that a client lost to memory, as its worker estimates, and their share of
+    the observed time. Returns None before there is an estimate."""
     of_ns = row.client.worker.get("lost_of_ns", 0)
     lost_ns = row.client.worker.get("lost_ns", 0)
     return (lost_ns / 1e9, lost_ns / of_ns) if of_ns else None
 
 
 def predicted(client: ClientState) -> float | None:
-    """The share of a client's operations that were predicted; None of none."""
+    """Returns the share of a client's operations that were predicted; None without operations."""
     seen = grown(None, client, "worker", "operations")
     return grown(None, client, "worker", "predicted") / seen if seen else None
 
 
 def as_json(look: Look, before: Look | None) -> dict[str, Any]:
-    """A look for JSON: gpus, cards, jobs with their clients' figures and rates, others."""
+    """Converts a poll for JSON: gpus, cards, jobs with their clients' metrics and rates, others."""
     by_job: dict[str, list[dict[str, Any]]] = {}
     for row in rows(look, before):
         told = {**jobs.client_json(row.client), "rates": row.rates._asdict()}

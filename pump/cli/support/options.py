@@ -1,10 +1,10 @@
 """Parses the command line of pump-run. Starts nothing.
 
-Settings without an option come from the environment and from files (pump/config/layers.py).
+Other settings come from the environment and from files (pump/config/layers.py).
 
-Options come before the command. All arguments from the first that is not an option belong to the
-command. argparse cannot guarantee that, so the line is split before argparse parses its first
-part.
+Options come before the command. The first argument that is not an option, and all arguments after
+it, belong to the command. This module itself splits the command line, because argparse cannot
+guarantee that rule.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ nothing was run. 126: the command cannot be executed. 127: the command was not f
 class Asked(NamedTuple):
     """The content of a command line.
 
-    settings: by field of JobConfig, those with an option, checked for form.
-    config: the file that --config names, None without.
-    The rest: as in JobConfig.
+    `settings`: values of options by field of JobConfig, checked for form.
+    `config`: the file of --config, or None.
+    Other fields: as in JobConfig.
     """
 
     command: list[str]
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     virtual_settings: dict[str, str]
 
     def job(self) -> JobConfig:
-        """The job, with pump's defaults for all settings."""
+        """Returns the job, with pump's defaults for all settings."""
         return JobConfig(
             command=self.command,
             virtual=self.virtual,
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 
 def parse(argv: list[str]) -> Asked:
-    """Parse `argv`, without the program's name.
+    """Parses `argv`, without the program's name.
 
     Raises BadInputError; raises SystemExit(0) after --help or --version.
     """
@@ -109,8 +109,8 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def parser(*, of_lab: bool = True) -> OneLineParser:
-    """The parser of the options, without the command. of_lab: whether it knows those of the
-    laboratory, where that is installed."""
+    """Returns the parser of the options, without the command. of_lab: whether to include the
+    laboratory's options, if the laboratory is installed."""
     found = lab.find() if of_lab else None
     made = OneLineParser(
         prog=PROGRAM,
@@ -222,8 +222,8 @@ def _output(group: argparse._ArgumentGroup) -> None:
 
 
 def _only_settings(made: OneLineParser) -> None:
-    """Options of version 0.1 that later versions have only as settings of files and variables
-    (docs/reference/configuration.md). Help leaves them out."""
+    """Adds options of version 0.1 that later versions support only in files and variables
+    (docs/reference/configuration.md). Help hides them."""
     add = made.add_argument
     for option, metavar, check in (
         ("--report", "NAME", checks.report),
@@ -273,9 +273,9 @@ def _record_file(text: str) -> str:
 
 
 def writable_log(path: str) -> str:
-    """`path`; the file is made if there is none. Raises BadValueError where it cannot be written.
+    """Returns `path`, and creates the file if needed. Raises BadValueError if it is not writable.
 
-    Lines for a pipe without a reader are lost: pump-run does not wait for one.
+    Lines for a pipe without a reader are lost: pump-run does not wait for a reader.
     """
     if paths.is_pipe(path):
         return path
@@ -287,9 +287,9 @@ def writable_log(path: str) -> str:
 
 
 def writable_record(path: str) -> str:
-    """`path`, if a recording may be written there. Makes nothing: the command may not start.
-    Raises BadValueError."""
-    from pump import outputs  # only where something is recorded
+    """Returns `path` if a recording may be written there. Creates nothing, because the command may
+    not start. Raises BadValueError."""
+    from pump import outputs  # only needed for recordings
 
     try:
         there = outputs.look(path, outputs.RECORDING)

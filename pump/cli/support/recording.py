@@ -1,4 +1,4 @@
-"""Prepares the file of --record before the job starts. Imported only where it is given."""
+"""Prepares the file of --record before the job starts. Imported only for recordings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pump.names import escaped, quoted
 from pump.trace import place
 
 COMMAND_CHARACTERS_MAX = 32768
-"""Of the command in a recording: pump-run passes it to pumpd as one argument."""
+"""Maximum length of the command in a recording, which pump-run passes to pumpd in one argument."""
 
 LAST_WRITER_S = 3.0
 """Longest wait for the writer of a job that has just ended."""
 
 
 def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
-    """Check that a recording can be written there. Return a descriptor of its folder, and notes
-    for the user.
+    """Checks that a recording can be written to `path`. Returns a descriptor of its folder, and
+    notes for the user.
 
-    Makes no file, since a command without CUDA records nothing; an older recording stays until the
-    new one is complete (pump/trace/place.py).
-    beneath: as JobConfig.record_beneath. Raises BadInputError, and changes nothing, where another
-    kind of file is there, or while another recording is being written to it.
+    Leaves no new file: a command without CUDA records nothing. An older recording stays until
+    the new one is complete (pump/trace/place.py).
+    `beneath`: as in JobConfig.record_beneath. Raises BadInputError, and changes nothing, if the
+    file is of another kind, or while another job records to it.
     """
     folder = -1
     try:
@@ -70,8 +70,8 @@ def _claim(name: str, folder: int) -> int:
 
 
 def job_facts(config: JobConfig, virtual: Mapping[str, str] | None = None) -> str:
-    """The job's part of a recording's header, a JSON object (docs/trace-format.md). virtual: the
-    facts of its virtual GPU."""
+    """Returns the job's part of a recording's header, a JSON object (docs/trace-format.md).
+    virtual: facts about its virtual GPU."""
     words, left = [], COMMAND_CHARACTERS_MAX
     for word in config.command:
         left -= len(json.dumps(word))

@@ -1,7 +1,7 @@
-"""Jobs that are registered with the system service.
+"""Asks the system service for its registered jobs.
 
-Root, the service's own user and the observers of its configuration see all jobs, other users
-their own (docs/security.md). Without a service there are none.
+Root, the service's own user and the observers in its configuration see all jobs. Other users see
+only their own (docs/security.md). Without a service, the list of jobs is empty.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pump.service import (
 )
 
 RETRY_S = 5.0
-"""Between attempts to find a service."""
+"""Interval between attempts to find a service."""
 SILENT_TIMES = 5
-"""What has not answered is left alone for so many times as long as it was waited for."""
+"""After a failed attempt, the pause before the next one is this multiple of the attempt's time."""
 
 
 class Registered:
@@ -37,7 +37,7 @@ class Registered:
         """Why no service answers, or ""."""
 
     def jobs(self) -> list[JobState]:
-        """Return all jobs that this user may see; none where no service answers."""
+        """Returns all jobs that this user may see; [] if no service answers."""
         now = time.monotonic()
         try:
             if self._client is None:
@@ -56,20 +56,20 @@ class Registered:
             return []
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Closes the connection, if there is one."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
 
 def others(jobs: Iterable[JobState], own_sockets: Iterable[str]) -> list[JobState]:
-    """Return the jobs that this user cannot ask at their own sockets."""
+    """Returns the jobs that this user cannot ask at their own sockets."""
     own = set(own_sockets)
     return [job for job in jobs if job.socket not in own]
 
 
 def as_json(jobs: Iterable[JobState]) -> list[dict[str, Any]]:
-    """Return jobs for JSON, with UUIDs as NVML writes them."""
+    """Converts jobs for JSON, with UUIDs in NVML's form."""
     from msgspec import to_builtins
 
     found: list[dict[str, Any]] = to_builtins(list(jobs))

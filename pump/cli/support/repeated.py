@@ -1,10 +1,10 @@
 """Runs a job's command several times, for the verbs that measure it: options, folders, the start.
 
-The job is started by pump-run in the present folder, so settings come from where they always
-come; the command then starts in the run's own copy of it (pump/measure/folders.py).
+pump-run starts in the current folder, so the job has its usual settings. The command itself starts
+in a copy of the folder for this run (pump/measure/folders.py).
 
-A temporary folder of runs holds a file that this process keeps locked. If no process has the
-lock, its owner was killed, and the next session removes the folder.
+A temporary folder of runs contains a file that this process keeps locked. If no process has the
+lock, the owner was killed, and the next session removes the folder.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PASSED_ON = (
 )
 PREFIX = "pump-runs-"
 OWNER = ".owner"
-"""In a temporary folder of runs, locked by its owner while that lives."""
+"""File in a temporary folder of runs, locked by its owner while the owner lives."""
 COPY_MOST = "4GiB"
 LEFT_SHOWN = 3
 
 
 class _PassOn(argparse.Action):
-    """Collects an option of pump-run as it was typed; pump-run's own parser checks it later."""
+    """Collects an option of pump-run as typed; pump-run's own parser checks it later."""
 
     def __call__(
         self,
@@ -60,7 +60,7 @@ class _PassOn(argparse.Action):
 
 
 def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
-    """Add the options that these verbs share. own: pump-run's options that the verb decides."""
+    """Adds the options that these verbs share. own: pump-run's options that the verb sets."""
     parser.set_defaults(passed=[], own=[*own, "--record"])
     parser.add_argument("--yes", action="store_true", help="do not ask before the first run")
     parser.add_argument(
@@ -108,7 +108,7 @@ def add_options(parser: argparse.ArgumentParser, own: Sequence[str]) -> None:
 
 
 class Repeated:
-    """A command to be run several times, and where. Raises BadInputError where it cannot."""
+    """A command to run several times, and its folders. Raises BadInputError if it cannot run."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
@@ -140,7 +140,8 @@ class Repeated:
         self._base = self._bound(asked.copy_most)
 
     def gpu(self) -> str:
-        """A line about the GPUs that the command sees. Raises BadInputError where it has none."""
+        """Returns a line about the GPUs that the command sees. Raises BadInputError if there are
+        none."""
         from pump.cli.doctor import probe
 
         answer = probe.ask(self._child)
@@ -153,7 +154,7 @@ class Repeated:
         return f"VIRTUAL, {shown}: times are simulated, not measured on hardware"
 
     def _bound(self, copy_most: int) -> str:
-        """Where the folder of the runs comes. Bounds what is copied to it."""
+        """Returns the parent of the folder of the runs. Bounds the amount of data to copy."""
         bases = [os.path.dirname(self.folder)] if self._place else _bases(self._environ)
         for base in bases:
             if self.original.shares_blocks_with(base):
@@ -165,8 +166,8 @@ class Repeated:
         return bases[0]
 
     def may_begin(self, text: str, yes: bool) -> bool:
-        """Whether the user agrees. Raises BadInputError where there is no terminal to ask at, and
-        for `yes` where runs would write to files that the user has not shared."""
+        """Returns whether the user agrees to start. Raises BadInputError if there is no terminal to
+        ask at; also, with `yes`, if runs would write to files that the user has not shared."""
         left = self.original.left
         named = [quoted(one.place) + _shown_size(one) for one in left[:LEFT_SHOWN]]
         more = f" and {len(left) - LEFT_SHOWN:,} more" if len(left) > LEFT_SHOWN else ""
@@ -190,8 +191,8 @@ class Repeated:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def begin(self) -> None:
-        """Make the folder of the runs' copies and logs; remove those of killed sessions. Raises
-        BadInputError."""
+        """Creates the folder of the runs' copies and logs, and removes the folders of killed
+        sessions. Raises BadInputError."""
         try:
             if self._place:
                 self.folder.mkdir(0o700)
@@ -208,11 +209,11 @@ class Repeated:
     def once(
         self, name: str, words: Sequence[str], policy: str | None, plain: bool, stop: runs.Stop
     ) -> runs.Ran:
-        """Run the command as `words` in a folder called `name`. policy: None: as settings say.
-        plain: without pump. Raises BadInputError where the run cannot begin."""
+        """Runs the command as `words` in a folder called `name`. policy: None: from the settings.
+        plain: without pump. Raises BadInputError if the run cannot start."""
         folder, log = self.folder / name, self.folder / f"{name}.log"
         passed = [*self.options, *(["--policy", policy] if policy else [])]
-        if not self.config.name:  # pump-run would take it from `sh`
+        if not self.config.name:  # pump-run would use the name of `sh`
             passed += [f"--name={of_job(self.command)}"]
         if self.config.record:
             passed += ["--record", str(self.folder / f"{name}.recording")]
@@ -234,19 +235,19 @@ class Repeated:
         return ran
 
     def seconds(self, ran: runs.Ran) -> float | None:
-        """The time of a run that has succeeded; None where --time-from finds none."""
+        """Returns the time of a successful run; None if --time-from finds none."""
         return ran.seconds if self.pattern is None else ran.last(self.pattern)
 
     def times(self) -> str:
-        """What a time is, for people."""
+        """Describes the measured time, for people."""
         if self.pattern is None:
             return "whole runs, including their start"
         pattern = quoted(os.fsdecode(self.pattern.pattern))
         return f"printed by the command (--time-from {pattern})"
 
     def failed(self, ran: runs.Ran) -> str:
-        """How a run failed otherwise than for lack of memory, or that it printed no time; "" where
-        it did not. Then its log is kept."""
+        """Returns how a run failed, or that it printed no time; "" if it succeeded. Keeps the logs
+        after a failure, except after a lack of memory."""
         said = ran.failure()
         if not said and self.seconds(ran) is None:
             said = "--time-from matched no line of its output"
@@ -254,7 +255,7 @@ class Repeated:
         return said
 
     def show(self, log: str) -> None:
-        """Shows the end of a log, to say why a run failed."""
+        """Shows the end of a log, to explain why a run failed."""
         sys.stderr.write(runs.tail(Path(log)) + "\n")
 
     def broken(self, text: str, log: str) -> NoReturn:
@@ -263,7 +264,7 @@ class Repeated:
         raise BadInputError(f"{text}; full output: {quoted(log)}", 1)
 
     def close(self) -> None:
-        """Remove the folders, unless they are to be kept."""
+        """Removes the folders, unless `keep` is set."""
         if self._owner is None:
             return
         if self.keep:
@@ -291,8 +292,8 @@ def _original(without: str, shared: Sequence[str]) -> folders.Original:
 
 
 def _bases(environ: Mapping[str, str]) -> list[str]:
-    """Folders for temporary folders of runs: the usual one; the user's cache, which is often on
-    the file system of the user's files."""
+    """Returns parents for temporary folders of runs: the usual one, and the user's cache, which is
+    often on the file system of the user's files."""
     usual = [tempfile.gettempdir()]
     cache = os.path.dirname(paths.learned_folder(environ))
     with contextlib.suppress(OSError):
@@ -302,7 +303,7 @@ def _bases(environ: Mapping[str, str]) -> list[str]:
 
 
 def _remove_left(bases: Sequence[str]) -> None:
-    """Removes the folders of this user's sessions that were killed."""
+    """Removes the folders of this user's killed sessions."""
     for base in bases:
         with contextlib.suppress(OSError):
             for name in os.listdir(base):
@@ -311,7 +312,7 @@ def _remove_left(bases: Sequence[str]) -> None:
 
 
 def _remove_if_left(folder: str) -> None:
-    with contextlib.suppress(OSError):  # none left by a killed session; not ours; locked
+    with contextlib.suppress(OSError):  # not a killed session's folder; not ours; locked
         if os.lstat(folder).st_uid != os.geteuid():
             return
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Checks that a service may run a pumpd: no other user can replace a part of its code, and the
+"""Checks that a service may run a pumpd: other users cannot replace any part of its code, and the
 service's own user can read all of it. Reads files; starts nothing.
 """
 
@@ -20,12 +20,12 @@ REMEDY = (
 )
 PACKAGES = ("pump", "pumpd")
 SCRIPT_BYTES = 4096
-"""Read of a script, to find its interpreter."""
+"""Bytes to read of a script, to find its interpreter."""
 
 
 def check(pumpd: str, *, user: bool) -> None:
-    """Raises BadInputError where other users could replace a file of pumpd, or the service's
-    user could not read one. user: whether it is a user's own service, else that of user pump."""
+    """Raises BadInputError if other users could replace a file of pumpd, or if the service's user
+    could not read one. `user`: check for a user's own service; otherwise for the user pump."""
     if not os.path.isfile(pumpd):
         raise BadInputError(f"there is no {pumpd}; name it with --pumpd PATH")
     interpreter = _interpreter(pumpd)
@@ -62,8 +62,8 @@ def _closed_to_me(path: str, need: int) -> str:
 
 
 def _closed_to_others(path: str, need: int) -> str:
-    """The first component that users other than its owner and group may not enter, or, at the
-    end, read or execute (need: os.R_OK, os.X_OK); "" for none."""
+    """Returns the first component that users other than its owner and group may not enter; for the
+    last one: not read or execute (need: os.R_OK, os.X_OK). Returns "" if there is none."""
     *way, (end, status) = trust.components(path)
     for at, passed in way:
         if stat.S_ISDIR(passed.st_mode) and not passed.st_mode & stat.S_IXOTH:
@@ -72,7 +72,7 @@ def _closed_to_others(path: str, need: int) -> str:
 
 
 def _libraries(programs: list[str]) -> Iterator[str]:
-    """The files and folders that a pumpd and its interpreter import from."""
+    """Yields the files and folders that a pumpd and its interpreter import from."""
     prefixes = [os.path.dirname(os.path.dirname(programs[0]))]
     prefixes += [os.path.dirname(os.path.dirname(os.path.realpath(one))) for one in programs[1:]]
     for prefix in dict.fromkeys(prefixes):
@@ -81,7 +81,7 @@ def _libraries(programs: list[str]) -> Iterator[str]:
             yield library
             for site in ("site-packages", "dist-packages"):
                 yield from _below(os.path.join(library, site))
-    if os.path.dirname(programs[0]) == os.path.dirname(sys.executable):  # it may be editable
+    if os.path.dirname(programs[0]) == os.path.dirname(sys.executable):  # maybe editable
         for name in PACKAGES:
             spec = importlib.util.find_spec(name)
             for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -89,7 +89,7 @@ def _libraries(programs: list[str]) -> Iterator[str]:
 
 
 def _below(site: str) -> Iterator[str]:
-    """A folder of packages: what lies in it, and all of pump's own."""
+    """Yields a folder of packages, its entries, and all files of pump's own packages."""
     if not os.path.isdir(site):
         return
     yield site
@@ -108,13 +108,13 @@ def _tree(folder: str) -> Iterator[str]:
 
 
 def _start(script: str) -> str:
-    """What names the Python of pump's commands."""
+    """Returns the path of pump-start, whose first line names the Python of pump's commands."""
     return os.path.join(os.path.dirname(script), "pump-start")
 
 
 def _interpreter(script: str) -> str:
-    """The program that a script's first line names, "" for none; of a command of pump, that which
-    it starts (daemon/launcher)."""
+    """Returns the program that a script's first line names, "" for none. For a command of pump,
+    returns the Python that the command starts (daemon/launcher)."""
     start = _start(script)
     ours = os.path.isfile(start)
     first = inputs.start(start if ours else script, SCRIPT_BYTES).partition(b"\n")[0]

@@ -1,7 +1,7 @@
 """The files of pump's service on a machine, and their contents.
 
 The templates are in daemon/systemd. `root` is prepended to every path, for tests and for
-packagers: nothing outside it changes. No process is started.
+packagers: nothing outside `root` changes. Starts no process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PACKAGED = {
     "/etc/sysusers.d": "/usr/lib/sysusers.d",
     "/etc/tmpfiles.d": "/usr/lib/tmpfiles.d",
 }
-"""Where packages of a distribution have the same files; configuration stays below /etc."""
+"""Folders of the same files in distribution packages; configuration stays below /etc."""
 MARK = "written by pump "
-"""In the first lines of each file that an upgrade may replace."""
+"""Text in the first lines of each file that an upgrade may replace."""
 
 
 class ServiceFile(NamedTuple):
-    """One file. keep: an administrator may change it, so an upgrade does not replace it."""
+    """One file. keep: an administrator may change the file, so an upgrade does not replace it."""
 
     template: str
     path: str
@@ -48,8 +48,8 @@ SYSTEM = (
 
 
 def files_of(*, user: bool, packaged: bool = False) -> tuple[ServiceFile, ...]:
-    """The files of the system's service, or of a user's own. packaged: the system's, where a
-    package of a distribution has them."""
+    """Returns the files of the system's service, or of a user's own. packaged: return the system's
+    files with the paths that distribution packages use."""
     if packaged:
         return tuple(file._replace(path=_of_package(file.path)) for file in SYSTEM)
     if not user:
@@ -72,7 +72,7 @@ def _of_package(path: str) -> str:
 
 
 def content_of(file: ServiceFile, pumpd: str) -> str:
-    """The content of a file for this pumpd. Raises BadInputError."""
+    """Returns the content of a file for this pumpd. Raises BadInputError."""
     try:
         text = inputs.text(paths.library(f"systemd/{file.template}"))
     except (paths.MissingFileError, OSError) as error:
@@ -87,7 +87,7 @@ def content_of(file: ServiceFile, pumpd: str) -> str:
 
 
 def pumpd_command(asked: str) -> str:
-    """The pumpd that units start: what is asked for, else the one beside this Python. Raises
+    """Returns the pumpd that units start: `asked` if set, else the one next to this Python. Raises
     BadInputError for a relative path."""
     found = asked or os.path.join(os.path.dirname(sys.executable), "pumpd")
     if not os.path.isabs(found):
@@ -96,29 +96,30 @@ def pumpd_command(asked: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that the verbs of pump service share."""
+    """Adds the options that the verbs of pump service share."""
     add = parser.add_argument
     add("--user", action="store_true", help="your own service instead of the machine's")
     add("--root", metavar="DIR", default="", help="work below DIR instead of / (for packagers)")
 
 
 def place(file: ServiceFile, root: str) -> str:
-    """The path of a file below `root`."""
+    """Returns the path of a file below `root`."""
     return os.path.join(os.path.abspath(root), file.path.lstrip("/")) if root else file.path
 
 
 def is_ours(path: str, mark: str = MARK) -> bool:
-    """Whether a file was written by pump, so that it may be replaced or removed. mark: in its
-    first lines."""
+    """Returns whether pump wrote a file, so that it may be replaced or removed. mark: the text to
+    find in its first lines."""
     try:
         start = inputs.start(path, 400).decode("utf-8", "replace")
     except OSError:
         return False
-    return mark in start.replace("\n# ", " ")  # it may be broken across lines
+    return mark in start.replace("\n# ", " ")  # the mark may be broken across lines
 
 
 def write(path: str, text: str, root: str) -> None:
-    """Write a file atomically, and make its folder. root: as in `place`. Raises BadInputError."""
+    """Writes a file atomically, and creates its folder. root: as in `place`. Raises
+    BadInputError."""
     try:
         folders.make(os.path.dirname(path), below=root)
         outputs.write(path, text, outputs.UNIT, mode=0o644)
@@ -130,7 +131,7 @@ def write(path: str, text: str, root: str) -> None:
 
 
 def remove(path: str, root: str) -> None:
-    """Remove a file that pump wrote. root: as in `place`. Raises BadInputError."""
+    """Removes a file that pump wrote. root: as in `place`. Raises BadInputError."""
     try:
         folders.remove(path, root)
     except OSError as error:
@@ -139,5 +140,5 @@ def remove(path: str, root: str) -> None:
 
 
 def systemctl(*words: str, user: bool) -> str:
-    """A command line for users to run."""
+    """Returns a command line for users to run."""
     return shlex.join(["systemctl", *(["--user"] if user else []), *words])

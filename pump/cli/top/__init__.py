@@ -1,7 +1,7 @@
-"""pump top: GPUs and jobs of this user, and others that it may see, live.
+"""pump top: shows this user's GPUs and jobs, and others that the user may see, live.
 
-A thread looks (live.Watch), since a job that hangs may take seconds to answer; the terminal's
-loop draws what was seen last, and answers keys at once.
+A thread polls (live.Watch), because a hung job may take seconds to answer. The terminal's loop
+draws the result of the last poll, and responds to keys at once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ EXAMPLES = ("pump top", "pump top --once")
 
 INTERVAL_S = 0.5
 FIRST_S = 0.5
-"""Between the two looks of --once."""
+"""Interval between the two polls of --once."""
 FULL = 160
-"""Columns of a line where there is no screen."""
+"""Columns of a line if there is no screen."""
 ENDS_WITHIN_S = 0.2
 KEYS_S = 0.1
-"""Longest wait for a key, before the loop sees whether there is something new to draw."""
+"""Longest wait for a key before the loop checks for something new to draw."""
 DUMB = "dumb"
-"""A terminal without ANSI sequences (TERM)."""
+"""TERM of a terminal without ANSI sequences."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument("--once", action="store_true", help="print once and exit")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per interval")
     live.add_interval(parser, 0.1, INTERVAL_S, "updates")
@@ -52,7 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Show jobs and GPUs, once or until q or Ctrl-C."""
+    """Shows jobs and GPUs, once or until q or Ctrl-C."""
     with (
         contextlib.closing(live.Watch(cards=True)) as watch,
         contextlib.suppress(KeyboardInterrupt),
@@ -87,7 +87,7 @@ def _print(as_json: bool, look: live.Look, before: live.Look | None) -> None:
 
 
 def parts(look: live.Look, before: live.Look | None, width: int) -> list[Text | Columns]:
-    """The page of a look, for `width` columns. Bytes are those of the workers' models."""
+    """Returns the page of a poll, for `width` columns. Bytes come from the workers' models."""
     priorities = {job.socket: job.priority for job in look.registered}
     context = Context(look.identities, History(), priorities)
     return page(Page(look, host(), live.rows(look, before), context, width))
@@ -97,7 +97,7 @@ def parts(look: live.Look, before: live.Look | None, width: int) -> list[Text | 
 
 
 class _Looker(threading.Thread):
-    """Looks again and again. latest: the newest look. failed: what ended the thread."""
+    """Polls repeatedly. latest: the last result. failed: the exception that ended the thread."""
 
     def __init__(self, watch: live.Watch, interval_s: float) -> None:
         super().__init__(name="look", daemon=True)
@@ -107,7 +107,7 @@ class _Looker(threading.Thread):
         self._closed = threading.Event()
 
     def run(self) -> None:
-        """Look until close()."""
+        """Polls until close()."""
         try:
             while not self._closed.is_set():
                 begun_s = time.monotonic()
@@ -117,7 +117,7 @@ class _Looker(threading.Thread):
             self.failed = error
 
     def close(self) -> bool:
-        """Look no more; returns whether the thread has ended."""
+        """Stops polling; returns whether the thread has ended."""
         self._closed.set()
         self.join(ENDS_WITHIN_S)
         return not self.is_alive()
@@ -131,14 +131,14 @@ def _screen(watch: live.Watch, interval_s: float) -> int:
             _loop(screen, looker, View(SPARKS if _writes(SPARKS) else ASCII_SPARKS))
     except EndedError as ended:
         status = 0 if ended.number == signal.SIGINT else 128 + ended.number
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what it no longer takes
-    if not looker.close():  # it waits for a job that hangs, and Python would wait for it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drop unwritten output
+    if not looker.close():  # a hung job blocks the poll, and would block Python's exit
         os._exit(status)
     return status
 
 
 def _loop(screen: Screen, looker: _Looker, view: View) -> None:
-    """Draw what has changed and obey until q. Raises EndedError, OSError."""
+    """Draws changes and handles keys until q. Raises EndedError, OSError."""
     shown: tuple[object, ...] = ()
     pressed = 0
     while looker.failed is None:
@@ -156,7 +156,7 @@ def _loop(screen: Screen, looker: _Looker, view: View) -> None:
 
 
 def _writes(text: str) -> bool:
-    """Whether the terminal's encoding has these characters."""
+    """Returns whether the terminal's encoding has these characters."""
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""One client with all its figures: the second page of pump top. No I/O but its age."""
+"""Shows all metrics of one client: the second page of pump top. No I/O except for its age."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pump.report.words import many, seconds, share, size
 LABEL = 13
 SPARK_LEAST, SPARK_MOST = 10, 60
 SIDES = 50
-"""Columns of a line besides its sparkline."""
+"""Columns of a line without its sparkline."""
 
 
 def page(shown: Page, row: live.Row, *, ended: bool) -> list[Text]:
-    """The lines of the page for a client, the devices in a line each where its height needs that.
-    ended: the client has, and these are its last figures."""
+    """Returns the lines of the page for a client. If the page is too high, each device gets one
+    line. ended: the client has ended, and these are its last metrics."""
     lines = _page(shown, row, ended=ended, brief=False)
     short = 0 < shown.height < len(lines)
     return _page(shown, row, ended=ended, brief=True) if short else lines
@@ -52,14 +52,14 @@ def _fact(label: str, *parts: str | Text | tuple[str, str]) -> Text:
 
 
 def _processes(row: live.Row) -> str:
-    """The job's clients, the shown one first."""
+    """Returns the process ids of the job's clients, the shown one first."""
     others = [str(one.pid) for one in row.seen.clients if one.pid != row.client.pid]
     more = f"; other processes of the job: {', '.join(others)}" if others else ""
     return f"{row.client.pid}{more}"
 
 
 def _limit(asked: str) -> str:
-    """What a job asked for at its start."""
+    """Returns a description of the limit that a job requested at its start."""
     if not asked:
         return "all available host memory"
     if asked.isdecimal():
@@ -80,7 +80,7 @@ def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Text]:
 
 
 def _rates(row: live.Row, shown: Page) -> list[Text]:
-    """Transfers and waits, with what they were."""
+    """Returns lines about transfers and waits, with their history."""
     history, marks = shown.context.history, shown.context.marks
     width = max(SPARK_LEAST, min(SPARK_MOST, shown.width - SIDES))
 
@@ -123,7 +123,7 @@ def _rates(row: live.Row, shown: Page) -> list[Text]:
 
 
 def _counts(row: live.Row) -> list[Text]:
-    """Sums since the client began."""
+    """Returns lines about sums since the client began."""
     worker = row.client.worker
     used, found = worker.get("blocks_used", 0), worker.get("blocks_hit", 0)
     faults = sum(worker.get(f"miss_{cause}", 0) for cause in ("unseen", "no_room", "policy"))

@@ -1,5 +1,5 @@
-"""All GPUs and jobs as lines: the first page of pump top, and all that --once prints. No I/O but
-`host`, which asks this machine."""
+"""Shows all GPUs and jobs: the first page of pump top, and the output of --once. No I/O except in
+`host`, which queries this machine."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ OTHERS = "Jobs of other users:"
 LEGEND = "~ estimated by pump"
 SWITCHED_OFF = "PUMP_SERVICE"
 TIGHT, SCARCE = 0.2, 0.1
-"""Shares of the host's memory that are available."""
+"""Available shares of the host's memory below which the text becomes yellow, and red."""
 ROWS_LEAST = 3
 MOVES = "in/s 1023.9 MiB   out/s 1023.9 MiB   ~waits/s 9,999 "
-"""The line of all transfers but for its sparklines."""
+"""The longest line of all transfers, without its sparklines."""
 SPARK_LEAST, SPARK_MOST = 4, 24
 
 
 class Page(NamedTuple):
-    """What a page is drawn from. host: the line of that function. height: 0 for no bound."""
+    """The data of a page. host: the line from `host`. height: 0 for unlimited."""
 
     look: live.Look
     host: Text
@@ -44,14 +44,14 @@ class Page(NamedTuple):
 
 
 def page(shown: Page) -> list[Text | Columns]:
-    """The parts of the page, no higher than its height where they can be."""
+    """Returns the parts of the page, within its height if possible."""
     parts = _page(shown, brief=False)
     high = sum(part.row_count + 1 if isinstance(part, Columns) else 1 for part in parts)
     return _page(shown, brief=True) if 0 < shown.height < high else parts
 
 
 def _page(shown: Page, *, brief: bool) -> list[Text | Columns]:
-    """brief: GPUs in a line each, and as many rows as there is room for."""
+    """Returns the parts of the page. brief: one line for each GPU, and only the rows that fit."""
     look = shown.look
     head = [title(look), shown.host]
     head += _moves(shown) if shown.height and shown.rows else []
@@ -71,13 +71,13 @@ def _page(shown: Page, *, brief: bool) -> list[Text | Columns]:
 
 
 def title(look: live.Look) -> Text:
-    """The first line."""
+    """Returns the first line."""
     mine = many(len(look.seen), "job")
     return line(("pump top", "title"), f"  {time.strftime('%H:%M:%S')}  {mine}")
 
 
 def host() -> Text:
-    """The host's memory and CPU cores."""
+    """Returns a line about the host's memory and CPU cores."""
     memory = psutil.virtual_memory()
     left = memory.available / max(1, memory.total)
     style = "bad" if left < SCARCE else "warn" if left < TIGHT else ""
@@ -89,7 +89,7 @@ def host() -> Text:
 
 
 def _moves(shown: Page) -> list[Text]:
-    """What all jobs together move and wait for."""
+    """Returns a line about the transfers and waits of all jobs together."""
     history, marks = shown.context.history, shown.context.marks
 
     def part(figure: str, style: str) -> tuple[str, str]:
@@ -125,7 +125,8 @@ def _gpus(shown: Page, *, brief: bool) -> list[Text]:
 
 
 def gpu_lines(gpu: live.Gpu, card: Card | None, width: int, *, brief: bool = False) -> list[Text]:
-    """A GPU's name, what is resident, and what NVML says of it. brief: only what is resident."""
+    """Returns lines about a GPU: its name, resident memory, NVML's metrics. brief: only resident
+    memory."""
     words = f"{size(gpu.resident_bytes)} of {size(gpu.total_bytes)} resident"
     budgets = f"budgets {size(gpu.budget_bytes)}"
     over = "warn" if gpu.budget_bytes > gpu.total_bytes else ""
@@ -156,7 +157,7 @@ def _bar(part: float, width: int) -> list[tuple[str, str]]:
 
 
 def _by_nvml(card: Card) -> str:
-    """NVML's figures of a GPU, of all its processes together."""
+    """Formats NVML's metrics of a GPU, over all its processes."""
 
     def rate(bytes_per_s: int | None) -> str:
         return "?" if bytes_per_s is None else f"{size(bytes_per_s)}/s"
@@ -171,7 +172,7 @@ def _busy(card: Card) -> str:
 
 
 def _idle(card: Card, look: live.Look) -> Text:
-    """A GPU that no job of this user uses."""
+    """Formats a GPU that is not used by any job of this user."""
     known = look.identities.get(card.uuid)
     index = "GPU ?" if known is None or known.number is None else f"GPU {known.number}"
     used = f"{size(card.used_bytes)} of {size(card.total_bytes)} used, {_busy(card)} busy"
@@ -184,7 +185,7 @@ def _idle(card: Card, look: live.Look) -> Text:
 
 
 def _messages(look: live.Look) -> list[Text]:
-    """Jobs and clients without figures, and why."""
+    """Returns lines about jobs and clients without metrics, with the reasons."""
     lines: list[Text] = []
     for seen in look.seen:
         start = f"{seen.job.pid:>8} {cut(seen.job.name, 16, pad=True)} "
@@ -201,7 +202,7 @@ def _others(look: live.Look) -> list[Text | Columns]:
 
 
 def _notes(look: live.Look) -> list[Text]:
-    """What is missing here, and what to do about it."""
+    """Returns lines about a service that is untrusted or not running."""
     if look.warning:
         return [line(), line((look.warning, "bad"))]
     if not look.no_service:
@@ -234,7 +235,7 @@ def _place(shown: Page) -> int:
 
 
 def _window(rows: list[live.Row], room: int, place: int) -> tuple[list[live.Row], list[Text]]:
-    """As many rows as there is room for, the chosen one among them, and how many are left out."""
+    """Returns the rows that fit, including the chosen one, and a line about their position."""
     if len(rows) <= room:
         return rows, []
     kept = max(1, room - 1)

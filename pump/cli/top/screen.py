@@ -1,7 +1,7 @@
-"""A terminal as a whole screen: drawn by rich, read key by key.
+"""A full-screen terminal: drawn by rich, read key by key.
 
-rich puts each line at its row, and the terminal does not wrap: where they differ on a character's
-width, only that line is cut short.
+rich positions each line at its row, and the terminal does not wrap lines. If the two disagree on a
+character's width, only that line is cut short.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import RenderableType
 from pump.console import console
 
 WRAP, NO_WRAP = "\x1b[?7h", "\x1b[?7l"
-"""At the right margin (DECAWM)."""
+"""Sequences that switch wrapping at the right margin on and off (DECAWM)."""
 KEYS_BYTES = 256
 KEYS = {
     b"\x1b[A": "up",
@@ -37,13 +37,13 @@ KEYS = {
     b"\r": "enter",
     b"\n": "enter",
 }
-"""What terminals send (xterm's and the VT100's sequences), by bytes."""
+"""Keys by the bytes that terminals send (sequences of xterm and the VT100)."""
 
 RESUMED = "resumed"
 
 
 class EndedError(Exception):
-    """The terminal has gone, or a signal asks the program to end. number: of the signal."""
+    """The terminal is closed, or a signal asks the program to end. number: of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -51,7 +51,7 @@ class EndedError(Exception):
 
 
 class Screen:
-    """The terminal of standard output, and of standard input where that is one."""
+    """The terminal of standard output, and of standard input if that is a terminal."""
 
     def __init__(self) -> None:
         self._keys = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
@@ -62,7 +62,7 @@ class Screen:
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _end)
-        for number in (signal.SIGTSTP, signal.SIGCONT):  # a handler must not write: `keys` acts
+        for number in (signal.SIGTSTP, signal.SIGCONT):  # a handler must not write, so `keys` acts
             signal.signal(number, lambda number, _: self._noted.append(number))
         if self._keys >= 0:
             self._before = termios.tcgetattr(self._keys)
@@ -70,21 +70,21 @@ class Screen:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):  # the terminal may have gone
+        with contextlib.suppress(OSError):  # the terminal may be closed
             self._give_back()
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines; 80 and 24 where the terminal does not say. Never those of the
-        environment (COLUMNS), which stay when the terminal is resized."""
+        """Returns columns and lines; 80 and 24 if the terminal does not report them. Ignores the
+        environment (COLUMNS), which does not change when the terminal is resized."""
         try:
             columns, lines = os.get_terminal_size(sys.stdout.fileno())
-        except OSError:  # the terminal has gone; the next read or write says so
+        except OSError:  # the terminal is closed; the next read or write fails
             columns = lines = 0
         return columns or 80, lines or 24
 
     def keys(self, wait_s: float) -> list[str]:
-        """The keys that come within this time (KEYS, or one character), and RESUMED. Raises
-        EndedError."""
+        """Returns the keys that arrive within this time (KEYS, or one character), and RESUMED.
+        Raises EndedError."""
         there = [self._keys] if self._keys >= 0 else []
         ready = select.select(there, [], [], wait_s)[0]
         if self._noted:
@@ -102,14 +102,14 @@ class Screen:
         return parsed(data)
 
     def draw(self, page: RenderableType) -> None:
-        """Show the page, and nothing else. Raises EndedError."""
+        """Shows the page in place of the previous one. Raises EndedError."""
         self._console.size = self.size()
         with _gone():
             self._console.update_screen(page)
 
     def _take(self) -> None:
         if self._keys >= 0:
-            with contextlib.suppress(termios.error):  # the next read or write says why
+            with contextlib.suppress(termios.error):  # the next read or write fails, too
                 tty.setcbreak(self._keys, termios.TCSANOW)
         with _gone():
             self._console.set_alt_screen(True)
@@ -128,11 +128,11 @@ class Screen:
 
 
 def parsed(data: bytes, known: Mapping[bytes, str] = KEYS) -> list[str]:
-    """The keys in some bytes of a terminal. What it does not know is left out."""
+    """Returns the keys in some bytes from a terminal. Skips unknown bytes."""
     found: list[str] = []
     while data:
         length = next((n for n in (4, 3, 1) if data[:n] in known), 0)
-        if length == 1 and data[:1] == b"\x1b" and len(data) > 1:  # another key's sequence
+        if length == 1 and data[:1] == b"\x1b" and len(data) > 1:  # the sequence of an unknown key
             return found
         found += [known[data[:length]]] if length else []
         if not length and data[:1].isascii() and data[:1].decode("ascii").isprintable():
@@ -143,7 +143,7 @@ def parsed(data: bytes, known: Mapping[bytes, str] = KEYS) -> list[str]:
 
 @contextlib.contextmanager
 def _gone() -> Iterator[None]:
-    """Turns the error of a terminal that has gone into EndedError."""
+    """Turns the error of a closed terminal into EndedError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The table of pump top: its columns, their cells and order, and the history of its rows."""
+"""The table of pump top: its columns, their cells and order, and the history of its clients."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ LOOKS_KEPT = 240
 JOB_MOST = 40
 SPARK_LEAST, SPARK_MOST = 8, 24
 WIDE = 190
-"""Columns of a screen that has room for long sparklines."""
+"""Columns of a screen with space for long sparklines."""
 GOOD_HIT, FAIR_HIT = 0.99, 0.9
 GOOD_LOST, FAIR_LOST = 0.02, 0.1
 
 Key = tuple[str, int]
-"""A client for as long as it runs: its job's socket, its process id."""
+"""Identifies a client while it runs: its job's socket, its process id."""
 
 
 def key_of(row: live.Row) -> Key:
-    """The client of a row."""
+    """Returns the key of a row's client."""
     return row.seen.job.socket, row.client.pid
 
 
 def causes(rates: live.Rates) -> dict[str, float]:
-    """Blocks that operations waited for each second, by cause."""
+    """Returns the blocks that operations waited for each second, by cause."""
     return {
         "late": rates.late_per_s,
         "unseen": rates.unseen_per_s,
@@ -45,24 +45,24 @@ def causes(rates: live.Rates) -> dict[str, float]:
 
 
 def waits(rates: live.Rates) -> float:
-    """Blocks that operations waited for each second."""
+    """Returns the blocks that operations waited for each second."""
     return sum(causes(rates).values())
 
 
 def moved(rates: live.Rates) -> float:
-    """Bytes that pump moved each second, both ways."""
+    """Returns the bytes that pump moved each second, in both directions."""
     return rates.to_gpu_bytes_per_s + rates.to_host_bytes_per_s
 
 
 class History:
-    """The rates of each client and of all together, at the last LOOKS_KEPT looks."""
+    """The rates of each client, and of all clients together, in the last LOOKS_KEPT polls."""
 
     def __init__(self) -> None:
         self._of: dict[Key, deque[live.Rates]] = {}
         self._all: deque[Sequence[live.Rates]] = deque(maxlen=LOOKS_KEPT)
 
     def add(self, rows: Iterable[live.Row]) -> None:
-        """Add a look; clients that it lacks are forgotten."""
+        """Adds a poll. Forgets clients that are not in it."""
         now = {key_of(row): row.rates for row in rows}
         self._of = {key: self._of.get(key, deque(maxlen=LOOKS_KEPT)) for key in now}
         for key, rates in now.items():
@@ -70,17 +70,17 @@ class History:
         self._all.append(list(now.values()))
 
     def of(self, key: Key, figure: Callable[[live.Rates], float]) -> list[float]:
-        """A figure of a client, the oldest first."""
+        """Returns the history of a client's metric, the oldest value first."""
         return [figure(rates) for rates in self._of.get(key, ())]
 
     def of_all(self, figure: Callable[[live.Rates], float]) -> list[float]:
-        """The sums of all clients."""
+        """Returns the history of a metric's sum over all clients."""
         return [sum(map(figure, look)) for look in self._all]
 
 
 class Context(NamedTuple):
-    """What cells need besides their row. priorities: of jobs, by socket. marks: of sparklines, of
-    `spark` characters."""
+    """Data for cells, in addition to their row. priorities: of jobs, by socket. marks: characters
+    for sparklines. spark: length of a sparkline."""
 
     identities: Mapping[str, Identity]
     history: History
@@ -90,8 +90,8 @@ class Context(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of the table. rank: a narrow screen leaves out the columns of the highest ranks.
-    order: of rows that are sorted by it. moving: only on a screen that is drawn repeatedly."""
+    """A column of the table. `rank`: a narrow screen leaves out columns with the highest ranks.
+    `order`: the sort key of a row. `moving`: only for a screen that is drawn repeatedly."""
 
     head: str
     rank: int
@@ -102,12 +102,12 @@ class Column(NamedTuple):
 
 
 def total(row: live.Row, name: str) -> int:
-    """Bytes of a client on all its devices."""
+    """Returns the bytes of a client on all its devices."""
     return sum(int(getattr(device, f"{name}_bytes")) for device in row.client.devices)
 
 
 def is_active(row: live.Row) -> bool:
-    """Whether the client oversubscribes a device."""
+    """Returns whether the client oversubscribes a device."""
     return any(device.active for device in row.client.devices)
 
 
@@ -121,7 +121,7 @@ def _gpus(row: live.Row, context: Context) -> str:
 
 
 def hit(row: live.Row) -> Text:
-    """A client's share of block uses that found their block on the GPU."""
+    """Formats the share of a client's block uses that found the block on the GPU."""
     rate = row.rates.hit_rate
     if rate is None:
         return Text("-")
@@ -130,7 +130,7 @@ def hit(row: live.Row) -> Text:
 
 
 def lost(row: live.Row) -> Text:
-    """The time that a client's GPU waited for memory, and its share of the client's time."""
+    """Formats the time that a client's GPU waited for memory, and its share of the whole time."""
     found = live.lost(row)
     if found is None:
         return Text("-")
@@ -139,14 +139,14 @@ def lost(row: live.Row) -> Text:
 
 
 def state(row: live.Row) -> Text:
-    """Active, or dormant while everything fits; waiting for its turn on a GPU."""
+    """Formats the state: waiting for a turn on a GPU, active, or dormant while everything fits."""
     if any(device.held_threads for device in row.client.devices):
         return Text("waiting", "warn")
     return Text("active") if is_active(row) else Text("dormant", "dim")
 
 
 def cause(row: live.Row) -> Text:
-    """Why operations waited most often."""
+    """Formats the most frequent cause of waits."""
     found = causes(row.rates)
     worst = max(found, key=lambda name: found[name])
     return Text(worst, "warn") if found[worst] else Text("-", "dim")
@@ -195,7 +195,7 @@ SORTS = tuple(column.head for column in COLUMNS if column.order)
 
 
 def arranged(rows: Sequence[live.Row], head: str, *, backwards: bool) -> list[live.Row]:
-    """Rows in the order of a column, the largest first; process ids and names the other way."""
+    """Returns rows in the order of a column: the largest first, process ids and names ascending."""
     order = next(column.order for column in COLUMNS if column.head == head)
     assert order is not None
     return sorted(rows, key=lambda row: (order(row), row.client.pid), reverse=backwards)
@@ -204,8 +204,8 @@ def arranged(rows: Sequence[live.Row], head: str, *, backwards: bool) -> list[li
 def table(
     rows: Sequence[live.Row], context: Context, *, sort: str = "", chosen: Key | None = None
 ) -> Columns:
-    """The table of these rows; ">" and reverse video for the chosen one. sort: the column by which
-    they are sorted, on a screen; "" elsewhere."""
+    """Returns the table of these rows, with ">" and reverse video for the chosen row. sort: on a
+    screen, the column that the rows are sorted by; "" elsewhere."""
     told = any(live.lost(row) is not None for row in rows)
     shown = [
         column

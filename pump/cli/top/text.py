@@ -1,6 +1,6 @@
-"""Lines of a screen, and sparklines. No I/O.
+"""Formats lines of a screen, and sparklines. No I/O.
 
-Names come from users: a line holds no control character.
+Names come from users, so control characters are replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ASCII_SPARKS = "_.-=+*%#"
 
 
 def line(*parts: str | Text | tuple[str, str]) -> Text:
-    """Returns a line of texts and of (text, style), which a narrow screen cuts."""
+    """Returns a line of texts and of (text, style). A narrow screen cuts the line."""
     clean = [
         (printable(part[0]), part[1])
         if isinstance(part, tuple)
@@ -30,15 +30,15 @@ def line(*parts: str | Text | tuple[str, str]) -> Text:
 
 
 def cut(text: str, width: int, *, pad: bool = False) -> str:
-    """Returns as much of a text as `width` columns hold. pad: filled up with blanks."""
+    """Returns a text, cut to `width` columns. pad: fill up with blanks."""
     shown = Text(printable(text))
     shown.truncate(max(0, width), overflow="ellipsis", pad=pad)
     return shown.plain
 
 
 def sparkline(values: Iterable[float], width: int, marks: str = SPARKS) -> str:
-    """Returns the last `width` values as one character each, the largest as the highest mark.
-    Only 0 has the lowest mark. Filled up with blanks."""
+    """Returns the last `width` values as one character each, filled up with blanks. The largest
+    value has the highest mark; only 0 has the lowest mark."""
     last = list(values)[-width:]
     most = max(last, default=0.0)
     top = len(marks) - 1

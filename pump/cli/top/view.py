@@ -1,5 +1,5 @@
-"""What pump top shows on a terminal: the page, the order, the chosen client; and how keys change
-it. No I/O but the pages' own."""
+"""The state of pump top on a terminal, and the effect of keys: the page, the order, the chosen
+client. No I/O except in the pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -10, "page down": 10}
 
 
 class View:
-    """The state of the screen. marks: of sparklines."""
+    """The state of the screen. marks: characters for sparklines."""
 
     def __init__(self, marks: str = SPARKS) -> None:
         self._history = History()
@@ -65,22 +65,22 @@ class View:
         self._chosen: Key | None = None
         self._place = 0
         self._opened: live.Row | None = None
-        """The client of the page of details, as it was seen last."""
+        """The client of the details page, in its last known state."""
         self._helps = False
 
     def take(self, look: live.Look) -> None:
-        """Show another look."""
+        """Shows the result of another poll."""
         if look is self._look:
             return
         rows = live.rows(look, self._look)
-        if self._look is not None:  # rates of one look are averages since a client began
+        if self._look is not None:  # the first poll has only averages
             self._history.add(rows)
         self._look = look
         self._host = host()
         self._arrange(rows)
 
     def press(self, key: str) -> bool:
-        """Act on a key; returns whether the program goes on."""
+        """Handles a key; returns whether the program continues."""
         if key in STEPS:
             self._choose(self._place + STEPS[key])
         elif key in ("enter", " ") and self._rows:
@@ -101,7 +101,7 @@ class View:
         return key != "q"
 
     def page(self, width: int, height: int) -> Layout:
-        """The screen of `width` columns and `height` lines."""
+        """Returns the screen of `width` columns and `height` lines."""
         made = Layout()
         made.split_column(
             Layout(Group(*self._body(width, max(1, height - 1)))), Layout(self._bottom(), size=1)
@@ -129,7 +129,7 @@ class View:
         return details_page(shown, self._opened, ended=ended)
 
     def _arrange(self, rows: Sequence[live.Row]) -> None:
-        """Put the rows into their order; the chosen client stays chosen, if it is there."""
+        """Sorts the rows. The chosen client stays chosen if it is still there."""
         self._rows = arranged(rows, self._sort, backwards=self._backwards)
         keys = [key_of(row) for row in self._rows]
         self._choose(keys.index(self._chosen) if self._chosen in keys else self._place, moves=False)
