@@ -1,36 +1,35 @@
 /* gpu_engine.c - the engine's state and the passing of time.
  *
  * DESIGN
- * Only the head of a stream ever executes. So the whole future is: for each
- * stream with operations, when its head does something next. advance() picks the
- * earliest of these (the earlier submission where times are equal), sets the time
- * to it, lets it act, and searches again, until the earliest lies beyond `now`.
- * Nothing depends on when the engine was called: acting uses model time alone.
+ * Only the head of a stream ever executes. So the future is known from the time of each
+ * head's next action. gpu_advance() picks the earliest action; at equal times it picks
+ * the earlier submission. It sets the clock to that time, executes the action and
+ * searches again, until the earliest is later than `now`. Actions use only model time, so
+ * results do not depend on when the engine was called.
  *
- *   compute   one kernel at a time; of those that are ready the one submitted first.
- *             Real GPUs overlap kernels that leave room; this one does not.
- *   copies    one each to the device, from it and inside it; a copy over the link
- *             is booked in steps of 32 MiB, so that prefetches get between them
- *   worker    the driver's thread for prefetches deferred by a busy stream
- *   callers   threads that prefetch on an idle stream do the work themselves
+ *   compute:  One kernel at a time; among ready kernels the one submitted first.
+ *             Real GPUs overlap small kernels; this one does not.
+ *   copies:   One at a time to the device, one from it and one inside it. A copy over
+ *             the link is booked in steps of 32 MiB, so that prefetches can interleave.
+ *   worker:   The driver's thread for prefetches deferred by a busy stream.
+ *   callers:  Threads that prefetch on an idle stream do the work themselves.
  *
- * A kernel is a sweep over its uses in up to 16 steps: step k touches the k-th
- * part of every use and computes the k-th part of its time. Blocks missing at a
- * step are faulted in, in batches of up to 256 faults, blocks on their way are
- * waited for; then the step computes undisturbed. What has been passed may be
- * evicted without harm; so an operation larger than the memory gets through, and
- * a kernel that touches a part again in a later use faults again. With all blocks
- * there a kernel takes its duration, from launch_us after its submission at the
- * earliest. Stalls and computing do not overlap within a kernel.
+ * A kernel is a sweep over its uses in up to 16 steps: step k touches the k-th part of
+ * every use and computes the k-th part of its time. Missing blocks of a step are faulted
+ * in, in batches of up to 256 faults. The step also waits for blocks in flight, then
+ * computes without interruption. Blocks of earlier steps may be evicted, so an operation
+ * larger than the memory completes. A kernel that touches a part again in a later use
+ * faults again. If all blocks are present, a kernel takes its duration, and starts at least
+ * launch_us after its submission. Stalls and computing do not overlap within a kernel.
  *
  * Copies and memsets do the same; their faults are not replayable.
  *
- * Streams share work queues (gpu_engine_connections.c): what is at the head of its stream
- * may still have to wait for another stream's operation in front of it.
+ * Streams share work queues (gpu_engine_connections.c): the head of a stream may have to
+ * wait for an earlier operation of another stream.
  *
- * The legacy default stream: an operation in it waits for all earlier operations
- * of blocking streams, and those for its earlier ones. Order of submission is the
- * `seq` of operations.
+ * The legacy default stream: an operation in it waits for all earlier operations of
+ * blocking streams, and operations of blocking streams wait for its earlier ones. Order
+ * of submission is the `seq` of operations.
  */
 #include "gpu_engine_state.h"
 
@@ -153,7 +152,7 @@ struct gpu_engine *gpu_engine_create(void *memory, size_t bytes,
   return engine;
 }
 
-/* The stream whose head acts next, and when; GPU_NONE when none ever will. */
+/* Returns the stream whose head acts next, and the time; GPU_NONE if no head ever will. */
 static uint32_t next_stream(const struct gpu_engine *engine, uint64_t *time_ns) {
   const uint32_t *active = gpu_active(engine);
   uint32_t best = GPU_NONE;

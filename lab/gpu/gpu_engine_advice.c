@@ -1,8 +1,8 @@
 /* gpu_engine_advice.c - advice on managed memory as a call.
  *
- * Advice takes the lock of the address space for writing: it waits for whatever holds it
- * for reading, and what comes later waits for it (gpu_engine_locks.c). Of a shared GPU,
- * where each process has its own, only transfers of the blocks themselves are waited for.
+ * Advice takes the lock of the address space for writing: it waits for all readers of the
+ * lock, and later calls wait for it (gpu_engine_locks.c). On a shared GPU each process
+ * has its own lock, so advice waits only for transfers of the blocks themselves.
  */
 #include "gpu_engine_state.h"
 

@@ -1,26 +1,26 @@
 /* gpu_engine_connections.c - work queues: the order in which operations reach the engines.
  *
  * DESIGN
- * A GPU takes work from a few hardware queues, and streams share them. What was submitted
- * to one queue leaves it in that order, whichever streams it is of: a kernel whose own
- * stream is free waits behind another stream's operation that waits for something.
+ * A GPU takes work from a few hardware queues, and streams share them. Operations leave a
+ * queue in order of submission, whatever their streams. So a kernel whose own stream is
+ * free may wait for another stream's operation that waits for something.
  *
- *   kernel, copy, memset  in front of the queue, and at the head of their stream with all
- *                         that they wait for done, they leave for their engine and wait
- *                         there: nothing behind them is held up by a busy engine
- *   event wait            holds the queue until the event has happened
- *   prefetch, discard,    hold it until they have ended: the GPU waits for a word that the
- *   host                  driver, or the host, writes then
- *   caller's prefetch     done by its calling thread whatever is in the queue; but what is
- *   or discard            behind it waits
+ *   kernel, copy, memset: Leave the queue for their engine when they are at its front,
+ *       and at the head of their stream with all dependencies done. They wait at the
+ *       engine, so a busy engine blocks no queue.
+ *   event wait: Blocks the queue until the event has happened.
+ *   prefetch, discard, host: Block the queue until they have ended. The GPU waits for a
+ *       word that the driver or the host writes at the end.
+ *   caller's prefetch or discard: Done by its calling thread regardless of the queue.
+ *       Later operations in the queue wait for it.
  *
- * A stream has its queue for life: streams of one priority of one process get them in turn.
- * docs/uvm.md separates what is known of this from what is assumed.
+ * A stream keeps its queue: streams of one priority of one process get queues in turn.
+ * docs/uvm.md separates the known facts from the assumptions.
  */
 #include "gpu_engine_state.h"
 
 void gpu_feed_reset(struct gpu_engine *engine, uint32_t owner) {
-  /* The legacy stream has the first queue of the lowest priority. */
+  /* The legacy stream uses the first queue of the lowest priority. */
   *gpu_feed_edit(engine, owner) =
       (struct gpu_feed){.connections = GPU_CONNECTIONS, .created = {1}};
 }

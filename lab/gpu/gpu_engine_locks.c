@@ -1,18 +1,19 @@
-/* gpu_engine_locks.c - locks of the driver, on request: what waits while memory migrates.
+/* gpu_engine_locks.c - optional locks of the driver: which calls wait while memory
+ * migrates.
  *
  * DESIGN
- *   context   one for each context of the process: a prefetch to the host holds its
- *             context's while its call lasts; every other call in that context that gives
- *             the GPU work waits
- *   space     the locks of the address space (mmap_lock, VA-space lock), as one. Prefetch
- *             calls and batches of faults hold it for reading, while they last; mapping and
- *             unmapping memory for writing. A writer waits for all readers; later
- *             readers wait behind it.
- *             Advice is a writer, too, whether other locks are asked for or not.
- * Ends are known when something begins, and beginnings come in order of time, so each lock
- * is the time until which it is held. A later caller never overtakes an earlier one.
- * docs/uvm.md gives the evidence.
- */
+ *   context   One lock for each context of the process. A prefetch to the host holds its
+ *             context's lock during its call. Every other call in that context that
+ *             gives the GPU work waits.
+ *   space     The locks of the address space (mmap_lock, VA-space lock), as one lock.
+ *             Prefetch calls and fault batches hold it for reading; mapping and
+ *             unmapping memory hold it for writing. A writer waits for all readers, and
+ *             later readers wait for the writer.
+ *             Advice is always a writer, even if no locks were requested.
+ *
+ * The end of each hold is known at its beginning, and holds begin in order of time. So
+ * each lock is stored as the time until which it is held. A later caller never overtakes
+ * an earlier one. docs/uvm.md gives the evidence. */
 #include "gpu_engine_state.h"
 
 int gpu_locks(struct gpu_engine *engine, uint32_t locks) {

@@ -1,5 +1,5 @@
-/* gpu_engine_memory.c - the calls about memory: ranges, plain allocations, limits, what is
- * in use, and the checks of the whole state. */
+/* gpu_engine_memory.c - calls about memory: ranges, plain allocations, limits, memory in
+ * use, and the checks of the whole state. */
 #include "gpu_engine_state.h"
 
 bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count) {
@@ -147,7 +147,7 @@ void gpu_memory_get(const struct gpu_engine *engine, struct gpu_memory *out) {
   out->free_bytes = uvm->free_blocks * block_bytes;
 }
 
-/* Streams, operations and uses account for one another: 0, or what is broken. */
+/* Checks that streams, operations and uses match: returns 0, or the broken invariant. */
 static int check_queues(const struct gpu_engine *engine) {
   const struct gpu_op *ops = gpu_ops(engine);
   uint32_t pending = 0, uses = 0, active = 0;

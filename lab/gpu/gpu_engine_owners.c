@@ -1,13 +1,13 @@
-/* gpu_engine_owners.c - a GPU that several processes share: which processes live, which
- * one has its turn and counts its work, and which notes wait. The counters of one that
- * is not shared, too. See gpu_engine.h. */
+/* gpu_engine_owners.c - a GPU that several processes share: its live processes, their
+ * turns, counters and waiting notes. Also returns the counters of a GPU with one process.
+ * See gpu_engine.h. */
 #include <string.h>
 
 #include "gpu_engine_state.h"
 
 /* -- counters -- */
 
-/* All members up to the errors are sums; the last error is the newest known. */
+/* Adds counters. Members up to `errors` are sums; the last error is the newest known. */
 static void add(struct gpu_counters *sum, const struct gpu_counters *more) {
   uint64_t *to = (uint64_t *)sum;
   const uint64_t *from = (const uint64_t *)more;
@@ -22,7 +22,8 @@ _Static_assert(offsetof(struct gpu_counters, last_error) % 8 == 0 &&
                        offsetof(struct gpu_counters, last_error) + 4,
                "the two of the last error are one word");
 
-/* Of the owner whose counters the model's are: the links' time since is its, too. */
+/* Returns the counters of the owner that uvm.counters belong to, including the links'
+ * busy time since the last change of account. */
 static void current(const struct gpu_engine *engine, struct gpu_counters *out) {
   *out = engine->uvm.counters;
   out->h2d_busy_ns +=
@@ -72,8 +73,8 @@ uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t tim
   for (uint32_t i = 0; i < engine->active_count; i++) {
     uint32_t other = gpu_active(engine)[i];
     const struct gpu_op *op = &gpu_ops(engine)[streams[other].head];
-    /* What takes no time goes first: an event recorded between two kernels must not cost
-     * their process its turn. */
+    /* An operation that takes no time goes first: an event recorded between two kernels
+     * must not cost its process a turn. */
     if (op->phase == GPU_PHASE_QUEUED && gpu_server_of(op->kind) == GPU_NONE &&
         gpu_head_time(engine, other) == time_ns)
       return other;
@@ -106,7 +107,7 @@ static uint32_t waiting(const struct gpu_owner *owner) {
   return owner->notes_tail - owner->notes_head;
 }
 
-/* Counted when operations are accepted: a note of a start always finds room. */
+/* Space is reserved when an operation is accepted, so the note of its start always fits. */
 bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner) {
   if (!gpu_shared(engine)) return false;
   const struct gpu_owner *o = &gpu_owners(engine)[owner];
@@ -162,7 +163,7 @@ void gpu_notes_deliver(struct gpu_engine *engine, const struct gpu_hooks *hooks)
   gpu_owner_edit(engine, actor)->notes_head = owner->notes_tail;
 }
 
-/* -- coming and going -- */
+/* -- owners join and leave -- */
 
 int gpu_lock_taken(struct gpu_engine *engine, uint32_t actor) {
   bool undone = uvm_journal_undo(&engine->uvm);
@@ -186,7 +187,7 @@ int gpu_owner_join(struct gpu_engine *engine) {
   return GPU_FULL;
 }
 
-/* Lets operations continue that wait for a record which will not come. */
+/* Lets operations continue that wait for a record that was cancelled. */
 static void release_waits(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->kind != GPU_EVENT_RECORD || op->event == GPU_NO_EVENT) return;
   if (gpu_events(engine)[op->event].completed_version < op->event_version)
@@ -206,8 +207,8 @@ static void cancel(struct gpu_engine *engine, uint32_t stream) {
   gpu_stream_edit(engine, stream)->state = GPU_STREAM_FREE;
 }
 
-/* In an order that may be broken off anywhere and begun again: an owner that leaves stays
- * present until nothing of it is left. */
+/* May be interrupted at any point and repeated: a leaving owner stays present until
+ * everything that it owned is gone. */
 void gpu_owner_leave(struct gpu_engine *engine, uint64_t now_ns,
                      const struct gpu_hooks *hooks, uint32_t owner) {
   if (owner >= engine->capacity.owners || !gpu_owners(engine)[owner].present) return;

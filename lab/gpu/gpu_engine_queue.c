@@ -1,4 +1,4 @@
-/* gpu_engine_queue.c - operations into and out of streams; lower bounds. */
+/* gpu_engine_queue.c - adds operations to streams and removes them; lower bounds. */
 #include "gpu_engine_state.h"
 
 uint32_t gpu_op_of(const struct gpu_engine *engine, uint64_t ticket) {
@@ -38,7 +38,7 @@ static void deactivate(struct gpu_engine *engine, uint32_t stream) {
   gpu_stream_edit(engine, last)->active_at = at;
 }
 
-/* The time that an operation takes at the very least. */
+/* Returns the least time that an operation takes. */
 static uint64_t bound_of(const struct uvm_profile *profile,
                          const struct gpu_operation *operation) {
   double gbps = 0;
@@ -56,7 +56,7 @@ static uint64_t bound_of(const struct uvm_profile *profile,
   default:
     return 0;
   }
-  /* Each step is rounded to a nanosecond: leave one for each. */
+  /* Each step is rounded to a nanosecond: allow one for each. */
   uint64_t rounding_ns = operation->length_bytes / GPU_COPY_STEP_BYTES + 1;
   uint64_t time_ns = (uint64_t)((double)operation->length_bytes / gbps);
   return time_ns > rounding_ns ? time_ns - rounding_ns : 0;
@@ -84,8 +84,8 @@ static bool arguments_valid(struct gpu_engine *engine, uint32_t stream,
 
 static void take_uses(struct gpu_engine *engine, struct gpu_op *op,
                       const struct gpu_operation *operation) {
-  /* Free nodes hang together already, and what is in one is not read: only the link of
-   * the last one changes, and the journal need not keep the others. */
+  /* Free nodes are already linked, and the contents of a free node are never read. So
+   * only the link of the last one changes, and the journal need not save the others. */
   uint32_t node = engine->free_use, last = GPU_NONE;
   for (uint32_t i = 0; i < operation->use_count; i++) {
     const struct gpu_use_node *free_node = &gpu_uses(engine)[node];
@@ -200,7 +200,7 @@ void gpu_dequeue(struct gpu_engine *engine, uint32_t index) {
   engine->free_op_count++;
 }
 
-/* The lower bound of the end of an operation at the head of its stream. */
+/* Returns the lower bound of the end of an operation at the head of its stream. */
 static uint64_t head_earliest(const struct gpu_engine *engine, const struct gpu_op *op) {
   uint64_t now_ns = engine->uvm.now_ns;
   if (op->phase == GPU_PHASE_QUEUED) return now_ns + op->bound_ns;

@@ -1,10 +1,9 @@
-/* gpu_engine_run.c - how an operation executes, from event to event.
+/* gpu_engine_run.c - executes an operation, event by event.
  *
  *   QUEUED -> SWEEP <-> (batches) -> STEP -> STEP_END -> SWEEP ... -> ended
- *   QUEUED -> SLICE ... -> END -> ended             deferred prefetch or discard
- *   QUEUED -> OPEN  -> END -> ended                 host callback, caller's prefetch
- *   QUEUED -> ended                                 record, wait
- */
+ *   Deferred prefetch or discard:     QUEUED -> SLICE ... -> END -> ended
+ *   Host callback, caller's prefetch: QUEUED -> OPEN -> END -> ended
+ *   Record, wait:                     QUEUED -> ended */
 #include "gpu_engine_state.h"
 #include "random.h"
 
@@ -86,19 +85,20 @@ static const struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
   return op->cursor_use == GPU_NONE ? NULL : &gpu_uses(engine)[op->cursor_use];
 }
 
-/* Whether a kernel reaches blocks all over the use at any time. */
+/* Returns whether a kernel may reach any block of the use at any time. */
 static bool is_scattered(const struct gpu_op *op, const struct gpu_use *use) {
   return op->kind == GPU_KERNEL &&
          (use->pages_per_block != 0 || (use->access & GPU_WIDE) != 0);
 }
 
-/* How often the blocks of a use are reached. Threads all over a use reach pages of the same
- * block at different times, so a block that has left in between is needed again. */
+/* Returns how often each block of a use is visited. Threads all over a use reach pages of
+ * the same block at different times, so a block that was evicted in between is needed
+ * again. */
 static uint32_t visits_of(const struct gpu_op *op, const struct gpu_use *use) {
   return is_scattered(op, use) ? 2 : 1;
 }
 
-/* First visit (of a use) of step `step`; step `steps` is its end. */
+/* Returns the first visit (of a use) of step `step`; step `steps` is the end. */
 static uint32_t part_begin(const struct gpu_use *use, const struct gpu_op *op,
                            uint32_t step) {
   uint64_t visits = (uint64_t)use->block_count * visits_of(op, use);
@@ -114,8 +114,9 @@ static uint32_t common_divisor(uint32_t a, uint32_t b) {
   return a;
 }
 
-/* The block of a visit: those of a sweep ascend. Scattered ones have another order in each
- * launch and round: from somewhere on, by a step that reaches them all. */
+/* Returns the block of a visit. A sweep visits blocks in ascending order. A scattered use
+ * has a new order in each launch and round: a random start and a stride that reaches all
+ * blocks. */
 static uint32_t block_of(const struct gpu_op *op, const struct gpu_use *use,
                          uint32_t visit) {
   uint32_t count = use->block_count;
@@ -127,8 +128,7 @@ static uint32_t block_of(const struct gpu_op *op, const struct gpu_use *use,
   return use->first_block + (uint32_t)((shift + (uint64_t)visit * stride) % count);
 }
 
-/* Checks one block: true when it is on the GPU or on its way there, else `miss` is filled.
- */
+/* Returns true if the block is on the GPU or in flight to it; else fills `miss`. */
 static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
                        uint32_t block, struct uvm_miss *miss) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
@@ -137,8 +137,7 @@ static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use 
     return true;
   }
   uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
-  /* What was only read since it was discarded, and what is duplicated, is mapped for
-   * reading. */
+  /* Duplicates, and discarded pages that were only read since, are mapped read-only. */
   uint32_t access = use->access & (GPU_READ | GPU_WRITE);
   bool refused = access != GPU_READ &&
                  (b->discard == GPU_DISCARD_UNMAP || (pages & b->host_pages) != 0);
@@ -156,14 +155,15 @@ static bool in_batch(const struct uvm_miss *misses, uint32_t count, uint32_t blo
   return false;
 }
 
-/* How many faults it takes. A write of what is or will be a duplicate faults by 4 KiB, so
- * only so much of it stays in the miss as a batch has places for; `rest`: not all. */
+/* Returns the number of faults of the miss. A write to a page that is or will be a
+ * duplicate faults per 4 KiB. The miss keeps only as many such pages as the batch has
+ * `places` for; `rest`: some were left out. */
 static uint32_t faults_of(const struct uvm *uvm, struct uvm_miss *miss, uint32_t places,
                           bool *rest) {
   const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
   uint32_t missing = miss->pages & ~b->gpu_pages;
   *rest = false;
-  bool remote = uvm->capacity_blocks == uvm->plain_blocks; /* nothing comes */
+  bool remote = uvm->capacity_blocks == uvm->plain_blocks; /* pages cannot migrate */
   if (!(b->flags & UVM_READ_MOSTLY) || miss->access == GPU_READ || remote)
     return (uint32_t)__builtin_popcount(missing);
   uint32_t left = (missing & b->data_pages) | (miss->pages & b->host_pages), kept = 0;
@@ -178,7 +178,7 @@ static uint32_t faults_of(const struct uvm *uvm, struct uvm_miss *miss, uint32_t
   return faults;
 }
 
-/* Saves progress in the middle of an operation. */
+/* Keeps the progress made within an operation, if the journal fills up. */
 static void checkpoint(struct gpu_engine *engine, const struct gpu_op *op) {
   if (!uvm_journal_filling(&engine->uvm)) return;
   uvm_checkpoint(&engine->uvm);
@@ -192,15 +192,15 @@ struct batch {
   uint32_t most_blocks;
 };
 
-/* Whether an operation reaches many blocks of this use at once. Memory that cannot come is
- * read where it is. */
+/* Returns whether an operation reaches many blocks of this use at once. Memory that
+ * cannot migrate is read in place, so it counts as wide. */
 static bool is_wide(const struct uvm *uvm, const struct gpu_op *op,
                     const struct gpu_use *use) {
   return op->kind != GPU_KERNEL || is_scattered(op, use) ||
          uvm->capacity_blocks == uvm->plain_blocks;
 }
 
-/* Adds the miss behind the batch's last one; returns whether that is all of it. */
+/* Appends the miss to the batch; returns whether the batch covers all of it. */
 static bool add_miss(const struct uvm *uvm, struct batch *batch, bool wide) {
   struct uvm_miss *miss = &batch->misses[batch->count];
   if (in_batch(batch->misses, batch->count, miss->block)) return false;
@@ -208,7 +208,7 @@ static bool add_miss(const struct uvm *uvm, struct batch *batch, bool wide) {
   if (!wide && missing != 0) miss->pages = missing & -missing;
   bool rest;
   uint32_t faults = faults_of(uvm, miss, UVM_BATCH_FAULTS - batch->faults, &rest);
-  if (rest && faults == 0) return false; /* a batch of its own */
+  if (rest && faults == 0) return false; /* needs its own batch */
   batch->faults += faults;
   batch->count++;
   return wide && !rest;
@@ -218,8 +218,8 @@ static bool is_full(const struct batch *batch) {
   return batch->count == batch->most_blocks || batch->faults >= UVM_BATCH_FAULTS;
 }
 
-/* Continues through the step's blocks of one use until the batch is full, a block has to be
- * looked at again, or all have been examined. */
+/* Continues through the step's blocks of one use until the batch is full, a block must be
+ * checked again, or all have been checked. */
 static void collect_use(struct gpu_engine *engine, struct gpu_op *op, uint32_t index,
                         struct batch *batch) {
   struct uvm *uvm = &engine->uvm;
@@ -240,7 +240,7 @@ static void collect_use(struct gpu_engine *engine, struct gpu_op *op, uint32_t i
   edited->at = at;
 }
 
-/* Makes the next batch of this step; it is empty when the step's blocks have come. */
+/* Makes the next batch of this step; it is empty once all blocks have arrived. */
 static void collect(struct gpu_engine *engine, struct gpu_op *op, struct batch *batch) {
   struct uvm *uvm = &engine->uvm;
   uint32_t pool = uvm->capacity_blocks - uvm->plain_blocks;
@@ -252,8 +252,8 @@ static void collect(struct gpu_engine *engine, struct gpu_op *op, struct batch *
     collect_use(engine, op, i, batch);
 }
 
-/* Whether a transfer that was to have ended by now has not: the other direction has slowed
- * it since (uvm_link.h). Then the operation waits on. */
+/* Returns whether a transfer that should have ended by now has not: the other direction
+ * has slowed it (uvm_link.h). Then the operation continues to wait. */
 static bool waits_on(struct gpu_engine *engine, struct gpu_op *op, uint32_t way) {
   uint64_t end_ns = uvm_link_time(&engine->uvm.links, way, op->wait_at);
   if (end_ns <= engine->uvm.now_ns) return false;
@@ -270,7 +270,7 @@ static uint32_t way_of(const struct gpu_op *op) {
                                                                   : UVM_LINK_IN;
 }
 
-/* Counts the time that the operation waits, for faults or for what is on its way. */
+/* Counts and reports a stall: the operation waits for faults or for pages in flight. */
 static void count_stall(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                         const struct gpu_op *op, bool fault) {
   struct gpu_counters *counters = &engine->uvm.counters;
@@ -283,7 +283,7 @@ static void count_stall(struct gpu_engine *engine, const struct gpu_hooks *hooks
                  fault, engine->uvm.now_ns, op->next_ns);
 }
 
-/* Whether a block of this step has not arrived. */
+/* Returns whether a block of this step has not arrived; counts the stall. */
 static bool wait_for_arrival(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                              struct gpu_op *op) {
   if (!waits_on(engine, op, UVM_LINK_IN)) return false;
@@ -313,7 +313,7 @@ static void sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   wait_for_arrival(engine, hooks, op);
 }
 
-/* The part of `whole` that belongs to this step; the parts add up exactly. */
+/* Returns this step's part of `whole`; the parts add up exactly. */
 static uint64_t step_part(const struct gpu_op *op, uint64_t whole) {
   uint64_t quotient = whole / op->steps, rest = whole % op->steps;
   return quotient + (rest * (op->step + 1)) / op->steps - (rest * op->step) / op->steps;
@@ -366,7 +366,7 @@ void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     uvm_discard(uvm, hooks, first, count, op->discard_kind, first_slice, cost);
 }
 
-/* The worker takes up to a slice of blocks of one use. */
+/* Moves up to a slice of blocks of one use, in the worker. */
 static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                       struct gpu_op *op) {
   struct uvm *uvm = &engine->uvm;
@@ -400,7 +400,7 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
 static void record_event(struct gpu_engine *engine, const struct gpu_op *op) {
   if (op->event == GPU_NO_EVENT) return;
   if (op->event_version <= gpu_events(engine)[op->event].completed_version)
-    return; /* a later record was first */
+    return; /* a later record completed first */
   struct gpu_event *event = gpu_event_edit(engine, op->event);
   event->completed_version = op->event_version;
   event->time_ns = engine->uvm.now_ns;

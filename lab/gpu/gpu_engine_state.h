@@ -1,8 +1,7 @@
-/* gpu_engine_state.h - the state behind gpu_engine.h. Internal to the model.
+/* gpu_engine_state.h - the state of gpu_engine.h. Internal to the model.
  *
- * One block of memory: struct gpu_engine, then the tables at the offsets it holds.
- * All links are indices; GPU_NONE ends a list.
- */
+ * The state is one piece of memory: struct gpu_engine, then the tables at the offsets in
+ * it. All links are indices; GPU_NONE ends a list. */
 #ifndef PUMP_GPU_ENGINE_STATE_H
 #define PUMP_GPU_ENGINE_STATE_H
 
@@ -11,7 +10,7 @@
 #define GPU_NONE 0xffffffffu
 #define GPU_COPY_STEP_BYTES 33554432u
 
-/* What executes operations, one at a time each. */
+/* Servers: each executes one operation at a time. */
 #define GPU_SERVER_COMPUTE 0
 #define GPU_SERVER_H2D 1
 #define GPU_SERVER_D2H 2
@@ -19,13 +18,13 @@
 #define GPU_SERVER_WORKER 4 /* the driver's thread for deferred prefetches */
 #define GPU_SERVERS 5
 
-/* phase of an operation */
+/* Phases of an operation */
 #define GPU_PHASE_QUEUED 0
-#define GPU_PHASE_SWEEP 1    /* at next_ns: search on for missing blocks of this step */
-#define GPU_PHASE_STEP 2     /* at next_ns: the blocks of this step are there, compute */
+#define GPU_PHASE_SWEEP 1    /* at next_ns: continue to search this step's missing blocks */
+#define GPU_PHASE_STEP 2     /* at next_ns: the blocks of this step are present, compute */
 #define GPU_PHASE_STEP_END 3 /* at next_ns: the step has been computed */
 #define GPU_PHASE_SLICE 4    /* at next_ns: the worker takes the next slice */
-#define GPU_PHASE_OPEN 5     /* ends by a call from outside */
+#define GPU_PHASE_OPEN 5     /* ended by a call from outside the model */
 #define GPU_PHASE_END 6      /* at next_ns: ends */
 
 #define GPU_STREAM_FREE 0
@@ -41,13 +40,13 @@ struct gpu_op {
   uint32_t event;
   uint32_t event_version;
   uint32_t discard_kind;
-  uint32_t first_use; /* list of use nodes */
+  uint32_t first_use; /* head of the list of use nodes */
   uint32_t steps;
   uint32_t step;
-  uint32_t cursor_use; /* where a deferred prefetch has got to */
+  uint32_t cursor_use; /* progress of a deferred prefetch */
   uint32_t cursor_block;
-  uint32_t blocks;   /* of all uses */
-  uint32_t in_queue; /* 1: has not left its work queue */
+  uint32_t blocks;   /* total of all uses */
+  uint32_t in_queue; /* 1: still in its work queue */
   uint32_t queue_next;
   uint32_t queue_previous;
   uint64_t seq;
@@ -57,17 +56,17 @@ struct gpu_op {
   uint64_t next_ns;
   uint64_t duration_ns;
   uint64_t length_bytes;
-  uint64_t wait_at;     /* on the clock of its direction: the end of what it waits for */
-  uint64_t complete_ns; /* of a prefetch: so far */
-  uint64_t bound_ns;    /* it takes at least so long */
-  uint64_t ahead_ns;    /* bounds of all operations of its stream up to and with it */
+  uint64_t wait_at;     /* end of its transfer, on the clock of that direction */
+  uint64_t complete_ns; /* of a prefetch: end of the transfers booked until now */
+  uint64_t bound_ns;    /* least time that it takes */
+  uint64_t ahead_ns;    /* sum of bound_ns in its stream, including its own */
 };
 
 struct gpu_use_node {
   struct gpu_use use;
   uint32_t next;
-  uint32_t step; /* of its operation, to which `at` belongs; else GPU_NONE */
-  uint32_t at;   /* the use's first block that the step still has to look at */
+  uint32_t step; /* the step of the operation that `at` refers to, or GPU_NONE */
+  uint32_t at;   /* next visit to a block of the use that the step has to check */
 };
 
 struct gpu_stream {
@@ -78,24 +77,24 @@ struct gpu_stream {
   uint32_t head;
   uint32_t tail;
   uint32_t pending;
-  uint32_t active_at;    /* place in the list of streams with operations */
-  uint64_t submitted_ns; /* sums of bound_ns */
+  uint32_t active_at;    /* index in the list of streams with operations */
+  uint64_t submitted_ns; /* sum of bound_ns of all submitted operations */
   uint64_t finished_ns;
 };
 
-/* A work queue: operations in order of submission, until each has left it. */
+/* A work queue: operations in order of submission, until each leaves it. */
 struct gpu_queue {
   uint32_t first;
   uint32_t last;
 };
 
-/* Which queues the next streams of an owner get. */
+/* Assigns queues to an owner's next streams. */
 struct gpu_feed {
   uint32_t connections;
-  uint32_t created[GPU_PRIORITIES]; /* streams, so far */
+  uint32_t created[GPU_PRIORITIES]; /* streams created until now */
 };
 
-/* A version is one record of the event. Slots keep counting when reused. */
+/* Each record of an event makes a new version. A reused slot continues to count. */
 struct gpu_event {
   uint32_t live;
   uint32_t pending; /* operations that refer to it */
@@ -107,16 +106,16 @@ struct gpu_event {
   uint32_t owner;
 };
 
-/* The processes that share the GPU; behind them one that stands for all that have left. */
+/* The processes that share the GPU. One more entry at the end sums up departed ones. */
 struct gpu_owner {
   uint32_t present;
   uint32_t outstanding; /* operations with a cookie that have not started */
-  uint32_t notes_head;  /* counts on; the place is that modulo the capacity */
+  uint32_t notes_head;  /* counts up; the index is this modulo the capacity */
   uint32_t notes_tail;
   uint64_t lost_notes;
   uint64_t plain_bytes;
   uint64_t served_ns[GPU_SERVERS]; /* see gpu_turn() */
-  struct gpu_counters counters;    /* up to the last change of account */
+  struct gpu_counters counters;    /* until the last gpu_account() to another owner */
 };
 
 #define GPU_NOTE_START 1
@@ -135,7 +134,7 @@ struct gpu_engine {
   uint32_t active_count;
   uint64_t bytes;
   uint64_t next_seq;
-  uint64_t streams_offset; /* all from this struct */
+  uint64_t streams_offset; /* all offsets are relative to this struct */
   uint64_t active_offset;
   uint64_t queues_offset;
   uint64_t feeds_offset;
@@ -150,16 +149,16 @@ struct gpu_engine {
   uint32_t free_use;
   uint32_t free_use_count;
   uint32_t event_hint; /* where the search for a free event starts */
-  /* of a shared GPU */
-  uint32_t account; /* the owner whose counters the model's are at present */
+  /* used by a shared GPU */
+  uint32_t account; /* the owner that uvm.counters belong to now */
   uint64_t turn_ns[GPU_SERVERS];
-  uint64_t h2d_accounted_ns; /* of the links' busy time */
+  uint64_t h2d_accounted_ns; /* link busy time that is already charged to an owner */
   uint64_t d2h_accounted_ns;
-  struct uvm uvm; /* last: uvm_journal.c */
+  struct uvm uvm; /* must be last: see uvm_journal.c */
 };
 
-/* Tables are const; an entry that is to be changed comes from its _edit(), which has the
- * journal keep it. */
+/* Tables are const. To change an entry, get it from its _edit() function, which saves it
+ * in the journal first. */
 #define GPU_TABLE(type, name, member, edit)                                                \
   static inline const type *name(const struct gpu_engine *engine) {                        \
     return (const type *)((uintptr_t)engine + (uintptr_t)engine->member);                  \
@@ -185,7 +184,7 @@ static inline bool gpu_shared(const struct gpu_engine *engine) {
   return engine->capacity.owners != 0;
 }
 
-/* How many streams are legacy default streams: the first ones. */
+/* Returns how many streams are legacy default streams; they are the first ones. */
 static inline uint32_t gpu_legacy_streams(const struct gpu_engine *engine) {
   return gpu_shared(engine) ? engine->capacity.owners : 1;
 }
@@ -194,74 +193,74 @@ static inline uint64_t gpu_ticket(const struct gpu_engine *engine, uint32_t op) 
   return (uint64_t)gpu_ops(engine)[op].generation << 32 | op;
 }
 
-/* The operation of a ticket, or GPU_NONE when it has ended (or never was). */
+/* Returns the operation of a ticket, or GPU_NONE if it has ended or never existed. */
 uint32_t gpu_op_of(const struct gpu_engine *engine, uint64_t ticket);
 
 /* gpu_engine_connections.c: work queues */
 #define GPU_OWNER_QUEUES (GPU_PRIORITIES * GPU_CONNECTIONS_MOST)
-/* Before any stream but the legacy one is made. */
+/* Call it before the owner creates a stream. */
 void gpu_feed_reset(struct gpu_engine *engine, uint32_t owner);
-/* The queue of a new stream of that owner. */
+/* Returns the queue for a new stream of that owner. */
 uint32_t gpu_queue_for(struct gpu_engine *engine, uint32_t owner, uint32_t priority);
 void gpu_queue_join(struct gpu_engine *engine, uint32_t op);
 void gpu_queue_leave(struct gpu_engine *engine, uint32_t op);
-/* All that was submitted before it to its queue has left, or waits for an engine alone. */
+/* Returns whether all earlier operations in its queue left it or wait only for an
+ * engine. */
 bool gpu_queue_reaches(const struct gpu_engine *engine, const struct gpu_op *op);
-/* It keeps what is behind it in its queue until it has ended, not until it starts. */
+/* Returns whether the operation blocks its queue until its end, not only its start. */
 bool gpu_kind_holds(uint32_t kind);
-/* 0, or what is broken. */
+/* Returns 0, or the number of the broken invariant. */
 int gpu_check_connections(const struct gpu_engine *engine);
 
-/* gpu_engine_locks.c: a prefetch call holds what it does until then; NULL: no caller's */
+/* gpu_engine_locks.c: holds the locks until then; `call` NULL: the driver's worker */
 void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
               uint64_t until_ns);
 
-/* gpu_engine_queue.c: operations into and out of streams */
+/* gpu_engine_queue.c: adds operations to streams and removes them */
 int gpu_enqueue(struct gpu_engine *engine, uint32_t stream,
                 const struct gpu_operation *operation, struct gpu_submitted *out);
 void gpu_dequeue(struct gpu_engine *engine, uint32_t op);
-/* Sound lower bound of the end of an operation. */
+/* Returns a sound lower bound for the end of an operation. */
 uint64_t gpu_op_earliest(const struct gpu_engine *engine, uint32_t op);
 bool gpu_stream_usable(const struct gpu_engine *engine, uint32_t stream);
-/* No operation that a new one in this stream would wait for by stream order. */
+/* Returns whether a new operation in this stream need not wait in stream order. */
 bool gpu_stream_clear(const struct gpu_engine *engine, uint32_t stream);
 
-/* gpu_engine_owners.c: nothing happens in there on a GPU that is not shared */
-/* From this call on the model's counters are this owner's. */
+/* gpu_engine_owners.c: does nothing on a GPU that is not shared */
+/* Charges the model's counters to this owner, beginning with this call. */
 void gpu_account(struct gpu_engine *engine, uint32_t owner);
-/* Notifies an operation's owner that it begins, by a hook or a note. */
+/* Reports the start of an operation to its owner, by a hook or a note. */
 void gpu_tell_start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                     const struct gpu_op *op, uint64_t ticket);
-/* Of the streams whose heads wait for the engine that `stream`'s waits for, the one whose
- * turn it is: fair by start times, as in start-time fair queueing (Goyal and others 1996).
- */
+/* Picks the next stream to serve among those whose heads wait for the same engine as the
+ * head of `stream`. Start-time fair queueing (Goyal and others 1996). */
 uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t time_ns);
 void gpu_turn_began(struct gpu_engine *engine, uint32_t owner, uint32_t server);
 void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
                     uint64_t taken_ns);
-/* Whether there is no room for the note of one more operation with a cookie. */
+/* Returns whether there is no space for the note of another operation with a cookie. */
 bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 
-/* gpu_engine_run.c: executing */
+/* gpu_engine_run.c: executes operations */
 uint32_t gpu_server_of(uint32_t kind);
-/* A prefetch or discard is not complete before then. */
+/* Notes that a prefetch or discard is not complete before `time_ns`. */
 void gpu_op_completes(const struct gpu_engine *engine, struct gpu_op *op, uint64_t time_ns);
-/* Some blocks of a prefetch or discard, for the caller or the driver's worker. */
+/* Moves some blocks of a prefetch or discard, for the caller or the driver's worker. */
 void gpu_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                const struct gpu_op *op, uint32_t first, uint32_t count, bool first_slice,
                bool two_passes, struct gpu_cost *cost);
-/* It is at the head of its stream, and what it waits for beyond that has happened: the
- * legacy stream, events. */
+/* Returns whether the operation is at the head of its stream and its other dependencies,
+ * the legacy stream and events, are done. */
 bool gpu_op_ready(const struct gpu_engine *engine, const struct gpu_op *op);
-/* When the head of the stream does something next, GPU_NEVER if it cannot. */
+/* Returns the time of the next action of the stream's head; GPU_NEVER if it cannot act. */
 uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream);
-/* Lets the head do that; the engine's time is then. */
+/* Executes that action; the engine's time must be its time. */
 void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                   uint32_t stream);
 
 /* gpu_engine_memory.c */
 bool gpu_blocks_valid(struct gpu_engine *engine, uint32_t first, uint32_t count);
-/* Like valid; counts an error and returns false when one of them is not live. */
+/* Like gpu_blocks_valid(); counts `error` and returns false if a block is not live. */
 bool gpu_blocks_live(struct gpu_engine *engine, uint32_t first, uint32_t count,
                      uint32_t error);
 

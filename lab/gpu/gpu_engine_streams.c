@@ -1,4 +1,4 @@
-/* gpu_engine_streams.c - the calls about streams, events, operations and tickets. */
+/* gpu_engine_streams.c - calls about streams, events, operations and tickets. */
 #include "gpu_engine_state.h"
 
 int gpu_stream_create(struct gpu_engine *engine, uint32_t flags, uint32_t priority) {
@@ -23,7 +23,7 @@ int gpu_stream_destroy(struct gpu_engine *engine, uint32_t stream) {
   return GPU_OK;
 }
 
-/* Lower bound of the time at which the stream is through with all that it holds. */
+/* Returns a lower bound of the time when the stream is idle. */
 static uint64_t stream_earliest(const struct gpu_engine *engine, uint32_t stream) {
   const struct gpu_stream *s = &gpu_streams(engine)[stream];
   return s->head == GPU_NONE ? engine->uvm.now_ns : gpu_op_earliest(engine, s->tail);
@@ -38,7 +38,7 @@ int gpu_stream_query(struct gpu_engine *engine, uint64_t now_ns,
   const struct gpu_stream *streams = gpu_streams(engine);
   uint32_t owner = streams[stream].owner;
   if (stream != owner) return streams[stream].head == GPU_NONE;
-  /* The legacy stream stands for all blocking ones. */
+  /* The legacy stream includes all blocking ones. */
   for (uint32_t i = 0; i < engine->active_count; i++) {
     uint32_t other = gpu_active(engine)[i];
     if (streams[other].owner == owner && streams[other].flags != GPU_STREAM_NONBLOCKING)
@@ -118,7 +118,7 @@ static uint32_t kind_of(const struct gpu_prefetch_call *call) {
   return call->to_host ? GPU_PREFETCH_OUT : GPU_PREFETCH_IN;
 }
 
-/* The call comes to a stream that is busy: the driver's worker will do it. */
+/* Leaves the call on a busy stream to the driver's worker. */
 static int defer_prefetch(struct gpu_engine *engine, struct gpu_prefetch_call *call) {
   struct gpu_use use = {.first_block = call->first_block, .block_count = call->block_count};
   struct gpu_operation operation = {
@@ -138,7 +138,7 @@ static int defer_prefetch(struct gpu_engine *engine, struct gpu_prefetch_call *c
   return status;
 }
 
-/* The stream is idle: an operation stands in it while the caller does the work. */
+/* Puts an open operation into the idle stream while the caller does the work. */
 static int open_prefetch(struct gpu_engine *engine, const struct gpu_hooks *hooks,
                          struct gpu_prefetch_call *call) {
   struct gpu_operation operation = {
@@ -182,7 +182,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   if (count > GPU_PREFETCH_SLICE_BLOCKS) count = GPU_PREFETCH_SLICE_BLOCKS;
   struct gpu_cost cost = {.caller_free_ns = uvm->now_ns, .complete_ns = uvm->now_ns};
   bool first_slice = call->blocks_done == 0, two_passes = call->block_count > 1;
-  /* A range freed in the middle of the call: counted, and the slice left out. */
+  /* If the range was freed during the call, counts an error and skips the slice. */
   if (gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED))
     gpu_slice(engine, hooks, op, first, count, first_slice, two_passes, &cost);
   call->blocks_done += count;

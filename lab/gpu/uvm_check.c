@@ -1,8 +1,8 @@
-/* uvm_check.c - checks all invariants of the unified memory model.
- * For tests: it costs a walk over all blocks. */
+/* uvm_check.c - checks all invariants of the unified memory model. For tests: it visits
+ * all blocks. */
 #include "uvm_model.h"
 
-/* Length of a list walked from its head, or block_count + 1 when it is broken. */
+/* Returns the length of a list, or block_count + 1 if the list is broken. */
 static uint32_t walk(const struct uvm *uvm, uint32_t list_number) {
   const struct uvm_block *blocks = uvm_blocks(uvm);
   const struct uvm_list *list = &uvm->lists[list_number];
@@ -15,7 +15,7 @@ static uint32_t walk(const struct uvm *uvm, uint32_t list_number) {
   return previous == list->tail ? length : broken;
 }
 
-/* Checks one block: 0, or the number of what is broken. */
+/* Checks one block: returns 0, or the number of the broken invariant. */
 static int check_block(const struct uvm_block *b) {
   bool chunk_in_use = b->list == GPU_LIST_USED || b->list == GPU_LIST_DISCARDED;
   if ((b->gpu_pages != 0) != chunk_in_use) return 4;
@@ -28,7 +28,7 @@ static int check_block(const struct uvm_block *b) {
   return 0;
 }
 
-/* The first block behind those of the owner that `block` belongs to. */
+/* Returns the end of the blocks of the owner of `block`. */
 static uint32_t owner_end(const struct uvm *uvm, uint32_t block) {
   if (uvm->owner_blocks == 0) return uvm->block_count;
   return (block / uvm->owner_blocks + 1) * uvm->owner_blocks;

@@ -1,21 +1,21 @@
-/* uvm_flash.c - a host whose memory does not hold all that leaves the GPU, and flash
- * behind it. Simulated only: no driver pages managed memory out (docs/simulator.md).
+/* uvm_flash.c - a host with too little memory for all evicted blocks, and a flash tier.
+ * Only simulated: no driver pages managed memory out (docs/simulator.md).
  *
- * DESIGN. Whole blocks. One that is not on the GPU is in the host, on flash, or in both:
- * then it leaves the host without a copy. On the GPU a block may be written, and no page
- * table tells the CPU of that, so its copies are void as soon as it returns there (the
- * kernel gives swap space back in the same case: docs/decisions/0064-flash.md). Only
- * duplicates keep them.
+ * DESIGN. The unit is a whole block. A block that is not on the GPU is in the host, on
+ * flash, or in both; then it leaves the host without a copy. A block on the GPU may be
+ * written, and no page table reports that to the CPU. So its other copies become invalid
+ * when it returns to the GPU (the kernel frees swap space in the same case:
+ * docs/decisions/0064-flash.md). Only duplicates keep them.
  *
- * One that comes to a full host has the next of the victims go to flash, which the caller
- * names ahead, and leaves the GPU when that was written. Without victims it goes to flash
- * itself. One that returns is read first, or gives its host memory back. So a loop over
- * more than the host holds has the rest of it on flash, and no more.
+ * The caller names victims in advance. When a block arrives at a full host, the next
+ * victim moves to flash, and the block leaves the GPU after that write. Without victims
+ * the block itself goes to flash. A block that returns to the GPU is first read from
+ * flash, or frees its host memory. So a loop over more data than the host holds keeps
+ * only the excess on flash.
  *
- * The device reads and writes at once at full rates. A transfer is complete a latency
- * after its last byte, and the next one begins in the meantime. A budget of writes is one
- * in the mean since the beginning: what was not written may be written later.
- */
+ * The device reads and writes at the same time, at full rates. A transfer is complete one
+ * latency after its last byte, and the next one begins before that. The write budget is a
+ * mean since the beginning: unused budget may be spent later. */
 #include "uvm_model.h"
 
 void uvm_host_forget(struct uvm *uvm, uint32_t block) {
@@ -26,7 +26,7 @@ void uvm_host_forget(struct uvm *uvm, uint32_t block) {
   b->place = 0;
 }
 
-/* Books a block from `earliest_ns` on; returns when it is complete. */
+/* Books a block from `earliest_ns`; returns the end. */
 static uint64_t transfer(uint64_t *free_ns, uint64_t earliest_ns, double gbps,
                          double latency_us) {
   uint64_t start_ns = uvm_max(*free_ns, earliest_ns);
@@ -54,7 +54,7 @@ static uint64_t read_block(struct uvm *uvm, uint64_t earliest_ns) {
                   host->facts.read_us);
 }
 
-/* The next victim leaves the host; returns when, or GPU_NEVER: there is none. */
+/* Moves the next victim out of the host; returns when, or GPU_NEVER without a victim. */
 static uint64_t make_room(struct uvm *uvm, uint64_t earliest_ns) {
   struct uvm_host *host = &uvm->host;
   while (host->victims_taken < host->victims_made) {
@@ -100,7 +100,7 @@ uint64_t uvm_host_give(struct uvm *uvm, uint32_t block, uint64_t earliest_ns) {
   return earliest_ns;
 }
 
-/* ---- ahead of need ---------------------------------------------------------------- */
+/* ---- in advance ------------------------------------------------------------------- */
 
 int uvm_flash_write(struct uvm *uvm, uint32_t block, uint64_t *free_ns) {
   struct uvm_block *b = uvm_edit(uvm, block);

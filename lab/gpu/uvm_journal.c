@@ -1,17 +1,17 @@
-/* uvm_journal.c - old contents of what changes, and the way back. See uvm_journal.h. */
+/* uvm_journal.c - saves old contents, and restores them. See uvm_journal.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu_engine_state.h"
 
-/* Behind the contents, so that the way back finds it. */
+/* Follows the saved contents, so that undo finds it from the end. */
 struct record {
-  uint64_t offset_bytes; /* from the engine */
+  uint64_t offset_bytes; /* relative to the engine */
   uint64_t length_bytes;
 };
 
 #ifdef UVM_JOURNAL_PROBE
-void uvm_journal_probe(const struct uvm *uvm, bool committed); /* of a test */
+void uvm_journal_probe(const struct uvm *uvm, bool committed); /* defined by a test */
 #define PROBE(uvm, committed) uvm_journal_probe(uvm, committed)
 #else
 #define PROBE(uvm, committed) ((void)0)
@@ -28,7 +28,7 @@ static uint8_t *engine_of(const struct uvm *uvm) {
 
 static void publish(struct uvm_journal *journal, uint64_t used_bytes) {
   __atomic_store_n(&journal->used_bytes, used_bytes, __ATOMIC_RELEASE);
-  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what follows is not written before */
+  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* later stores must not move before this */
 }
 
 static uint64_t append(const struct uvm *uvm, struct uvm_journal *journal, uint64_t at,
@@ -37,8 +37,8 @@ static uint64_t append(const struct uvm *uvm, struct uvm_journal *journal, uint6
   struct record record = {.offset_bytes =
                               (uint64_t)((const uint8_t *)from - engine_of(uvm)),
                           .length_bytes = length_bytes};
-  /* Callers make checkpoints in time. If one did not: a process that dies here harms no
-   * other, for what it has changed so far can be undone. */
+  /* Callers make checkpoints in time. If one did not, this process dies without harm to
+   * others: its changes can be undone. */
   if (at + padded_bytes + sizeof record > journal->room_bytes) abort();
   uint8_t *to = (uint8_t *)(journal + 1) + at;
   memcpy(to, from, length_bytes);

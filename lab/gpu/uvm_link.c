@@ -1,17 +1,17 @@
-/* uvm_link.c - booking of transfers on the link. See uvm_link.h. */
+/* uvm_link.c - books transfers on the link. See uvm_link.h. */
 #include "uvm_link.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* A point on the way through both directions' spans. All counted from the last booking: a
- * double would lose nanoseconds of a clock that has run for long. */
+/* A point in the spans of both directions. All values are relative to the last booking: a
+ * double would lose nanoseconds of a clock that has run for a long time. */
 struct point {
   double time_ns;
-  double at[2];      /* the clocks */
-  double busy_ns[2]; /* so far */
-  uint32_t next[2];  /* first span that has not ended */
+  double at[2];      /* clock readings */
+  double busy_ns[2]; /* total until this point */
+  uint32_t next[2];  /* first unfinished span */
 };
 
 static double least(double a, double b) {
@@ -26,12 +26,12 @@ static struct point origin(const struct uvm_links *links) {
   return (struct point){.at = {links->ways[0].clock_rest, links->ways[1].clock_rest}};
 }
 
-/* Goes on until `time_ns`, or until the clock of `way` reads `at`. */
+/* Advances to `time_ns`, or until the clock of `way` reads `at`. */
 static void walk(const struct uvm_links *links, struct point *point, double time_ns,
                  uint32_t way, double at) {
   while (point->time_ns < time_ns && point->at[way] < at) {
     bool busy[2];
-    double change_at[2]; /* where the direction begins or ends to be busy */
+    double change_at[2]; /* when the direction next becomes busy or idle */
     for (uint32_t i = 0; i < 2; i++) {
       const struct uvm_link *link = &links->ways[i];
       uint32_t *next = &point->next[i];
@@ -82,7 +82,7 @@ static void remove_spans(struct uvm_link *link, uint32_t at, uint32_t count) {
   link->count -= count;
 }
 
-/* The time is `now_ns`: what has ended is forgotten. */
+/* Advances the links to `now_ns` and forgets finished spans. */
 static void pass(struct uvm_links *links, uint64_t now_ns) {
   if (now_ns <= links->now_ns) return;
   struct point point = origin(links);
@@ -114,13 +114,13 @@ static void insert(struct uvm_link *link, uint32_t at, uint64_t begin_at, uint64
     return;
   }
   if (link->count == UVM_LINK_SPANS) {
-    /* Full: give up the earliest gap; nothing can be booked into it after that. */
+    /* The table is full: close the earliest gap, which cannot be booked any more. */
     if (at == 0) {
       link->begin_at[0] = begin_at;
       return;
     }
     merge_with_next(link, 0);
-    if (at == 1) return; /* it lies in the gap that was given up */
+    if (at == 1) return; /* the span is inside the closed gap */
     at--;
   }
   uint32_t rest = link->count - at;
@@ -150,7 +150,7 @@ uint64_t uvm_link_book(struct uvm_links *links, uint32_t way, uint64_t now_ns,
   struct point begin = end;
   walk(links, &end, INFINITY, way, since(link, begin_at + work_ns));
   link->busy_ns += (uint64_t)(end.time_ns - begin.time_ns + 0.5);
-  double met_ns = end.busy_ns[!way] - begin.busy_ns[!way]; /* by the other direction */
+  double met_ns = end.busy_ns[!way] - begin.busy_ns[!way]; /* overlap of both directions */
   other->busy_ns += (uint64_t)(met_ns * (1 - other->duplex) + 0.5);
   return links->now_ns + (uint64_t)(end.time_ns + 0.5);
 }

@@ -1,4 +1,4 @@
-/* uvm_model.c - blocks, eviction lists and room on the GPU. See uvm_model.h. */
+/* uvm_model.c - blocks, eviction lists and chunks of the GPU. See uvm_model.h. */
 #include "uvm_model.h"
 
 #include <string.h>
@@ -26,8 +26,7 @@ void uvm_error(struct uvm *uvm, uint32_t error, uint32_t block) {
   uvm->counters.last_error_block = block;
 }
 
-/* Adds `change` to the blocks that the block's owner holds; a block in UNUSED counts for no
- * owner. */
+/* Adds `change` to the blocks held by the block's owner, except blocks in UNUSED. */
 static void count_held(struct uvm *uvm, uint32_t block, uint32_t list, uint32_t change) {
   if (uvm->owner_blocks != 0 && list != GPU_LIST_UNUSED)
     uvm->held[block / uvm->owner_blocks] += change;
@@ -103,7 +102,7 @@ void uvm_moves(const struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t ho
   hooks->move(hooks->context, &move);
 }
 
-/* No dirty tracking: all pages of the head of USED go to the host, but for duplicates. */
+/* Evicts the head of USED. Without dirty tracking, all pages but duplicates are copied. */
 static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        struct uvm_victim *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
@@ -172,14 +171,14 @@ void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns) {
   b->previous = b->next = UVM_NO_BLOCK;
 }
 
-/* Empties `count` chunks for something that is not a block, and adds them to *blocks one
- * by one, so that none is lost should the caller be killed. */
+/* Empties `count` chunks for a plain allocation. Adds them to *blocks one by one, so that
+ * all are counted even if the caller is killed. */
 static void take_chunks(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t count,
                         uint32_t *blocks, struct gpu_cost *cost) {
   *cost = (struct gpu_cost){.caller_free_ns = uvm->now_ns, .complete_ns = uvm->now_ns};
   for (uint32_t i = 0; i < count; i++) {
     struct uvm_victim victim;
-    if (!uvm_take_chunk(uvm, hooks, &victim)) return; /* callers have counted: cannot be */
+    if (!uvm_take_chunk(uvm, hooks, &victim)) return; /* cannot be: callers counted */
     cost->caller_free_ns += victim.host_ns;
     cost->complete_ns =
         uvm_max(cost->complete_ns, uvm_victim_leaves(uvm, &victim, cost->caller_free_ns));
@@ -198,8 +197,7 @@ int uvm_plain_reserve(struct uvm *uvm, const struct gpu_hooks *hooks, uint64_t l
   uint64_t capacity_bytes = (uint64_t)uvm->capacity_blocks * GPU_BLOCK_BYTES;
   if (length_bytes > capacity_bytes - uvm->plain_bytes) return GPU_NO_MEMORY;
   uint32_t plain_blocks = whole_blocks(uvm->plain_bytes + length_bytes);
-  /* More is held than needed after a process was killed in here, until its part is freed.
-   */
+  /* After a process was killed in here, more chunks are held until its part is freed. */
   uint32_t missing =
       plain_blocks > uvm->plain_blocks ? plain_blocks - uvm->plain_blocks : 0;
   take_chunks(uvm, hooks, missing, &uvm->plain_blocks, cost);

@@ -1,11 +1,11 @@
-/* uvm_move.c - demand faults, prefetches, discards and advice: what they
- * cost and what they move. See uvm_model.h. */
+/* uvm_move.c - costs and moves of demand faults, prefetches, discards and advice. See
+ * uvm_model.h. */
 #include "random.h"
 #include "uvm_model.h"
 
 uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
   if (pages_per_block == 0 || pages_per_block >= GPU_PAGES_PER_BLOCK) return UVM_ALL_PAGES;
-  /* Spread over the block, from a page that depends on the block alone. */
+  /* Spread over the block, from a first page that depends only on the block. */
   uint32_t start = (block * 2654435761u) >> 27;
   uint32_t stride = GPU_PAGES_PER_BLOCK / pages_per_block;
   uint32_t pages = 0;
@@ -14,9 +14,9 @@ uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
   return pages;
 }
 
-/* The driver's tree prefetcher inside one block (uvm_perf_prefetch.c): completes each
- * aligned group of which more than 51 % is resident or faulted. Pages that the prefetcher
- * adds do not count toward larger groups. */
+/* Returns `pages` as the driver's tree prefetcher completes them inside one block
+ * (uvm_perf_prefetch.c). It completes each aligned group with more than 51 % of its pages
+ * resident or faulted. Pages that the prefetcher adds do not count toward larger groups. */
 static uint32_t complete_groups(uint32_t pages) {
   uint32_t completed = pages;
   for (uint32_t size = 2; size <= GPU_PAGES_PER_BLOCK; size *= 2) {
@@ -29,7 +29,7 @@ static uint32_t complete_groups(uint32_t pages) {
   return completed;
 }
 
-/* Draws the pace of the next transfer. */
+/* Draws the time factor of the next transfer. */
 static void next_pace(struct uvm *uvm) {
   struct uvm_pace *pace = &uvm->pace;
   if (pace->share == 0) return;
@@ -48,37 +48,37 @@ static uint64_t book_out(struct uvm *uvm, uint64_t earliest_ns, uint32_t pages) 
                        uvm_rate(uvm, pages, uvm->profile.copy_d2h_gbps));
 }
 
-/* One block on its way in: what makes room, what is copied, what is zeroed. */
+/* One block in flight to the GPU: its victim, and the pages to copy and to zero. */
 struct arrival {
   uint32_t block;
   uint32_t copy_pages;
   uint32_t populate_pages;
-  uint64_t host_ns; /* for room and unmapping */
+  uint64_t host_ns; /* for eviction and unmapping */
   struct uvm_victim victim;
-  bool remote; /* there is no room to be had */
+  bool remote; /* no chunk is available */
 };
 
-/* Work to take these pages of a block from the CPU: a walk over its page table and one
- * invalidation of the TLBs. */
+/* Returns the CPU work to unmap these pages from the CPU: one walk over the page table
+ * and one TLB invalidation. */
 static uint64_t unmap_ns(const struct uvm *uvm, uint32_t pages) {
   uint32_t count = (uint32_t)__builtin_popcount(pages);
   return uvm_ns(uvm->profile.cpu_unmap_us + count * uvm->profile.cpu_unmap_page_us);
 }
 
-/* Work to map these pages for the CPU, each 4 KiB by itself. */
+/* Returns the CPU work to map these pages for the CPU, each 4 KiB separately. */
 static uint64_t map_ns(const struct uvm *uvm, uint32_t pages) {
   uint32_t count = (uint32_t)__builtin_popcount(pages) * (512 / GPU_PAGES_PER_BLOCK);
   return uvm_ns(count * uvm->profile.cpu_pte_us);
 }
 
-/* Decides and books in the lists; times come later, by arrive(). */
+/* Decides on an arrival and updates the lists; arrive() adds the times. */
 static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                             uint32_t pages, struct arrival *out) {
   struct uvm_block *b = uvm_edit(uvm, block);
   *out = (struct arrival){.block = block, .victim.block = UVM_NO_BLOCK};
   if (b->discard != 0 && b->gpu_pages == 0 && b->data_pages != 0) {
-    /* Discarded on the host: worthless there, so nothing is copied. The state
-     * itself survives a mere fault. */
+    /* Discarded on the host: the contents are worthless, so nothing is copied. A fault
+     * does not end the discarded state. */
     uint8_t discard = b->discard;
     uvm_drop(uvm, hooks, block);
     b->discard = discard;
@@ -92,7 +92,7 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   if ((b->flags & UVM_CPU_MAPPED) && out->copy_pages != 0 &&
       !(duplicates && (b->flags & UVM_CPU_READS))) {
     out->host_ns += unmap_ns(uvm, out->copy_pages);
-    if (duplicates) { /* the CPU keeps it, for reading */
+    if (duplicates) { /* the CPU keeps read access */
       out->host_ns += map_ns(uvm, out->copy_pages);
       b->flags |= UVM_CPU_READS;
     } else if ((missing | b->gpu_pages) == UVM_ALL_PAGES) {
@@ -113,7 +113,7 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   uvm_list_refresh(uvm, block);
 }
 
-/* Books the copies of a prepared arrival from `earliest_ns` on; returns its end. */
+/* Books the copies of a prepared arrival from `earliest_ns`; returns its end. */
 static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t earliest_ns,
                        double gbps) {
   const struct uvm_block *b = &uvm_blocks(uvm)[arrival->block];
@@ -131,7 +131,7 @@ static uint64_t arrive(struct uvm *uvm, const struct arrival *arrival, uint64_t 
   return ready_ns;
 }
 
-/* These pages are, by the GPU; returns the work for those that were duplicates. */
+/* Notes that the GPU writes these pages; returns the work for collapsed duplicates. */
 static uint64_t written(struct uvm *uvm, uint32_t block, uint32_t pages) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   uint32_t collapsed = b->host_pages & pages;
@@ -176,8 +176,7 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
   if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
 
-  /* A handler that has been idle has to be woken by an interrupt; else it finds the faults
-   * when it looks for more. */
+  /* An idle handler needs an interrupt. A busy one finds the faults in its next check. */
   uint64_t wake_ns = uvm_ns(profile->fault_wake_us);
   bool idle = uvm->now_ns >= uvm->handler_free_ns + wake_ns;
   uint64_t begin_ns =
@@ -224,7 +223,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
     prepare_arrival(uvm, hooks, block, UVM_ALL_PAGES, &arrival);
     b->discard = 0; /* an explicit migration clears the state */
     uvm->counters.prefetch_in_blocks++;
-    if (arrival.remote) continue; /* stays where it is */
+    if (arrival.remote) continue; /* stays on the host */
     uvm_list_refresh(uvm, block);
     host_ns += arrival.host_ns;
     if ((arrival.copy_pages | arrival.populate_pages) == 0) {
@@ -246,7 +245,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
   uvm->counters.caller_ns += host_ns - uvm->now_ns;
 }
 
-/* A chunk whose pages have gone, or lost their meaning, becomes the last UNUSED one. */
+/* Moves a chunk to the end of UNUSED after its pages were moved or discarded. */
 static void vacate(struct uvm *uvm, uint32_t block) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (b->list != GPU_LIST_USED && b->list != GPU_LIST_DISCARDED) return;
@@ -254,7 +253,7 @@ static void vacate(struct uvm *uvm, uint32_t block) {
   uvm_list_push(uvm, block, GPU_LIST_UNUSED, false);
 }
 
-/* Books the way of these pages to the host; returns its end. */
+/* Books the copy of these pages to the host; returns its end. */
 static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t how,
                          uint32_t block, uint32_t pages, uint64_t earliest_ns) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
@@ -264,9 +263,8 @@ static uint64_t copy_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_
   return end_ns;
 }
 
-/* Under READ_MOSTLY a prefetch to the host copies what only the GPU has, and nothing
- * leaves.
- */
+/* Prefetches a READ_MOSTLY block to the host: copies pages that only the GPU has, and
+ * evicts nothing. */
 static uint64_t copy_ahead(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                            uint64_t earliest_ns) {
   struct uvm_block *b = uvm_edit(uvm, block);
@@ -281,7 +279,7 @@ static uint64_t copy_ahead(struct uvm *uvm, const struct gpu_hooks *hooks, uint3
   return end_ns;
 }
 
-/* A block goes to the host by request; its chunk becomes the first victim.
+/* Moves a block to the host by request; its chunk is then evicted before all used ones.
  * Returns the end of the copy. */
 static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                        uint64_t earliest_ns, uint64_t *copied_bytes) {
@@ -298,14 +296,14 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   } else {
     end_ns = uvm_max(end_ns, uvm_left_ns(uvm, b));
   }
-  b->data_pages = UVM_ALL_PAGES; /* what was never there is zeroed on the host */
+  b->data_pages = UVM_ALL_PAGES; /* pages without contents are zeroed on the host */
   b->flags |= UVM_CPU_MAPPED;
   b->flags &= (uint8_t)~UVM_CPU_READS;
   vacate(uvm, block);
   return end_ns;
 }
 
-/* Whether a prefetch to the host maps nothing that is not mapped already. */
+/* Returns whether a prefetch to the host finds all pages mapped already. */
 static bool is_mapped_for_cpu(const struct uvm_block *b) {
   if (!(b->flags & UVM_CPU_MAPPED)) return false;
   if (b->flags & UVM_READ_MOSTLY) return b->gpu_pages == b->host_pages;
@@ -328,7 +326,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
     uvm->counters.prefetch_out_blocks++;
   }
   uvm->counters.d2h_prefetch_bytes += copied_bytes;
-  /* The caller goes over the blocks again: waits for each one's copy and maps its pages. */
+  /* Second pass of the caller: waits for the copy of each block and maps its pages. */
   uint64_t end_ns = host_ns, pass_ns = two_passes ? second_pass_ns(uvm, 1) : 0;
   uint64_t waited_ns = 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -346,7 +344,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   uvm->counters.caller_ns += end_ns - uvm->now_ns;
 }
 
-/* Returns whether the discard has unmapped it. */
+/* Returns whether the discard unmapped the block. */
 static bool discard_block(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
                           uint32_t kind) {
   struct uvm_block *b = uvm_edit(uvm, block);
@@ -370,7 +368,7 @@ void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
   const struct uvm_profile *profile = &uvm->profile;
   uint64_t time_ns = uvm->now_ns + (first_slice ? uvm_ns(profile->discard_call_us) : 0);
   for (uint32_t block = first; block < first + count; block++) {
-    if (uvm_blocks(uvm)[block].data_pages == 0) continue; /* nothing to be thrown away */
+    if (uvm_blocks(uvm)[block].data_pages == 0) continue; /* nothing to discard */
     if (discard_block(uvm, hooks, block, kind))
       time_ns += uvm_ns(profile->discard_block_us);
   }
@@ -378,7 +376,7 @@ void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
   uvm->counters.caller_ns += time_ns - uvm->now_ns;
 }
 
-/* Leaves one copy of each page that is there twice; true if there was such a page. */
+/* Leaves one copy of each duplicated page; returns whether there was one. */
 static bool keep_one(struct uvm *uvm, uint32_t block) {
   struct uvm_block *b = uvm_edit(uvm, block);
   if (b->host_pages == 0) return false;
@@ -414,6 +412,6 @@ uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
     time_ns += unmap_ns(uvm, b->gpu_pages);
     b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
-  if (b->gpu_pages == 0) uvm_set_left(uvm, b, time_ns); /* its chunk is not free before */
+  if (b->gpu_pages == 0) uvm_set_left(uvm, b, time_ns); /* its chunk is free only then */
   return time_ns;
 }

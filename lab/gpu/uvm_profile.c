@@ -1,8 +1,7 @@
 /* uvm_profile.c - reads a flattened device profile; times of kernels and fills.
  *
- * lab/pump_lab/profiles/keys.def is the list of keys, for the package pump_lab.profiles as
- * well.
- */
+ * lab/pump_lab/profiles/keys.def lists the keys; the package pump_lab.profiles reads it
+ * too. */
 #include "uvm_profile.h"
 
 #include <stdbool.h>
@@ -29,7 +28,7 @@ static const struct key keys[] = {
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* Offsets are those in struct uvm_kernel_timing. */
+/* Offsets in struct uvm_kernel_timing. */
 static const struct key kernel_keys[] = {
 #define PROFILE_KEY(name, kind, member, minimum, maximum)
 #define KERNEL_KEY(name, kind, member, minimum, maximum)                                   \
@@ -62,8 +61,8 @@ static const struct key *find(const struct key *table, size_t count, const char 
   return NULL;
 }
 
-/* strtod depends on the locale: a profile does not. Plain decimals with an optional
- * exponent, as Python's repr writes them. */
+/* Parses plain decimals with an optional exponent, as Python's repr writes them. strtod
+ * depends on the locale; a profile must not. */
 static bool read_number(const char *text, size_t length, double *out) {
   double value = 0, scale = 1;
   size_t i = 0, digits = 0;
@@ -93,7 +92,7 @@ static bool read_number(const char *text, size_t length, double *out) {
   return true;
 }
 
-/* Whether the value is whole. Values within the table's bounds fit into an integer. */
+/* Returns whether the value is an integer. Values within bounds fit into one. */
 static bool is_whole(double value) {
   return value == (double)(uint64_t)value;
 }
@@ -117,7 +116,7 @@ static bool read_version(const char *text, size_t length, uint32_t *major_minor)
   return true;
 }
 
-/* False when the text is not a value of that kind, or out of the key's bounds. */
+/* Returns false if the text is not a value of that kind, or out of the key's bounds. */
 static bool store(void *out, const struct key *key, const char *text, size_t length) {
   char *field = (char *)out + key->offset;
   if (key->kind == KIND_NAME) return copy_name(field, text, length);
@@ -141,7 +140,7 @@ static bool store(void *out, const struct key *key, const char *text, size_t len
   return true;
 }
 
-/* kernel.NAME.gbps and kernel.NAME.min_us; NAME may contain dots. */
+/* Stores kernel.NAME.gbps or kernel.NAME.min_us; NAME may contain dots. */
 static int store_kernel(struct parser *parser, const char *key, size_t key_length,
                         const char *value, size_t value_length) {
   static const char prefix[] = "kernel.";
@@ -164,7 +163,7 @@ static int store_kernel(struct parser *parser, const char *key, size_t key_lengt
   struct uvm_kernel_timing *timing = &out->kernels[i];
   if (i == out->kernel_count) {
     memcpy(timing->name, kernel, sizeof kernel);
-    timing->gbps = timing->min_us = -1; /* the default, filled in at the end */
+    timing->gbps = timing->min_us = -1; /* use the default, filled in at the end */
     out->kernel_count++;
   }
   if (*(double *)(void *)((char *)timing + rule->offset) >= 0)
@@ -235,7 +234,7 @@ uint64_t uvm_profile_fill_ns(const struct uvm_profile *profile, uint64_t length_
   return (uint64_t)(time_ns + 0.5);
 }
 
-/* Parts of names of PyTorch's, JAX's and CuPy's kernels, and of cuBLAS's and CUTLASS's. */
+/* Parts of kernel names of PyTorch, JAX, CuPy, cuBLAS and CUTLASS. */
 static const char *const WIDE_KERNELS[] = {"gather",      "scatter",   "index_",
                                            "indexSelect", "embedding", "Embedding"};
 

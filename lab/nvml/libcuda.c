@@ -1,3 +1,2 @@
-/* libcuda.c - libcuda.so: has nothing of its own, and needs libcuda.so.1 (CMakeLists.txt).
- */
+/* libcuda.c - libcuda.so: empty, and linked to libcuda.so.1 (CMakeLists.txt). */
 typedef int pump_nothing;

@@ -1,8 +1,8 @@
-/* nvml.c - libnvidia-ml.so.1 of the virtual GPU: start, errors, and which card there is.
+/* nvml.c - libnvidia-ml.so.1 of the virtual GPU: start, errors, and the GPU's identity.
  *
- * It answers what tools and frameworks ask of the one card, from what libcuda.so.1 beside
- * it says. A figure that the model does not have, such as a temperature, is not invented:
- * every other name of nvml.h answers NVML_ERROR_NOT_SUPPORTED (names.txt).
+ * It answers the queries of tools and frameworks about the one GPU, from the data of
+ * libcuda.so.1. Numbers that the model does not have, such as a temperature, are not
+ * invented: every other name of nvml.h returns NVML_ERROR_NOT_SUPPORTED (names.txt).
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,9 +18,9 @@ static struct nvml_device the_card;
 static int users; /* calls of nvmlInit without nvmlShutdown */
 
 #define BUS_ID_FORMAT "%08X:%02X:00.0"
-#define NVIDIA 0x10deu /* on PCI */
+#define NVIDIA 0x10deu /* PCI vendor */
 
-/* The stubs that are made from names.txt call it. */
+/* Called by the stubs that are generated from names.txt. */
 void rt_stub(const char *name);
 void rt_stub(const char *name) {
   pump_card_lacks(name);
@@ -40,7 +40,7 @@ NVML(nvmlInit, void) {
 }
 
 NVML(nvmlInitWithFlags, unsigned flags) {
-  (void)flags; /* of cards that are absent */
+  (void)flags; /* flags about missing GPUs */
   return nvmlInit_v2();
 }
 
@@ -97,7 +97,7 @@ static nvmlReturn_t put(char *text, unsigned bytes, const char *value) {
   return NVML_SUCCESS;
 }
 
-/* There is no driver of NVIDIA's, so there is no number of one. */
+/* NVIDIA's driver is absent, so there is no version number. */
 NVML(nvmlSystemGetDriverVersion, char *version, unsigned length) {
   nvmlReturn_t result = started(version);
   return result == NVML_SUCCESS ? put(version, length, "pump-virtual") : result;
@@ -114,7 +114,7 @@ NVML(nvmlSystemGetCudaDriverVersion, int *version) {
   return nvmlSystemGetCudaDriverVersion_v2(version);
 }
 
-/* -- which card -- */
+/* -- the GPU -- */
 
 NVML(nvmlDeviceGetCount_v2, unsigned *count) {
   nvmlReturn_t result = started(count);

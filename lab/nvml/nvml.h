@@ -1,5 +1,5 @@
-/* nvml.h - types of NVML that libnvidia-ml.so.1 of the virtual GPU speaks: names, layouts
- * and values of NVIDIA's public header. tests/virtual compares the layouts with
+/* nvml.h - NVML types that libnvidia-ml.so.1 of the virtual GPU uses: names, layouts and
+ * values of NVIDIA's public header. tests/virtual compares the layouts with
  * nvidia-ml-py's. */
 #ifndef PUMP_VIRTUAL_NVML_H
 #define PUMP_VIRTUAL_NVML_H
@@ -53,12 +53,12 @@ typedef struct {
 } nvmlProcessInfo_t;
 
 #define NVML_EXPORT __attribute__((visibility("default")))
-/* An exported function, declared where it is defined: NVIDIA's header is not used. */
+/* Declares and defines an exported function, because NVIDIA's header is not used. */
 #define NVML(name, ...)                                                                    \
   NVML_EXPORT nvmlReturn_t name(__VA_ARGS__);                                              \
   nvmlReturn_t name(__VA_ARGS__)
 
-/* nvml.c: the card at this moment; the answer where it cannot be asked. */
+/* nvml.c: reads the GPU's current state; returns the error if that is not possible. */
 nvmlReturn_t nvml_ask(nvmlDevice_t device, const void *answer, struct pump_card *out);
 
 #endif

@@ -1,10 +1,10 @@
-/* nvml_memory.c - memory of the virtual card, and the processes that have some of it. */
+/* nvml_memory.c - memory of the virtual GPU, and the processes that use it. */
 #include <stddef.h>
 #include <string.h>
 
 #include "nvml.h"
 
-#define WHOLE_GPU 0xffffffffu /* no instance of MIG */
+#define WHOLE_GPU 0xffffffffu /* not a MIG instance */
 
 NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory) {
   struct pump_card card;
@@ -15,7 +15,7 @@ NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory) {
   return NVML_SUCCESS;
 }
 
-/* The model reserves nothing for a driver. */
+/* The model reserves no memory for a driver. */
 NVML(nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   struct pump_card card;
   nvmlReturn_t result = nvml_ask(device, memory, &card);
@@ -28,7 +28,7 @@ NVML(nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   return NVML_SUCCESS;
 }
 
-/* With `rows` NULL or too short, *count says how many are needed. */
+/* Lists the processes. If `rows` is NULL or short, sets *count to the needed number. */
 static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *rows,
                          size_t row_bytes) {
   struct pump_card card;
@@ -40,8 +40,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *rows,
   for (unsigned i = 0; i < card.process_count; i++) {
     nvmlProcessInfo_t row = {(unsigned)card.processes[i].pid, card.processes[i].bytes,
                              WHOLE_GPU, WHOLE_GPU};
-    memcpy((char *)rows + i * row_bytes, &row,
-           row_bytes); /* the old one is its beginning */
+    memcpy((char *)rows + i * row_bytes, &row, row_bytes); /* the old row is a prefix */
   }
   return NVML_SUCCESS;
 }

@@ -15,7 +15,7 @@ from pump_lab.paths import library
 
 HEADERS = ("uvm_profile.h", "gpu_engine.h", "sim.h")
 
-# Constants of one header mean something else in no other; each keeps its own file.
+# Other headers may use the same names for other constants; each header keeps its own file.
 ffi: Any = cffi.FFI()
 ffi.include(abi.ffi)
 for _name in HEADERS:

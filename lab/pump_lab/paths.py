@@ -7,7 +7,7 @@ from pump import paths
 
 
 def library(name: str) -> str:
-    """Absolute path of a file below pump_lab/_lib, such as "virtual/libcuda.so.1".
+    """Returns the absolute path of a file in pump_lab/_lib, such as "virtual/libcuda.so.1".
 
     Raises pump.paths.MissingFileError.
     """

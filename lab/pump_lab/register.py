@@ -1,4 +1,4 @@
-"""What pump offers where the laboratory is installed (pump/cli/lab.py asks)."""
+"""Verbs and options that pump offers if the laboratory is installed (read by pump/cli/lab.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOML files that come with pump under a name, or that a user has: of untrusted size and form.
+"""TOML files, either pump's named ones or a user's: their size and content are untrusted.
 
 Standard library only, because pump-run imports it.
 """
@@ -18,14 +18,14 @@ FAULT_CHARACTERS = 200
 
 
 def names(folder: Path) -> list[str]:
-    """Names of the files in the folder."""
+    """Returns the names of the files in the folder."""
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
 def load(folder: Path, what: str, name: str, error: type[ValueError]) -> dict[str, Any]:
-    """The folder's file of that name as parsed, or the file `name` where that ends in .toml.
+    """Parses the folder's file of that name, or the file `name` if it ends in .toml.
 
-    what: what the file is, for messages. Raises `error` with one line, also when the file is
+    `what`: the kind of file, for messages. Raises `error` with one line, also if the file is
     missing.
     """
     path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
@@ -43,6 +43,6 @@ def load(folder: Path, what: str, name: str, error: type[ValueError]) -> dict[st
         return tomllib.loads(text.decode())
     except RecursionError:
         raise error(f"'{name}' is nested too deeply") from None
-    except ValueError as fault:  # no TOML, no UTF-8, a number of thousands of digits
+    except ValueError as fault:  # not TOML, not UTF-8, or a number with thousands of digits
         reason = " ".join(str(fault)[:FAULT_CHARACTERS].split())
         raise error(f"'{name}' is not valid TOML: {reason}") from None

@@ -1,4 +1,4 @@
-/* cublas.c - handles of the stand-in for cuBLAS and what is set on them. */
+/* cublas.c - handles of the stand-in for cuBLAS, and their settings. */
 #include <stdlib.h>
 
 #include "cublas.h"
@@ -57,7 +57,7 @@ SETTING(cublasSetPointerMode_v2, cublasGetPointerMode_v2, cublasPointerMode_t, p
 SETTING(cublasSetMathMode, cublasGetMathMode, cublasMath_t, math_mode)
 SETTING(cublasSetAtomicsMode, cublasGetAtomicsMode, cublasAtomicsMode_t, atomics_mode)
 
-/* The products here need no workspace; the program's is left alone. */
+/* The products here need no workspace; the program's is not used. */
 BLAS_API(cublasSetWorkspace_v2,
          (cublasHandle_t handle, void *workspace, size_t length_bytes)) {
   (void)workspace, (void)length_bytes;

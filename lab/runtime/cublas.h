@@ -1,4 +1,4 @@
-/* cublas.h - what the files of the stand-ins for cuBLAS and cuBLASLt share. */
+/* cublas.h - declarations shared by the stand-ins for cuBLAS and cuBLASLt. */
 #ifndef PUMP_CUBLAS_H
 #define PUMP_CUBLAS_H
 

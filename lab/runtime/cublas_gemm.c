@@ -1,7 +1,7 @@
-/* cublas_gemm.c - every product of cuBLAS that frameworks call, as one launch (gemm.h). */
+/* cublas_gemm.c - all cuBLAS products that frameworks call, each as one launch (gemm.h). */
 #include "cublas.h"
 
-/* What the functions have in common. Strides and batch_count as far as they have any. */
+/* The arguments of all functions. Strides and batch_count are 0 if a function has none. */
 struct product {
   cublasOperation_t op_a, op_b;
   int64_t m, n, k;
@@ -53,7 +53,7 @@ static bool is_complex(int type) {
   return type == GEMM_C_32F || type == GEMM_C_64F;
 }
 
-/* The type of alpha and beta; -1: a compute type that is not known here. */
+/* Returns the type of alpha and beta; -1: an unknown compute type. */
 static int scale_type_of(int compute, int type_c) {
   switch (compute) {
   case CUBLAS_COMPUTE_16F:
@@ -76,7 +76,7 @@ static cublasStatus_t run_typed(cublasHandle_t handle, struct product *p, int co
   return p->scale_type < 0 ? CUBLAS_STATUS_NOT_SUPPORTED : run(handle, p);
 }
 
-/* The fields of a product from arguments of the same names. */
+/* Initializers of a product from arguments of the same names. */
 #define SIZES                                                                              \
   .op_a = op_a, .op_b = op_b, .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta,        \
   .lda = lda, .ldb = ldb, .ldc = ldc
@@ -179,8 +179,8 @@ BLAS_API(cublasSgemmEx,
     return matrix_vector(handle, &p, op, m, n);                                            \
   }
 
-/* A matrix times a vector: the result is the row of a product, y' = x' op(A)'. A
- * conjugated matrix and steps backwards are not known here. */
+/* Multiplies a matrix by a vector: the result is the row of a product, y' = x' op(A)'. A
+ * conjugated matrix and negative steps are not supported. */
 static cublasStatus_t matrix_vector(cublasHandle_t handle, struct product *p, int op, int m,
                                     int n) {
   bool turned = op != GEMM_OP_N;
@@ -198,9 +198,9 @@ PRODUCTS(D, double, GEMM_R_64F)
 PRODUCTS(C, cuComplex, GEMM_C_32F)
 PRODUCTS(Z, cuDoubleComplex, GEMM_C_64F)
 
-/* -- scalar products: x' y, of one row and one column. The result's place follows the
- * pointer mode: in device memory the product writes it, in host memory it is waited for
- * and read back. -- */
+/* -- scalar products: x' y, of one row and one column. The pointer mode decides where the
+ * result goes. The product writes it to device memory; for host memory the call waits and
+ * reads it back. -- */
 
 static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int x_step,
                           const void *y, int y_step, void *result, int type,
@@ -226,7 +226,7 @@ static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int x_ste
                                 .scale_type = GEMM_C_64F,
                                 .op_b = GEMM_OP_T,
                                 .batch_count = 1}};
-  if (conjugate) { /* op C takes the stored matrix turned: a column of x */
+  if (conjugate) { /* op C reads the stored matrix transposed: a column of x */
     gemm.shape.op_a = GEMM_OP_C;
     if (x_step != 1) error = cudaErrorNotSupported;
     gemm.shape.ld[GEMM_A] = n > 0 ? n : 1;

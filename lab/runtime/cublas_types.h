@@ -1,7 +1,7 @@
-/* cublas_types.h - the part of cuBLAS' types that its stand-ins speak.
+/* cublas_types.h - the cuBLAS types that its stand-ins use.
  *
- * Names, layouts and values follow the public cublas_api.h and cublasLt.h 13; compared
- * with them by tests/virtual. RT_ENUM as in runtime_types.h.
+ * Names, layouts and values follow the public cublas_api.h and cublasLt.h 13;
+ * tests/virtual compares them. RT_ENUM as in runtime_types.h.
  */
 #ifndef PUMP_CUBLAS_TYPES_H
 #define PUMP_CUBLAS_TYPES_H

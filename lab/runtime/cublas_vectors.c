@@ -1,4 +1,4 @@
-/* cublas_vectors.c - vectors and matrices from the host to the card and back. */
+/* cublas_vectors.c - copies vectors and matrices from the host to the GPU and back. */
 #include "cublas.h"
 
 /* `rows` runs of `width` elements; strides in elements. */
@@ -42,7 +42,7 @@ static cublasStatus_t copy(const struct shape *shape, const void *host, const vo
                            : rt_driver.cuMemcpy2DAsync_v2(&params, stream));
 }
 
-/* One call in its four forms: waiting or in a stream, 32 or 64 bit. */
+/* One call in its four forms: synchronous or in a stream, 32 or 64 bit. */
 #define VECTORS(name, suffix, integer, from, to, host, to_device)                          \
   BLAS_API(name##suffix, (integer count, integer element_bytes, const void *x,             \
                           integer from, void *y, integer to)) {                            \

@@ -7,13 +7,13 @@
 
 #define VERSION 130000
 
-/* What the opaque descriptors hold. */
+/* Contents of the opaque descriptors. */
 struct matmul {
   int32_t compute, scale_type, pointer_mode, op_a, op_b;
   uint32_t epilogue;
   uint64_t bias;
   int64_t bias_stride;
-  int32_t bias_type, other; /* `other`: an attribute that is not computed here was set */
+  int32_t bias_type, other; /* `other`: an unsupported attribute that was set */
 };
 struct layout {
   uint32_t type, order;
@@ -95,7 +95,7 @@ BLAS_API(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t layout)) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* An attribute: the field of a descriptor that holds it. */
+/* The descriptor field that holds an attribute. */
 struct field {
   int attribute;
   size_t offset_bytes, length_bytes;
@@ -138,7 +138,7 @@ static cublasStatus_t set(void *descriptor, const struct field *fields, size_t c
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The length alone where there is no room for a value. */
+/* Reads an attribute; returns only its length if `length_bytes` is 0. */
 static cublasStatus_t get(const void *descriptor, const struct field *fields, size_t count,
                           int attribute, void *value, size_t length_bytes,
                           size_t *written) {
@@ -178,8 +178,8 @@ BLAS_API(cublasLtMatmulDescSetAttribute,
       set(d, matmul_fields, COUNT(matmul_fields), attribute, value, length_bytes);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) return status;
   if (value == NULL) return CUBLAS_STATUS_INVALID_VALUE;
-  /* Nothing is changed by zeros (no scale, no place for a maximum), nor does the result
-   * depend on the multiprocessors to use or on fast accumulation. */
+  /* Zeros change nothing (no scale, no address for a maximum). Neither the number of
+   * multiprocessors nor fast accumulation affects the result. */
   bool zeros = true;
   for (size_t i = 0; i < length_bytes; i++) zeros &= ((const char *)value)[i] == 0;
   if (zeros && d->other == attribute) d->other = 0;
@@ -195,7 +195,7 @@ BLAS_API(cublasLtMatrixLayoutSetAttribute,
   return set(layout, layout_fields, COUNT(layout_fields), attribute, value, length_bytes);
 }
 
-/* Preferences choose among algorithms; there is one. */
+/* Preferences choose among algorithms, but there is only one. */
 BLAS_API(cublasLtMatmulPreferenceInit_internal,
          (cublasLtMatmulPreference_t out, size_t length_bytes)) {
   if (out == NULL) return CUBLAS_STATUS_INVALID_VALUE;
@@ -225,8 +225,8 @@ BLAS_API(cublasLtMatmulPreferenceSetAttribute,
 
 /* -- the product -- */
 
-/* Matrices by rows are their transposes by columns. So is a result by rows, which is the
- * product of the transposes in the other order. */
+/* A row-major matrix is its transpose in column-major order. A row-major result is the
+ * product of the transposes in reverse order. */
 #define ORDER_ROWS 1
 
 static bool swapped(const struct layout *const layouts[4]) {
@@ -239,7 +239,7 @@ static int op_of(int op, const struct layout *layout, bool flip) {
   return op == GEMM_OP_N ? GEMM_OP_T : GEMM_OP_N;
 }
 
-/* false, and a line in the log: a product that is not computed here. */
+/* Fills the shape; returns false after a log line if the product is not supported. */
 static bool fill(const struct matmul *d, const struct layout *const layouts[4],
                  struct gemm_shape *s) {
   uint32_t known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_RELU |
@@ -281,7 +281,7 @@ static bool fill(const struct matmul *d, const struct layout *const layouts[4],
   return true;
 }
 
-/* Layouts of A, B, C, D; false when one is missing. */
+/* Collects the layouts of A, B, C, D; returns false if one is missing. */
 static bool collect(const void *a, const void *b, const void *c, const void *d,
                     const struct layout *out[4]) {
   const void *all[] = {a, b, c, d};

@@ -1,4 +1,4 @@
-/* cudart_array.c - arrays and mipmapped arrays, what their texels are, and texture and
+/* cudart_array.c - arrays and mipmapped arrays, their texel formats, and texture and
  * surface objects.
  */
 #include <string.h>

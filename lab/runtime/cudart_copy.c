@@ -1,5 +1,5 @@
-/* cudart_copy.c - copies of bytes in a row: the driver's function of that direction, as the
- * real runtime calls it; and variables, from and to which programs copy by name.
+/* cudart_copy.c - copies of contiguous bytes: calls the driver's function of that
+ * direction, as the real runtime does. Also variables, which programs copy by name.
  */
 #include "cudart.h"
 
@@ -50,7 +50,7 @@ RT_TWINS(_ptsz, cudaMemcpyAsync,
           cudaStream_t stream),
          copy_async(driver, to, from, length_bytes, kind, stream))
 
-/* One device: both sides lie in its memory. */
+/* There is one device, and both sides are in its memory. */
 static cudaError_t check_devices(int to_device, int from_device) {
   return to_device == 0 && from_device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
 }
@@ -92,7 +92,7 @@ RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
   return rt_keep(error);
 }
 
-/* Where a variable begins, plus the offset: `place` of the copies below. */
+/* Sets `place`, which the copies below use, to the variable's address plus the offset. */
 #define PLACED(symbol, offset, copying)                                                    \
   __extension__({                                                                          \
     void *place;                                                                           \

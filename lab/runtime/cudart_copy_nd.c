@@ -1,7 +1,7 @@
-/* cudart_copy_nd.c - copies of rows and of slices, between memory and arrays; sets of
+/* cudart_copy_nd.c - copies of rows and slices between memory and arrays; memsets of
  * slices.
  *
- * Addresses tell where memory lies, so that a copy's direction is only checked.
+ * Addresses show which memory they are in, so a copy's direction is only checked.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ static bool known_direction(int kind) {
 
 /* -- rows -- */
 
-/* One end: memory by its pitch, or a place in an array. */
+/* One end: memory with a pitch, or a position in an array. */
 struct end {
   const void *pointer;
   size_t pitch;
@@ -65,7 +65,7 @@ RT_TWINS(_ptsz, cudaMemcpy2DAsync,
          copy_rows(driver, MEMORY(to, to_pitch), MEMORY(from, from_pitch), width_bytes,
                    height, kind, &stream))
 
-/* An array that is not there is no memory at address 0. */
+/* A missing array must not become memory at address 0. */
 #define OF_ARRAY(array, copying) (array) == NULL ? cudaErrorInvalidValue : (copying)
 
 RT_TWINS(_ptds, cudaMemcpy2DToArray,
@@ -99,9 +99,9 @@ RT_TWINS(_ptds, cudaMemcpy2DArrayToArray,
                                                 PLACE(from, from_x_bytes, from_y),
                                                 width_bytes, height, kind, NULL))
 
-/* -- bytes that run on from row to row of an array -- */
+/* -- bytes that continue from row to row of an array -- */
 
-/* That the array has so many bytes from there on; and how long its rows are. */
+/* Checks that the array has that many bytes from the position; returns the row length. */
 static cudaError_t check_run(cudaArray_const_t array, size_t x_bytes, size_t y,
                              size_t length_bytes, size_t *row_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR shape;
@@ -154,7 +154,7 @@ RT_TWINS(_ptsz, cudaMemcpyFromArrayAsync,
           RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
          copy_run(driver, from, x_bytes, y, to, length_bytes, false, kind, &stream))
 
-/* Row by row of both: a run may end in the middle of either. */
+/* Copies row by row of both: a run may end within a row of either. */
 static cudaError_t copy_arrays(const struct rt_driver *driver, struct end to,
                                struct end from, size_t length_bytes, int kind) {
   struct end *ends[] = {&to, &from};
@@ -189,14 +189,14 @@ RT_TWINS(_ptds, cudaMemcpyArrayToArray,
 
 /* -- slices -- */
 
-/* How long a texel of that array is: a byte where there is none. */
+/* Returns the texel size of the array, or 1 byte without an array. */
 static cudaError_t unit_of(cudaArray_t array, size_t *unit_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR shape;
   *unit_bytes = 1;
   return array == NULL ? cudaSuccess : rt_array_shape(array, &shape, unit_bytes);
 }
 
-/* How many bytes the width counts; arrays of different texels have nothing in common. */
+/* Returns the unit of the width; two arrays must have equal texel sizes. */
 static cudaError_t units_of(cudaArray_t from, cudaArray_t to, size_t *from_bytes,
                             size_t *to_bytes, size_t *width_bytes) {
   cudaError_t error = unit_of(from, from_bytes) ?: unit_of(to, to_bytes);
@@ -284,7 +284,7 @@ RT_TWINS(_ptsz, cudaMemcpy3DAsync,
          (const struct cudaMemcpy3DParms *given, cudaStream_t stream),
          copy_box(driver, given, &stream))
 
-/* Both sides lie on the one device; the driver wants the context of either. */
+/* Both sides are on the one device; the driver needs the context of each. */
 static cudaError_t copy_peer(const struct rt_driver *driver,
                              const struct cudaMemcpy3DPeerParms *given,
                              const cudaStream_t *stream) {
@@ -331,7 +331,7 @@ RT_API(cudaMalloc3D, (struct cudaPitchedPtr * out, struct cudaExtent extent)) {
   return rt_keep(error);
 }
 
-/* Slice by slice: rows of a slice that are not set may lie between. */
+/* Sets slice by slice: between slices there may be rows that must not be set. */
 static cudaError_t set_box(const struct rt_driver *driver, struct cudaPitchedPtr memory,
                            int value, struct cudaExtent extent,
                            const cudaStream_t *stream) {

@@ -11,7 +11,7 @@ RT_API(cudaRuntimeGetVersion, (int *version)) {
   return cudaSuccess;
 }
 
-/* 0 where there is no driver, which is no error. */
+/* Returns version 0 without a driver, which is not an error. */
 RT_API(cudaDriverGetVersion, (int *version)) {
   if (version == NULL) return rt_keep(cudaErrorInvalidValue);
   *version = 0;
@@ -25,7 +25,7 @@ RT_API(cudaGetDeviceCount, (int *count)) {
   return rt_keep(error);
 }
 
-/* The device of the current context, else the first. */
+/* Returns the device of the current context, or the first device. */
 RT_API(cudaGetDevice, (int *device)) {
   CUcontext current = NULL;
   if (device == NULL) return rt_keep(cudaErrorInvalidValue);
@@ -37,7 +37,7 @@ RT_API(cudaGetDevice, (int *device)) {
   return rt_keep(error);
 }
 
-/* There is one device; its primary context becomes current. */
+/* Makes the primary context of the only device current. */
 RT_API(cudaSetDevice, (int device)) {
   int count = 0;
   cudaError_t error = rt_init();
@@ -55,12 +55,12 @@ RT_API(cudaDeviceReset, (void)) {
   return rt_keep(error);
 }
 
-/* Those of the primary context, which need not be there yet. */
+/* Sets the flags of the primary context, which may not exist yet. */
 RT_API(cudaSetDeviceFlags, (unsigned int flags)) {
   return rt_keep(rt_init() ?: rt_driver.cuDevicePrimaryCtxSetFlags_v2(0, flags));
 }
 
-/* Those of the current context, else of the primary one. */
+/* Returns the flags of the current context, or of the primary one. */
 RT_API(cudaGetDeviceFlags, (unsigned int *flags)) {
   CUcontext current = NULL;
   int active;
@@ -92,12 +92,12 @@ RT_FORWARD(cudaDeviceSetLimit, (RT_ENUM(cudaLimit) limit, size_t value), cuCtxSe
 RT_FORWARD(cudaProfilerStart, (void), cuProfilerStart, ())
 RT_FORWARD(cudaProfilerStop, (void), cuProfilerStop, ())
 
-/* -- properties: attributes of the driver by their place in the struct -- */
+/* -- properties: attributes of the driver, by their offset in the struct -- */
 
 struct property {
   int attribute; /* CU_DEVICE_ATTRIBUTE_* */
   size_t offset;
-  bool wide; /* size_t, else int */
+  bool wide; /* size_t instead of int */
 };
 #define INT(attribute, field) {attribute, offsetof(struct cudaDeviceProp, field), false}
 #define WIDE(attribute, field) {attribute, offsetof(struct cudaDeviceProp, field), true}
@@ -186,7 +186,7 @@ RT_API(cudaGetDeviceProperties, (struct cudaDeviceProp * out, int device)) {
 
 /* -- the driver's functions, for programs that call some of them directly -- */
 
-/* The twins ask for the driver's functions for per-thread default streams. */
+/* Finds a driver function; the twins ask for per-thread default streams. */
 static cudaError_t entry_point(const struct rt_driver *driver, const char *symbol,
                                void **function, unsigned int version,
                                unsigned long long flags, int *status) {
@@ -198,7 +198,7 @@ static cudaError_t entry_point(const struct rt_driver *driver, const char *symbo
     flags = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   error = rt_driver.cuGetProcAddress_v2(symbol, function, (int)version, flags, &found);
   if (status != NULL) *status = found;
-  if (error == CUDA_ERROR_NOT_FOUND && status != NULL) return cudaSuccess; /* told there */
+  if (error == CUDA_ERROR_NOT_FOUND && status != NULL) return cudaSuccess; /* reported */
   return error;
 }
 

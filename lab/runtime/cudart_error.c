@@ -18,7 +18,7 @@ RT_API(cudaPeekAtLastError, (void)) {
   return last_error;
 }
 
-/* Errors that the driver knows under another name, or not at all. */
+/* Errors that the driver does not have, or has under another name. */
 static const struct {
   cudaError_t error;
   const char *name, *text;

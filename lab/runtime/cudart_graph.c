@@ -1,5 +1,5 @@
-/* cudart_graph.c - graphs: their shape and executable forms, nodes that are the driver's
- * own (events, children, memory), and the objects of a program that graphs keep.
+/* cudart_graph.c - graphs: structure and executable forms, nodes with the driver's own
+ * layout (events, children, memory), and objects of a program that graphs keep alive.
  */
 #include "cudart.h"
 
@@ -37,7 +37,7 @@ RT_FORWARD_TWINS(_ptsz, cudaGraphInstantiateWithParams,
 RT_FORWARD(cudaGraphExecGetFlags, (cudaGraphExec_t exec, unsigned long long *flags),
            cuGraphExecGetFlags, (exec, (uint64_t *)flags))
 
-/* -- shape -- */
+/* -- structure -- */
 
 RT_FORWARD(cudaGraphGetRootNodes,
            (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), cuGraphGetRootNodes,

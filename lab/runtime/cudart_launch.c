@@ -1,9 +1,9 @@
-/* cudart_launch.c - kernel launches and what is known of a kernel. */
+/* cudart_launch.c - kernel launches and attributes of kernels. */
 #include <string.h>
 
 #include "cudart.h"
 
-/* -- <<<grid, block, shared, stream>>>: kept from its evaluation to the launch -- */
+/* -- <<<grid, block, shared, stream>>>: stored from its evaluation to the launch -- */
 
 #define MOST_CONFIGURATIONS 16
 static __thread struct configuration {

@@ -1,4 +1,4 @@
-/* cudart_memory.c - memory, pools, sets, hints; what is known of an address. */
+/* cudart_memory.c - memory, pools, memsets, hints; attributes of an address. */
 #include <stdint.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 /* -- allocation -- */
 
-/* A length of 0 yields no address, and calls the driver only to start it. */
+/* Allocates; a length of 0 gives no address and only starts the driver. */
 static cudaError_t allocate(void **out, size_t length_bytes, bool managed, unsigned flags) {
   CUdeviceptr address = 0;
   cudaError_t error = out == NULL ? cudaErrorInvalidValue : rt_enter();
@@ -35,11 +35,11 @@ RT_API(cudaMallocPitch, (void **out, size_t *pitch, size_t width_bytes, size_t h
   return rt_keep(error);
 }
 
-/* Also the customary way to start the runtime: cudaFree(0). */
+/* Frees memory. cudaFree(0) is also the usual way to start the runtime. */
 RT_API(cudaFree, (void *pointer)) {
   cudaError_t error = rt_enter();
   if (error != cudaSuccess || pointer == NULL) return rt_keep(error);
-  rt_block(rt_address(pointer), 0); /* of cudaMallocAsync, or it is none */
+  rt_block(rt_address(pointer), 0); /* from cudaMallocAsync, or no block */
   return rt_keep(rt_driver.cuMemFree_v2(rt_address(pointer)));
 }
 
@@ -142,7 +142,7 @@ RT_FORWARD(cudaMemPoolGetAccess,
             struct cudaMemLocation *location),
            cuMemPoolGetAccess, (flags, pool, (CUmemLocation *)(void *)location))
 
-/* -- from process to process -- */
+/* -- shared with other processes -- */
 
 RT_FORWARD(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * out, void *pointer),
            cuIpcGetMemHandle, (out, rt_address(pointer)))
@@ -158,7 +158,7 @@ RT_API(cudaIpcOpenMemHandle, (void **out, cudaIpcMemHandle_t handle, unsigned in
   return rt_keep(error);
 }
 
-/* -- what is known of an address -- */
+/* -- attributes of an address -- */
 
 RT_API(cudaPointerGetAttributes,
        (struct cudaPointerAttributes * out, const void *pointer)) {
@@ -188,7 +188,7 @@ RT_API(cudaPointerGetAttributes,
   return cudaSuccess;
 }
 
-/* -- sets, managed memory -- */
+/* -- memsets, managed memory -- */
 
 RT_FORWARD_TWINS(_ptds, cudaMemset, (void *pointer, int value, size_t length_bytes),
                  cuMemsetD8_v2, (rt_address(pointer), (unsigned char)value, length_bytes))

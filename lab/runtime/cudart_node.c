@@ -1,10 +1,9 @@
-/* cudart_node.c - nodes of graphs whose parameters the driver has in another form, and
- * those that begin alike: kernels and their attributes, copies, sets, host functions; nodes
- * of any kind.
+/* cudart_node.c - graph nodes with other parameters than the driver's, and similar ones:
+ * kernels and their attributes, copies, memsets, host functions; nodes of any kind.
  */
 #include "cudart.h"
 
-/* -- kernels: the driver knows them by handle, programs by their host functions -- */
+/* -- kernels: the driver uses handles, programs use host functions -- */
 
 static cudaError_t call_of(const struct cudaKernelNodeParams *given,
                            CUDA_KERNEL_NODE_PARAMS_v2 *out) {
@@ -83,7 +82,7 @@ static CUcontext current(void) {
   return context;
 }
 
-/* A run of bytes is a box of one row. */
+/* Describes a run of bytes as a box of one row. */
 static struct cudaMemcpy3DParms run_of(void *to, const void *from, size_t length_bytes,
                                        int kind) {
   struct cudaMemcpy3DParms box = {.extent = {length_bytes, 1, 1}, .kind = kind};
@@ -234,7 +233,7 @@ RT_API(cudaGraphExecMemcpyNodeSetParamsFromSymbol,
                      ?: set_copy_in(exec, node, &run));
 }
 
-/* -- sets, host functions -- */
+/* -- memsets, host functions -- */
 
 static const CUDA_MEMSET_NODE_PARAMS_v1 *set_of(const struct cudaMemsetParams *given) {
   return (const CUDA_MEMSET_NODE_PARAMS_v1 *)(const void *)given;
@@ -275,7 +274,7 @@ RT_FORWARD(cudaGraphExecHostNodeSetParams,
 
 /* -- nodes of any kind -- */
 
-/* A kernel's handle, by what the program holds. */
+/* Fills in the kernel's handle from the program's kind of function. */
 static cudaError_t handle_of(const struct cudaKernelNodeParamsV2 *given,
                              CUDA_KERNEL_NODE_PARAMS_v2 *out) {
   if (given->functionType == cudaKernelFunctionTypeKernel)
@@ -287,8 +286,8 @@ static cudaError_t handle_of(const struct cudaKernelNodeParamsV2 *given,
   return given->func != NULL ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }
 
-/* What the driver wants: parameters of its own form, or the program's, which it answers in.
- */
+/* Prepares the driver's parameters: converted ones in `own`, or the program's, which the
+ * driver then fills in. */
 static cudaError_t params_of(struct cudaGraphNodeParams *given, CUgraphNodeParams *own,
                              CUgraphNodeParams **out) {
   cudaError_t error = given == NULL ? cudaErrorInvalidValue : rt_enter();

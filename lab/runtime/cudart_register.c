@@ -1,10 +1,9 @@
-/* cudart_register.c - what nvcc's start-up code registers: fat binaries and, by the
- * addresses of their host counterparts, kernels and variables.
+/* cudart_register.c - registrations of nvcc's start-up code: fat binaries, and kernels
+ * and variables by the addresses of their host counterparts.
  *
- * A fat binary is loaded into the driver when something of it is used first. An entry
- * whose address is registered again (a library closed and opened) takes the new
- * binary; entries are never removed, and nothing is unloaded: at exit the driver may
- * be gone already.
+ * A fat binary is loaded into the driver at its first use. If an address is registered
+ * again (a library closed and opened), its entry takes the new binary. Entries are never
+ * removed, and nothing is unloaded: at exit the driver may be gone already.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,8 +20,8 @@ struct entry {
   const void *host; /* NULL: free */
   const char *name;
   struct binary *binary;
-  CUkernel kernel;        /* NULL: not looked up */
-  void **managed_address; /* of a managed variable */
+  CUkernel kernel;        /* NULL: not yet looked up */
+  void **managed_address; /* for a managed variable */
   struct entry *next_managed;
 };
 
@@ -74,7 +73,7 @@ static struct entry *add(struct binary *binary, const void *host, const char *na
   return entry;
 }
 
-/* Loads the binary; tells the program where its managed variables lie. */
+/* Loads the binary; gives the program the addresses of its managed variables. */
 static cudaError_t load_locked(struct binary *binary) {
   if (binary->library != NULL) return cudaSuccess;
   cudaError_t error = rt_driver.cuLibraryLoadData(&binary->library, binary->image, NULL,
@@ -174,7 +173,7 @@ RT_FUNCTION(void, __cudaRegisterManagedVar,
   binary->managed = entry;
 }
 
-/* Before the program's first use of a managed variable: 1 when all is in place. */
+/* Called before the program's first use of a managed variable; returns 1 on success. */
 RT_FUNCTION(char, __cudaInitModule, (void **handle)) {
   cudaError_t error = handle == NULL ? cudaErrorInvalidValue : rt_enter();
   if (error == cudaSuccess) {

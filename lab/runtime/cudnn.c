@@ -1,8 +1,8 @@
 /* cudnn.c - the stand-in for cuDNN: its version, and handles.
  *
- * XLA wants a handle of cuDNN's before it compiles anything, and asks it for nothing where
- * a program has no convolution. Every operation answers "not supported". The version is
- * that of the headers from which the names come.
+ * XLA needs a cuDNN handle before it compiles anything, but uses it only for
+ * convolutions. Every operation returns "not supported". The version is taken from the
+ * headers that the names come from.
  */
 #include <stdio.h>
 #include <stdlib.h>

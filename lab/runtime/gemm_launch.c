@@ -5,14 +5,14 @@
 
 #include "gemm.h"
 
-/* Only its name and its parameters matter: the virtual driver runs no PTX. */
+/* Only the name and the parameters matter: the virtual driver executes no PTX. */
 static const char image[] =
     ".version 7.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry " GEMM_KERNEL "(.param .u64 a, .param .u64 b, .param .u64 c,\n"
     "  .param .u64 d, .param .u64 bias, .param .u64 alpha, .param .u64 beta,\n"
     "  .param .align 8 .b8 shape[176])\n{\n  ret;\n}\n";
 
-#define TILE 128 /* rows and columns of D that a block of the real kernels computes */
+#define TILE 128 /* rows and columns of D per thread block of the real kernels */
 #define THREADS 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -52,7 +52,7 @@ size_t gemm_type_bytes(int type) {
   }
 }
 
-/* Converts by hand, because not every compiler has a floating-point type of 16 bits. */
+/* Converts by hand, because not every compiler has a 16-bit floating-point type. */
 static double half_of(uint16_t bits) {
   int exponent = bits >> 10 & 31, fraction = bits & 1023;
   double value = exponent == 31  ? (fraction ? (double)NAN : (double)INFINITY)

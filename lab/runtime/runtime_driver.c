@@ -1,4 +1,4 @@
-/* runtime_driver.c - the way to the driver: loading it, contexts, the log. */
+/* runtime_driver.c - access to the driver: loading it, contexts, the log. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ typedef CUresult (*proc_address)(const char *, void **, int, uint64_t, int *);
 static void resolve(proc_address find, uint64_t flags, struct rt_driver *out) {
   void *address;
   int status;
-/* A function that the driver does not have stays NULL: the list is one and the same. */
+/* Looks up all functions of the list; a function that the driver lacks stays NULL. */
 #define X(level, twin, symbol, name, version, parameters, arguments)                       \
   address = NULL;                                                                          \
   if (find(#name, &address, version, flags, &status) == CUDA_SUCCESS)                      \
@@ -80,7 +80,7 @@ void rt_block(uint64_t address, uint64_t length_bytes) {
   if (virtual_block != NULL) virtual_block(address, length_bytes);
 }
 
-/* Once in a process: a forked child asks again, and is told that it cannot. */
+/* Initializes once per process: a forked child tries again and gets the driver's error. */
 cudaError_t rt_init(void) {
   static int initialised_in; /* process id */
   int pid = (int)getpid();

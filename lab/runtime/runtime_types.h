@@ -1,8 +1,8 @@
-/* runtime_types.h - the part of the CUDA runtime's types that the stand-ins speak.
+/* runtime_types.h - the CUDA runtime types that the stand-ins use.
  *
- * Names, layouts and values follow the public driver_types.h 13; handles are the
- * driver's own. tests/virtual compares layouts and signatures with the real headers.
- * RT_ENUM(x) stands for an enum of those headers: here a plain int of the same size.
+ * Names, layouts and values follow the public driver_types.h 13; handles are the driver's
+ * own. tests/virtual compares layouts and signatures with the real headers. RT_ENUM(x)
+ * replaces an enum of those headers by a plain int of the same size.
  */
 #ifndef PUMP_RUNTIME_TYPES_H
 #define PUMP_RUNTIME_TYPES_H
@@ -64,7 +64,7 @@ typedef struct {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes;
   cudaStream_t stream;
-  void *attrs; /* as CUlaunchConfig's */
+  void *attrs; /* as in CUlaunchConfig */
   unsigned int numAttrs;
 } cudaLaunchConfig_t;
 
@@ -93,7 +93,7 @@ struct cudaPitchedPtr {
   size_t pitch, xsize, ysize;
 };
 
-/* Positions and the width count texels of arrays; bytes where there is no array. */
+/* Positions and the width count texels if there is an array, else bytes. */
 struct cudaMemcpy3DParms {
   cudaArray_t srcArray;
   struct cudaPos srcPos;
@@ -118,7 +118,7 @@ struct cudaMemcpy3DPeerParms {
 };
 
 struct cudaResourceDesc {
-  int resType; /* as CUDA_RESOURCE_DESC's */
+  int resType; /* as in CUDA_RESOURCE_DESC */
   union {
     struct {
       cudaArray_t array;
@@ -157,7 +157,7 @@ struct cudaResourceViewDesc {
   unsigned int firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
 };
 
-/* What nodes of graphs do. All but kernels and copies lie in memory as the driver's. */
+/* Parameters of graph nodes. All except kernels and copies have the driver's layout. */
 struct cudaKernelNodeParams {
   void *func;
   dim3 gridDim, blockDim;
@@ -185,11 +185,11 @@ struct cudaMemAllocNodeParams {
 };
 
 struct cudaKernelNodeParamsV2 {
-  void *func; /* functionType says whether it is a handle */
+  void *func; /* functionType shows whether it is a handle */
   dim3 gridDim, blockDim;
   unsigned int sharedMemBytes;
   void **kernelParams, **extra, *ctx;
-  int functionType; /* 0 where the program's headers are older than it */
+  int functionType; /* 0 if the program's headers are older than this field */
 };
 
 struct cudaMemcpyNodeParams {
@@ -199,7 +199,7 @@ struct cudaMemcpyNodeParams {
 };
 
 struct cudaGraphNodeParams {
-  int type; /* as CUgraphNodeParams's */
+  int type; /* as in CUgraphNodeParams */
   int reserved0[3];
   union {
     long long reserved1[29];
@@ -263,7 +263,7 @@ struct cudaDeviceProp {
   int reserved[56];
 };
 
-/* Values are the driver's wherever it has the error, too. */
+/* Errors that the driver has too have its values. */
 enum {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,

@@ -1,25 +1,24 @@
 /* torch_blocks.c - reports the blocks of PyTorch's caching allocator to the virtual GPU.
  *
- * PyTorch's caching allocator calls c10::reportMemoryUsageToProfiler for each block that it
- * hands out or takes back. libc10_cuda.so finds that function by name, so this one, in a
- * preloaded library, is called in its place. pump's shim interposes the same function and
- * calls this one; the two share nothing.
- */
+ * `c10::reportMemoryUsageToProfiler` is called by PyTorch's caching allocator for each
+ * block that it hands out or takes back. The library libc10_cuda.so finds that function
+ * by name, so this one, in a preloaded library, is called instead. The shim interposes
+ * the same function and calls this one; the two share nothing. */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "cudart.h"
 
-/* c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, c10::Device). A device
- * is two bytes, its type first. */
+/* c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, c10::Device). A
+ * device is two bytes, its type first. */
 #define C10_REPORT _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 #define C10_REPORT_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 #define C10_CUDA 1
 typedef void c10_report(void *pointer, int64_t change_bytes, size_t allocated_bytes,
                         size_t reserved_bytes, uint16_t device);
 
-/* Turns PyTorch's use of cuDNN off, as torch.backends.cudnn.enabled = False does: the
- * stand-in for cuDNN has no operations, while PyTorch has kernels of its own for them. A
+/* Turns off PyTorch's use of cuDNN, like torch.backends.cudnn.enabled = False. The
+ * stand-in for cuDNN has no operations, while PyTorch has its own kernels for them. A
  * program allocates memory before it needs any. */
 static void disable_cudnn(void) {
   void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -35,7 +34,7 @@ static void disable_cudnn(void) {
   enable(context(), false);
 }
 
-/* The function that this one hides. Python loads PyTorch outside of the global scope. */
+/* Returns the hidden original. Python loads PyTorch outside the global scope. */
 static c10_report *original(void) {
   static c10_report *function;
   c10_report *known = __atomic_load_n(&function, __ATOMIC_RELAXED);

@@ -1,4 +1,4 @@
-/* sim.c - the simulator's clock: what is next, and from the beginning to the end. */
+/* sim.c - the simulator's clock: start, next event, end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #define ENGINE_OPERATIONS_MOST 65536u
 #define ENGINE_USES_MOST (1u << 22)
 
-/* ---- beginning and end ----------------------------------------------------------- */
+/* ---- start and end ---------------------------------------------------------------- */
 
 static void on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
                       uint64_t end_ns) {
@@ -29,7 +29,7 @@ static bool use_fits(const struct pump_sim_program *program,
          use->length_bytes <= most - use->offset_bytes;
 }
 
-/* Whether the program ends with a synchronisation: what it has issued must end first. */
+/* Returns whether the program ends with a synchronisation of all its work. */
 static bool ends_with_sync(const struct pump_sim_program *program) {
   if (program->step_count == 0) return false;
   const struct pump_sim_step *last = &program->steps[program->step_count - 1];
@@ -185,7 +185,7 @@ struct pump_shm *pump_sim_mapping(struct pump_sim *sim) {
 }
 
 int pump_sim_run(struct pump_sim *sim) {
-  if (sim->model != NULL) sim_worker_show(sim); /* what was decided */
+  if (sim->model != NULL) sim_worker_show(sim); /* makes the last decision visible */
   while (sim->failure == 0) {
     if (sim->waits == SIM_ENDED) return PUMP_SIM_DONE;
     uint64_t next = next_ns(sim);
@@ -209,7 +209,7 @@ int pump_sim_run(struct pump_sim *sim) {
   return sim->failure;
 }
 
-/* ---- what is asked --------------------------------------------------------------- */
+/* ---- queries ---------------------------------------------------------------------- */
 
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out) {
   *out = sim->result;

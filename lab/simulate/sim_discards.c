@@ -1,9 +1,8 @@
-/* sim_discards.c - discards beside the program's operations, in a stream of their own.
+/* sim_discards.c - discards in their own stream, next to the program's streams.
  *
- * As the pool's thread makes them (pool_dead.c): behind an event of the program's stream,
- * in order, each with an event behind it, for which the next use of the memory waits.
- * That they have ended is seen like a marker.
- */
+ * They work as in the pool's thread (pool_dead.c). A discard waits for an event of the
+ * program's stream and is followed by its own event, which the next use of the memory
+ * waits for. Discards run in order. Their ends become known like markers. */
 #include "sim_state.h"
 
 static uint32_t event_behind(const struct pump_sim *sim, uint32_t number) {
@@ -11,7 +10,8 @@ static uint32_t event_behind(const struct pump_sim *sim, uint32_t number) {
 }
 
 bool sim_discards_init(struct pump_sim *sim) {
-  /* Where lanes have a priority of their own, no queue is shared with either. */
+  /* If lanes have their own priority, this stream shares queues with neither them nor the
+   * program. */
   uint32_t priority = (sim->settings.lane_priority + 1) % GPU_PRIORITIES;
   int number = gpu_stream_create(sim->engine, GPU_STREAM_NONBLOCKING, priority);
   if (number < 0) return false;

@@ -1,20 +1,19 @@
-/* sim_duplicates.c - what a mover does where the worker duplicates blocks
+/* sim_duplicates.c - actions of a mover when the worker duplicates blocks
  * (execute/duplicates.c).
  *
- *   arrival    READ_MOSTLY for the blocks that are to be duplicated; then the prefetch
- *   departure  the end of READ_MOSTLY, at which duplicates are gone; then a prefetch to the
- *              host of each run of blocks that the host does not have, which a job reads of
- *              its own page map before
- *   discard    the advice ends behind it
+ *   arrival:    READ_MOSTLY for the blocks to duplicate, then the prefetch.
+ *   departure:  The end of READ_MOSTLY, which drops duplicates. Then a prefetch to the
+ *               host for each run of blocks that the host lacks. A real job first reads
+ *               its own page map to find them.
+ *   discard:    The advice ends after it.
  *
- * A mover makes these calls, one behind the other.
- */
+ * A mover makes these calls one after the other. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim_state.h"
 
-/* Advises these blocks; the thread is free again at the time that is returned. */
+/* Advises these blocks; returns when the thread is free again. */
 static uint64_t advise(struct pump_sim *sim, uint32_t first, uint32_t count,
                        uint32_t advice, uint64_t free_ns) {
   struct gpu_cost cost;
@@ -34,7 +33,8 @@ static bool is_asked(uint32_t mask, uint32_t i) {
   return i < PUMP_MASK_BLOCKS && (mask >> i & 1);
 }
 
-/* What the host has no valid copy of is there already, and shows nothing when it leaves. */
+/* Finds wanted blocks that the host has mapped completely. Blocks without a valid host
+ * copy are on the GPU already, and their eviction gives no information. */
 static uint32_t find_kept(const struct pump_sim *sim, uint32_t wanted, uint32_t first,
                           uint32_t count) {
   uint32_t kept = 0;

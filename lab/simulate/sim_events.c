@@ -1,7 +1,7 @@
-/* sim_events.c - what the program has done, as records of the event ring (record/event.c).
+/* sim_events.c - the program's actions as records of the event ring (record/event.c).
  *
- * The worker reads everything that was issued when its tick begins, so records are written
- * then; where the ring is full, the rest waits for the worker to read it.
+ * The worker reads everything issued when its tick begins, so records are written then.
+ * If the ring is full, the rest waits until the worker has read it.
  */
 #include "sim_state.h"
 
@@ -19,7 +19,7 @@ static void write_extent(struct pump_extent *extent, const struct pump_sim_range
   extent->length_access = use->length_bytes << 2 | use->access;
 }
 
-/* False where the ring has no room for it. */
+/* Returns false if the ring has no space for it. */
 static bool write_record(struct pump_sim *sim, const struct record *record) {
   uint32_t records = (record->count + PUMP_EVENT_EXTENTS - 1) / PUMP_EVENT_EXTENTS;
   uint64_t position;
@@ -77,7 +77,7 @@ static bool write_operation(struct pump_sim *sim, const struct pump_sim_step *st
   return write_record(sim, &record);
 }
 
-/* Writes that a discard will come behind what was issued, or that it has ended. */
+/* Writes that a discard will follow the issued work, or that it has ended. */
 static bool write_discard(struct pump_sim *sim, uint16_t kind, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
   if (PUMP_EVENT_SLOTS - pump_core_backlog(sim->shm) < step->uses) return false;
@@ -93,7 +93,7 @@ static bool write_discard(struct pump_sim *sim, uint16_t kind, uint32_t index) {
   return true;
 }
 
-/* False where there is no room for what is to be said of a step. */
+/* Returns false if the ring has no space for the step's records. */
 static bool write_step(struct pump_sim *sim, uint32_t index) {
   const struct pump_sim_step *step = &sim->program.steps[index];
   if (step->kind == PUMP_SIM_ALLOC || step->kind == PUMP_SIM_FREE)

@@ -1,26 +1,25 @@
-/* sim_flash.c - what of a full host is on flash, and when it goes there and returns, for
- * policies that know operations ahead (docs/decisions/0064-flash.md).
+/* sim_flash.c - for a full host: which blocks are on flash, and when they move there and
+ * back, for policies that know operations in advance (docs/decisions/0064-flash.md).
  *
- * DESIGN. The schedule's rule, one tier further down: room decides, not time. The known
- * operations say how many blocks with contents there will be at once. What GPU and host
- * cannot hold of the most of them has to be on flash by then, and no more:
+ * DESIGN. The schedule's rule, one tier further down: memory decides, not time. The known
+ * operations determine the peak number of blocks with contents. The part of that peak
+ * that exceeds GPU and host must be on flash by then, and no more:
  *
- *   write  while less than that has a copy on flash, the block of the host that is needed
- *          last is written, and stays in the host as long as there is room: clean
- *   drop   where the host is nearly full, the clean block that is needed last
- *   read   the block of flash that is needed first, once all operations up to that one
- *          leave room for it
+ *   write:  While fewer blocks have a copy on flash, the host's block with the furthest
+ *           next use is written. It stays in the host while there is space: clean.
+ *   drop:   If the host is nearly full, the clean block with the furthest next use goes.
+ *   read:   The block on flash that is needed first returns, once all operations before
+ *           its use leave space for it.
  *
- * Where the host is full all the same, what comes to it takes the place of the block that
- * is needed last, which is written then (uvm_flash.c). As nothing tells of each change,
- * choices are made anew after PLAN_NS, and while nothing can be done after longer times.
- */
+ * If the host is still full, an arriving block replaces the block with the furthest next
+ * use, which is then written (uvm_flash.c). Nothing reports each change, so choices are
+ * repeated after PLAN_NS, and after longer times while nothing can be done. */
 #include "daemon/core/model/model_state.h"
 #include "sim_state.h"
 
 #define PLAN_NS 2000000
 #define PLAN_MOST_NS 8000000
-#define SPARE_BLOCKS 32 /* of the host, for what is under way; 1/SPARE_PART at most */
+#define SPARE_BLOCKS 32 /* host blocks kept free for transfers */
 #define SPARE_PART 16
 
 static uint32_t spare(uint64_t blocks) {
@@ -38,7 +37,7 @@ bool sim_flash_init(struct pump_sim *sim) {
 
 /* ---- choosing ---------------------------------------------------------------------- */
 
-/* Whether `a` goes to flash before `b`: needed later, or unused for longer. */
+/* Returns whether `a` goes to flash before `b`: needed later, or unused for longer. */
 static bool is_further(const struct sim_tiered *a, const struct sim_tiered *b) {
   if (a->next_use != b->next_use) return a->next_use > b->next_use;
   return a->last_use < b->last_use;
@@ -48,7 +47,7 @@ static bool is_sooner(const struct sim_tiered *a, const struct sim_tiered *b) {
   return is_further(b, a);
 }
 
-/* Puts the block among the chosen, in order, as far as there are places. */
+/* Inserts the block among the chosen ones, in order, if it is good enough. */
 static void offer(struct sim_chosen *chosen, const struct sim_tiered *one,
                   bool (*before)(const struct sim_tiered *, const struct sim_tiered *)) {
   uint32_t at = chosen->count;
@@ -62,8 +61,8 @@ static void offer(struct sim_chosen *chosen, const struct sim_tiered *one,
   chosen->blocks[at] = *one;
 }
 
-/* Looks at all blocks that are away; returns how many have a copy on flash, and in
- * `*only` how many of them are nowhere else. */
+/* Chooses among all blocks that are not on the GPU. Returns how many have a copy on
+ * flash, and in `*only` how many have their only copy there. */
 static uint32_t look(struct pump_sim *sim, uint32_t *only) {
   struct sim_flash *flash = &sim->flash;
   const struct pump_model *m = sim->model;
@@ -95,7 +94,7 @@ static uint32_t look(struct pump_sim *sim, uint32_t *only) {
   return on_flash;
 }
 
-/* Blocks that get their first contents in that operation. */
+/* Returns how many blocks get their first contents in that operation. */
 static int64_t first_contents(const struct pump_model *m, const struct op *op) {
   int64_t found = 0, at = op->first_use, end = at + op->uses;
   if (op->due[DUE_AWAY] == 0) return 0;
@@ -106,9 +105,9 @@ static int64_t first_contents(const struct pump_model *m, const struct op *op) {
   return found;
 }
 
-/* Walks over the known operations with the blocks that have contents. Returns how many of
- * the most cannot be in GPU and host, and in `*most_seq` when that is; leaves as many of
- * `reads` as may come now. */
+/* Follows the number of blocks with contents over the known operations. Returns how many
+ * of the peak exceed GPU and host, and in `*most_seq` when that is. Keeps as many of
+ * `reads` as may return now. */
 static int64_t walk(struct pump_sim *sim, int64_t only, int64_t *most_seq) {
   const struct pump_model *m = sim->model;
   const struct device *device = &m->devices[0];
@@ -148,7 +147,7 @@ static void plan(struct pump_sim *sim) {
     victims[count++] = flash->writes.blocks[i].block;
   gpu_host_victims(sim->engine, victims, count);
   int64_t most_seq = 0, lacking = walk(sim, only, &most_seq) - on_flash;
-  /* What is needed before then is on the GPU in the meantime, and its copy void. */
+  /* A block needed before the peak returns to the GPU, which makes its copy invalid. */
   struct sim_chosen *writes = &flash->writes;
   while (writes->count > 0 && (lacking < writes->count ||
                                writes->blocks[writes->count - 1].next_use <= most_seq))
@@ -156,12 +155,12 @@ static void plan(struct pump_sim *sim) {
   flash->writes.done = flash->reads.done = flash->drops.done = 0;
 }
 
-/* ---- doing ------------------------------------------------------------------------- */
+/* ---- acting ------------------------------------------------------------------------- */
 
 typedef int (*step)(struct gpu_engine *, uint64_t, const struct gpu_hooks *, uint32_t,
                     uint64_t *);
 
-/* The next of the chosen goes, once flash is free from `*free_ns` on. */
+/* Transfers the next chosen blocks, when flash is free from `*free_ns`. */
 static void go(struct pump_sim *sim, struct sim_chosen *chosen, uint64_t *free_ns,
                step transfer) {
   for (; *free_ns <= sim->now_ns && chosen->done < chosen->count; chosen->done++)

@@ -1,8 +1,7 @@
 /* sim_movers.c - the executors' threads: take, validate, move, report (execute/executor.c).
  *
- * How many of them work follows from the very controller that the shim has
- * (execute/adapt.h). Bounds are those of execute/device_executors.c and executors.h.
- */
+ * The number of working threads is decided by the shim's own controller (execute/adapt.h).
+ * Bounds are the same as in execute/device_executors.c and executors.h. */
 #include "sim_state.h"
 
 #define IN_FLIGHT_BYTES (128u << 20)
@@ -40,18 +39,18 @@ bool sim_movers_init(struct pump_sim *sim) {
   return true;
 }
 
-/* ---- what waits ------------------------------------------------------------------ */
+/* ---- waiting commands -------------------------------------------------------------- */
 
 static struct pump_command_ring *ring_of(const struct pump_sim *sim, uint32_t way) {
   return &sim->shm->commands[0][way];
 }
 
-/* Commands that no mover has taken. */
+/* Returns the number of commands that no mover has taken. */
 static uint32_t waiting(const struct pump_sim *sim, uint32_t way) {
   return (uint32_t)(sim->directions[way].seen - ring_of(sim, way)->head);
 }
 
-/* When a mover sees what can be seen from `visible_ns` on. */
+/* Returns when a mover sees something that becomes visible at `visible_ns`. */
 static uint64_t seen_ns(struct pump_sim *sim, uint32_t way, uint64_t visible_ns) {
   struct sim_direction *direction = &sim->directions[way];
   uint64_t since_ns = sim_most(direction->idle_since_ns, direction->wait.end_ns);
@@ -71,7 +70,7 @@ void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns) {
   }
 }
 
-/* When the oldest command can be seen; GPU_NEVER: there is none. */
+/* Returns when the oldest command becomes visible; GPU_NEVER: there is none. */
 static uint64_t visible_ns(const struct pump_sim *sim, uint32_t way) {
   uint64_t head = ring_of(sim, way)->head;
   return waiting(sim, way) == 0
@@ -90,8 +89,7 @@ void sim_movers_populate(struct pump_sim *sim, uint32_t range) {
   sim->populate_count++;
 }
 
-/* Takes the next slice to populate. Once allocations outgrow the budget the queue empties
- * itself. */
+/* Takes the next slice to populate; empties the queue if allocations exceed the budget. */
 static bool take_populate(struct pump_sim *sim, struct sim_command *job) {
   if (sim->allocated_bytes > sim->settings.budget_bytes) sim->populate_count = 0;
   while (sim->populate_count > 0) {
@@ -132,7 +130,8 @@ static uint32_t validate(const struct pump_sim *sim, uint32_t way, uint32_t inde
   const struct pump_sim_range *range = &sim->program.ranges[index];
   if (!sim->live[index] || range->generation != command->generation)
     return PUMP_RESULT_DEAD;
-  /* A policy that knows less than was issued, by choice, is not charged with it. */
+  /* With foresight_run the policy ignores issued operations by design, so its eviction is
+   * never stale. */
   if (way == PUMP_TO_HOST && !sim->settings.foresight_run)
     return last_use(sim, index, command) > command->observed_seq ? PUMP_RESULT_STALE
                                                                  : PUMP_RESULT_MOVED;
@@ -197,15 +196,15 @@ static bool has_room(const struct pump_sim *sim, const struct sim_direction *dir
   return direction->flight_bytes == 0 || direction->flight_bytes + length_bytes <= bound;
 }
 
-/* The context whose lock the call takes; 0 is the program's. */
+/* Returns the context whose lock the call takes; 0 is the program's. */
 static uint32_t context_of(const struct pump_sim *sim, uint32_t way,
                            const struct sim_mover *mover) {
   bool own_context = way == PUMP_TO_HOST && sim->own_context.state == PUMP_OWN_CONTEXT_YES;
   return own_context ? 1 + (uint32_t)(mover - sim->directions[way].movers) : 0;
 }
 
-/* A slice to the GPU is with the driver; its event is recorded as soon as a launch could
- * be. The wait is what execute/own_context.h goes by. */
+/* Records the event of a slice to the GPU as soon as the driver accepts a launch.
+ * execute/own_context.h decides by the duration of that wait. */
 static void record_event(struct pump_sim *sim, struct sim_mover *mover) {
   uint64_t free_ns = sim_most(gpu_call_ns(sim->engine, GPU_CALL_LAUNCH, 0), sim->now_ns);
   const struct sim_direction *in = &sim->directions[PUMP_TO_GPU];
@@ -222,7 +221,7 @@ static bool has_waited(const struct pump_sim *sim, const struct pump_entry *entr
           *sim_executed_seq(sim, entry->after_stream - 1) >= entry->after_seq);
 }
 
-/* Whether the next entry of the schedule waits for a mover alone. */
+/* Returns whether the next entry of the schedule waits only for a mover. */
 static bool is_ready_behind(const struct pump_sim *sim, uint32_t way) {
   struct pump_entry entry;
   uint64_t turn;
@@ -243,7 +242,7 @@ static void note(struct pump_sim *sim, uint32_t way, const struct sim_command *j
                                    .run = sim->run_step};
 }
 
-/* The mover is in the driver's call until then; then it goes on with the job. */
+/* Keeps the mover in the driver's call until `free_ns`; then it continues with the job. */
 static void go_on_later(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
                         const struct sim_command *job, uint64_t free_ns) {
   sim->directions[way].flight_slices++;
@@ -330,8 +329,7 @@ static bool may_go(const struct pump_sim *sim, uint32_t way,
          has_waited(sim, entry);
 }
 
-/* Finds out when a mover takes the next entry of the schedule: one that sleeps wakes first.
- */
+/* Computes when a mover takes the schedule's next entry: a sleeping one wakes first. */
 static void date_entry(struct pump_sim *sim, uint32_t way) {
   struct sim_direction *direction = &sim->directions[way];
   struct pump_entry entry;
@@ -357,7 +355,7 @@ static bool take_entry(struct pump_sim *sim, uint32_t way, struct sim_command *j
   return true;
 }
 
-/* Takes one job if there is one and room for it; true if there may be more. */
+/* Starts one job if there is one and it fits; returns true if there may be more. */
 static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *mover) {
   struct sim_direction *direction = &sim->directions[way];
   struct sim_command job;
@@ -387,7 +385,7 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
     job = (struct sim_command){0};
     job.sent = pump_command_take(ring, &job.command);
   } else if (take_entry(sim, way, &job)) {
-    /* validated as any */
+    /* validated like any other */
   } else if (way != PUMP_TO_GPU ||
              !has_room(sim, direction, SLICE_BYTES, IN_FLIGHT_BYTES) ||
              !take_populate(sim, &job)) {

@@ -25,7 +25,7 @@ static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t
     sim->last_use_seq[use->range * PUMP_USE_SLICES + i] = seq;
 }
 
-/* The step's uses as blocks; of a discard only blocks that lie wholly inside. */
+/* Converts the step's uses to blocks; a discard includes only whole blocks. */
 static uint32_t blocks_of(struct pump_sim *sim, const struct pump_sim_step *step,
                           uint64_t *touched_bytes) {
   bool whole = step->kind == GPU_DISCARD;
@@ -108,7 +108,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
                                 .cookie = operation ? (uint64_t)sim->step + 1 : 0,
                                 .discard_kind = GPU_DISCARD_UNMAP};
   asked.use_count = blocks_of(sim, step, &touched_bytes);
-  if (operation) { /* before it is submitted: it may finish in there */
+  if (operation) { /* before the submission, in which it may finish */
     stream->unfinished++;
     sim->unfinished++;
     stream->issued_seq = step->seq;
@@ -136,7 +136,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
 
 /* ---- waiting, allocating --------------------------------------------------------- */
 
-/* What the program learns by waiting, pump learns with it. */
+/* Notes what the program's wait proves: these streams have executed all issued work. */
 static void learn(struct pump_sim *sim, uint32_t first, uint32_t end) {
   for (uint32_t i = first; i < end; i++)
     *sim_executed_seq(sim, i) =
@@ -207,7 +207,7 @@ static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
   sim->program_ns = sim_most(sim->now_ns, cost.complete_ns);
 }
 
-/* ---- one step after the other ---------------------------------------------------- */
+/* ---- step by step ------------------------------------------------------------------ */
 
 static void do_step(struct pump_sim *sim) {
   const struct pump_sim_step *step = &sim->program.steps[sim->step];
@@ -257,7 +257,7 @@ static bool may_go_on(struct pump_sim *sim) {
   return true;
 }
 
-/* Another thread of the program maps memory. */
+/* Maps memory in another thread of the program. */
 static void map_memory(struct pump_sim *sim) {
   uint64_t taken_ns = sim->settings.map_ns;
   uint64_t end_ns = gpu_map_memory(sim->engine, sim->now_ns, &sim->hooks, taken_ns);

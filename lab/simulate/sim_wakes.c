@@ -1,7 +1,7 @@
-/* sim_wakes.c - when a thread that waits goes on: at once while it spins, else late.
+/* sim_wakes.c - when a waiting thread continues: at once while it spins, otherwise late.
  *
- * It spins in each wait; the real ones do so only behind a short one (pump_spin_ns), which
- * changes next to nothing (docs/decisions/0048-wake-ups.md).
+ * It spins at the start of each wait. Real threads spin only after a short wait
+ * (pump_spin_ns), which makes almost no difference (docs/decisions/0048-wake-ups.md).
  */
 #include "lab/gpu/random.h"
 #include "sim_state.h"
@@ -17,7 +17,7 @@ static bool make_sense(const struct pump_sim_delays *delays) {
 }
 
 bool sim_waits_init(struct pump_sim *sim) {
-  uint64_t seed = 3 * sim->settings.wake_seed; /* three sequences to each */
+  uint64_t seed = 3 * sim->settings.wake_seed; /* three sequences for each seed */
   sim->wait.random = seed;
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
     sim->directions[way].wait.random = seed + 1 + way;

@@ -1,11 +1,11 @@
-/* sim_worker.c - the worker as pumpd runs it: rows in, progress, and a decision. */
+/* sim_worker.c - the worker as pumpd runs it: reads rows, updates progress, decides. */
 #include <stdlib.h>
 
 #include "sim_state.h"
 
-#define SLEEP_NS 251000000 /* until the next one where nothing happens: worker.py */
+#define SLEEP_NS 251000000 /* until the next tick if nothing happens: worker.py */
 
-/* ---- when ------------------------------------------------------------------------ */
+/* ---- time -------------------------------------------------------------------------- */
 
 void sim_worker_wake(struct pump_sim *sim) {
   if (sim->model == NULL || !sim->active || sim->woken) return;
@@ -49,8 +49,7 @@ void sim_worker_poll(struct pump_sim *sim) {
 
 /* ---- rows ------------------------------------------------------------------------ */
 
-/* Reads all steps before `until`, and of discards that have ended; returns how many rows.
- */
+/* Reads all steps before `until`, and ended discards; returns the number of rows. */
 static uint32_t read_rows(struct pump_sim *sim, uint32_t until) {
   uint32_t rows = 0;
   int read;
@@ -62,7 +61,7 @@ static uint32_t read_rows(struct pump_sim *sim, uint32_t until) {
   return rows;
 }
 
-/* Operations ahead are written up to the next allocation or free. */
+/* Returns the end of the steps to write; predicted ones end at an allocation or free. */
 static uint32_t predicted(const struct pump_sim *sim, bool asked) {
   const struct pump_sim_settings *settings = &sim->settings;
   uint32_t base = settings->foresight_run ? sim->run_step : sim->step;
@@ -79,9 +78,9 @@ static uint32_t predicted(const struct pump_sim *sim, bool asked) {
   return end;
 }
 
-/* ---- what is expected ------------------------------------------------------------ */
+/* ---- predictions -------------------------------------------------------------------- */
 
-/* A pass over the program with what was discarded since its last use. */
+/* Scans the program for blocks that were discarded since their last use. */
 bool sim_worker_find_fresh(struct pump_sim *sim) {
   const struct pump_sim_program *program = &sim->program;
   uint8_t *discarded = calloc(program->blocks, 1);
@@ -113,7 +112,7 @@ bool sim_worker_find_fresh(struct pump_sim *sim) {
 
 #define EXPECT_AT_ONCE 512 /* operations */
 
-/* True while there is a place for more. */
+/* Returns true while there is space for more. */
 static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) {
   struct pump_model_extent extents[PUMP_MAX_EXTENTS];
   uint32_t count = 0;

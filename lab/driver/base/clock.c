@@ -1,22 +1,22 @@
-/* clock.c - how a thread passes the time that the model says its call takes.
+/* clock.c - makes a thread spend the time that the model gives to its call.
  *
  * DESIGN
  * A call of the model has parts of two kinds (struct gpu_cost):
- *   work   the thread computes until it has consumed so much processor time of its own
- *          (CLOCK_THREAD_CPUTIME_ID). Where others want the processor that takes longer,
+ *   work:  The thread computes until it has used that much CPU time of its own
+ *          (CLOCK_THREAD_CPUTIME_ID). If other threads want the core, this takes longer,
  *          as the real call would.
- *   wait   the thread blocks until the time at which the model ends the wait; where the
- *          profile says so (copy_wait_spin) it computes through the first part.
- * What the model itself took of the processor counts as work that is done. No thread here
- * calls sched_yield(): the scheduler takes that for a whole slice used up, and beside a
- * busy process a call that had microseconds left would get the processor milliseconds later
+ *   wait:  The thread blocks until the model ends the wait. The profile may make it spin
+ *          through the first part (copy_wait_spin).
+ * The CPU time of the model itself counts as finished work. The code never calls
+ * sched_yield(). The scheduler treats a yield as a used-up time slice. A call that needed
+ * a few more microseconds would then wait milliseconds for a busy process
  * (docs/decisions/0046-work-and-waits.md).
  *
- * A blocked thread wakes late, by ten to sixty microseconds, though its timer slack
- * is as good as none. So it asks to be woken `lead` earlier, and computes through what is
- * left. The lead follows how late wake-ups were: that remainder is some microseconds,
- * LEAD_MOST_NS at most, and is the driver's error in processor time. A wake-up later than
- * LEAD_MOST_NS waited for a processor, and no lead would help it.
+ * A blocked thread wakes 10 to 60 microseconds late, although its timer slack is almost
+ * 0. So the thread requests a wake-up `lead` earlier and spins through the remaining
+ * time. The lead adapts to the delay of past wake-ups. The remainder is some
+ * microseconds, at most LEAD_MOST_NS; it is the driver's error in CPU time. A wake-up
+ * later than LEAD_MOST_NS waited for a core, which no lead would help.
  */
 #include <errno.h>
 #include <sys/prctl.h>
@@ -26,12 +26,10 @@
 
 #define LEAD_FIRST_NS 30000
 #define LEAD_MOST_NS 70000
-#define LOST_NS 5000 /* between two looks at the clock: most interrupts take less */
-#define SLEEP_LEAST_NS                                                                     \
-  10000 /* a shorter sleep costs as much processor time as it saves                        \
-         */
+#define LOST_NS 5000         /* longest gap between two clock reads on a kept core */
+#define SLEEP_LEAST_NS 10000 /* shorter sleeps save no CPU time */
 
-static uint64_t lead_ns = LEAD_FIRST_NS; /* relaxed: any of the last values will do */
+static uint64_t lead_ns = LEAD_FIRST_NS; /* relaxed: any recent value will do */
 
 static uint64_t clock_ns(clockid_t clock) {
   struct timespec time;
@@ -43,7 +41,7 @@ uint64_t vd_now_ns(void) {
   return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Computes; false: the thread may have lost its processor for a part of that time. */
+/* Spins; returns false if the thread may have lost its core in that time. */
 static bool spin_until(uint64_t end_ns) {
   bool kept = true;
   for (uint64_t now_ns = vd_now_ns(), next_ns; now_ns < end_ns; now_ns = next_ns) {
@@ -58,8 +56,8 @@ uint64_t vd_wake_ns(uint64_t end_ns) {
   return end_ns > vd_now_ns() + early_ns + SLEEP_LEAST_NS ? end_ns - early_ns : 0;
 }
 
-/* A thread that had asked for `wake_ns` runs again. The lead comes to lie above three
- * wake-ups of four. */
+/* Updates the lead after a thread woke that had asked for `wake_ns`. The lead converges
+ * to a value that exceeds about three of four wake-up delays. */
 static void learn_lead(uint64_t wake_ns) {
   uint64_t now_ns = vd_now_ns(), lead = __atomic_load_n(&lead_ns, __ATOMIC_RELAXED);
   uint64_t late_ns = now_ns > wake_ns ? now_ns - wake_ns : 0;
@@ -88,12 +86,12 @@ void vd_wait_until(uint64_t end_ns) {
 
 struct vd_begun vd_begin(void) {
   uint64_t now_ns =
-      vd_now_ns(); /* first: reading the other one takes up to a microsecond */
+      vd_now_ns(); /* read first: reading the other clock takes up to a microsecond */
   return (struct vd_begun){.now_ns = now_ns,
                            .processor_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID)};
 }
 
-/* A part that takes `length_ns` from `begun` on, and of that `share` of the processor. */
+/* Spends `length_ns` from `begun`, the given share of the time as CPU work. */
 static void work(struct vd_begun begun, uint64_t length_ns, double share) {
   uint64_t work_ns = (uint64_t)((double)length_ns * share);
   bool done = work_ns == 0;

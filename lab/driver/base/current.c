@@ -1,4 +1,4 @@
-/* current.c - the driver's own state, the thread's, and which context is current. */
+/* current.c - the state of the driver and of a thread, and which context is current. */
 #include "driver.h"
 
 struct vd_driver vd = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -1,7 +1,7 @@
 /* diagnose.c - log lines, names and sentences of results.
  *
- * PUMP_VIRTUAL_LOG=stderr or a file name switches the log on. vd_error() lines are
- * for the user and go to stderr when there is no log. Nothing goes to stdout.
+ * PUMP_VIRTUAL_LOG=stderr or a file name turns on the log. vd_error() lines are for the
+ * user and go to stderr if there is no log. Nothing goes to stdout.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "driver.h"
 
-/* Written once, before the first line. -1: no log. */
+/* Set once, before the first line. -1: no log. */
 static int log_descriptor = -1;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 
@@ -27,7 +27,7 @@ static void open_log(void) {
   log_descriptor = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-/* PUMP_VIRTUAL_LOG is set. */
+/* Returns whether PUMP_VIRTUAL_LOG is set. */
 static bool log_enabled(void) {
   pthread_once(&open_once, open_log);
   return log_descriptor >= 0;
@@ -41,7 +41,7 @@ static void write_line(int descriptor, const char *format, va_list arguments) {
   size_t length = (size_t)begin + (text > 0 ? (size_t)text : 0);
   if (length > sizeof line - 2) length = sizeof line - 2;
   line[length++] = '\n';
-  /* one write a line, so that lines of several threads do not mix */
+  /* one write per line, so that lines of several threads do not mix */
   ssize_t written = write(descriptor, line, length);
   (void)written;
   errno = saved;
@@ -70,7 +70,7 @@ FILE *vd_record(void) {
   record_opened = true;
   const char *name = getenv("PUMP_VIRTUAL_EVENTS");
   if (name == NULL || *name == 0) return NULL;
-  record = fopen(name, "wxe"); /* a new file only, and no symbolic link */
+  record = fopen(name, "wxe"); /* new file, no symbolic link */
   if (record == NULL) vd_error("PUMP_VIRTUAL_EVENTS %s: %s", name, strerror(errno));
   return record;
 }

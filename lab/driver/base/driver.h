@@ -1,24 +1,24 @@
-/* driver.h - what all rooms of the virtual driver share.
+/* driver.h - declarations that all folders of the virtual driver share.
  *
- * ROOMS, each with one header. A file uses its own room and those above it in this list.
- *   base/       objects, settings, the log, the clock, which context is current
- *   card/       a card that several processes share; the lock
- *   timeline/   the model of the GPU under one lock and the real clock; streams, events,
- *               and the effects on data, carried out in the model's order
- *   memory/     allocations of every kind, copies, advice, pools, mappings
- *   code/       modules, libraries, functions, launches, and what these touch
- *   graph/      graphs, captures, allocation nodes
- *   calls/      every exported function: counted, checked, failed on request, then
- *               vd_<symbol>() is called; start and end, contexts, the device, the report
- * What a lower room needs of a higher one is in upcalls.h.
+ * FOLDERS, each with one header. A file uses its own folder and the ones above it here.
+ *   base/:      Objects, settings, the log, the clock, which context is current.
+ *   card/:      A GPU that several processes share; the lock.
+ *   timeline/:  The model of the GPU under one lock and the real clock; streams, events,
+ *               and the effects on data, carried out in the model's order.
+ *   memory/:    Allocations of every kind, copies, advice, pools, mappings.
+ *   code/:      Modules, libraries, functions, launches, and the memory they touch.
+ *   graph/:     Graphs, captures, allocation nodes.
+ *   calls/:     Every exported function: counted, checked, failed on request, then
+ *               passed to vd_<symbol>(). Start and exit, contexts, the device, the report.
+ * upcalls.h declares the calls from a lower folder to a higher one.
  *
- * One lock (`vd.lock`) guards everything except what is constant after cuInit and
- * what says otherwise. It is never held while the program's functions or a host
- * kernel run, nor while a thread sleeps. Of a card that several processes share,
- * vd_lock() takes the card's own lock behind it.
+ * One lock (`vd.lock`) guards everything that is not constant after cuInit and not marked
+ * otherwise. It is never held while the program's functions or a host kernel run, nor
+ * while a thread sleeps. If several processes share the GPU, vd_lock() then takes the
+ * GPU's own lock too.
  *
- * Handles are pointers to objects (object.c) that are recycled but never unmapped
- * and carry a magic number, so that a stale handle gives an error.
+ * Handles are pointers to objects (object.c). Objects are recycled but never unmapped and
+ * carry a magic number, so a stale handle gives an error.
  */
 #ifndef PUMP_VIRTUAL_DRIVER_H
 #define PUMP_VIRTUAL_DRIVER_H
@@ -64,14 +64,14 @@ struct vd_range_entry {
 
 /* Live allocations of one address range, sorted by address. */
 struct vd_range_set {
-  uint64_t base, end; /* 0, 0: addresses chosen elsewhere */
+  uint64_t base, end; /* 0, 0: addresses are chosen elsewhere */
   struct vd_range_entry *entries;
   size_t count, room;
 };
 
 struct vd_context {
   uint32_t magic;
-  uint32_t references; /* of the primary context: retains; of others: uses */
+  uint32_t references; /* retains of the primary context; uses of the others */
   uint64_t id;
   uint32_t number; /* the primary context is 0 */
   bool primary, alive;
@@ -80,8 +80,8 @@ struct vd_context {
   size_t limits[VD_LIMITS];
 };
 
-/* Attributes of a stream or of a kernel node that are given back and change nothing; all
- * zeros: the defaults. */
+/* Attributes of a stream or of a kernel node. They are returned on request and have no
+ * effect. All zeros: the defaults. */
 struct vd_settings {
   CUaccessPolicyWindow window;
   int synchronization, priority, memory_domain, cooperative;
@@ -89,7 +89,7 @@ struct vd_settings {
   bool domain_map_set;
 };
 
-/* Violations of the rules, counted for the report (report.c). */
+/* Rule violations, counted for the report (report.c). */
 struct vd_checks {
   uint64_t prefetch_unknown;
   uint64_t discard_unknown;
@@ -102,23 +102,23 @@ struct vd_checks {
   uint64_t calls_failed_on_request;
 };
 
-/* The driver. Writer: the thread in cuInit; afterwards under `lock`. After a fork
- * `state` alone is looked at. */
+/* The driver. Written by the thread in cuInit, then under `lock`; after a fork only
+ * `state` is read. */
 struct vd_driver {
   int state; /* enum vd_state, atomic */
   pthread_mutex_t lock;
   pthread_cond_t changed; /* CLOCK_MONOTONIC: an action ended, gpu_complete() */
   enum vd_mode mode;
-  bool copies_modelled; /* long copies and memsets take their time, and move nothing */
-  bool shared;          /* the engine's state is a shared card's */
-  uint32_t locks;       /* GPU_LOCK_*: of the driver, that callers wait for */
-  bool queues_shared;   /* streams of all priorities have the same work queues */
-  uint32_t owner;       /* of a shared card; else 0 */
-  uint32_t first_block; /* of the managed arena, in the engine */
+  bool copies_modelled; /* long copies and memsets take time but move no data */
+  bool shared;          /* the engine's state belongs to a shared GPU */
+  uint32_t locks;       /* GPU_LOCK_*: locks of the driver that callers wait for */
+  bool queues_shared;   /* streams of all priorities share the same work queues */
+  uint32_t owner;       /* this process in a shared GPU; else 0 */
+  uint32_t first_block; /* first block of the managed arena, in the engine */
   uint32_t discard_kind;
   struct uvm_profile profile;
-  char profile_hash[13]; /* Profile.hash() of pump_lab.profiles, as passed; or empty */
-  uint32_t card_number;  /* of a card that is not shared: part of its UUID */
+  char profile_hash[13]; /* Profile.hash() of pump_lab.profiles, as passed in; or empty */
+  uint32_t card_number;  /* part of the UUID of a GPU that is not shared */
   struct gpu_engine *engine;
   struct vd_range_set managed, plain, host, mapped, reserved;
   struct vd_context primary;
@@ -128,14 +128,14 @@ struct vd_driver {
 };
 extern struct vd_driver vd;
 
-/* Thread's own. */
+/* State of one thread. */
 #define VD_CONTEXT_DEPTH 64
 struct vd_thread {
   struct vd_context *stack[VD_CONTEXT_DEPTH];
   uint32_t depth;
   int capture_mode;                 /* CU_STREAM_CAPTURE_MODE_* */
-  struct vd_stream *default_stream; /* per-thread default stream */
-  uint64_t default_stream_id;       /* of it while it lives */
+  struct vd_stream *default_stream; /* the per-thread default stream */
+  uint64_t default_stream_id;       /* id of default_stream while it lives */
   uint64_t random;
 };
 extern __thread struct vd_thread vd_thread;
@@ -148,12 +148,12 @@ static inline struct vd_context *vd_current(void) {
 void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
-/* The file that PUMP_VIRTUAL_EVENTS names, written until the report; NULL: not wanted.
- * Under the lock. */
+/* Returns the log of events, open until the report; NULL if PUMP_VIRTUAL_EVENTS is not
+ * set. Call both under the lock. */
 FILE *vd_record(void);
 void vd_record_end(void);
 
-/* Implementations, declared from the list: DS and EZ take the default stream. */
+/* Implementations, declared from the list; DS and EZ take the default stream. */
 #define VD_PARAMETERS(...) __VA_ARGS__
 #define VD_DECLARE_NONE(symbol, parameters) CUresult vd_##symbol parameters;
 #define VD_DECLARE_SZ VD_DECLARE_NONE
@@ -174,36 +174,35 @@ static inline bool vd_is(const void *object, enum vd_magic magic) {
 
 /* setting.c: attributes of a stream, or of a kernel node */
 #define VD_GREATEST_PRIORITY (-5)
-int vd_priority_of(int priority); /* the nearest that there is */
+int vd_priority_of(int priority); /* the nearest valid priority */
 CUresult vd_setting_get(const struct vd_settings *settings, bool of_node, int attribute,
                         CUstreamAttrValue *out);
 CUresult vd_setting_set(struct vd_settings *settings, bool of_node, int attribute,
                         const CUstreamAttrValue *value);
 
-/* clock.c: how time passes */
+/* clock.c: passes time */
 uint64_t vd_now_ns(void);
 static inline struct timespec vd_timespec(uint64_t ns) {
   return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
-/* Blocks, and ends on time as far as there is a processor. */
+/* Blocks until `end_ns`, and ends on time if a CPU core is free. */
 void vd_wait_until(uint64_t end_ns);
-/* The wake-up time to ask for in order to run at `end_ns`; 0: too near to block. */
+/* Returns the wake-up time to request in order to run at `end_ns`; 0: too near to block. */
 uint64_t vd_wake_ns(uint64_t end_ns);
-/* The calling thread's timer slack becomes `slack_ns`; returns what it was. */
+/* Sets the calling thread's timer slack to `slack_ns`; returns the old value. */
 unsigned long vd_slack_change(unsigned long slack_ns);
-/* When the calling thread began a call of the model, and what it had used of the processor.
- */
+/* When the calling thread began a call of the model, and its CPU time by then. */
 struct vd_begun {
   uint64_t now_ns;
   uint64_t processor_ns;
 };
 struct vd_begun vd_begin(void);
-/* Works and waits as `cost` says, until the caller is free; without the lock. */
+/* Works and waits as `cost` requires until the caller is free. Call it without the lock. */
 void vd_pay(struct vd_begun begun, const struct gpu_cost *cost);
 
 /* current.c */
 bool vd_context_alive(const struct vd_context *context);
-CUresult vd_context_push(struct vd_context *context); /* becomes the current one */
+CUresult vd_context_push(struct vd_context *context); /* makes it the current one */
 
 _Static_assert(sizeof(struct vd_context) <= VD_OBJECT_BYTES, "context");
 

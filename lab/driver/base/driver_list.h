@@ -1,9 +1,9 @@
 /* driver_list.h - the driver functions that the virtual driver exports.
  *
- * X(level, twin, symbol, name, version, parameters, arguments): see driver/functions.h. The
- * implementation is vd_<symbol>; that of DS and EZ takes the default stream as an extra
- * first argument. Include it with X defined, which is undefined at the end. No include
- * guard.
+ * X(level, twin, symbol, name, version, parameters, arguments): see driver/functions.h.
+ * The implementation is vd_<symbol>; for DS and EZ it takes the default stream as an
+ * additional first argument. Define X before the include; the end of this file undefines
+ * it. No include guard.
  */
 #ifndef VD_DRIVER_ROWS
 #define VD_DRIVER_ROWS

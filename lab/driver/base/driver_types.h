@@ -1,8 +1,8 @@
-/* driver_types.h - CUDA types and constants that only the virtual driver speaks.
+/* driver_types.h - CUDA types and constants that only the virtual driver uses.
  *
- * What shim and driver share is in pump_cuda.h; the same rules hold here: names,
- * layouts and values of the public cuda.h 13, enums as plain ints.
- * tests/virtual compares the layouts with the real header where one is installed.
+ * pump_cuda.h has the ones shared with the shim. The same rules hold here. Names, layouts
+ * and values are from the public cuda.h 13, and enums are plain ints. tests/virtual
+ * compares the layouts with the real header if one is installed.
  */
 #ifndef PUMP_VIRTUAL_DRIVER_TYPES_H
 #define PUMP_VIRTUAL_DRIVER_TYPES_H
@@ -27,7 +27,7 @@ typedef struct {
   int hitProp, missProp;
 } CUaccessPolicyWindow;
 
-/* As far as streams and kernel nodes have attributes; it is CUlaunchAttributeValue. */
+/* Only the attributes of streams and kernel nodes; the same as CUlaunchAttributeValue. */
 union CUstreamAttrValue_union {
   char pad[64];
   CUaccessPolicyWindow accessPolicyWindow;

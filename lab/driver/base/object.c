@@ -1,10 +1,10 @@
-/* object.c - the objects behind handles.
+/* object.c - the objects that handles point to.
  *
- * Equal slots in chunks that are never given back, so that looking at the magic
- * number of a destroyed handle is safe. The latest one that became free is used first, as
- * programs that keep stale handles have to expect. With PUMP_VIRTUAL_LATE_HANDLES it is the
- * oldest, and only while many are free: then a stale handle stays known as one for long.
- * Under the driver's lock.
+ * Slots of equal size come from chunks that are never freed, so reading the magic number
+ * of a destroyed handle is safe. The slot freed last is reused first: programs that keep
+ * stale handles must expect that. With PUMP_VIRTUAL_LATE_HANDLES the slot freed first is
+ * reused, and only while many are free, so a stale handle stays recognizable for a long
+ * time. Under the driver's lock.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* setting.c - attributes of streams and of kernel nodes: which there are of either, and
- * which values they take. They are given back; none changes what work touches.
- */
+/* setting.c - attributes of streams and kernel nodes: which exist, and their valid
+ * values. They are returned on request; none changes which memory the work touches. */
 #include <string.h>
 
 #include "driver.h"
@@ -10,7 +9,8 @@ int vd_priority_of(int priority) {
   return priority < VD_GREATEST_PRIORITY ? VD_GREATEST_PRIORITY : priority;
 }
 
-/* What an attribute that is not here answers: nodes have more than this driver does. */
+/* Returns the error for an attribute that is not listed here. Real nodes have attributes
+ * that this driver lacks. */
 static CUresult unknown(bool of_node, int attribute) {
   bool lacking = attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
                  attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE ||
@@ -75,7 +75,7 @@ CUresult vd_setting_set(struct vd_settings *settings, bool of_node, int attribut
       return CUDA_ERROR_INVALID_VALUE;
     settings->synchronization = value->syncPolicy;
     return CUDA_SUCCESS;
-  case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* a stream's work queue stays */
+  case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* a stream keeps its work queue */
     settings->priority = vd_priority_of(value->priority);
     return CUDA_SUCCESS;
   case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:

@@ -1,6 +1,5 @@
-/* upcalls.h - the calls from a lower room to a higher one, each for what only the higher
- * room can do. calls/upcalls.c fills the tables, which never change.
- */
+/* upcalls.h - calls from a lower folder to a higher one, for work that only the higher
+ * folder can do. calls/upcalls.c fills the tables, which never change. */
 #ifndef PUMP_VIRTUAL_UPCALLS_H
 #define PUMP_VIRTUAL_UPCALLS_H
 
@@ -15,14 +14,14 @@ struct vd_memory;
 struct vd_set;
 struct vd_stream;
 
-/* What the model calls as time advances. */
+/* Called by the model as time advances. */
 extern const struct gpu_hooks vd_hooks;
 
 extern const struct vd_upcalls {
-  /* timeline -> graph: a stream is destroyed, and captures no more. */
+  /* timeline -> graph: a stream is destroyed, which ends its part in a capture. */
   void (*stream_ends)(struct vd_stream *stream);
-  /* memory, code -> graph: what a capturing stream is to do becomes a node of the graph,
-   * and *captured true. */
+  /* memory, code -> graph: if the stream captures, makes the work a node and sets
+   * *captured. */
   CUresult (*capture_copy)(struct vd_stream *stream, const struct vd_copy *copy,
                            bool *captured);
   CUresult (*capture_set)(struct vd_stream *stream, const struct vd_set *set,

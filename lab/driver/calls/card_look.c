@@ -1,9 +1,8 @@
-/* card_look.c - the card as a tool sees it (driver_card.h): which one, and what is used of
- * it.
+/* card_look.c - the GPU as a tool sees it (driver_card.h): its identity and memory use.
  *
- * Where this process has called cuInit, its own engine answers, as cuMemGetInfo does. Else
- * the file of a shared card is read, without its lock: a figure may be a moment old. It is
- * never written, and neither made nor joined.
+ * If this process has called cuInit, its own engine answers, as for cuMemGetInfo.
+ * Otherwise the file of a shared GPU is read without its lock, so a number may be
+ * slightly old. The file is never created, joined or written.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 
 _Static_assert(PUMP_CARD_PROCESSES == GPU_MAX_OWNERS, "a place for each");
 
-/* The memory of a killed process is free as soon as another process looks. */
+/* Counts the memory of killed processes as free: it is, once another process checks. */
 static void add_processes(const struct card *card, const struct gpu_engine *engine,
                           struct pump_card *out) {
   struct gpu_owner_info info;

@@ -1,7 +1,7 @@
-/* context.c - contexts: made, ended, their settings. Which is current: base/current.c.
+/* context.c - contexts: created, ended, their settings. base/current.c has the current one.
  *
- * All contexts share the one device, its memory and the model. What they own
- * ends with them: streams, modules, memory; settings are stored and given back.
+ * All contexts share the one device, its memory and the model. Streams, modules and
+ * memory of a context end with it. Settings are only stored and returned.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void defaults(struct vd_context *context, unsigned int flags, unsigned in
   __atomic_store_n(&context->alive, true, __ATOMIC_RELEASE);
 }
 
-/* Its work has ended: what it owns goes with it. */
+/* Frees everything that the context owns; its work has ended. */
 static void drop_locked(struct vd_context *context) {
   vd_streams_drop_context_locked(context);
   vd_modules_drop_context_locked(context);
@@ -68,7 +68,7 @@ CUresult vd_cuDevicePrimaryCtxReset_v2(CUdevice device) {
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   vd_lock();
   CUresult result = primary_end_locked();
-  /* The primary context comes back by itself for libraries that still hold it. */
+  /* The primary context returns automatically for libraries that still hold it. */
   if (vd.primary.references > 0) defaults(&vd.primary, vd.primary.flags, VD_DRIVER_VERSION);
   vd_unlock();
   return result;
@@ -162,7 +162,7 @@ CUresult vd_cuCtxDestroy_v2(CUcontext handle) {
   return result;
 }
 
-/* Uses of a created context; the primary one has its own calls. */
+/* Count uses of a created context; the primary context has its own calls. */
 CUresult vd_cuCtxAttach(CUcontext *out, unsigned int flags) {
   if (out == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   struct vd_context *context = vd_current();

@@ -1,6 +1,6 @@
-/* device.c - one device: its name, identity and attributes.
+/* device.c - the one device: its name, identity and attributes.
  *
- * Values that change what a program does come from the profile; the rest are an A100's.
+ * Values that change a program's behaviour come from the profile; the rest are an A100's.
  * Attributes not listed are 0: the feature does not exist.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "calls.h"
 
 #define PCI_BUS_ID "0000:01:00.0" /* VD_PCI_BUS */
-/* How the UUID begins on all machines; no real card's does. */
+/* The UUID begins like this on all machines; a real GPU's never does. */
 #define UUID "pump-virtual"
 #define UUID_BYTES 16
 
@@ -49,12 +49,12 @@ static const struct attribute fixed[] = {
     {99, 1},                                 /* host register */
     {106, 32},                               /* blocks per multiprocessor */
     {102, 1},                                /* virtual memory management */
-    {111, 1024},                /* shared memory that a block leaves to the system */
+    {111, 1024},                /* shared memory per block, reserved for the system */
     {113, 1},                   /* read-only host register */
     {115, 1},                   /* memory pools */
     {122, 1},         {123, 1}, /* stream memory operations, second version */
     {126, 1},                   /* memory synchronisation domains */
-    {130, 0},         {131, -1},    {134, -1}, /* NUMA: not a node of its own */
+    {130, 0},         {131, -1},    {134, -1}, /* NUMA: has no node */
 };
 
 static int from_profile(int attribute, int *value) {
@@ -131,8 +131,8 @@ CUresult vd_cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
-/* The card's number follows: the job's processes have one, pump-run passes it; processes
- * that share a card have one by its name. */
+/* Fills the UUID with the GPU's number: all processes of a job have the number that
+ * pump-run passes; processes that share a GPU derive it from its name. */
 static void copy_uuid(uint8_t uuid[UUID_BYTES]) {
   uint32_t number = vd.card_number;
   if (vd_card_wanted()) {
@@ -154,7 +154,7 @@ void vd_uuid_text(char *text, size_t bytes) {
                    i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 }
 
-/* CUDA_VISIBLE_DEVICES can hide the one device, as it would a real one. */
+/* Returns whether CUDA_VISIBLE_DEVICES shows the one device, as with a real one. */
 bool vd_device_visible(void) {
   const char *text = getenv("CUDA_VISIBLE_DEVICES");
   char uuid[64];
@@ -230,5 +230,5 @@ CUresult vd_cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice source,
   (void)attribute;
   if (value == NULL) return CUDA_ERROR_INVALID_VALUE;
   (void)source, (void)destination;
-  return CUDA_ERROR_INVALID_DEVICE; /* there are no two devices */
+  return CUDA_ERROR_INVALID_DEVICE; /* there is only one device */
 }

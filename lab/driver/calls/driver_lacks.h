@@ -1,13 +1,14 @@
-/* driver_lacks.h - functions that NVIDIA's headers declare and this driver does not have:
- * those of cuda.h, cudaGL.h, cudaEGL.h, cudaVDPAU.h and cudaProfiler.h that
- * driver/functions.h lacks, and those that it has for the shim alone. They are exported and
- * found by cuGetProcAddress like all others, and answer CUDA_ERROR_NOT_SUPPORTED.
+/* driver_lacks.h - functions of NVIDIA's headers that this driver does not implement.
+ *
+ * The headers are cuda.h, cudaGL.h, cudaEGL.h, cudaVDPAU.h and cudaProfiler.h. The list
+ * has their functions that driver/functions.h lacks, and adds the ones that it has only
+ * for the shim. Each is exported, cuGetProcAddress finds it, and it returns
+ * CUDA_ERROR_NOT_SUPPORTED.
  *
  *   VD_LACKS(twin, symbol, name, version)   as in driver/functions.h; twin: NONE, SZ, DS
  *
- * Include it with VD_LACKS defined, which is undefined at the end. tests/abi holds it
- * against the headers. No include guard.
- */
+ * Define VD_LACKS before the include; the end of this file undefines it. tests/abi
+ * compares it with the headers. No include guard. */
 
 /* clang-format off */
 VD_LACKS(NONE, cuArray3DCreate, cuArray3DCreate, 2000)

@@ -1,14 +1,13 @@
 /* exports.c - the exported functions and the tables that cuGetProcAddress reads.
  *
- * They come from driver_list.h. A wrapper counts the call, fails it when a test
- * asked for that, checks what the call needs (driver initialised in this process,
- * current context) and calls the implementation. Nothing else is decided here.
- * Functions of driver_lacks.h are stubs, each with an address of its own: the shim tells
- * functions apart by their addresses.
+ * Both come from driver_list.h. A wrapper counts the call, fails it if a test requested
+ * that, and checks the requirements (driver initialised in this process, current
+ * context). Then it calls the implementation. Functions of driver_lacks.h are stubs, each
+ * with its own address: the shim distinguishes functions by address.
  *
- * The tables hold addresses, never names to look up: a look-up by dlsym would run
- * into an interposed dlsym. The library is linked with -Bsymbolic, so that an
- * interposer's functions of the same names do not get into the table.
+ * The tables hold addresses, never names: a look-up by dlsym would reach an interposed
+ * dlsym. The library is linked with -Bsymbolic, so that an interposer's functions of the
+ * same names do not get into the table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@ enum level { ANY, INIT, CTX };
 
 uint64_t vd_call_counts[VD_CALLS];
 
-/* PUMP_VIRTUAL_FAIL and PUMP_VIRTUAL_DELAY_US. Written once, by the first call. */
+/* PUMP_VIRTUAL_FAIL and PUMP_VIRTUAL_DELAY_US. Set once, by the first call. */
 #define MAX_FAILURES 64
 static struct {
   uint32_t call;
@@ -143,7 +142,7 @@ static inline CUresult enter(uint32_t call, enum level level) {
   return vd_context_alive(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* Look-ups log their misses themselves. */
+/* Logs an error. Functions of level ANY log their own. */
 static inline CUresult leave(const char *symbol, enum level level, CUresult result) {
   if (__builtin_expect(result != CUDA_SUCCESS, 0) && result != CUDA_ERROR_NOT_READY &&
       level != ANY)
@@ -194,7 +193,7 @@ const struct vd_export vd_exports[VD_CALLS] = {
 #include "lab/driver/base/driver_list.h"
 };
 
-/* -- functions that are lacking -- */
+/* -- functions that this driver lacks -- */
 
 static CUresult lacking(const char *symbol, int version) {
   pthread_once(&inject_once, inject_read);

@@ -1,8 +1,7 @@
-/* init.c - cuInit, what it reads from the environment, fork and exit.
+/* init.c - cuInit, its environment variables, fork and exit.
  *
- * Without PUMP_VIRTUAL_PROFILE there is no device: pump-run --virtual is the only
- * way in, so that modelled figures are not taken for real ones by accident.
- */
+ * Without PUMP_VIRTUAL_PROFILE there is no device. pump-run --virtual is the only entry,
+ * so nobody takes modelled numbers for real ones by accident. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The child of a fork has the parent's memory but none of its threads: a driver
- * that was initialised is unusable there, one that was not starts afresh. */
+/* The child of a fork has the parent's memory without its threads. An initialised driver
+ * is unusable in the child; an uninitialised one starts fresh. */
 static void forked_prepare(void) {
   pthread_mutex_lock(&init_lock);
 }
@@ -43,7 +42,7 @@ static bool entry_is(const char *entry, size_t length, const char *expected) {
   return length == strlen(expected) && memcmp(entry, expected, length) == 0;
 }
 
-/* 1: the entry was the driver's own. 0: it is the model's. -1: a bad value. */
+/* Returns 1: a key of the driver. 0: a key of the model. -1: an invalid value. */
 static int take_own_key(const char *entry, size_t length) {
   if (strncmp(entry, "mode=", 5) == 0) {
     vd.mode = entry_is(entry, length, "mode=compute") ? VD_COMPUTE : VD_TIMING;
@@ -105,8 +104,8 @@ static int take_own_key(const char *entry, size_t length) {
   return 0;
 }
 
-/* Refuses settings that exclude each other. A shared card excludes what processes would
- * have to tell each other. */
+/* Refuses settings that exclude each other. A shared GPU excludes settings that affect
+ * only one process. */
 static int check_own_keys(void) {
   const char *events = getenv("PUMP_VIRTUAL_EVENTS");
   if (vd.copies_modelled && vd.mode != VD_TIMING) {
@@ -131,7 +130,7 @@ static int check_own_keys(void) {
   return 0;
 }
 
-/* The driver's own keys are taken out; the rest is the model's profile. */
+/* Applies the driver's own keys; `rest` gets the others, the model's profile. */
 static int split_own_keys(const char *text, char *rest) {
   char *end = rest;
   while (*text) {
@@ -173,7 +172,7 @@ static int read_profile(void) {
   return result;
 }
 
-/* With init_lock. Once: another thread may look at the profile meanwhile. */
+/* Call it with init_lock. Reads once: another thread may be reading the profile. */
 static int profile_read_locked(void) {
   static bool is_read;
   if (!is_read) is_read = read_profile() == 0;
@@ -199,8 +198,8 @@ static int read_discard_kind(void) {
   return -1;
 }
 
-/* CUDA_DEVICE_MAX_CONNECTIONS: a number out of bounds counts as the nearest, what is none
- * as unset. */
+/* Reads CUDA_DEVICE_MAX_CONNECTIONS: clamps it, and ignores a value that is not a
+ * number. */
 static void read_connections(void) {
   const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   char *end = NULL;

@@ -1,9 +1,8 @@
 /* proc_address.c - cuGetProcAddress: name, version and flags to an address.
  *
- * Answers the newest ABI of a name that is not newer than the version asked for.
- * Names that this driver does not know are logged, because an unknown name is the
- * usual reason why a program does not get on with it.
- */
+ * Returns the newest ABI of a name that is not newer than the requested version. Unknown
+ * names are logged, because they are the usual reason why a program fails with this
+ * driver. */
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdlib.h>
@@ -11,14 +10,14 @@
 
 #include "calls.h"
 
-/* Since 12.0 cuda.h spells cuGraphInstantiate for cuGraphInstantiateWithFlags. */
+/* Since CUDA 12.0, cuda.h defines cuGraphInstantiate as cuGraphInstantiateWithFlags. */
 static const struct {
   const char *name;
   int version;
   const char *symbol;
 } renamed[] = {{"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
 
-/* The better one of `best` and the rows' best. */
+/* Returns the newest usable row among `rows` and `best`. */
 static const struct vd_export *best_of(const struct vd_export *best,
                                        const struct vd_export *rows, size_t count,
                                        const char *name, int version, bool *known) {
@@ -67,8 +66,9 @@ CUresult vd_cuGetProcAddress(const char *name, void **function, int version,
   return vd_cuGetProcAddress_v2(name, function, version, flags, NULL);
 }
 
-/* NVRTC asks for private tables too, and compiles without them. Among the callers is the
- * shim, so the return address alone does not tell. */
+/* Returns whether NVRTC is among the callers: it asks for private tables too, and
+ * compiles without them. The shim may be in between, so one return address is not
+ * enough. */
 static bool called_by_nvrtc(void) {
   void *callers[6];
   Dl_info info;
@@ -79,7 +79,7 @@ static bool called_by_nvrtc(void) {
   return false;
 }
 
-/* Says once why the program will fail: CUDA's runtime makes of it an "error 500". */
+/* Prints once why the program will fail: CUDA's runtime only reports an "error 500". */
 static void explain_private_tables(void) {
   static bool said;
   if (called_by_nvrtc() || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
@@ -90,7 +90,7 @@ static void explain_private_tables(void) {
                          : "start the program with pump-run --virtual PROFILE");
 }
 
-/* Private tables authenticate the driver: none, ever (see README.md). */
+/* Private tables authenticate the driver; this driver never has any (see README.md). */
 CUresult vd_cuGetExportTable(const void **table, const CUuuid *id) {
   (void)id;
   explain_private_tables();

@@ -1,8 +1,8 @@
 /* report.c - PUMP_VIRTUAL_REPORT: one JSON object when the process ends.
  *
- * Written next to its final name and renamed, so that no reader sees half of one.
- * "%p" in the name stands for the process id. `profiled` counts what happened between
- * cuProfilerStart and cuProfilerStop.
+ * The report is written next to its final name and renamed, so that no reader sees half
+ * of one. "%p" in the name is replaced by the process id. `profiled` counts only events
+ * between cuProfilerStart and cuProfilerStop.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void put_calls(FILE *file) {
   fputs("},\n", file);
 }
 
-/* Every counter of the model under its own name (gpu_engine.h). */
+/* All counters of the model, by name (gpu_engine.h). */
 #define COUNTER(name) {#name, offsetof(struct gpu_counters, name)}
 static const struct {
   const char *name;
@@ -156,7 +156,7 @@ static void put_checks(FILE *file, const struct gpu_counters *c) {
   put(file, "calls_failed_on_request", v->calls_failed_on_request, "\n");
 }
 
-/* The card's own figures, of all that share it; the others are this process's. */
+/* Writes the shared GPU's totals over all processes; other parts cover this process. */
 static void put_card(FILE *file) {
   struct vd_card_figures card;
   vd_card_figures_locked(&card);
@@ -174,7 +174,7 @@ static void put_card(FILE *file) {
   put_raw_counters(file, "counters", &card.counters, "}},\n");
 }
 
-/* This process's counters, up to the present. */
+/* Returns this process's counters, up to now. */
 static void counters_locked(const struct gpu_hooks *effects, struct gpu_counters *out) {
   struct gpu_owner_info share;
   gpu_advance(vd.engine, vd_now_ns(), effects);
@@ -185,8 +185,7 @@ static void counters_locked(const struct gpu_hooks *effects, struct gpu_counters
   }
 }
 
-/* Counters when the profiler was started; what they grew by until it was stopped, each
- * time. */
+/* Counters at the last cuProfilerStart; their growth, summed over all profiled spans. */
 static struct gpu_counters began, profiled;
 static bool profiling;
 
@@ -247,7 +246,8 @@ static void write_report(FILE *file) {
   fputs("}\n", file);
 }
 
-/* A thread that never gives the lock back must not keep the process from ending. */
+/* Takes the lock within a second: a thread that never releases it must not keep the
+ * process from ending. */
 bool vd_lock_at_exit(void) {
   struct timespec patience;
   clock_gettime(CLOCK_REALTIME, &patience);

@@ -1,4 +1,4 @@
-/* upcalls.c - the calls from a lower room to a higher one: see base/upcalls.h. */
+/* upcalls.c - calls from a lower folder to a higher one: see base/upcalls.h. */
 #include "calls.h"
 
 const struct gpu_hooks vd_hooks = {.start = vd_on_start,

@@ -1,25 +1,25 @@
 /* card.c - one virtual GPU for several processes (profile key shared=NAME).
  *
  * DESIGN
- * The model's state lies in a file that all of them map; it holds indices, no pointers.
- * Each process is an owner in it (gpu_engine.h). What belongs to a process alone stays in
- * it: addresses, contents, handles, effects on data, its own lock. Under that lock, and
- * only under it, the card's lock is taken; it is never held while a thread sleeps.
+ * The model's state is in a file that all processes map; it holds indices, no pointers.
+ * Each process is an owner in it (gpu_engine.h). Addresses, contents, handles, effects on
+ * data and the driver's lock are private to a process. The GPU's lock is taken only under
+ * that private lock, and is never held while a thread sleeps.
  *
- * Time is CLOCK_MONOTONIC for all. Each call moves the model on for all processes; what
- * that starts of others' work waits for them as notes, which they take when they next have
- * the lock. Waiting threads look at least every millisecond, the thread for effects every
- * 200 us, so no process has to be woken by another.
+ * All processes use CLOCK_MONOTONIC. Each call advances the model for all processes. If a
+ * call starts work of other processes, they find notes about it when they next take the
+ * lock. Waiting threads check at least every millisecond and the effects thread every 200
+ * us, so no process has to wake another.
  *
- * A process may be killed at any moment. The card's lock is robust, and a journal undoes
- * a step that was broken off (uvm_journal.h). Owners are processes by number, start time
- * and program; a process that finds one gone has the model drop all it had: every LOOK_NS,
- * before memory is refused, and when a process asks how much is free. The link carries what
- * the dead one had booked, some milliseconds at most.
+ * A process may be killed at any moment. The GPU's lock is robust, and a journal undoes
+ * an interrupted step (uvm_journal.h). A process is identified by its number, start time
+ * and program. A process that finds another one gone makes the model drop all its work
+ * and memory. It checks every LOOK_NS, before an allocation fails, and when a process
+ * asks for the free memory. The link still carries the dead process's booked transfers,
+ * some milliseconds at most.
  *
- * A process that is stopped (SIGSTOP) while it has the lock stops the others: a waiting
- * process says so once, and names it.
- */
+ * If a process is stopped (SIGSTOP) while it holds the lock, the others wait. A waiting
+ * process reports that once, with the path of the shared file. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static struct {
   char path[4096];
   char name[CARD_NAME_BYTES];
   uint32_t owner;
-  uint64_t look_ns; /* when to look for dead owners */
+  uint64_t look_ns; /* time of the next check for dead owners */
   bool complained;
 } own;
 
@@ -49,7 +49,8 @@ static struct gpu_engine *state_of(struct card *card) {
   return (struct gpu_engine *)(void *)((uint8_t *)card + CARD_STATE_OFFSET);
 }
 
-/* Processes with another build of the model, or other sizes, do not understand the file. */
+/* Returns a hash of all sizes: a process with other sizes or another build of the model
+ * cannot use the file. */
 static uint32_t shape(const struct gpu_capacity *capacity, uint64_t engine_bytes) {
   const uint64_t parts[] = {engine_bytes,
                             sizeof(struct card),
@@ -174,7 +175,7 @@ static struct card *map(int file, uint64_t bytes) {
   return card;
 }
 
-/* The file is new, empty and locked. */
+/* Creates the state in a new, empty, locked file. */
 static struct card *make(int file, uint64_t engine_bytes) {
   uint64_t bytes = CARD_STATE_OFFSET + engine_bytes;
   if (ftruncate(file, (off_t)bytes) != 0 ||
@@ -207,7 +208,7 @@ static struct card *make(int file, uint64_t engine_bytes) {
   return card;
 }
 
-/* The first page alone, of a file that is locked; to be unmapped with that length. */
+/* Maps only the first page of a locked file; unmap it with that length. */
 static const struct card *look(int file) {
   off_t bytes = lseek(file, 0, SEEK_END);
   if (bytes < (off_t)CARD_STATE_OFFSET) return NULL;
@@ -251,7 +252,7 @@ static enum found find_state(int file, uint64_t engine_bytes) {
   return found;
 }
 
-/* The file is locked; *retry: no process used it, so it has been removed. */
+/* Finds or creates the state in a locked file. *retry: an unused file was removed. */
 static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
   off_t bytes = lseek(file, 0, SEEK_END);
   *retry = false;
@@ -328,8 +329,8 @@ static bool no_owner_left(void) {
   return true;
 }
 
-/* Both locks are held, and the process's own stays so: a thread that is still in the driver
- * waits for that lock for ever. */
+/* Leaves the shared GPU. Both locks are held, and the process keeps its own: a thread
+ * that is still in the driver waits for it forever. */
 void vd_card_leave_locked(void) {
   own.card->processes[own.owner].pid = 0;
   gpu_owner_leave(vd.engine, vd_now_ns(), NULL, own.owner);
@@ -340,17 +341,17 @@ void vd_card_leave_locked(void) {
   int file = card_open_existing(own.path);
   if (file < 0) return;
   const struct card *card = look(file);
-  /* Another process may have come in between, or another card may have taken the name. */
+  /* Another process may have joined since, or a new file may have the same name. */
   if (card != NULL && living_process(card) == 0) unlink(own.path);
   if (card != NULL) munmap((void *)(uintptr_t)card, sizeof *card);
   card_close(file);
 }
 
-/* -- figures -- */
+/* -- numbers for the report -- */
 
 void vd_card_figures_locked(struct vd_card_figures *out) {
   struct gpu_owner_info info;
-  vd_card_reclaim_locked(); /* the last look may be some milliseconds ago */
+  vd_card_reclaim_locked(); /* the last check may be some milliseconds old */
   *out = (struct vd_card_figures){.name = own.name,
                                   .joined = own.card->joined,
                                   .died = own.card->died,

@@ -1,4 +1,4 @@
-/* card.h - a card that several processes share, and the driver's lock. */
+/* card.h - a GPU that several processes share, and the driver's lock. */
 #ifndef PUMP_VIRTUAL_CARD_H
 #define PUMP_VIRTUAL_CARD_H
 
@@ -7,21 +7,22 @@
 /* card.c */
 struct vd_card_figures {
   const char *name;
-  uint32_t processes; /* that are there */
+  uint32_t processes; /* processes that use the GPU now */
   uint64_t joined, died, peak_bytes;
-  int check; /* gpu_check() */
+  int check; /* result of gpu_check() */
   struct gpu_memory memory;
-  struct gpu_counters counters; /* of all processes, also those that have left */
+  struct gpu_counters counters; /* of all processes, including departed ones */
 };
-bool vd_card_name_set(const char *name, size_t length); /* false: a bad name */
+bool vd_card_name_set(const char *name, size_t length); /* false: an invalid name */
 bool vd_card_wanted(void);
-const char *vd_card_name(void); /* empty: a private one */
-/* `capacity` of one process. Sets vd.engine, vd.shared, vd.owner and vd.first_block. */
+const char *vd_card_name(void); /* empty: the GPU is private */
+/* Joins or creates the shared GPU; `capacity` is for one process. Sets vd.engine,
+ * vd.shared, vd.owner and vd.first_block. */
 CUresult vd_card_join(const struct gpu_capacity *capacity);
-void vd_card_leave_locked(void); /* the process's lock must not be given back then */
+void vd_card_leave_locked(void); /* the process must keep its own lock afterwards */
 void vd_card_take(void);
 void vd_card_give(void);
-/* Frees what processes left behind that were killed; returns their number. */
+/* Frees the GPU memory of processes that were killed; returns their number. */
 uint32_t vd_card_reclaim_locked(void);
 void vd_card_figures_locked(struct vd_card_figures *out);
 void vd_card_own_locked(struct gpu_owner_info *out);
@@ -34,7 +35,7 @@ static inline void vd_unlock(void) {
   if (vd.shared) vd_card_give();
   pthread_mutex_unlock(&vd.lock);
 }
-/* Waits without the locks; `until` NULL: without end. */
+/* Waits without the locks; `until` NULL: without a limit. */
 static inline void vd_wait_locked(pthread_cond_t *condition, const struct timespec *until) {
   if (vd.shared) vd_card_give();
   if (until == NULL)

@@ -1,8 +1,8 @@
-/* card_file.c - the file of a shared card: found, opened safely, locked, cleared away.
+/* card_file.c - the file of a shared GPU: found, opened safely, locked, removed.
  *
- * A lock on the file (flock) is held by a process that comes or goes, so that a card is
- * made by one process and removed by the last. It ends with its holder, and is waited for a
- * bounded time. The card's own lock is another one, in the file.
+ * A process that joins or leaves holds a file lock (flock), so that one process creates
+ * the file and the last one removes it. The lock ends with its holder, and others wait
+ * for it for a limited time. The GPU's own lock is a different one, inside the file.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define FOLDER "/dev/shm"
 #define PATIENCE_NS 10000000000ull
 #define LOOK_NS 2000000ull
-#define STALE_MOST 64 /* looked at in one go */
+#define STALE_MOST 64 /* files checked at once */
 
 int card_path(const char *name, char *path, size_t bytes) {
   const char *folder = getenv("PUMP_VIRTUAL_CARDS");
@@ -32,7 +32,7 @@ int card_path(const char *name, char *path, size_t bytes) {
   return -1;
 }
 
-/* 1: ours. 0: it has been removed meanwhile. -1: refused, and told why. */
+/* Returns 1: our own file. 0: it was removed in between. -1: refused with a message. */
 static int check(int file, const char *path) {
   struct stat status, named;
   if (fstat(file, &status) != 0 || status.st_nlink == 0) return 0;
@@ -82,7 +82,7 @@ static int open_file(const char *path, int flags) {
   return -1;
 }
 
-/* A mapping of the file would keep the lock: closing alone does not end it. */
+/* Unlocks explicitly: a mapping of the file would keep the lock after close(). */
 void card_close(int file) {
   flock(file, LOCK_UN);
   close(file);
@@ -96,17 +96,16 @@ int card_open_existing(const char *path) {
   return open_file(path, 0);
 }
 
-/* With the file locked: whether no process uses it, or ever will. */
+/* Returns whether no process uses the locked file or ever will. */
 static bool is_stale(int file) {
   struct stat status;
   if (fstat(file, &status) != 0) return false;
-  if (status.st_size < (off_t)sizeof(struct card))
-    return true; /* the process that made it was killed */
+  if (status.st_size < (off_t)sizeof(struct card)) return true; /* its creator was killed */
   const struct card *card = mmap(NULL, sizeof *card, PROT_READ, MAP_SHARED, file, 0);
   if (card == MAP_FAILED) return false;
   bool stale = true;
   if (card->magic == CARD_MAGIC && card->version == CARD_VERSION) {
-    /* Those of another namespace have numbers that say nothing here. */
+    /* Process numbers of another namespace are unknown here. */
     stale = card->pid_namespace == card_pid_namespace();
     for (uint32_t i = 0; stale && i < GPU_MAX_OWNERS; i++)
       stale = !card_process_lives(&card->processes[i]);

@@ -1,4 +1,4 @@
-/* card_process.c - is the process still there that has a share of the card? */
+/* card_process.c - checks whether a process that uses the shared GPU still lives. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "card_state.h"
 
-/* Fields of /proc/PID/stat, counted as proc(5) does. */
+/* Field numbers of /proc/PID/stat, as in proc(5). */
 #define FIELD_STATE 3
 #define FIELD_THREADS 20
 #define FIELD_START_TIME 22
@@ -21,7 +21,7 @@ struct stat_line {
   uint64_t threads, started, stack_top;
 };
 
-/* 1: read. 0: there is no such process. -1: cannot tell. */
+/* Returns 1: read. 0: no such process. -1: unknown. */
 static int read_stat(int32_t pid, struct stat_line *out) {
   char path[32], text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -32,7 +32,7 @@ static int read_stat(int32_t pid, struct stat_line *out) {
   close(file);
   if (length <= 0) return length < 0 && error == ESRCH ? 0 : -1;
   text[length] = 0;
-  char *at = strrchr(text, ')'); /* the name before it may hold anything */
+  char *at = strrchr(text, ')'); /* the name before it may contain any character */
   if (at == NULL || at[1] == 0) return -1;
   *out = (struct stat_line){.state = at[2]};
   at += 2;
@@ -54,7 +54,7 @@ void card_process_self(struct card_process *out) {
   out->stack_top = line.stack_top;
 }
 
-/* A first thread that has ended is a zombie; the others may run on. */
+/* Returns whether all threads have ended. An ended first thread is a zombie until then. */
 static bool ended(const struct stat_line *line) {
   return (line->state == 'Z' || line->state == 'X') && line->threads <= 1;
 }
@@ -70,7 +70,7 @@ bool card_process_lives(const struct card_process *process) {
          line.stack_top == process->stack_top;
 }
 
-/* Numbers of processes mean nothing across this. */
+/* Process numbers are comparable only within one namespace. */
 uint64_t card_pid_namespace(void) {
   struct stat status;
   return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;

@@ -1,8 +1,9 @@
-/* card_state.h - a virtual GPU that several processes share: its file. Internal to card*.c.
+/* card_state.h - the file of a virtual GPU that several processes share. Internal to
+ * card*.c.
  *
- * One file for a name: /dev/shm/pump-card-UID-NAME (or in the folder PUMP_VIRTUAL_CARDS).
- * First this struct, in a page of its own, then the model's state.
- */
+ * Each name has one file: /dev/shm/pump-card-UID-NAME (or in the folder
+ * PUMP_VIRTUAL_CARDS). It begins with this struct, in its own page; the model's state
+ * follows. */
 #ifndef PUMP_VIRTUAL_CARD_STATE_H
 #define PUMP_VIRTUAL_CARD_STATE_H
 
@@ -13,34 +14,34 @@
 #define CARD_MAGIC 0x6472616370756d70ull /* "pumpcard" */
 #define CARD_VERSION 1u
 #define CARD_STATE_OFFSET 4096u
-#define CARD_NAME_BYTES 49 /* with the closing zero */
+#define CARD_NAME_BYTES 49 /* including the closing zero */
 
-/* One process, and the program in it: an exec changes where its stack starts. */
+/* One process and its program: an exec changes the start of the stack. */
 struct card_process {
   int32_t pid; /* 0: none */
   uint32_t reserved;
   uint64_t started;   /* in ticks since boot */
-  uint64_t stack_top; /* 0 where the kernel does not tell */
+  uint64_t stack_top; /* 0 if the kernel does not report it */
 };
 
 struct card {
   uint64_t magic; /* written last */
   uint32_t version;
-  uint32_t capacity_hash; /* of what else has to agree: see shape() */
+  uint32_t capacity_hash; /* hash of all that must match: see shape() */
   uint64_t bytes;
   uint64_t pid_namespace;
   char profile_name[UVM_PROFILE_NAME_BYTES];
   char profile_hash[16];
-  pthread_mutex_t lock; /* robust; guards the rest and the model's state */
-  struct card_process processes[GPU_MAX_OWNERS]; /* by owner */
+  pthread_mutex_t lock; /* robust; guards the fields below and the model's state */
+  struct card_process processes[GPU_MAX_OWNERS]; /* indexed by owner */
   uint64_t joined;
-  uint64_t died;       /* without leaving */
-  uint64_t peak_bytes; /* plain and resident, of all */
+  uint64_t died;       /* processes that ended without leaving */
+  uint64_t peak_bytes; /* plain and resident bytes of all processes */
 };
 _Static_assert(sizeof(struct card) <= CARD_STATE_OFFSET, "the state begins behind it");
 
 /* card.c */
-const struct card *card_of_process(void); /* NULL: none was joined */
+const struct card *card_of_process(void); /* NULL: this process has not joined */
 
 /* card_process.c */
 void card_process_self(struct card_process *out);
@@ -48,15 +49,15 @@ bool card_process_lives(const struct card_process *process);
 uint64_t card_pid_namespace(void);
 
 /* card_file.c */
-/* Path of the card of that name; -1 after an error was told. */
+/* Builds the path of the shared GPU's file; returns -1 after an error message. */
 int card_path(const char *name, char *path, size_t bytes);
-/* Opens and locks the file of `path`, making it when it is not there. -1 after an error
- * was told. Until card_close() no process comes or goes. */
+/* Opens and locks the file at `path`, and creates it if necessary. Returns -1 after an
+ * error message. Until card_close(), no process can join or leave. */
 int card_open(const char *path);
-/* The same of a file that is there; -1 when it is not, or not within the time. */
+/* Opens and locks an existing file; returns -1 if there is none, or it stays locked. */
 int card_open_existing(const char *path);
 void card_close(int file);
-/* Removes this user's cards that no process uses, in the folder of `path`. */
+/* Removes this user's files that no process uses, in the folder of `path`. */
 void card_remove_stale(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
-/* code.c - a loaded image and its functions: what a module and a library have in common.
+/* code.c - a loaded image and its functions, for modules and libraries.
  *
- * All kernels of an image get their handles at once. Look-ups write a handle of the same
- * representation as CUfunction and CUkernel, so one serves both.
+ * All kernels of an image get their handles at once. A CUfunction and a CUkernel have the
+ * same representation, so one look-up serves both.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #define VD_FUNCTION_ATTRIBUTES 16
 
-/* Memory that a launch touches, as its host library tells (touch.c). */
+/* Memory that a launch touches, as its host library reports (touch.c). */
 struct vd_touch {
   uint64_t address, length_bytes;
 };
@@ -21,19 +21,19 @@ typedef int (*vd_touch_any_fn)(const char *kernel, const void *parameters,
 typedef double (*vd_cycles_fn)(void **params, const unsigned grid[3],
                                const unsigned block[3]);
 
-/* CUfunction and CUkernel alike. */
+/* A CUfunction or a CUkernel. */
 struct vd_function {
   uint32_t magic;
-  bool is_kernel; /* belongs to `library`, else to `module` */
+  bool is_kernel; /* true: belongs to `library`; false: to `module` */
   struct vd_module *module;
   struct vd_library *library;
   const struct image_kernel *kernel;
   int attributes[VD_FUNCTION_ATTRIBUTES];
-  uint64_t set_attributes; /* bits of those that the program has set */
+  uint64_t set_attributes; /* one bit for each attribute that the program has set */
   void (*host)(void **params, const unsigned grid[3], const unsigned block[3]);
-  vd_touch_fn touches; /* NULL: all that the pointers reach */
-  vd_cycles_fn cycles; /* NULL: no longer than its bytes take */
-  uint64_t *count;     /* launches of all kernels of this name */
+  vd_touch_fn touches; /* NULL: touches everything that its pointers reach */
+  vd_cycles_fn cycles; /* NULL: takes the time of its bytes */
+  uint64_t *count;     /* counts launches of all kernels of this name */
 };
 
 struct vd_kernel_count {
@@ -46,16 +46,16 @@ extern struct vd_kernel_count *vd_kernel_counts;
 /* A loaded image (code.c). */
 struct vd_code {
   struct image *image;
-  struct vd_function **functions; /* one per kernel of the image */
+  struct vd_function **functions; /* one for each kernel of the image */
 };
 
 struct vd_module {
   uint32_t magic;
   struct vd_code code;
-  struct vd_library *library;     /* owns the image when not NULL */
-  struct vd_context *context;     /* with which it ends, unless it is a library's */
-  struct vd_module *next, **link; /* of all that are no library's */
-  struct vd_memory **globals;     /* one per global; created on first use */
+  struct vd_library *library;     /* owner of the image if not NULL */
+  struct vd_context *context;     /* NULL for a library's; else ends the module */
+  struct vd_module *next, **link; /* list of all modules without a library */
+  struct vd_memory **globals;     /* one for each global; created on first use */
 };
 
 struct vd_library {
@@ -74,7 +74,7 @@ struct vd_kernel_call {
 _Static_assert(sizeof(struct vd_kernel_call) <= VD_ACTION_BYTES, "it is an action's");
 
 /* launch.c */
-/* Checks a launch and takes its parameters into a buffer that is the caller's. */
+/* Checks a launch and copies its parameters into a buffer that the caller must free. */
 CUresult vd_kernel_call_new(CUfunction function, const unsigned grid[3],
                             const unsigned block[3], unsigned shared_bytes,
                             void **parameters, void **extra, struct vd_kernel_call *out);
@@ -85,22 +85,23 @@ CUresult vd_kernel_submit_locked(struct vd_stream *stream,
 struct vd_function *vd_function_new(const struct image_kernel *kernel,
                                     struct vd_module *module, struct vd_library *library);
 void vd_host_kernels_open(void);
-extern vd_touch_any_fn vd_touch_any; /* of the first library that has it, or NULL */
+extern vd_touch_any_fn vd_touch_any; /* from the first library that has it, or NULL */
 
 /* touch.c */
 struct vd_touched {
-  struct vd_touch *parts; /* NULL: nothing is told */
+  struct vd_touch *parts; /* NULL: not reported */
   uint32_t count;
-  uint64_t least_ns; /* that it computes at least; 0: nothing is told */
+  uint64_t least_ns; /* least computing time; 0: not reported */
 };
 void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
                     const unsigned block[3], uint8_t *buffer, struct vd_touched *out);
 struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
                                        uint64_t *length_bytes);
 
-/* code.c: `out` takes CUfunction or CUkernel. code NULL: CUDA_ERROR_INVALID_HANDLE. */
+/* code.c: `out` points to a CUfunction or CUkernel. code NULL:
+ * CUDA_ERROR_INVALID_HANDLE. */
 bool vd_code_open(struct vd_code *code, struct image *image, struct vd_module *module,
-                  struct vd_library *library); /* false: no memory; to be closed too */
+                  struct vd_library *library); /* false: out of memory; close in any case */
 void vd_code_close(struct vd_code *code);
 CUresult vd_code_find(const struct vd_code *code, const char *name, void *out);
 CUresult vd_code_count(const struct vd_code *code, unsigned int *count);
@@ -116,7 +117,7 @@ void vd_modules_drop_context_locked(const struct vd_context *context);
 CUresult vd_module_global_locked(struct vd_module *module, const char *name, bool managed,
                                  CUdeviceptr *address, size_t *length_bytes);
 
-/* They are objects (base/object.c). */
+/* Functions and modules are objects (base/object.c). */
 _Static_assert(sizeof(struct vd_function) <= VD_OBJECT_BYTES, "function");
 _Static_assert(sizeof(struct vd_module) <= VD_OBJECT_BYTES, "module");
 

@@ -1,8 +1,7 @@
 /* function.c - functions and kernels: attributes, parameters, occupancy, host code.
  *
  * CUfunction and CUkernel are the same kind of object; only their owner differs. A
- * CUkernel may be used wherever a CUfunction is expected.
- */
+ * CUkernel is accepted wherever a CUfunction is expected. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,12 @@
 
 #define MAX_HOST_LIBRARIES 16
 
-/* Written by cuInit. */
+/* Set by cuInit. */
 static void *host_libraries[MAX_HOST_LIBRARIES];
 static size_t host_library_count;
 vd_touch_any_fn vd_touch_any;
 
-struct vd_kernel_count *vd_kernel_counts; /* of every name ever seen; never freed */
+struct vd_kernel_count *vd_kernel_counts; /* one for every name ever seen; never freed */
 
 void vd_host_kernels_open(void) {
   const char *text = getenv("PUMP_VIRTUAL_KERNELS");
@@ -51,7 +50,7 @@ static uint64_t *count_of(const char *name) {
   return &count->launches;
 }
 
-/* What the libraries say of a kernel: the first one that knows it. */
+/* Returns a kernel's symbol from the first host library that has it. */
 static void *host_symbol(const char *prefix, const char *kernel) {
   char symbol[1024];
   void *found = NULL;
@@ -119,7 +118,7 @@ static CUresult get_attribute(int *value, int attribute, const struct vd_functio
     break;
   case 9:
     *value = -1;
-    break; /* preferred shared memory carve-out: the driver's choice */
+    break; /* preferred shared memory carve-out: chosen by the driver */
   default:
     *value = 0;
   }
@@ -167,7 +166,7 @@ CUresult vd_cuFuncSetCacheConfig(CUfunction f, int config) {
 CUresult vd_cuFuncSetSharedMemConfig(CUfunction f, int config) {
   return accept(f, config);
 }
-/* Shapes for launches of the old kind, which there are none of. */
+/* Only checks the shape: launches of the old kind are not supported. */
 CUresult vd_cuFuncSetBlockShape(CUfunction f, int x, int y, int z) {
   if (function_of(f) == NULL) return CUDA_ERROR_INVALID_HANDLE;
   bool fits = x > 0 && y > 0 && z > 0 && x <= 1024 && y <= 1024 && z <= 64 &&
@@ -252,7 +251,7 @@ CUresult vd_cuFuncLoad(CUfunction f) {
   return function_of(f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* -- occupancy: by threads, registers and shared memory; allocation grain ignored -- */
+/* -- occupancy: by threads, registers, shared memory; without allocation granularity -- */
 
 static int active_blocks(const struct vd_function *f, int block_size,
                          size_t dynamic_bytes) {

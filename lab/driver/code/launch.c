@@ -1,15 +1,13 @@
 /* launch.c - kernel launches: which memory a kernel touches, how long it takes.
  *
  * DESIGN
- * The parameters are copied into one buffer laid out as the kernel's, exactly as
- * many bytes as its image declares. Every aligned 8-byte word that lies in a live
- * allocation counts as a pointer argument, also inside structs passed by value; the
- * kernel touches that allocation, or the block of the program's allocator (pieces.c), from
- * there to its end, unless its host library tells what it touches (touch.c). A kernel
- * computes for the time that the profile gives for so many bytes, or longer where that
- * library says so, and waits for what is not resident.
- * Pointers in device memory are not seen.
- */
+ * The parameters are copied into one buffer with the kernel's layout, exactly as many
+ * bytes as its image declares. Every aligned 8-byte word that is an address in a live
+ * allocation counts as a pointer argument, also inside structs passed by value. The kernel
+ * touches that allocation, or the block of the program's allocator (pieces.c), from the
+ * address to its end. A host library may report other touches (touch.c). A kernel computes
+ * for the time that the profile gives for its bytes, or longer if the library reports so,
+ * and waits for missing blocks. Pointers in device memory are not seen. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +18,7 @@
 
 struct touched {
   struct {
-    uint64_t base, end; /* of the allocation */
+    uint64_t base, end; /* bounds of the allocation */
     uint64_t from;
   } parts[MOST_POINTERS];
   uint32_t count;
@@ -52,7 +50,7 @@ static void touch(struct touched *touched, uint64_t word) {
   if (vd_memory_piece(memory, word, &base, &end)) add(touched, base, end, word);
 }
 
-/* Fills the operation from the parameters; `uses` has room for MOST_POINTERS. */
+/* Fills the operation from the parameters; `uses` has space for MOST_POINTERS. */
 static void describe(const struct vd_function *function, const uint8_t *buffer,
                      struct gpu_operation *operation, struct gpu_use *uses) {
   struct touched touched;
@@ -75,8 +73,8 @@ static void describe(const struct vd_function *function, const uint8_t *buffer,
       uvm_profile_kernel_ns(&vd.profile, function->kernel->name, bytes);
 }
 
-/* The same from what the host library told; the uses are the caller's to free. NULL:
- * no memory. */
+/* Fills the operation from the host library's report; the caller frees the returned uses.
+ * Returns NULL if out of memory. */
 static struct gpu_use *describe_told(const struct vd_function *function,
                                      const struct vd_touched *touched,
                                      struct gpu_operation *operation) {
@@ -90,7 +88,7 @@ static struct gpu_use *describe_told(const struct vd_function *function,
   return uses;
 }
 
-/* The buffer of parameters as the kernel sees it. */
+/* Builds the parameter buffer as the kernel sees it. */
 static CUresult gather(const struct image_kernel *kernel, void **parameters, void **extra,
                        uint8_t *buffer) {
   memset(buffer, 0, kernel->parameter_bytes);
@@ -133,8 +131,7 @@ static CUresult check_shape(const struct vd_function *function, const unsigned g
   return CUDA_SUCCESS;
 }
 
-/* Says once a process that nothing is computed: the program may print results all the same.
- */
+/* Warns once that kernels compute nothing; the program may print results anyway. */
 static void say_that_nothing_is_computed(void) {
   static bool said;
   if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
@@ -153,7 +150,7 @@ static bool call_kernel(const void *what) {
   return true;
 }
 
-/* In compute mode what the kernel computes; false: it cannot. */
+/* Makes the kernel's action in compute mode; returns an error if it has no C function. */
 static CUresult compute_action(const struct vd_kernel_call *call, struct vd_action **out) {
   const struct vd_function *function = call->function;
   if (vd.mode != VD_COMPUTE) {
@@ -180,7 +177,7 @@ static CUresult compute_action(const struct vd_kernel_call *call, struct vd_acti
   return CUDA_SUCCESS;
 }
 
-/* `touched` as the host library told. */
+/* Submits a kernel; `touched` is the host library's report. */
 static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *call,
                        const struct vd_touched *touched, bool of_graph) {
   struct gpu_use all[MOST_POINTERS], *told = NULL;
@@ -214,7 +211,7 @@ CUresult vd_kernel_submit_locked(struct vd_stream *stream,
   return result;
 }
 
-/* The call but for its parameters; *out->parameter_bytes of them have to be gathered. */
+/* Fills the call, except its *out->parameter_bytes bytes of parameters. */
 static CUresult call_of(CUfunction handle, const unsigned grid[3], const unsigned block[3],
                         unsigned shared_bytes, struct vd_kernel_call *out) {
   struct vd_function *function = (void *)handle;
@@ -289,7 +286,7 @@ CUresult vd_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
   return launch(function, &config, parameters, NULL);
 }
 
-/* Each launch is to be on another device, and there is one; never on its default stream. */
+/* Each launch needs its own device and no default stream, so only one is possible. */
 CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
                                                  unsigned int count, unsigned int flags) {
   if (launches == NULL || count != 1 || flags > 3 || launches->hStream == NULL)
@@ -300,7 +297,7 @@ CUresult vd_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
       launches->sharedMemBytes, launches->hStream, launches->kernelParams);
 }
 
-/* Launch attributes change how a kernel is scheduled, not what it touches. */
+/* Launch attributes affect a kernel's scheduling, not the memory that it touches. */
 CUresult vd_cuLaunchKernelEx(CUstream stream, const CUlaunchConfig *given,
                              CUfunction function, void **parameters, void **extra) {
   if (given == NULL) return CUDA_ERROR_INVALID_VALUE;

@@ -59,7 +59,7 @@ CUresult vd_cuLibraryUnload(CUlibrary handle) {
   vd_lock();
   struct vd_library *library = library_of(handle);
   if (library != NULL) vd_wait_device_locked();
-  library = library_of(handle); /* another thread may have unloaded it meanwhile */
+  library = library_of(handle); /* another thread may have unloaded it during the wait */
   if (library != NULL) {
     if (library->module != NULL) vd_module_free_locked(library->module);
     free_locked(library, library->code.image);
@@ -130,7 +130,7 @@ CUresult vd_cuKernelGetLibrary(CUlibrary *out, CUkernel handle) {
   return CUDA_SUCCESS;
 }
 
-/* The function of the library's module in the current context. */
+/* Returns the function of the library's module in the current context. */
 CUresult vd_cuKernelGetFunction(CUfunction *out, CUkernel handle) {
   const struct vd_function *kernel = (void *)handle;
   struct vd_module *module;

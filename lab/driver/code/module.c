@@ -9,7 +9,7 @@
 
 #include "code.h"
 
-static struct vd_module *modules; /* all that are no library's */
+static struct vd_module *modules; /* all modules without a library */
 
 enum { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_BYTES = 6 };
 
@@ -57,7 +57,7 @@ CUresult vd_image_load_file(const char *path, struct image **out) {
   return result;
 }
 
-/* A module takes the image over, unless a library owns it. */
+/* Makes a module, which takes over the image unless a library owns it. */
 CUresult vd_module_from(struct image *image, struct vd_library *library,
                         struct vd_module **out) {
   struct vd_module *module = vd_object_new(VD_MODULE);

@@ -1,41 +1,42 @@
-/* touch.c - what a launch touches and how long it takes, where a host library tells.
+/* touch.c - the memory that a launch touches and its duration, as reported by a host
+ * library.
  *
  * DESIGN
- * A host library may tell what a launch touches:
+ * A host library may report touches:
  *
  *   struct pump_touch { uint64_t address, length_bytes; };
  *   unsigned pump_touch_<kernel>(void **params, const unsigned grid[3],
  *                                const unsigned block[3], struct pump_touch *out,
  *                                unsigned most);
  *
- * It writes at most `most` parts, of all arguments, and returns how many there are. It is
- * called when the kernel is launched, in both modes, on the launching thread, without
- * the driver's lock. It may read device memory, an index for instance, and sees it as it
- * is at the launch: what an earlier operation still has to write there is not there yet.
- * It must not call the driver. A kernel without such a function, or with more parts than
- * fit, touches all that its pointers reach.
+ * `pump_touch_<kernel>` writes at most `most` parts, of all arguments, and returns their
+ * number. It is called at the kernel's launch, in both modes, on the launching thread,
+ * without the driver's lock. It may read device memory, for instance an index, with its
+ * contents at the launch: earlier operations in flight have not written their results
+ * yet. It must not call the driver. A kernel touches everything that its pointers reach
+ * if it has no such function, or if the function returns more parts than fit.
  *
- * A library that does not know the names of its kernels beforehand has one function for
- * all of them. It is asked where no other tells, and answers -1 for a kernel that it knows
- * nothing of:
+ * A library that does not know the names of its kernels in advance has one function for
+ * all of them. It is called for kernels without their own function. It returns -1 for an
+ * unknown kernel:
  *
  *   int pump_touch_any(const char *kernel, const void *parameters,
  *                      unsigned parameter_bytes, const unsigned grid[3],
  *                      const unsigned block[3], struct pump_touch *out, unsigned most);
  *
- * A part is written, as far as is known; PUMP_TOUCH_READ, 1 << 63, in its length says that
- * it is only read, which matters under READ_MOSTLY; PUMP_TOUCH_WIDE, 1 << 62, that the
- * kernel reaches blocks all over it at once (GPU_WIDE). Else it sweeps over the part.
+ * `length_bytes` may have marks. Without a mark the part counts as written, and the
+ * kernel sweeps over it. PUMP_TOUCH_READ, 1 << 63: the part is only read, which matters
+ * under READ_MOSTLY. PUMP_TOUCH_WIDE, 1 << 62: the kernel reaches blocks all over it at
+ * once (GPU_WIDE).
  *
- * Libraries may also tell how long a launch computes at least, in clock cycles of one
- * multiprocessor, summed over all of them (the profile has their number and clock):
+ * Libraries may also report the least computing time of a launch. The unit is a clock cycle
+ * of one multiprocessor, summed over all of them (the profile has their number and clock):
  *
  *   double pump_cycles_<kernel>(void **params, const unsigned grid[3],
  *                               const unsigned block[3]);
  *
  * Parts may overlap and come in any order. They are sorted and become one use for each
- * block with its 64 KiB pages, or one for neighbouring blocks that are touched in whole.
- */
+ * block with its 64 KiB pages, or one for adjacent blocks that are touched as a whole. */
 #include <stdlib.h>
 
 #include "code.h"
@@ -47,7 +48,7 @@
 #define TOUCH_WIDE (1ull << 62)
 #define TOUCH_LENGTH (TOUCH_WIDE - 1)
 
-/* The time of that many cycles, spread over all multiprocessors. */
+/* Returns the time of that many cycles, spread over all multiprocessors. */
 static uint64_t least_ns(double cycles) {
   double multiprocessors = vd.profile.multiprocessors;
   double time_ns = cycles / multiprocessors / (vd.profile.clock_khz / 1e6);
@@ -67,7 +68,7 @@ void vd_touches_ask(const struct vd_function *function, const unsigned grid[3],
     out->least_ns = least_ns(function->cycles(pointers, grid, block));
   if (function->touches == NULL && vd_touch_any == NULL) return;
   out->parts = malloc(MOST_PARTS * sizeof *out->parts);
-  if (out->parts == NULL) return; /* and everything counts as touched */
+  if (out->parts == NULL) return; /* so everything counts as touched */
   int count = function->touches != NULL
                   ? (int)function->touches(pointers, grid, block, out->parts, MOST_PARTS)
                   : vd_touch_any(kernel->name, buffer, kernel->parameter_bytes, grid, block,
@@ -90,7 +91,7 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Bits of the pages from `first` to `last`, of one block. */
+/* Returns the bits of the pages from `first` to `last` of one block. */
 static uint32_t pages_between(uint64_t first, uint64_t last) {
   uint32_t up_to_last = last == 31 ? ALL_PAGES : (1u << (last + 1)) - 1;
   return up_to_last & (ALL_PAGES << first);
@@ -99,8 +100,8 @@ static uint32_t pages_between(uint64_t first, uint64_t last) {
 struct collector {
   struct gpu_use *uses;
   uint32_t count, room;
-  uint32_t begin;  /* of the uses that are made at present, */
-  uint16_t access; /* and how these are used */
+  uint32_t begin;  /* first use that add_parts() is making now */
+  uint16_t access; /* access of these uses */
   bool failed;
 };
 
@@ -117,14 +118,14 @@ static bool make_room(struct collector *out) {
   return true;
 }
 
-/* Blocks come in ascending order, a block perhaps more than once in a row. */
+/* Adds pages of a block; blocks ascend, and a block may come several times in a row. */
 static void add_pages(struct collector *out, uint32_t block, uint32_t pages) {
   struct gpu_use *last = out->count > out->begin ? &out->uses[out->count - 1] : NULL;
   if (last != NULL && block < last->first_block + last->block_count) {
     if (last->block_count == 1) last->pages |= pages; /* else all are touched already */
     return;
   }
-  /* A whole block grows the run before it, if that one is whole, too. */
+  /* A whole block extends the run before it, if that run has only whole blocks. */
   if (last != NULL && pages == ALL_PAGES && last->pages == ALL_PAGES &&
       block == last->first_block + last->block_count) {
     last->block_count++;
@@ -147,7 +148,7 @@ static void add_part(struct collector *out, const struct vd_memory *memory, uint
   }
 }
 
-/* Adds the parts with just these marks (TOUCH_*), and the bytes of them. */
+/* Adds the parts with exactly these marks (TOUCH_*), and their bytes. */
 static void add_parts(struct collector *out, const struct vd_touched *touched,
                       uint64_t marks, uint64_t *length_bytes) {
   out->begin = out->count;
@@ -171,16 +172,16 @@ static void add_parts(struct collector *out, const struct vd_touched *touched,
   }
 }
 
-/* Uses of the told parts, the caller's to free, and the bytes of all parts, of plain
- * memory too. Parts beyond their allocation are cut; those in no allocation are left
- * out. NULL when there is no memory for it. */
+/* Returns the uses of the reported parts, for the caller to free, and the bytes of all
+ * parts, including plain memory. Parts beyond their allocation are cut; parts in no
+ * allocation are skipped. Returns NULL if out of memory. */
 struct gpu_use *vd_touches_uses_locked(const struct vd_touched *touched, uint32_t *count,
                                        uint64_t *length_bytes) {
   struct collector out = {0};
   qsort(touched->parts, touched->count, sizeof *touched->parts, by_address);
   for (uint64_t marks = 0; marks < 4; marks++)
     add_parts(&out, touched, marks * TOUCH_WIDE, length_bytes);
-  (void)make_room(&out); /* so that NULL means failure alone */
+  (void)make_room(&out); /* so that NULL only means failure */
   *count = out.count;
   if (!out.failed) return out.uses;
   free(out.uses);

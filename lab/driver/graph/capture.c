@@ -1,10 +1,9 @@
-/* capture.c - stream capture: what is recorded, from its beginning to its end. What
- * captures forbid is timeline/capture_rules.c.
+/* capture.c - stream capture: records work from begin to end. timeline/capture_rules.c
+ * has the calls that captures forbid.
  *
- * Each capturing stream has a tail: the nodes that its next one depends on. An event
- * recorded in a capture takes the tail along; a stream that waits for it adds it to its
- * own.
- */
+ * Each capturing stream has a tail: the nodes that its next node depends on. An event
+ * recorded in a capture copies the tail; a stream that waits for the event adds that to
+ * its own tail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@
 
 /* -- tails -- */
 
-/* false: no memory, or not nodes of that graph. */
+/* Adds nodes to a tail; false: out of memory, or not nodes of that graph. */
 static bool add(struct vd_nodes *set, const struct vd_graph *graph,
                 struct vd_node *const *nodes, size_t count) {
   if (count == 0) return true;
@@ -32,7 +31,7 @@ static bool add(struct vd_nodes *set, const struct vd_graph *graph,
   return true;
 }
 
-/* Appends a node behind all of the tail, and makes it the tail. Consumes `work`. */
+/* Appends a node that depends on the whole tail, and makes it the tail. Consumes `work`. */
 static CUresult append(struct vd_stream *stream, struct vd_work *work) {
   struct vd_graph *graph = stream->capture->graph;
   struct vd_node *node;
@@ -149,15 +148,15 @@ CUresult vd_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *user_data
   return result;
 }
 
-/* Modes say how the GPU waits for the host: the same time here. */
+/* Modes select how the GPU waits for the host; here both take the same time. */
 CUresult vd_cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void *user_data,
                                 unsigned int sync_mode) {
   if (sync_mode > 1) return CUDA_ERROR_INVALID_VALUE;
   return vd_cuLaunchHostFunc(handle, function, user_data);
 }
 
-/* Into the stream's capture, if there is one, else into the stream. A flag of 1: in a
- * capture as a node of its own. */
+/* Records the call in the stream's capture, or submits it to the stream. Flag 1: the
+ * capture makes it a node of its own. */
 static CUresult enqueue(CUstream stream_handle, CUevent handle, unsigned int flags,
                         CUresult (*capture)(struct vd_stream *, struct vd_event *, bool,
                                             bool *),
@@ -189,7 +188,7 @@ CUresult vd_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags
 
 /* -- begin and end -- */
 
-/* Into `graph`, or into one of its own. Consumes nothing. */
+/* Begins a capture into `graph`, or into a new one if NULL. Consumes nothing. */
 static CUresult begin(struct vd_stream *stream, struct vd_graph *graph, int mode) {
   struct vd_capture *capture = calloc(1, sizeof *capture);
   bool borrowed = graph != NULL;
@@ -252,16 +251,16 @@ CUresult vd_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                         const CUgraphNode *dependencies,
                                         const CUgraphEdgeData *edges, size_t count,
                                         int mode) {
-  (void)edges; /* how much of a node is waited for: here always all of it */
+  (void)edges; /* edges name a part of a node to wait for; here it is the whole node */
   if (!vd_is((void *)graph, VD_GRAPH)) return CUDA_ERROR_INVALID_VALUE;
   return begin_on(stream, graph, dependencies, count, mode);
 }
 
-/* Marks all that the nodes depend on, and themselves. */
+/* Marks the nodes and all their dependencies. */
 static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
   for (size_t i = 0; i < graph->count; i++) graph->nodes[i]->colour = 0;
   for (size_t i = 0; i < tail->count; i++) tail->nodes[i]->colour = 1;
-  /* A dependency may be younger than its dependent: until nothing changes. */
+  /* A dependency may be newer than its dependent: repeat until nothing changes. */
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = graph->count; i-- > 0;) {
@@ -281,7 +280,7 @@ static bool outside(const struct vd_nodes *tail) {
   return any;
 }
 
-/* Takes the capture off all its streams; true if one had work that was not joined. */
+/* Removes the capture from all its streams; returns true if one had unjoined work. */
 static bool detach(struct vd_capture *capture) {
   bool unjoined = false;
   for (size_t i = 0; i < capture->graph->count; i++)
@@ -335,8 +334,9 @@ CUresult vd_cuStreamEndCapture(CUstream handle, CUgraph *out) {
   return result;
 }
 
-/* A stream that captures is destroyed: with its origin the capture ends. Of another one the
- * work must be joined when the capture ends, as if the stream were there. */
+/* Called when a capturing stream is destroyed. The end of the origin stream ends the
+ * capture. Work of another stream must be joined before the capture ends, as if the
+ * stream still existed. */
 void vd_capture_forget_stream_locked(struct vd_stream *stream) {
   struct vd_capture *capture = stream->capture;
   if (capture == NULL) return;
@@ -351,7 +351,7 @@ void vd_capture_forget_stream_locked(struct vd_stream *stream) {
   vd_tail_empty(&stream->tail);
 }
 
-/* -- queries, and what a stream depends on -- */
+/* -- queries, and the dependencies of a stream -- */
 
 static CUresult info(CUstream handle, int *status, uint64_t *id, CUgraph *graph,
                      const CUgraphNode **dependencies, const CUgraphEdgeData **edges,

@@ -1,6 +1,6 @@
-/* graph.c - graphs as sets of nodes with edges: made, copied, walked, destroyed.
+/* graph.c - graphs as sets of nodes with edges: created, copied, traversed, destroyed.
  *
- * graph_params.c has what a node does, graph_exec.c what an executable graph does.
+ * graph_params.c has the work of nodes, graph_exec.c executable graphs.
  */
 #include "graph.h"
 
@@ -68,7 +68,7 @@ CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
   for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
     result = depend_locked(node, dependencies[i], edges != NULL ? &edges[i] : NULL);
   if (result != CUDA_SUCCESS) {
-    if (node != NULL) free_node(node); /* it has no work yet */
+    if (node != NULL) free_node(node); /* the node has no work yet */
     return result;
   }
   node->work = *work;
@@ -126,8 +126,8 @@ struct vd_graph *vd_graph_copy_locked(const struct vd_graph *graph, enum vd_magi
 
 enum { WHITE, GREY, BLACK };
 
-/* Depth first without recursion: a node comes after all that it depends on, and in the
- * order of making where that is free. `index` counts the dependencies looked at. */
+/* Sorts depth first without recursion: a node follows all its dependencies, otherwise in
+ * order of creation. `index` counts the visited dependencies. */
 static bool put_in_order(struct vd_graph *graph, struct vd_node **stack) {
   size_t done = 0;
   for (size_t i = 0; i < graph->count; i++) {
@@ -187,7 +187,7 @@ CUresult vd_cuGraphCreate(CUgraph *out, unsigned int flags) {
 CUresult vd_cuGraphDestroy(CUgraph handle) {
   vd_lock();
   struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);
-  if (graph != NULL && graph->memory) { /* which work may still use */
+  if (graph != NULL && graph->memory) { /* pending work may use that memory */
     vd_wait_device_locked();
     graph = vd_graph_of(handle, VD_GRAPH);
   }
@@ -255,13 +255,13 @@ CUresult vd_cuGraphDestroyNode(CUgraphNode handle) {
   return node != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- lists: how many there are, or as many as there is room for, then NULLs -- */
+/* -- lists: the number of entries, or the entries that fit, padded with NULL -- */
 
 struct list {
-  CUgraphNode *nodes, *others; /* NULL: not asked for */
+  CUgraphNode *nodes, *others; /* NULL: not requested */
   CUgraphEdgeData *edges;
   size_t room, count;
-  bool lossy; /* an edge has data that the caller did not ask for */
+  bool lossy; /* an edge has data, but the caller did not request edge data */
 };
 
 static void put(struct list *list, struct vd_node *node, struct vd_node *other,
@@ -307,7 +307,7 @@ CUresult vd_cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count
   return nodes_of(graph, nodes, count, true);
 }
 
-/* Edges between all nodes, from or to one of them (NULL: any). */
+/* Lists all edges, or only the edges from or to one node. */
 static CUresult edges_of(const struct vd_graph *graph, const struct vd_node *from,
                          const struct vd_node *to, struct list *list, size_t *count) {
   for (size_t i = 0; graph != NULL && i < graph->count; i++) {
@@ -400,7 +400,7 @@ static bool remove_edge(struct vd_node *node, const struct vd_node *on) {
 CUresult vd_cuGraphRemoveDependencies_v2(CUgraph handle, const CUgraphNode *from,
                                          const CUgraphNode *to,
                                          const CUgraphEdgeData *edges, size_t count) {
-  (void)edges; /* there is one edge at most between two nodes */
+  (void)edges; /* two nodes have at most one edge */
   if (count > 0 && (from == NULL || to == NULL)) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
   const struct vd_graph *graph = vd_graph_of(handle, VD_GRAPH);

@@ -1,15 +1,15 @@
-/* graph.h - graphs, their nodes, and the captures that fill them. Shared by capture.c
- * and graph*.c.
+/* graph.h - graphs, their nodes, and the captures that fill them. Shared by capture.c and
+ * graph*.c.
  *
- * A graph keeps its nodes in the order in which they were made. An executable graph is
- * a deep copy whose nodes remember which node they were copied from.
+ * A graph keeps its nodes in order of creation. An executable graph is a deep copy; each
+ * of its nodes stores the id of the original node.
  */
 #ifndef PUMP_VIRTUAL_GRAPH_H
 #define PUMP_VIRTUAL_GRAPH_H
 
 #include "lab/driver/code/code.h"
 
-/* Work as a program asks for it: what a node of a graph holds. */
+/* Work as requested by a program: the contents of a graph node. */
 struct vd_work {
   int type; /* CU_GRAPH_NODE_TYPE_* */
   union {
@@ -21,45 +21,45 @@ struct vd_work {
     CUevent event;
     struct {
       uint64_t address, length_bytes, id;
-    } memory; /* allocated, freed */
+    } memory; /* an allocation or a free */
   };
 };
 
 struct vd_node {
   uint32_t magic;
   bool enabled;
-  uint8_t colour; /* scratch of walks */
-  uint32_t index; /* scratch: place in graph->nodes */
+  uint8_t colour; /* scratch space of traversals */
+  uint32_t index; /* scratch space: index in graph->nodes */
   uint64_t id, origin_id;
   struct vd_graph *graph;
   struct vd_work work;
-  struct vd_settings settings; /* of a kernel */
+  struct vd_settings settings; /* for a kernel */
   struct vd_node **dependencies;
   CUgraphEdgeData *edges; /* one for each dependency */
-  uint32_t count, room;   /* of both */
-  void **pointers;        /* what GetParams hands out for a kernel */
+  uint32_t count, room;   /* sizes of both arrays */
+  void **pointers;        /* kernel parameters returned by GetParams */
 };
 
 struct vd_graph {
   uint32_t magic;
-  bool owned;     /* by a child node: the program must not destroy it */
+  bool owned;     /* owned by a child node: the program must not destroy it */
   bool dead;      /* destroyed while a thread launches it */
-  bool memory;    /* it allocates or frees (graph_memory.c) */
-  uint32_t users; /* launches under way */
-  uint64_t flags; /* of its instantiation */
+  bool memory;    /* has allocation or free nodes (graph_memory.c) */
+  uint32_t users; /* launches in progress */
+  uint64_t flags; /* flags of its instantiation */
   struct vd_node **nodes;
-  struct vd_node **order; /* executable graph: as it runs */
+  struct vd_node **order; /* executable graph: nodes in order of execution */
   size_t count, room;
   struct vd_user_reference *references; /* user_object.c */
 };
 
-/* Work that launches of graphs have submitted. */
+/* Work submitted by launches of graphs. */
 extern struct vd_graph_counts {
   uint64_t launches, kernels, copies, memsets;
-  uint64_t used_high, reserved_high; /* bytes of graphs' own memory */
+  uint64_t used_high, reserved_high; /* peak bytes of the graphs' own memory */
 } vd_graphs;
 
-/* A caller that takes a handle takes the driver's lock first. NULL: not such a handle. */
+/* Callers hold the driver's lock. Returns NULL if the handle is of another kind. */
 static inline struct vd_graph *vd_graph_of(const void *handle, enum vd_magic magic) {
   return vd_is(handle, magic) ? (struct vd_graph *)(uintptr_t)handle : NULL;
 }
@@ -69,18 +69,18 @@ static inline struct vd_node *vd_node_of(const void *handle) {
 
 struct vd_graph *vd_graph_new(enum vd_magic magic);
 void vd_graph_free_locked(struct vd_graph *graph);
-/* A deep copy; NULL: no memory. */
+/* Returns a deep copy; NULL: out of memory. */
 struct vd_graph *vd_graph_copy_locked(const struct vd_graph *graph, enum vd_magic magic);
-/* Fills graph->order, those of children too: false when there is a cycle. */
+/* Fills graph->order, also of children; returns an error if there is a cycle. */
 CUresult vd_graph_order_locked(struct vd_graph *graph);
 
-/* Appends a node, which owns what `work` holds from then on. `edges` may be NULL. */
+/* Appends a node, which then owns the contents of `work`. `edges` may be NULL. */
 CUresult vd_node_new_locked(struct vd_graph *graph, const struct vd_work *work,
                             struct vd_node *const *dependencies,
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_node **out);
 
-/* user_object.c: the references of a copy; those of a graph that ends */
+/* user_object.c: references of a copied graph, and of a freed one */
 CUresult vd_user_objects_copy_locked(const struct vd_graph *graph, struct vd_graph *copy);
 void vd_user_objects_let_go_locked(struct vd_graph *graph);
 
@@ -95,7 +95,7 @@ CUresult vd_work_of_host(const CUDA_HOST_NODE_PARAMS_v1 *params, struct vd_work 
 CUresult vd_work_of_event_locked(CUevent event, int type, struct vd_work *out);
 CUresult vd_work_of_any_locked(const CUgraphNodeParams *params, struct vd_work *out);
 
-/* The node takes `work`; otherwise it is freed. */
+/* Adds a node with `work`; frees `work` on failure. */
 CUresult vd_node_add_locked(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                             const CUgraphEdgeData *edges, size_t count,
                             struct vd_work *work);
@@ -103,8 +103,7 @@ CUresult vd_node_add_locked(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 /* graph_attributes.c */
 void vd_node_attributes_locked(struct vd_node *node, const CUlaunchConfig *config);
 
-/* capture.c. Work for `stream`: when it captures, a copy of `work` becomes a node and
- * *captured is true. */
+/* capture.c. If `stream` captures, copies `work` into a node and sets *captured. */
 CUresult vd_capture_take_locked(struct vd_stream *stream, const struct vd_work *work,
                                 bool *captured);
 void vd_capture_forget_stream_locked(struct vd_stream *stream);
@@ -124,14 +123,14 @@ void vd_graph_memory_let_go_locked(const struct vd_work *work);
 CUresult vd_graph_memory_free_locked(struct vd_memory *memory);
 void vd_graph_memory_hold_locked(const struct vd_work *work);
 bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph);
-/* Before a launch: all allocations get their memory. */
+/* Provides the memory of all allocations before a launch. */
 CUresult vd_graph_memory_ready_locked(const struct vd_graph *exec);
 CUresult vd_graph_memory_run_locked(const struct vd_work *work);
 
-/* The same for a node that stands already: its type must be `work`'s, which it takes. */
+/* Replaces the work of an existing node by `work`, which must have the same type. */
 CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work);
 
-/* They are objects (object.c). */
+/* Nodes and graphs are objects (base/object.c). */
 _Static_assert(sizeof(struct vd_node) <= VD_OBJECT_BYTES, "node");
 _Static_assert(sizeof(struct vd_graph) <= VD_OBJECT_BYTES, "graph");
 

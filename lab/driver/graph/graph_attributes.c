@@ -1,6 +1,5 @@
-/* graph_attributes.c - attributes of kernel nodes: asked for, set, copied. They are no
- * parameters: a node keeps them when it gets other parameters.
- */
+/* graph_attributes.c - attributes of kernel nodes: read, set, copied. A node keeps them
+ * when its parameters change. */
 #include "graph.h"
 
 static struct vd_node *kernel_node(CUgraphNode handle) {
@@ -41,7 +40,8 @@ CUresult vd_cuGraphKernelNodeCopyAttributes(CUgraphNode to_handle,
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What nodes lack, such as programmatic launches, is not kept. */
+/* Stores launch attributes, except those unknown to nodes, such as programmatic
+ * launches. */
 void vd_node_attributes_locked(struct vd_node *node, const CUlaunchConfig *config) {
   const CUlaunchAttribute *attributes = config->attrs;
   for (unsigned i = 0; attributes != NULL && i < config->numAttrs; i++)

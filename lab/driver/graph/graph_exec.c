@@ -1,9 +1,9 @@
 /* graph_exec.c - executable graphs: instantiated, updated, launched.
  *
- * A launch submits the nodes one after the other to its stream, in an order that
- * respects every edge. So branches do not overlap, and a node costs its caller what an
- * operation of a stream costs. What a kernel touches follows from its parameters and
- * from what is live when it is launched.
+ * A launch submits the nodes to its stream one after the other, in an order that respects
+ * every edge. So branches do not overlap, and a node costs its caller as much as a stream
+ * operation. The memory that a kernel touches follows from its parameters and the live
+ * allocations at its launch.
  */
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ static CUresult run(struct vd_graph *graph, struct vd_stream *stream) {
   return result;
 }
 
-/* A launch in a capturing stream becomes a child of the graph being captured. */
+/* Launches a graph. In a capturing stream it becomes a child of the captured graph. */
 static CUresult launch_locked(struct vd_graph *exec, struct vd_stream *stream) {
   struct vd_work child = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = exec};
   bool captured = false;
@@ -87,7 +87,7 @@ CUresult vd_cuGraphUpload(CUgraphExec handle, CUstream stream_handle) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- making and ending -- */
+/* -- creation and destruction -- */
 
 CUresult vd_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
                                         unsigned long long flags) {
@@ -143,7 +143,7 @@ CUresult vd_cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags) {
 CUresult vd_cuGraphExecDestroy(CUgraphExec handle) {
   vd_lock();
   struct vd_graph *exec = vd_graph_of(handle, VD_GRAPH_EXEC);
-  /* A launch of it may still use its memory, and objects of the program. */
+  /* A launch may still use its memory and the program's objects. */
   if (exec != NULL && (exec->memory || exec->references != NULL)) {
     vd_wait_device_locked();
     exec = vd_graph_of(handle, VD_GRAPH_EXEC);
@@ -157,7 +157,7 @@ CUresult vd_cuGraphExecDestroy(CUgraphExec handle) {
   return live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- one node of an executable graph: named by the node it was copied from -- */
+/* -- one node of an executable graph: named by its original node -- */
 
 static struct vd_node *find(const struct vd_graph *graph, uint64_t origin_id) {
   struct vd_node *found = NULL;
@@ -219,7 +219,7 @@ CUresult vd_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
   SET(vd_work_of_event_locked(event, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &work));
 }
 
-/* Only what touches memory can be switched off. */
+/* Returns whether the node can be disabled: only kernels, copies and memsets can. */
 static bool can_be_disabled(const struct vd_node *node) {
   return node != NULL && node->work.type <= CU_GRAPH_NODE_TYPE_MEMSET;
 }
@@ -245,7 +245,7 @@ CUresult vd_cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle,
   return can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- updates: the same shape with other parameters -- */
+/* -- updates: same structure, new parameters -- */
 
 static bool same_edges(const struct vd_node *a, const struct vd_node *b) {
   if (a->count != b->count) return false;
@@ -254,7 +254,7 @@ static bool same_edges(const struct vd_node *a, const struct vd_node *b) {
   return true;
 }
 
-/* CU_GRAPH_EXEC_UPDATE_*, and the first node of `graph` that does not fit. */
+/* Returns CU_GRAPH_EXEC_UPDATE_*, and the first node of `graph` that does not fit. */
 static int compare(const struct vd_graph *exec, const struct vd_graph *graph,
                    const struct vd_node **misfit) {
   if (exec->memory || graph->memory) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;

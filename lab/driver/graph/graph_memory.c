@@ -1,16 +1,16 @@
 /* graph_memory.c - memory that belongs to a graph: its allocation and free nodes.
  *
- * An allocation node's address is chosen when the node is made and stays its own until
- * the graph, its executable copy and the allocation itself have gone. The card gives
- * memory for it at the first launch and keeps it until then, or until cuDeviceGraphMemTrim.
- * Real drivers give the same memory to allocations of a graph that never live together;
- * here each has its own, so that a graph needs more.
+ * An allocation node gets its address when it is created. It keeps the address until the
+ * graph, its executable copy and the allocation itself have ended. The GPU provides
+ * memory at the first launch and keeps it until then, or until cuDeviceGraphMemTrim. Real
+ * drivers share memory among allocations of a graph that are never live together. Here
+ * each has its own, so a graph needs more.
  *
  * An allocation is live from the launch of its node to the launch of a free node, or to
- * the program's own free. That is decided as the calls come, not as the GPU gets there.
+ * the program's own free. The order of calls decides that, not the progress of the GPU.
  *
- * As with a real driver such a graph is not cloned, no child, not updated, loses no nodes
- * or edges, and has one executable copy at a time.
+ * As with a real driver, such a graph cannot be cloned, used as a child or updated, and
+ * keeps its nodes and edges. It has one executable copy at a time.
  */
 #include "graph.h"
 
@@ -39,7 +39,7 @@ static void note_peaks(void) {
   if (reserved > vd_graphs.reserved_high) vd_graphs.reserved_high = reserved;
 }
 
-/* -- what nodes hold -- */
+/* -- contents of nodes -- */
 
 static CUresult work_of_alloc(size_t length_bytes, struct vd_work *out) {
   struct vd_memory *memory;
@@ -53,7 +53,7 @@ static CUresult work_of_alloc(size_t length_bytes, struct vd_work *out) {
   return CUDA_SUCCESS;
 }
 
-/* The work of freeing what an allocation node of any graph has made. */
+/* Makes the work that frees an allocation of any graph's node. */
 static CUresult work_of_any_free(CUdeviceptr address, struct vd_work *out) {
   const struct vd_memory *memory = at(address, 0);
   if (memory == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -69,7 +69,7 @@ static CUresult work_of_free(const struct vd_graph *graph, CUdeviceptr address,
   for (size_t i = 0; result == CUDA_SUCCESS && graph != NULL && i < graph->count; i++) {
     const struct vd_work *other = &graph->nodes[i]->work;
     if (other->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory.id == out->memory.id)
-      result = CUDA_ERROR_INVALID_VALUE; /* a graph frees it once */
+      result = CUDA_ERROR_INVALID_VALUE; /* a graph frees it only once */
   }
   return result;
 }
@@ -96,7 +96,7 @@ bool vd_graph_memory_instantiated_locked(const struct vd_graph *graph) {
 
 /* -- captures -- */
 
-/* `work` becomes the stream's next node. */
+/* Makes `work` the stream's next node. */
 static CUresult capture(struct vd_stream *stream, struct vd_work *work) {
   bool captured = false;
   CUresult result = vd_capture_take_locked(stream, work, &captured);
@@ -133,7 +133,7 @@ static CUresult back(struct vd_memory *memory) {
   return CUDA_SUCCESS;
 }
 
-/* Waiting and paying release the lock: each node's memory is looked up again. */
+/* Waiting and paying release the lock, so each node's memory is looked up again. */
 static CUresult make_ready(const struct vd_graph *exec, size_t i) {
   const struct vd_work *work = &exec->nodes[i]->work;
   struct vd_memory *memory = at(work->memory.address, work->memory.id);
@@ -142,7 +142,7 @@ static CUresult make_ready(const struct vd_graph *exec, size_t i) {
   memory->live = false;
   CUresult result = back(memory);
   if (result == CUDA_SUCCESS) return result;
-  vd_wait_device_locked(); /* what is freed in stream order may be on its way */
+  vd_wait_device_locked(); /* memory freed in stream order may be released soon */
   memory = at(work->memory.address, work->memory.id);
   return memory != NULL ? back(memory) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -167,8 +167,8 @@ CUresult vd_graph_memory_run_locked(const struct vd_work *work) {
   return CUDA_SUCCESS;
 }
 
-/* The program's own free, in stream order or not. It is the last holder's to give the
- * addresses back; where that has gone before, all work is waited for. */
+/* Frees by a call of the program, in stream order or not. The last holder releases the
+ * addresses. If no holder is left, waits for all work and releases them. */
 CUresult vd_graph_memory_free_locked(struct vd_memory *memory) {
   if (!memory->live) {
     vd.checks.free_unknown++;
@@ -177,7 +177,7 @@ CUresult vd_graph_memory_free_locked(struct vd_memory *memory) {
   memory->live = false;
   if (memory->holders > 0) return CUDA_SUCCESS;
   uint64_t address = memory->base, id = memory->id;
-  memory->holders = 1; /* no other thread shall release it meanwhile */
+  memory->holders = 1; /* keeps other threads from releasing it */
   vd_wait_device_locked();
   memory = at(address, id);
   if (memory != NULL) vd_memory_release(memory);
@@ -268,7 +268,7 @@ CUresult vd_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *v
   return CUDA_SUCCESS;
 }
 
-/* The two high-water marks can be reset, to the present values. */
+/* Resets one of the two high-water marks to the current value. */
 CUresult vd_cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *value) {
   if (value == NULL || (attribute != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH &&
                         attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))

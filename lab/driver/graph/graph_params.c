@@ -1,15 +1,14 @@
-/* graph_params.c - what nodes do: their parameters, given, asked for and changed.
+/* graph_params.c - the work of nodes: parameters set, read and changed.
  *
- * A copy comes back as the linear addresses that it was resolved to, not as the
- * offsets it was given with, unless these are in an array. A memset or copy is checked
- * where it runs.
+ * A copy is returned with the linear addresses that it was resolved to, not with the
+ * given offsets, unless an end is in an array. A memset or copy is checked when it runs.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph.h"
 
-/* -- work: owned contents -- */
+/* -- work owns its contents -- */
 
 void vd_work_free_locked(struct vd_work *work) {
   if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) free(work->kernel.parameters);
@@ -118,7 +117,7 @@ CUresult vd_node_set_locked(struct vd_node *node, struct vd_work *work) {
   return CUDA_SUCCESS;
 }
 
-/* -- adding: the work first, then the node that takes it -- */
+/* -- adding: first the work, then the node that takes it -- */
 
 CUresult vd_node_add_locked(CUgraphNode *out, CUgraph handle,
                             const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
@@ -138,7 +137,7 @@ CUresult vd_node_add_locked(CUgraphNode *out, CUgraph handle,
 
 #define EMPTY_WORK {.type = CU_GRAPH_NODE_TYPE_EMPTY}
 
-/* `make`: fills `work`, under the lock. */
+/* `make` fills `work`, under the lock. */
 #define ADD_NODE(edges, make)                                                              \
   struct vd_work work = EMPTY_WORK;                                                        \
   vd_lock();                                                                               \
@@ -153,7 +152,7 @@ CUresult vd_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphN
   ADD_NODE(NULL, vd_work_of_kernel(params, NULL, &work));
 }
 
-/* A beginning of the newer structure is the older one. */
+/* Converts: the newer structure begins with the older one. */
 static const CUDA_KERNEL_NODE_PARAMS_v1 *older(const CUDA_KERNEL_NODE_PARAMS_v2 *params) {
   return (const CUDA_KERNEL_NODE_PARAMS_v1 *)(const void *)params;
 }
@@ -211,7 +210,7 @@ static void report_child(const CUgraphNode *node, CUgraphNodeParams *params) {
         (CUgraph)(void *)((const struct vd_node *)(const void *)*node)->work.child;
 }
 
-/* Nodes that own memory are made by calls of their own, with plain edges. */
+/* Adds a node that allocates or frees memory, by its own call and with plain edges. */
 static CUresult add_memory(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                            size_t count, CUgraphNodeParams *params) {
   if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -236,7 +235,7 @@ CUresult vd_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode
   return result;
 }
 
-/* The newest node parameters begin as the older ones do, and add nodes of new kinds. */
+/* The newest node parameters begin like the older ones, and add nodes of new kinds. */
 CUresult vd_cuGraphAddNode_v3(CUgraphNode *out, CUgraph graph, const CUgraphNode *on,
                               const CUgraphEdgeData *edges, size_t count,
                               CUgraphNodeParams *params) {
@@ -248,7 +247,7 @@ CUresult vd_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *o
   return vd_cuGraphAddNode_v2(out, graph, on, NULL, count, params);
 }
 
-/* -- asking -- */
+/* -- reading -- */
 
 static const struct vd_node *node_of(CUgraphNode handle, int type) {
   const struct vd_node *node = vd_node_of(handle);
@@ -298,7 +297,7 @@ CUresult vd_cuGraphKernelNodeGetParams_v2(CUgraphNode node,
   if (result != CUDA_SUCCESS) return result;
   *out = (CUDA_KERNEL_NODE_PARAMS_v2){0};
   memcpy(out, &params, sizeof params);
-  /* A kernel of a library is reported by the handle that it was given by. */
+  /* A library's kernel is returned as the handle type that the program used. */
   const struct vd_function *function = (const void *)params.func;
   if (function->is_kernel) {
     out->kern = (CUkernel)(void *)out->func;
@@ -316,11 +315,11 @@ static size_t rows_of(size_t slice, size_t pitch, size_t height) {
   return pitch != 0 && slice != 0 ? slice / pitch : height;
 }
 
-/* Offsets of a copy's end in its array. */
+/* Computes the offsets of a copy's end in its array. */
 static void report_place(CUarray array, uint64_t address, size_t *x_bytes, size_t *y,
                          size_t *z) {
   struct vd_texels texels;
-  if (!vd_array_texels_locked(array, &texels)) return; /* destroyed since */
+  if (!vd_array_texels_locked(array, &texels)) return; /* the array was destroyed since */
   uint64_t offset = address - texels.address, slice = texels.pitch * texels.rows;
   *z = offset / slice;
   *y = offset % slice / texels.pitch;

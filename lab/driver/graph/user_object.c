@@ -1,8 +1,7 @@
 /* user_object.c - objects of the program that graphs keep alive: references, and the
- * destructor that the driver's thread calls when the last one is gone.
+ * destructor that the driver's thread calls after the last one is released.
  *
- * A copy of a graph, executable ones too, has as many references as the graph has.
- */
+ * A copy of a graph, including an executable one, has as many references as the graph. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -32,7 +31,7 @@ static CUresult retain(struct vd_user_object *object, uint32_t count) {
   return CUDA_SUCCESS;
 }
 
-/* Without memory for the call of the destructor the last references stay. */
+/* Releases references; keeps the last ones if there is no memory for the destructor. */
 static CUresult release(struct vd_user_object *object, uint32_t count) {
   if (object == NULL || count == 0 || count > object->references)
     return CUDA_ERROR_INVALID_VALUE;
@@ -49,7 +48,7 @@ static CUresult release(struct vd_user_object *object, uint32_t count) {
   return CUDA_SUCCESS;
 }
 
-/* -- of graphs -- */
+/* -- references of graphs -- */
 
 static struct vd_user_reference **find(struct vd_graph *graph,
                                        const struct vd_user_object *object) {
@@ -58,7 +57,7 @@ static struct vd_user_reference **find(struct vd_graph *graph,
   return link;
 }
 
-/* The graph takes `count` references that are its own already. */
+/* Gives the graph `count` references that are already counted. */
 static CUresult take(struct vd_graph *graph, struct vd_user_object *object,
                      uint32_t count) {
   struct vd_user_reference **link = find(graph, object);

@@ -1,9 +1,9 @@
-/* array.c - arrays and mipmapped arrays: memory that is taken from the card, by a handle.
+/* array.c - arrays and mipmapped arrays: device memory that has a handle.
  *
- * A handle is the address of its first texel, which kernels' C functions may read. No copy
- * takes it for an address. Texels lie row by row: rows take whole sectors of 64 bytes, an
- * array whole pages, and levels of a mipmapped array follow each other.
- */
+ * A handle is the address of the first texel, which kernels' C functions may read. Copies
+ * do not accept it as an address. Texels are stored row by row. A row takes whole sectors
+ * of 64 bytes, an array takes whole pages, and levels of a mipmapped array follow each
+ * other. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -11,7 +11,7 @@
 #define SECTOR_BYTES 64u
 #define PAGE_BYTES 65536u
 
-/* 0: a format that is not known here. */
+/* Returns the bytes of a channel; 0: an unknown format. */
 static size_t channel_bytes(int format) {
   switch (format) {
   case 0x01: /* unsigned, signed */
@@ -38,7 +38,7 @@ static size_t at_least_one(size_t extent) {
   return extent != 0 ? extent : 1;
 }
 
-/* The first texel's address is not filled in. */
+/* Returns the layout, without the first texel's address. */
 static struct vd_texels texels_of(const CUDA_ARRAY3D_DESCRIPTOR *shape) {
   struct vd_texels texels = {.texel_bytes =
                                  channel_bytes(shape->Format) * shape->NumChannels,
@@ -100,7 +100,7 @@ static CUresult destroy(uint64_t handle, bool mipmapped) {
   if (known) {
     uint64_t id = memory->id;
     vd_wait_device_locked();
-    memory = vd_memory_at(handle); /* another thread may have destroyed it meanwhile */
+    memory = vd_memory_at(handle); /* it may have been destroyed */
     known = memory != NULL && memory->id == id;
   }
   if (known) vd_wait_until_locked(vd_memory_release(memory));
@@ -108,8 +108,7 @@ static CUresult destroy(uint64_t handle, bool mipmapped) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* The shape of the array that a handle stands for, which may be a level of a mipmapped
- * one, and where its texels lie. */
+/* Finds the shape and the texels of a handle's array, or level of a mipmapped array. */
 static bool see(uint64_t handle, CUDA_ARRAY3D_DESCRIPTOR *shape, struct vd_texels *texels) {
   const struct vd_memory *memory = vd_memory_at(handle);
   if (memory == NULL || memory->array == NULL) return false;

@@ -1,14 +1,13 @@
 /* copy.c - copies and memsets of one dimension, synchronous and in streams.
  *
- * Every copy becomes one operation of the model and one effect on data. Pageable
- * host memory: what an asynchronous copy reads is staged at the call (or the call
- * waits, when it is long); a copy into it waits. So the program may reuse its
- * buffer when the call returns, as with a real driver.
+ * Every copy becomes one operation of the model and one effect on data. An asynchronous
+ * copy from pageable host memory stages the data at the call, or waits if the copy is
+ * long. A copy into pageable memory waits. So the program may reuse its buffer when the
+ * call returns, as with a real driver.
  *
  * The host moves bytes more slowly than a fast link, and a thread that waits for a copy
- * waits for that too. With the driver's key copies=modelled (timing mode only) long copies
- * and memsets therefore have no effect on data, and take the model's time exactly.
- */
+ * waits for that too. So with the driver's key copies=modelled (only in timing mode),
+ * long copies and memsets have no effect on data, and take exactly the model's time. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,13 +15,13 @@
 #include "memory.h"
 
 #define STAGED_BYTES (1 << 20) /* longer pageable copies wait instead */
-#define LONG_BYTES (1 << 20)   /* from here on copies=modelled leaves data out */
+#define LONG_BYTES (1 << 20)   /* from this length, copies=modelled moves no data */
 
 static bool moves_data(uint64_t length_bytes) {
   return !vd.copies_modelled || length_bytes < LONG_BYTES;
 }
 
-/* The blocks of managed memory in [address, +length): 1 and *use, or 0. */
+/* Fills *use with the managed blocks of [address, +length); returns 1, or 0 for none. */
 uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
                     struct gpu_use *use) {
   const struct vd_memory *memory = vd_range_find(&vd.managed, address);
@@ -36,14 +35,14 @@ uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
   return 1;
 }
 
-/* What a copy needs to know of one end. */
+/* One end of a copy. */
 struct end {
   const struct vd_memory *memory; /* NULL: pageable host memory */
   bool device;
 };
 
-/* False: a device pointer of ours that is not live, or too short. `array`: a place in an
- * array, which is no address. */
+/* Returns false if a device pointer of ours is not live, or its memory too short.
+ * `array`: the end is in an array, which has no address for programs. */
 static bool end_of(uint64_t address, uint64_t length_bytes, bool array, struct end *end) {
   end->memory = vd_memory_at(address);
   if (array != (end->memory != NULL && end->memory->array != NULL)) return false;
@@ -61,7 +60,7 @@ static uint64_t span(const struct vd_copy *copy, size_t pitch, size_t slice) {
   return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width_bytes;
 }
 
-/* -- the effects on data -- */
+/* -- effects on data -- */
 
 static bool copy_bytes(const void *what) {
   const struct vd_copy *copy = what;
@@ -75,7 +74,7 @@ static bool copy_bytes(const void *what) {
   return true;
 }
 
-/* Zeroes of whole pages of ours are free: the kernel hands out zero pages. */
+/* Zeroes bytes. Whole pages of our own memory are dropped: the kernel zeroes them. */
 static void zero_bytes(uint64_t begin, uint64_t length_bytes) {
   uint64_t first = (begin + 4095) & ~4095ull, last = (begin + length_bytes) & ~4095ull;
   bool ours = (begin >= vd.managed.base && begin < vd.managed.end) ||
@@ -107,7 +106,7 @@ static bool set_bytes(const void *what) {
   return true;
 }
 
-/* Takes a copy of pageable source memory into the action. */
+/* Copies pageable source memory into the action. */
 static bool stage(struct vd_action *action, uint64_t length_bytes) {
   struct vd_copy *copy = (void *)action->what;
   action->owned = malloc(length_bytes);
@@ -117,7 +116,7 @@ static bool stage(struct vd_action *action, uint64_t length_bytes) {
   return true;
 }
 
-/* How an end of a copy is treated: see the top of this file. */
+/* When a copy waits: see the top of this file. */
 enum manner { QUEUED, AS_ASKED, WAITED };
 
 static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy,
@@ -216,7 +215,7 @@ CUresult vd_cuMemcpyHtoD_v2(CUstream stream, CUdeviceptr to, const void *from,
 CUresult vd_cuMemcpyDtoH_v2(CUstream stream, void *to, CUdeviceptr from, size_t bytes) {
   return linear(stream, (uint64_t)to, from, bytes, true, "cuMemcpyDtoH");
 }
-/* The real one does not wait either: both ends are in stream order. */
+/* Returns at once, as the real call does: both ends are in stream order. */
 CUresult vd_cuMemcpyDtoD_v2(CUstream stream, CUdeviceptr to, CUdeviceptr from,
                             size_t bytes) {
   return linear(stream, to, from, bytes, false, "cuMemcpyDtoD");
@@ -240,7 +239,7 @@ CUresult vd_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t
   return linear(stream, to, from, bytes, false, "cuMemcpyWithAttributesAsync");
 }
 
-/* `*failed`: the copy that was refused; SIZE_MAX: the call itself was. */
+/* `*failed`: the index of the refused copy; SIZE_MAX: the call itself was refused. */
 CUresult vd_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
                                size_t count, CUmemcpyAttributes *attributes,
                                size_t *attribute_indices, size_t attribute_count,
@@ -272,7 +271,7 @@ CUresult vd_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *by
 
 /* -- memset -- */
 
-/* From the first byte to the last; false: no such memset. */
+/* Computes the length from the first to the last byte; false: the memset is invalid. */
 static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
   uint64_t row, gaps;
   return !__builtin_mul_overflow(what->width, what->element_bytes, &row) &&
@@ -282,8 +281,7 @@ static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
          !__builtin_add_overflow(gaps, row, length_bytes);
 }
 
-/* The host's memory and managed memory; the device's own is set while the caller goes on.
- */
+/* Returns whether a synchronous memset waits: not for plain device memory. */
 static bool waits_for_set(const struct vd_memory *memory) {
   return memory->kind < VD_PLAIN || memory->kind == VD_MANAGED;
 }

@@ -1,5 +1,5 @@
-/* copy_nd.c - copies of two and three dimensions, one by one and in batches, and from and
- * to arrays. */
+/* copy_nd.c - copies of two and three dimensions, single and in batches, and copies from
+ * and to arrays. */
 #include "memory.h"
 
 /* One end of a copy, as the structures of all dimensions describe it. */
@@ -10,7 +10,7 @@ struct side {
   CUarray array;
   size_t x_bytes, y, z, pitch, height;
 };
-/* Where it begins, and its rows and slices. */
+/* Start address, row pitch and slice pitch of one end. */
 struct placed {
   uint64_t address;
   size_t pitch, slice;
@@ -48,7 +48,7 @@ static CUresult place(const struct side *side, const struct vd_copy *copy,
   size_t rows = side->height ? side->height : copy->height, bytes;
   if (__builtin_mul_overflow(out->pitch, rows, &out->slice) ||
       __builtin_mul_overflow(out->slice, copy->depth, &bytes) || bytes >> 47 != 0)
-    return CUDA_ERROR_INVALID_VALUE; /* more than there are addresses */
+    return CUDA_ERROR_INVALID_VALUE; /* more than the address space */
   out->address = side->type == CU_MEMORYTYPE_HOST ? (uint64_t)side->host : side->device;
   out->address += side->z * out->slice + side->y * out->pitch + side->x_bytes;
   return CUDA_SUCCESS;
@@ -94,7 +94,7 @@ static CUresult copy_2d(CUstream stream, const CUDA_MEMCPY2D *p, bool synchronou
   return copy_between(stream, &from, &to, copy, synchronous, what);
 }
 
-/* The two structures of three dimensions have the same fields, but for contexts. */
+/* Both 3D structures have the same fields, except contexts. */
 #define COPY_OF_3D(linkage, function, type)                                                \
   linkage CUresult function(const type *p, struct vd_copy *out) {                          \
     if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;    \
@@ -110,7 +110,7 @@ static CUresult copy_2d(CUstream stream, const CUDA_MEMCPY2D *p, bool synchronou
   }
 COPY_OF_3D(, vd_copy_of_3d_locked, CUDA_MEMCPY3D)
 COPY_OF_3D(static, copy_of_peer_locked,
-           CUDA_MEMCPY3D_PEER) /* one device: contexts say nothing */
+           CUDA_MEMCPY3D_PEER) /* one device: contexts are ignored */
 
 static CUresult copy_3d(CUstream stream, const CUDA_MEMCPY3D *p, bool synchronous,
                         const char *what) {
@@ -130,7 +130,7 @@ static CUresult copy_peer(CUstream stream, const CUDA_MEMCPY3D_PEER *p, bool syn
   return result == CUDA_SUCCESS ? vd_copy(stream, &copy, synchronous, what) : result;
 }
 
-/* One end; lengths are in texels of `texel_bytes`. false: a row or layer is too short. */
+/* Describes one end; lengths are in texels. false: a row or layer is too short. */
 static bool side_of(const CUmemcpy3DOperand *operand, size_t texel_bytes,
                     const CUDA_MEMCPY3D_BATCH_OP *p, struct side *side) {
   if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
@@ -150,7 +150,7 @@ static bool side_of(const CUmemcpy3DOperand *operand, size_t texel_bytes,
          (rows == 0 || rows >= p->extent.height);
 }
 
-/* Lengths are in texels of the array, if there is one, and else in bytes. */
+/* Lengths are in texels if an end is an array, else in bytes. */
 static CUresult copy_operands(CUstream stream, const CUDA_MEMCPY3D_BATCH_OP *p) {
   struct vd_texels texels = {.texel_bytes = 1};
   struct side from, to;
@@ -217,7 +217,7 @@ CUresult vd_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream) {
   return copy_peer(stream, p, false, "cuMemcpy3DPeerAsync");
 }
 
-/* ---- bytes of arrays of one dimension ------------------------------ */
+/* ---- one-dimensional copies of array bytes ------------------------- */
 
 static struct side array_at(CUarray array, size_t offset) {
   return (struct side){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x_bytes = offset};

@@ -1,10 +1,9 @@
 /* managed.c - the program's hints on managed memory: prefetch, discard, advice.
  *
- * All of these go through the model's calls of the same shape, whose caller is busy as long
- * as a real one would be. Of advice the model knows READ_MOSTLY, by block, and whether the
- * GPU is preferred; the rest is stored, given back, and ignored. Duplicates are where the
- * model says that a block is, never a second copy of its bytes.
- */
+ * Each hint becomes a call of the model, and its caller is busy as long as with a real
+ * driver. The model knows two kinds of advice: READ_MOSTLY, per block, and whether the
+ * GPU is preferred. Other advice is stored and returned, but has no effect. Duplicates
+ * exist only in the model's state of a block; its bytes are never stored twice. */
 #include <string.h>
 
 #include "memory.h"
@@ -17,7 +16,7 @@ static bool poison(const void *address) {
   return true;
 }
 
-/* The model dropped a discarded block: a program that still reads it must see that. */
+/* Poisons a dropped block: a program that still reads it must notice. */
 void vd_on_drop(void *context, uint32_t block) {
   (void)context;
   if (vd.mode != VD_COMPUTE) return;
@@ -26,7 +25,7 @@ void vd_on_drop(void *context, uint32_t block) {
   if (action != NULL) vd_action_emit(action);
 }
 
-/* Blocks of [address, +length), which has to lie in one live managed range. */
+/* Finds the blocks of [address, +length), which must be inside one live managed range. */
 static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool whole,
                                    uint32_t *first, uint32_t *count) {
   struct vd_memory *memory = vd_range_find(&vd.managed, address);
@@ -34,7 +33,7 @@ static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool w
   uint64_t limit = memory->base + memory->reserved_bytes;
   if (length_bytes > limit - address) return NULL;
   uint64_t begin = address, end = address + length_bytes;
-  if (whole) { /* only blocks that lie inside altogether */
+  if (whole) { /* only blocks that are completely inside */
     if (end == memory->base + memory->length_bytes) end = limit;
     begin = (begin + GPU_BLOCK_BYTES - 1) & ~(GPU_BLOCK_BYTES - 1ull);
     end &= ~(GPU_BLOCK_BYTES - 1ull);
@@ -44,8 +43,8 @@ static struct vd_memory *blocks_of(uint64_t address, size_t length_bytes, bool w
   return memory;
 }
 
-/* Carries out one range of a prefetch or discard: the caller does the work, or, if the
- * stream is busy, the driver's worker. */
+/* Executes one range of a prefetch or discard, in the caller or, if the stream is busy,
+ * in the driver's worker. */
 static CUresult carry_out_locked(struct vd_stream *stream, struct gpu_prefetch_call *call) {
   call->stream = stream->number;
   call->context = vd_lock_number(stream);
@@ -89,8 +88,8 @@ static CUresult prefetch_locked(struct vd_stream *stream, uint64_t address,
   return carry_out_locked(stream, &call);
 }
 
-/* Memory of pump's pool: nothing live may lie in it, and whatever was issued on it must
- * have executed. Discards of other memory are not checked. */
+/* Checks a discard of pump's pool: it must overlap no live allocation, and all issued
+ * work on it must have executed. Discards of other memory are not checked. */
 static void check_dead(const struct gpu_prefetch_call *call, uint64_t address,
                        size_t length_bytes) {
   uint64_t base = address, piece_bytes = 0, end = address + length_bytes;
@@ -155,7 +154,7 @@ CUresult vd_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t length_bytes,
   return prefetch(stream, address, length_bytes, location);
 }
 
-/* One walk over a batch: discard first, then prefetch, as the call asks. */
+/* Processes a batch in order: discards, prefetches, or does both for each range. */
 static CUresult batch(CUstream handle, CUdeviceptr *addresses, size_t *lengths,
                       size_t count, const CUmemLocation *locations,
                       const size_t *location_indices, size_t location_count,
@@ -204,8 +203,8 @@ CUresult vd_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *le
 
 /* -- advice and attributes: READ_MOSTLY per block, the rest per allocation -- */
 
-/* Whether a piece of pump's pool lies in it: its owners change with no call that would end
- * an advice. */
+/* Returns whether the range begins or ends in pump's pool. Its memory changes owners
+ * without a call that would end an advice. */
 static bool is_pools(uint64_t address, size_t length_bytes) {
   uint64_t base, piece_bytes;
   return vd_pool_piece(address, &base, &piece_bytes) != VD_PIECE_NONE ||
@@ -250,7 +249,7 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
       memory->preferred = nowhere;
       advise_locked(first, count, GPU_ADVICE_PREFER_NONE);
       break;
-    default: /* set or unset ACCESSED_BY, of one processor */
+    default: /* set or unset ACCESSED_BY, for the GPU or the CPU */
       *(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &memory->accessed_by_gpu
                                                      : &memory->accessed_by_host) =
           advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
@@ -266,8 +265,8 @@ CUresult vd_cuMemAdvise(CUdeviceptr address, size_t length_bytes, int advice,
   return vd_cuMemAdvise_v2(address, length_bytes, advice, location_of(device));
 }
 
-/* What the page map of a process would show of managed memory, which has no page tables
- * here: an entry for each page of 4 KiB, with the bit of those that the CPU has mapped. */
+/* Stands in for a process's page map of managed memory, which has no page tables here.
+ * Each 4 KiB page has an entry, with the present bit if the CPU has mapped it. */
 __attribute__((visibility("default"))) void
 pump_page_map(uint64_t address, uint64_t *entries, uint32_t count);
 void pump_page_map(uint64_t address, uint64_t *entries, uint32_t count) {

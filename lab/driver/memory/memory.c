@@ -1,16 +1,15 @@
-/* memory.c - allocation, free, and what is known about an address.
+/* memory.c - allocation, free, and information about an address.
  *
- * Managed memory owns whole 2 MiB blocks of one arena and may exceed the card;
- * plain memory is taken from the card at once. Both are host memory here, mapped
- * without reservation and given back to the kernel when freed.
- */
+ * Managed memory owns whole 2 MiB blocks of one arena and may exceed the GPU's memory.
+ * Plain memory is taken from the GPU at once. Both are host memory here, mapped without
+ * reservation and returned to the kernel when freed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "memory.h"
 
-#define PLAIN_GRAIN 512 /* alignment that the driver promises */
+#define PLAIN_GRAIN 512 /* the driver guarantees this alignment */
 
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address) {
   (void)memory;
@@ -28,9 +27,9 @@ int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost) {
   return gpu_plain_reserve(vd.engine, vd_now_ns(), &vd_hooks, length_bytes, cost);
 }
 
-#define MAPPING_NS 10000 /* of mmap or munmap, by the order of magnitude */
+#define MAPPING_NS 10000 /* order of magnitude of mmap or munmap */
 
-/* When the process may have changed its addresses: with the lock of the address space. */
+/* Returns when the address space, under its lock, may have changed; at least `other_ns`. */
 static uint64_t mapping_ns(uint64_t other_ns) {
   uint64_t end_ns = gpu_map_memory(vd.engine, vd_now_ns(), &vd_hooks, MAPPING_NS);
   return end_ns > other_ns ? end_ns : other_ns;
@@ -47,7 +46,7 @@ static CUresult reserve(struct vd_memory *memory, struct gpu_cost *cost) {
                    memory->length_bytes >= GPU_BLOCK_BYTES ? GPU_BLOCK_BYTES : grain);
   if (memory->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (memory->of_graph) {
-    result = GPU_OK; /* addresses alone, until a launch */
+    result = GPU_OK; /* only addresses, until a launch */
   } else if (memory->kind == VD_PLAIN) {
     result = vd_plain_reserve_locked(memory->reserved_bytes, cost);
   } else {
@@ -80,7 +79,7 @@ static CUresult new_memory(enum vd_memory_kind kind, uint64_t length_bytes, bool
   }
   memory->id = vd.next_id++;
   *out = memory;
-  vd_pay_locked(begun, &cost); /* for evictions; no other thread knows it yet */
+  vd_pay_locked(begun, &cost); /* pays for evictions; other threads do not know it yet */
   return CUDA_SUCCESS;
 }
 
@@ -93,12 +92,12 @@ CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out) {
   return new_memory(VD_PLAIN, length_bytes, true, out);
 }
 
-/* The caller has seen to it that no pending work uses it. Returns until when the
- * model keeps the caller busy. */
+/* Releases memory that no pending work uses; the caller ensures that. Returns the time
+ * until which the model keeps the caller busy. */
 uint64_t vd_memory_release(struct vd_memory *memory) {
   struct gpu_cost cost = {0};
   vd_range_remove(set_of(memory->kind), memory);
-  /* Whole pages only: the neighbours in the first and the last one live on. */
+  /* Only whole pages: neighbours may use the first and the last one. */
   uint64_t first = (memory->base + 4095) & ~4095ull;
   uint64_t last = (memory->base + memory->reserved_bytes) & ~4095ull;
   if (last > first) madvise((void *)first, last - first, MADV_DONTNEED);
@@ -114,7 +113,7 @@ uint64_t vd_memory_release(struct vd_memory *memory) {
   return vd.locks == 0 ? cost.complete_ns : mapping_ns(cost.complete_ns);
 }
 
-/* All of the context's own; memory of pools and of libraries belongs to none. */
+/* Releases the context's own memory; pools' and libraries' memory belongs to no context. */
 void vd_memory_drop_context_locked(const struct vd_context *context) {
   struct vd_range_set *const sets[] = {&vd.managed, &vd.plain};
   for (int s = 0; s < 2; s++)
@@ -165,7 +164,7 @@ CUresult vd_cuMemAllocManaged(CUdeviceptr *out, size_t length_bytes, unsigned in
   return allocate(VD_MANAGED, out, length_bytes, flags, "cuMemAllocManaged");
 }
 
-/* Waits for all work, as the real one does. */
+/* Waits for all work, as the real call does. */
 CUresult vd_cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   vd_lock();
@@ -185,7 +184,7 @@ CUresult vd_cuMemFree_v2(CUdeviceptr address) {
     } else {
       uint64_t id = memory->id;
       vd_wait_device_locked();
-      memory = vd_memory_at(address); /* another thread may have freed it meanwhile */
+      memory = vd_memory_at(address); /* another thread may have freed it during the wait */
       if (memory != NULL && memory->id == id)
         vd_wait_until_locked(vd_memory_release(memory));
       else

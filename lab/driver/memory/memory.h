@@ -1,4 +1,4 @@
-/* memory.h - allocations of every kind, and what is copied between them. */
+/* memory.h - allocations of every kind, and copies between them. */
 #ifndef PUMP_VIRTUAL_MEMORY_H
 #define PUMP_VIRTUAL_MEMORY_H
 
@@ -7,19 +7,19 @@
 enum vd_memory_kind {
   VD_HOST_PINNED,
   VD_HOST_REGISTERED,
-  VD_PLAIN, /* from here on the device's */
+  VD_PLAIN, /* this kind and all below are device memory */
   VD_MANAGED,
   VD_MAPPED,  /* memory of cuMemCreate; `flags` is its access */
   VD_RESERVED /* addresses only */
 };
 
-/* An array as it was asked for. levels: of a mipmapped one, else 0. */
+/* An array as requested. levels: 0 unless it is mipmapped. */
 struct vd_array {
   CUDA_ARRAY3D_DESCRIPTOR shape;
   unsigned int levels;
 };
 
-/* Texels of an array, or of a level of one. */
+/* Texels of an array, or of one mipmap level. */
 struct vd_texels {
   uint64_t address;
   size_t texel_bytes, row_bytes, pitch, rows, slices;
@@ -28,23 +28,23 @@ struct vd_texels {
 /* One live allocation. */
 struct vd_memory {
   uint64_t base;
-  uint64_t length_bytes;   /* as asked for */
-  uint64_t reserved_bytes; /* as taken from arena and card */
+  uint64_t length_bytes;   /* as requested */
+  uint64_t reserved_bytes; /* taken from the arena and the GPU */
   enum vd_memory_kind kind;
   unsigned int flags;
   uint64_t id;
   struct vd_context *context;
   struct vd_pool *pool;
   void *physical;         /* of VD_MAPPED */
-  struct vd_array *array; /* or NULL; owned */
+  struct vd_array *array; /* NULL, or owned */
   CUmemLocation preferred, last_prefetch;
   bool accessed_by_gpu, accessed_by_host;
   bool prefetched;
-  bool freed;       /* by cuMemFreeAsync: gone when the stream gets there */
-  bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as the program set it */
-  bool has_blocks;  /* an allocator has cut blocks out of it (pieces.c) */
-  /* Memory of allocation nodes (graph_memory.c): how many of them hold this address,
-   * whether the card has given memory, whether it is allocated at present. */
+  bool freed;       /* by cuMemFreeAsync: released when the stream reaches the free */
+  bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as set by the program */
+  bool has_blocks;  /* an allocator has divided it into blocks (pieces.c) */
+  /* Memory of allocation nodes (graph_memory.c). holders: how many nodes hold this
+   * address. backed: the GPU has given memory. live: it is allocated now. */
   bool of_graph, backed, live;
   uint32_t holders;
 };
@@ -53,16 +53,16 @@ struct vd_pool {
   uint32_t magic;
   bool is_default;
   uint64_t release_threshold, used_bytes, used_high_bytes;
-  uint64_t most_bytes; /* CUmemPoolProps.maxSize; 0: as the card has */
+  uint64_t most_bytes; /* CUmemPoolProps.maxSize; 0: the GPU's memory */
   uint64_t settings[4];
 };
 
-/* Up to three dimensions; a plain copy has height = depth = 1. */
+/* A copy in up to three dimensions; a plain copy has height = depth = 1. */
 struct vd_copy {
   uint64_t destination, source;
   size_t width_bytes, height, depth;
   size_t destination_pitch, destination_slice, source_pitch, source_slice;
-  CUarray destination_array, source_array; /* that they lie in; NULL: in none */
+  CUarray destination_array, source_array; /* arrays that contain the ends, or NULL */
 };
 
 struct vd_set {
@@ -81,34 +81,32 @@ uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
                       uint64_t alignment);
 int vd_range_add(struct vd_range_set *set, struct vd_memory *memory);
 bool vd_range_remove(struct vd_range_set *set, struct vd_memory *memory);
-/* Adds an entry in place of all that it overlaps; -1: no memory. */
+/* Adds an entry and removes all that it overlaps; -1: out of memory. */
 int vd_range_replace(struct vd_range_set *set, struct vd_range_entry entry);
-struct vd_memory *vd_memory_at(uint64_t address); /* in any set of memory */
+struct vd_memory *vd_memory_at(uint64_t address); /* searches all sets of memory */
 
 /* pieces.c */
-/* The piece of pump's own pool that `address` lies in (shim/pool/pool.h): VD_PIECE_*. */
+/* Finds the piece of pump's pool at `address` (shim/pool/pool.h): VD_PIECE_*. */
 enum { VD_PIECE_NONE, VD_PIECE_FREE, VD_PIECE_LIVE };
 int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes);
-/* What of `memory` is an allocation to the program, where `address` lies in it; false:
+/* Finds the part of `memory` at `address` that is one allocation to the program; false:
  * nothing is allocated there. */
 bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t *base,
                      uint64_t *end);
-/* Until the next call, blocks count as allocated after they were freed: a graph's kernels
- * are launched. */
+/* Counts freed blocks as allocated until the next call, for the kernels of a graph. */
 void vd_pieces_replay(bool graph);
 
-/* vmm.c: bytes from `address` on that are mapped without a gap and may be accessed, and
- * where that begins, which includes it */
+/* vmm.c: returns the accessible mapped bytes from `address` to the first gap, and the
+ * start of that gapless range */
 uint64_t vd_mapped_bytes(uint64_t address);
 uint64_t vd_mapped_base(uint64_t address);
 
-/* memory.c, with the lock */
+/* memory.c; call these with the lock */
 CUresult vd_memory_new(enum vd_memory_kind kind, uint64_t length_bytes,
                        struct vd_memory **out);
 CUresult vd_graph_memory_new(uint64_t length_bytes, struct vd_memory **out);
-uint64_t vd_memory_release(struct vd_memory *memory); /* without waiting */
-/* gpu_plain_reserve(); on a shared card it first frees memory of killed processes if there
- * is too little */
+uint64_t vd_memory_release(struct vd_memory *memory); /* does not wait */
+/* gpu_plain_reserve(); if memory is short, frees memory of killed processes first */
 int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost);
 void vd_memory_drop_context_locked(const struct vd_context *context);
 uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
@@ -116,8 +114,7 @@ uint32_t vd_memory_block(const struct vd_memory *memory, uint64_t address);
 /* managed.c */
 void vd_on_drop(void *context, uint32_t block);
 
-/* copy.c. The two that run what a graph holds: nothing is captured, staged or waited
- * for. */
+/* copy.c. The first two run the work of a graph, without capture, staging or waits. */
 CUresult vd_copy_submit_locked(struct vd_stream *stream, const struct vd_copy *copy);
 CUresult vd_set_submit_locked(struct vd_stream *stream, const struct vd_set *set);
 CUresult vd_copy(CUstream handle, const struct vd_copy *copy, bool synchronous,
@@ -128,13 +125,13 @@ uint32_t vd_uses_of(uint64_t address, uint64_t length_bytes, uint16_t access,
 /* copy_nd.c */
 CUresult vd_copy_of_3d_locked(const CUDA_MEMCPY3D *params, struct vd_copy *out);
 
-/* array.c: where the texels of an array lie; false: no array */
+/* array.c: finds the texels of an array; false: not an array */
 bool vd_array_texels_locked(CUarray array, struct vd_texels *texels);
 
-/* texture.c: the memory behind a texture or surface object; false: the word is none */
+/* texture.c: finds the memory of a texture or surface object; false: none */
 bool vd_texture_memory_locked(uint64_t word, uint64_t *address, uint64_t *length_bytes);
 
-/* They are objects (base/object.c). */
+/* Pools are objects (base/object.c). */
 _Static_assert(sizeof(struct vd_pool) <= VD_OBJECT_BYTES, "pool");
 
 #endif

@@ -1,34 +1,33 @@
-/* pieces.c - where an allocation ends for the program, inside one of the driver's.
+/* pieces.c - the program's own allocations inside one of the driver's.
  *
  * DESIGN
- * A caching allocator cuts one allocation of the driver into many of its own. A kernel on a
- * real GPU stays inside the allocator's block, and a pointer into memory that the allocator
- * has not handed out is stale. Three sources report such pieces, in this order:
+ * A caching allocator divides one allocation of the driver into many of its own. A kernel
+ * on a real GPU stays inside the allocator's block, and a pointer into memory that the
+ * allocator has not handed out is stale. Three sources report such pieces, in this order:
  *
- *   blocks   the stand-ins for CUDA's runtime report blocks of PyTorch's caching allocator
- *            and of cudaMallocAsync (lab/runtime/torch_blocks.c)
- *   pool     pump's own pool, for programs that allocate by the driver's functions
- *            (pump_pool_piece of shim/pool/pool.h)
- *   mapping  neighbouring mappings form one allocation
+ *   blocks:   Stand-ins for CUDA's runtime report blocks of PyTorch's caching allocator
+ *             and of cudaMallocAsync (lab/runtime/torch_blocks.c).
+ *   pool:     `pump_pool_piece` of pump's own pool (shim/pool/pool.h), for programs that
+ *             allocate through the driver API.
+ *   mapping:  Adjacent mappings form one allocation.
  *
- * A block stays in the set after it was freed, until another takes its memory, because the
- * kernels of a CUDA graph use blocks that were freed during the capture. Under the driver's
- * lock.
+ * A freed block stays in the set until another block takes its memory: the kernels of a
+ * CUDA graph use blocks that were freed during the capture. Under the driver's lock.
  */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "memory.h"
 
-static struct vd_range_set blocks; /* an entry's memory is NULL after the block was freed */
+static struct vd_range_set blocks; /* a freed block's entry has memory NULL */
 static bool replaying;
 
 void vd_pieces_replay(bool graph) {
   replaying = graph;
 }
 
-/* Marks the allocations from which a block was cut: mappings next to each other may share
- * one. The last of them, or NULL. */
+/* Marks the allocations that contain a block, which may span adjacent mappings. Returns
+ * the last one, or NULL. */
 static struct vd_memory *mark(uint64_t address, uint64_t end) {
   struct vd_memory *memory, *last = NULL;
   while (address < end && (memory = vd_memory_at(address)) != NULL) {
@@ -39,7 +38,7 @@ static struct vd_memory *mark(uint64_t address, uint64_t end) {
   return last;
 }
 
-/* For the stand-ins: an allocator hands a block out, or takes it back (length_bytes 0). */
+/* For the stand-ins: an allocator hands out or takes back (length_bytes 0) a block. */
 __attribute__((visibility("default"))) void pump_virtual_block(uint64_t address,
                                                                uint64_t length_bytes);
 void pump_virtual_block(uint64_t address, uint64_t length_bytes) {
@@ -57,8 +56,8 @@ void pump_virtual_block(uint64_t address, uint64_t length_bytes) {
   vd_unlock();
 }
 
-/* pump_pool_piece is loaded before this driver or not at all: one look-up is enough. It is
- * made at the first launch, long after a stand-in for dlsym has found us. */
+/* Looks up pump_pool_piece once: it is loaded before this driver, or never. The look-up
+ * is at the first launch, long after a stand-in for dlsym has found this library. */
 int vd_pool_piece(uint64_t address, uint64_t *base, uint64_t *length_bytes) {
   static int (*piece)(uint64_t, uint64_t *, uint64_t *);
   static bool looked;

@@ -1,4 +1,4 @@
-/* pointer.c - what the program is told about a pointer. */
+/* pointer.c - attributes of a pointer. */
 #include <string.h>
 
 #include "memory.h"
@@ -18,7 +18,7 @@ static CUresult put_bool(void *data, bool value) {
   return copy_out(data, &value, 1);
 }
 
-/* `memory` may be NULL: ordinary host memory. */
+/* Writes an attribute; `memory` may be NULL: ordinary host memory. */
 static CUresult attribute_of(void *data, int attribute, const struct vd_memory *memory,
                              uint64_t address) {
   bool host = memory == NULL || memory->kind < VD_PLAIN;
@@ -77,7 +77,7 @@ CUresult vd_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr address
   return result;
 }
 
-/* The plural form answers "nothing" where the singular form fails. */
+/* The plural form returns zeros if the singular form fails. */
 CUresult vd_cuPointerGetAttributes(unsigned int count, int *attributes, void **data,
                                    CUdeviceptr address) {
   if (count > 0 && (attributes == NULL || data == NULL)) return CUDA_ERROR_INVALID_VALUE;

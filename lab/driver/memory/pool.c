@@ -1,7 +1,7 @@
 /* pool.c - stream-ordered allocation: plain device memory, freed in stream order.
  *
- * Nothing is cached: a free gives the memory back to the card when the stream gets
- * there. The pools keep settings and statistics only. In a capture both become nodes of
+ * Nothing is cached: memory returns to the GPU when the stream reaches the free. Pools
+ * only keep settings and statistics. In a capture, allocations and frees become nodes of
  * the graph (graph_memory.c).
  */
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "memory.h"
 
 static struct vd_pool standard = {.magic = VD_POOL, .is_default = true};
-static struct vd_pool *current = &standard; /* that cuMemAllocAsync takes from */
+static struct vd_pool *current = &standard; /* used by cuMemAllocAsync */
 
 static struct vd_pool *pool_of(CUmemoryPool handle) {
   struct vd_pool *pool = (void *)handle;
@@ -43,7 +43,7 @@ static CUresult allocate(CUdeviceptr *out, size_t length_bytes, struct vd_pool *
   struct vd_memory *memory = NULL;
   if (result == CUDA_SUCCESS) {
     result = from_pool(pool, length_bytes, &memory);
-    /* what is freed in stream order may be on its way: wait for it once */
+    /* memory freed in stream order may be released soon: wait once */
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       vd_wait_device_locked();
       result = from_pool(pool, length_bytes, &memory);
@@ -127,7 +127,7 @@ CUresult vd_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-/* Pools of a location and a kind: the card's device memory alone has some. */
+/* Checks the location and kind of a pool: only the GPU's device memory has pools. */
 static CUresult pool_kind(const CUmemLocation *location, int type) {
   if (location == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != 1 /* pinned */)
@@ -177,7 +177,7 @@ CUresult vd_cuMemPoolDestroy(CUmemoryPool handle) {
 }
 
 CUresult vd_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
-  (void)keep_bytes; /* nothing is kept anyway */
+  (void)keep_bytes; /* nothing is cached */
   return pool_of(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -1,15 +1,15 @@
-/* ranges.c - live allocations by address, and room for new ones.
+/* ranges.c - live allocations by address, and gaps for new ones.
  *
- * One sorted array per address range; what lies between two entries is free, so
- * there is no second structure to keep in step. Inserting moves the tail: a few
- * microseconds for ten thousand allocations. Under the driver's lock.
+ * Each address range has one sorted array. The space between two entries is free, so no
+ * second structure must be kept in step. An insertion moves the tail: a few microseconds
+ * for ten thousand allocations. Under the driver's lock.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
 
-/* Index of the first entry that ends above `address`. */
+/* Returns the index of the first entry that ends above `address`. */
 static size_t position(const struct vd_range_set *set, uint64_t address) {
   size_t low = 0, high = set->count;
   while (low < high) {
@@ -38,7 +38,7 @@ static uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-/* Address of the smallest gap that fits; 0 when there is none. */
+/* Returns the address of the smallest gap that fits (best fit), or 0. */
 uint64_t vd_range_gap(const struct vd_range_set *set, uint64_t length_bytes,
                       uint64_t alignment) {
   uint64_t best = 0, best_bytes = UINT64_MAX, gap = set->base;

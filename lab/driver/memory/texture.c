@@ -1,9 +1,9 @@
-/* texture.c - texture and surface objects: what they stand for, and no more.
+/* texture.c - texture and surface objects: only their descriptions.
  *
- * Nothing here samples. A kernel that is given an object touches the memory behind it, and
- * its C function reads that memory itself: it gets the description of the resource by the
- * same calls as a program (cuTexObjectGetResourceDesc, cuArray3DGetDescriptor), which want
- * no context, and a handle of an array is the address of its first texel (array.c).
+ * Nothing here samples. A kernel that is given an object touches the object's memory, and
+ * its C function reads that memory itself. It gets the resource's description by the same
+ * calls as a program (cuTexObjectGetResourceDesc, cuArray3DGetDescriptor), which need no
+ * context. An array's handle is the address of its first texel (array.c).
  */
 #include <stdlib.h>
 
@@ -27,13 +27,13 @@ static struct object *find_locked(uint64_t handle, enum vd_magic kind) {
   return object != NULL && object->kind == kind ? object : NULL;
 }
 
-/* The memory behind it; false: it is gone, or no such thing. */
+/* Finds the memory of a resource; false: it was freed, or the description is invalid. */
 static bool memory_of(const CUDA_RESOURCE_DESC *resource, uint64_t *address,
                       uint64_t *bytes) {
   const struct vd_memory *memory;
   switch (resource->resType) {
   case ARRAY:
-  case MIPMAPPED_ARRAY: /* the union has its handle in the same place */
+  case MIPMAPPED_ARRAY: /* the handle is at the same offset in the union */
     *address = (uint64_t)resource->res.array.hArray;
     memory = vd_memory_at(*address);
     if (memory == NULL || memory->array == NULL) return false;
@@ -138,7 +138,7 @@ CUresult vd_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out,
   return viewed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Surfaces are of arrays alone. */
+/* Surfaces exist only for arrays. */
 CUresult vd_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resource) {
   if (resource != NULL && resource->resType != ARRAY) return CUDA_ERROR_INVALID_VALUE;
   return create(VD_SURFACE, out, resource, NULL, NULL);

@@ -1,13 +1,12 @@
-/* vmm.c - virtual memory management: addresses and memory taken apart.
+/* vmm.c - virtual memory management: addresses separate from memory.
  *
- * Memory of cuMemCreate is a piece of one memfd, so that it can be mapped anywhere and
- * more than once; it is taken from the card when it is made and given back when its last
- * handle and its last mapping have gone. Addresses are reserved without access. What is
- * mapped is known by address in `vd.mapped`, each mapping on its own. It is device memory
- * that is never paged.
+ * Memory of cuMemCreate is a part of one memfd, so it can be mapped anywhere and more than
+ * once. It is taken from the GPU when it is created and returned after its last handle and
+ * its last mapping have ended. Reserved addresses have no access. `vd.mapped` lists the
+ * mappings by address, each separately. This is device memory that is never paged.
  *
- * Handles for other processes do not exist here: each process has a card of its own.
- */
+ * Handles for other processes are not supported: the contents are in this process's
+ * memory. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +17,17 @@
 
 #define GRANULARITY GPU_BLOCK_BYTES
 
-/* What a handle stands for. */
+/* The memory of a handle. */
 struct physical {
   uint32_t magic;
   uint32_t references, mappings;
-  uint64_t bytes, offset_bytes; /* in the memfd */
+  uint64_t bytes, offset_bytes; /* offset in the memfd */
   CUmemAllocationProp properties;
 };
 _Static_assert(sizeof(struct physical) <= VD_OBJECT_BYTES, "too large for an object");
 
 static int memory_file = -1;
-static uint64_t file_bytes; /* offsets are never used twice: holes cost nothing */
+static uint64_t file_bytes; /* offsets are never reused: holes take no memory */
 
 static bool misaligned(uint64_t value) {
   return value == 0 || value % GRANULARITY != 0;
@@ -235,14 +234,14 @@ static void unmap_locked(struct vd_memory *memory) {
   free(memory);
 }
 
-/* The mapping that begins at `at` and ends at `end` or before, or NULL. */
+/* Returns the mapping that begins at `at` and ends at or before `end`, or NULL. */
 static struct vd_memory *whole_mapping(uint64_t at, uint64_t end) {
   struct vd_memory *memory = vd_range_find(&vd.mapped, at);
   return memory != NULL && memory->base == at && memory->length_bytes <= end - at ? memory
                                                                                   : NULL;
 }
 
-/* Whether whole mappings fill [address, +bytes). */
+/* Returns whether whole mappings fill [address, +bytes). */
 static bool filled(uint64_t address, size_t bytes) {
   uint64_t end = address + bytes, at = address;
   const struct vd_memory *memory;
@@ -252,7 +251,8 @@ static bool filled(uint64_t address, size_t bytes) {
 
 CUresult vd_cuMemUnmap(CUdeviceptr address, size_t bytes) {
   vd_lock();
-  vd_wait_device_locked(); /* no work may use it, so this is no wait for the program */
+  vd_wait_device_locked(); /* no work may use it now, so correct programs do not wait here
+                            */
   bool whole = filled(address, bytes);
   for (uint64_t at = address; whole && at < address + bytes;) {
     struct vd_memory *memory = whole_mapping(at, address + bytes);
@@ -349,7 +349,7 @@ CUresult vd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
   return handle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Whether the address lies in memory of cuMemAlloc: nothing else has such handles. */
+/* Checks that memory of cuMemAlloc is at the address: only this has such handles. */
 static CUresult shareable(uint64_t address, const char *what,
                           const struct vd_memory **out) {
   const struct vd_memory *memory = vd_memory_at(address);
@@ -380,7 +380,8 @@ CUresult vd_cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address) {
   return result;
 }
 
-/* Not in the process that made it, and no other one can reach its memory. */
+/* Refuses all handles: the creator must not open its own, and other processes cannot
+ * reach the memory. */
 CUresult vd_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given,
                                   unsigned int flags) {
   struct ipc_handle handle;
@@ -396,7 +397,7 @@ CUresult vd_cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle given, unsigned 
 }
 
 CUresult vd_cuIpcCloseMemHandle(CUdeviceptr address) {
-  (void)address; /* nothing was ever opened */
+  (void)address; /* no handle was ever opened */
   return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -45,7 +45,7 @@ static CUresult word_operation(CUstream handle, enum effect effect, uint64_t add
   bool managed = memory != NULL && memory->kind == VD_MANAGED;
   if (managed) vd.checks.managed_stream_operations++;
   vd_unlock();
-  if (managed) /* cuda.h: these do not accept pointers to managed memory */
+  if (managed) /* cuda.h: these operations do not accept pointers to managed memory */
     vd_log("stream memory operation on managed memory 0x%llx", (unsigned long long)address);
   if (memory == NULL || managed) return CUDA_ERROR_INVALID_VALUE;
   struct word word = {address, value, bytes, flags};

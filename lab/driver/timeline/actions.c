@@ -1,18 +1,17 @@
-/* actions.c - effects on data, one at a time, in the order of the model.
+/* actions.c - runs effects on data, one at a time, in the order of the model.
  *
  * DESIGN
  * The model calls the start hook when an operation begins to execute; its action is
- * appended here. Because an operation starts after everything it depends on has
- * ended in the model, one queue carried out front to back respects every stream and
- * event. One thread at a time works on it: the driver's own, or one that waits for
- * the device anyway (a helper). Only the driver's own thread calls the program's
- * host functions.
+ * appended here. An operation starts after the end of all its dependencies in the model,
+ * so one queue, processed in order, respects every stream and event. One thread at a time
+ * works on it: the driver's own, or a helper, which waits for the device anyway. Only the
+ * driver's own thread calls the program's host functions.
  *
- * A wait for a value cannot stand in the queue, since what it waits for may stand
- * behind it: it moves to a list that the driver's thread polls.
+ * A wait for a value must not block the queue, because the write that it waits for may
+ * come later in the queue. So it moves to a list that the driver's thread polls.
  *
- * Model time does not wait for actions. A thread that reports that work is done checks
- * both: the model's answer, and that the actions emitted until then are done.
+ * Model time does not wait for actions. A thread that reports work as done checks both:
+ * the model's answer, and that the actions emitted until then are done.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +19,10 @@
 #include "timeline.h"
 
 static struct vd_action *queue_first, **queue_end = &queue_first;
-static struct vd_action *polled; /* waits for values */
-static bool running;             /* a thread carries out an action */
+static struct vd_action *polled; /* actions that wait for values */
+static bool running;             /* a thread is executing an action */
 static uint64_t emitted, done;
-static uint64_t pending; /* submitted with an action that has not started */
+static uint64_t pending; /* submitted operations whose action has not started */
 static struct vd_action *spare;
 
 struct vd_action *vd_action_new(enum vd_manner manner, vd_effect_fn run, const void *what,

@@ -1,12 +1,12 @@
-/* capture_rules.c - what captures under way forbid: calls that are refused, and that end
- * them.
+/* capture_rules.c - calls that captures in progress forbid: such a call fails and ends
+ * the capture.
  *
- * A capture belongs to its origin stream and thread. Other streams join it by
- * waiting for an event recorded in it. Unsafe calls (those that allocate, free or
- * wait) fail in a thread that a capture concerns, and end that capture:
- *   thread in mode RELAXED        none
- *   THREAD_LOCAL                  captures of this thread that are not RELAXED
- *   GLOBAL                        those, and every thread's GLOBAL ones
+ * A capture belongs to its origin stream and thread. Other streams join it by waiting for
+ * an event recorded in it. Unsafe calls allocate, free or wait. The calling thread's mode
+ * decides which captures make an unsafe call fail, and are ended by it:
+ *   RELAXED:        None.
+ *   THREAD_LOCAL:   Captures of this thread that are not RELAXED.
+ *   GLOBAL:         In addition, GLOBAL captures of every thread.
  */
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ CUresult vd_capture_refuse_locked(struct vd_stream *stream, const char *what) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* Work in the legacy stream would wait for blocking streams that capture. */
+/* Refuses work in the legacy stream that would wait for capturing blocking streams. */
 CUresult vd_capture_implicit_locked(struct vd_stream *stream) {
   CUresult result = CUDA_SUCCESS;
   if (stream != &vd_streams.legacy) return CUDA_SUCCESS;

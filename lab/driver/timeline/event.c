@@ -1,9 +1,8 @@
-/* event.c - events: recorded and waited for as operations of the model.
+/* event.c - events: records and waits are operations of the model.
  *
- * One that another process opens has one place in a shared card's state, so it is the same
- * event in both; the process that made it destroys it. On a private card no process could
- * open it.
- */
+ * An event that another process opens has one slot in a shared GPU's state, so both
+ * processes use the same event; its creator destroys it. Events of a private GPU cannot
+ * be opened. */
 #include <string.h>
 #include <unistd.h>
 
@@ -40,7 +39,7 @@ CUresult vd_cuEventDestroy_v2(CUevent handle) {
   return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* For an event that other processes may have as well, the model's answer counts. */
+/* Returns whether the event may have a record; if it is shared, only the model knows. */
 static bool is_recorded(const struct vd_event *event) {
   return event->recorded || (event->flags & CU_EVENT_INTERPROCESS) != 0;
 }
@@ -111,13 +110,13 @@ CUresult vd_cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent en
   return vd_cuEventElapsedTime(milliseconds, start, end);
 }
 
-/* ---- for other processes ---------------------------------------------------- */
+/* ---- shared with other processes --------------------------------------------- */
 
 struct ipc_event {
   char magic[8];
   int32_t pid;
   uint32_t number;
-  char card[48]; /* name of the shared one, empty for a private one */
+  char card[48]; /* name of the shared GPU; empty for a private one */
 };
 _Static_assert(sizeof(struct ipc_event) == sizeof(CUipcEventHandle), "it is the handle");
 
@@ -141,7 +140,7 @@ CUresult vd_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle) {
   return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Not in the process that made it, and only on the same card. */
+/* Opens an event: not in the process that created it, and only on the same shared GPU. */
 CUresult vd_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle given) {
   struct ipc_event handle;
   memcpy(&handle, &given, sizeof handle);

@@ -1,7 +1,7 @@
-/* stream.c - streams, host functions in them, stream memory operations.
+/* stream.c - streams, and host functions in them.
  *
- * The legacy default stream is the model's stream 0, of all contexts together. The
- * per-thread default stream is an ordinary blocking stream made on first use.
+ * The legacy default stream is the model's stream 0, shared by all contexts. The
+ * per-thread default stream is an ordinary blocking stream, created on first use.
  */
 #include <string.h>
 
@@ -51,10 +51,10 @@ void vd_streams_drop_context_locked(struct vd_context *context) {
   }
 }
 
-/* A thread that ends takes its default stream with it. */
+/* Its destructor ends a thread's default stream with the thread. */
 static pthread_key_t default_stream_key;
 
-/* The handle alone would not do: it comes back as another stream's. */
+/* Checks the id too, because another stream may reuse the handle. */
 static struct vd_stream *own_default_stream(void) {
   struct vd_stream *stream = vd_thread.default_stream;
   bool own = vd_is(stream, VD_STREAM) && stream->id == vd_thread.default_stream_id;
@@ -109,7 +109,7 @@ CUresult vd_cuStreamCreate(CUstream *out, unsigned int flags) {
   return vd_cuStreamCreateWithPriority(out, flags, 0);
 }
 
-/* Its work finishes first; no thread waits for it. */
+/* Returns at once; the stream's work still finishes. */
 CUresult vd_cuStreamDestroy_v2(CUstream handle) {
   vd_lock();
   struct vd_stream *stream = (void *)handle;
@@ -120,7 +120,7 @@ CUresult vd_cuStreamDestroy_v2(CUstream handle) {
   return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* -- what a stream says about itself -- */
+/* -- queries -- */
 
 #define STREAM_QUERY(symbol, type, field)                                                  \
   CUresult vd_##symbol(CUstream handle, type *out) {                                       \
@@ -146,7 +146,7 @@ CUresult vd_cuStreamGetCtx(CUstream handle, CUcontext *out) {
   return stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* There are no green contexts: no stream belongs to one. */
+/* There are no green contexts, so no stream belongs to one. */
 CUresult vd_cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green) {
   CUresult result = vd_cuStreamGetCtx(handle, out);
   if (result == CUDA_SUCCESS && green != NULL) *green = NULL;
@@ -217,7 +217,7 @@ CUresult vd_cuStreamSynchronize(CUstream handle) {
   return result;
 }
 
-/* -- operations that end when the CPU says so -- */
+/* -- operations that the CPU ends -- */
 
 static bool call_function(const void *what) {
   const CUDA_HOST_NODE_PARAMS_v1 *host = what;
@@ -241,7 +241,7 @@ struct vd_action *vd_action_of_host(const CUDA_HOST_NODE_PARAMS_v1 *host) {
   return vd_action_new(VD_PROGRAM, call_function, host, sizeof *host);
 }
 
-/* `action` NULL: there was no memory for it. */
+/* Submits a host operation; `action` NULL: out of memory. */
 static CUresult submit_host(struct vd_stream *stream, struct vd_action *action) {
   struct gpu_operation operation = {.kind = GPU_HOST};
   if (action == NULL) return CUDA_ERROR_OUT_OF_MEMORY;

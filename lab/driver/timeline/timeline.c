@@ -1,21 +1,20 @@
 /* timeline.c - the model of the GPU under the driver's lock and the real clock.
  *
  * DESIGN
- * The model advances only when it is called; its answers do not depend on how
- * often. So no thread has to run for kernels alone: a thread that waits asks the
- * model until when nothing can happen, sleeps, and asks again. Completion times are
+ * The model advances only when it is called; its answers do not depend on how often. So
+ * kernels need no thread of their own. A waiting thread asks the model for the earliest
+ * time of the next event, sleeps until then, and asks again. Completion times are
  * computed deadlines; a late wake-up never moves them.
  *
- * Effects on data have to happen without a call (a pinned word, a host
- * function, a host kernel). For those there is one thread, created with the first
- * of them. It looks every STEP_NS while such work is pending, which bounds its cost
- * and the delay of an effect that no thread waits for; waiting threads are exact, since
- * they carry out effects themselves.
+ * Effects on data must happen without a call (a pinned word, a host function, a host
+ * kernel). One thread runs them, created with the first effect. It checks every STEP_NS
+ * while such work is pending. That bounds its cost, and the delay of an effect that no
+ * thread waits for. Waiting threads are exact, since they run effects themselves.
  *
- * A thread that waits in a synchronising call blocks, whatever the flags of its context say
- * (CU_CTX_SCHED_*): a real one spins or yields by default, and beside the virtual
- * GPU, whose threads need processors too, that would be paid twice. clock.c says how waits
- * end on time.
+ * A thread in a synchronising call blocks, whatever the flags of its context
+ * (CU_CTX_SCHED_*). A real one spins or yields by default. Here that would cost twice,
+ * because the virtual GPU's threads need CPU cores too. clock.c describes how waits end
+ * on time.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -28,15 +27,15 @@
 #define STEP_NS 200000
 #define POLL_NS 50000
 #define DOZE_NS 100000
-#define PATIENCE_NS 1000000 /* between looks when no time is known */
+#define PATIENCE_NS 1000000 /* between checks when no time is known */
 #define MANAGED_ARENA_BYTES (256ull << 30)
 #define SHARED_ARENA_BYTES                                                                 \
-  (32ull << 30)           /* of each process; its part of the state is real */
-#define MOST_ACTIONS 4096 /* started and not carried out: submitters wait */
+  (32ull << 30)           /* per process; its part of the state uses real memory */
+#define MOST_ACTIONS 4096 /* started but not executed: submitters wait */
 
 static const struct gpu_capacity capacity_limits = {
     .streams = GPU_MAX_STREAMS, .events = 65536, .operations = 65536, .uses = 262144};
-/* What all processes that share a card have together. */
+/* Limits for all processes of a shared GPU together. */
 static const struct gpu_capacity shared_limits = {.streams = GPU_MAX_STREAMS,
                                                   .events = 32768,
                                                   .operations = 32768,
@@ -45,12 +44,12 @@ static const struct gpu_capacity shared_limits = {.streams = GPU_MAX_STREAMS,
 
 static pthread_cond_t worker_condition;
 static bool worker_started, worker_idle;
-static uint64_t worker_until_ns; /* it sleeps until then, if not idle */
+static uint64_t worker_until_ns; /* wake-up time of the worker, if it is not idle */
 static uint64_t peak_resident_bytes;
 
-/* Calls pass a context's lock in the order in which they came to it: `came` counts them,
- * and `passed`. The model lets a later call overtake none; without an order one whose
- * thread is awake would overtake one that blocks. */
+/* Orders the calls that wait for a context's lock: `came` and `passed` count arrivals and
+ * passes. The model keeps that order too. Without these counters an awake thread would
+ * overtake a blocked one. */
 static struct {
   uint64_t came, passed;
 } lock_order[GPU_LOCK_CONTEXTS];
@@ -105,7 +104,7 @@ uint64_t vd_peak_resident_bytes(void) {
   return peak_resident_bytes;
 }
 
-/* -- a hook of the model: the cookie is an action, or an event with bit 0 set -- */
+/* -- a hook of the model. The cookie is an action, or an event with bit 0 set. -- */
 
 void vd_on_start(void *context, uint64_t cookie, uint64_t ticket, uint64_t time_ns) {
   (void)context;
@@ -128,7 +127,7 @@ static void signal_worker_locked(void) {
   pthread_cond_signal(&worker_condition);
 }
 
-/* Wakes the thread where what it sleeps for may come before its wake-up time. */
+/* Wakes the worker if an event that it waits for may come before its wake-up time. */
 static void wake_worker_earlier_locked(void) {
   if (!worker_started || (!vd_actions_wanted() && !vd_actions_polling())) return;
   if (worker_idle || worker_until_ns > gpu_now_ns(vd.engine) + STEP_NS)
@@ -153,7 +152,7 @@ static void *work(void *unused) {
     uint64_t now_ns = vd_now_ns();
     gpu_advance(vd.engine, now_ns, &vd_hooks);
     vd_actions_run_locked(false);
-    /* What stood behind it in a hardware queue may be due at once. */
+    /* Later operations in the hardware queue may start at once. */
     if (vd_actions_poll_locked(vd_now_ns())) continue;
     now_ns = vd_now_ns();
     uint64_t next_ns = gpu_next_event_ns(vd.engine);
@@ -190,13 +189,11 @@ int vd_worker_start_locked(void) {
 
 /* -- waiting -- */
 
-/* Sleeps, without the lock, until the model may have news: `earliest_ns`, or
- * something has changed. */
+/* Sleeps without the lock until `earliest_ns`, or until the model may have news. */
 static void pause_locked(uint64_t earliest_ns) {
   uint64_t now_ns = vd_now_ns(), wake_ns;
   if (vd_actions_wanted()) signal_worker_locked();
-  /* What waits for other streams knows no time of its own; before anything happens it
-   * cannot end. */
+  /* An operation that waits for other streams cannot end before the next event. */
   if (earliest_ns <= now_ns) earliest_ns = gpu_next_event_ns(vd.engine);
   if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
     struct timespec time = vd_timespec(now_ns + PATIENCE_NS);
@@ -211,7 +208,7 @@ static void pause_locked(uint64_t earliest_ns) {
   }
 }
 
-/* A full launch queue has work for long: block, at whatever time it ends. */
+/* Blocks while the launch queue is full, which takes long: no precision is needed. */
 static void sleep_locked(uint64_t until_ns) {
   uint64_t now_ns = vd_now_ns();
   if (vd_actions_wanted()) signal_worker_locked();
@@ -221,7 +218,7 @@ static void sleep_locked(uint64_t until_ns) {
   vd_wait_locked(&vd.changed, &time);
 }
 
-/* After the model said "ended": waits for the effects started until then. */
+/* Waits for the effects started until the model reported the end. */
 static void wait_actions_locked(void) {
   uint64_t until = vd_actions_emitted();
   vd_actions_run_locked(true);
@@ -270,7 +267,7 @@ bool vd_stream_idle_locked(struct vd_stream *stream) {
 
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns) {
   int done = gpu_event_query(vd.engine, vd_now_ns(), &vd_hooks, event->number, time_ns);
-  if (done == 0) return false; /* one that has gone with its process ends every wait */
+  if (done == 0) return false; /* an event that ended with its process ends every wait */
   if (vd_actions_done(event->actions)) return true;
   signal_worker_locked();
   *time_ns = GPU_NEVER;
@@ -334,7 +331,7 @@ static void *arena(uint64_t length_bytes) {
   return (void *)aligned;
 }
 
-/* Where addresses are few (under valgrind, with RLIMIT_AS) half of them, and so on. */
+/* Returns the arena's size: halved while addresses are scarce (valgrind, RLIMIT_AS). */
 static uint64_t most_addresses(uint64_t least_bytes) {
   uint64_t bytes = MANAGED_ARENA_BYTES;
   for (; bytes / 2 >= least_bytes; bytes /= 2) {
@@ -355,7 +352,7 @@ CUresult vd_timeline_start(void) {
   pthread_cond_init(&worker_condition, &attributes);
   pthread_condattr_destroy(&attributes);
 
-  bool shared = vd_card_wanted(); /* then all owners count on the same */
+  bool shared = vd_card_wanted(); /* if so, all owners need the same sizes */
   uint64_t memory_bytes = vd.profile.memory_bytes;
   uint64_t managed_bytes = shared ? SHARED_ARENA_BYTES : most_addresses(4 * memory_bytes);
   if (managed_bytes < 4 * memory_bytes) managed_bytes = 4 * memory_bytes;

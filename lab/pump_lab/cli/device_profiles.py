@@ -16,7 +16,7 @@ REPORT_BYTES_MOST = 16 << 20
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options about device profiles to the parser of pump simulate."""
+    """Adds the options about device profiles to the parser of pump simulate."""
     group = parser.add_argument_group("device profiles, without a TRACE")
     group.add_argument(
         "--profiles", action="store_true", help="list the profiles of pump-run --virtual"
@@ -37,8 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show() -> None:
-    """Print one line per profile: name, memory in GiB, the device's name, the profile's hash.
-    Then the hosts."""
+    """Prints one line per profile (name, GiB of memory, device name, hash), then the hosts."""
     for name in profiles.names():
         print(_line(profiles.load(name)))
     hosts = ", ".join(f"{name} {factor:g}" for name, factor in profiles.hosts().items())
@@ -54,7 +53,7 @@ def _line(profile: profiles.Profile) -> str:
 
 
 def write(asked: argparse.Namespace) -> None:
-    """Write the profile of --profile-from, and print its line. Raises BadInputError."""
+    """Writes the profile of --profile-from, and prints its line. Raises BadInputError."""
     from pump_lab.profiles import from_probe
 
     for option in ("base", "out"):
@@ -80,8 +79,8 @@ def write(asked: argparse.Namespace) -> None:
 
 
 def _duplicates(profile: profiles.Profile, found: dict[str, Any]) -> str:
-    """Whether read duplication pays on the card, for the user to set. found: the constants of
-    the report."""
+    """Returns a line on whether read duplication pays on the GPU, for the user to set. `found`: The
+    constants of the report."""
     from pump_lab.profiles import duplicates
 
     if any(found.get(name) is None for name in ("delta_in", "t_advise_us", "t_advise_block_us")):

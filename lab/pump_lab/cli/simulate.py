@@ -1,5 +1,5 @@
-"""pump simulate: replays a trace on a GPU of another size, under any policy, without a GPU. Lists
-and writes device profiles."""
+"""Implements pump simulate: replays a trace on a GPU with another memory or policy, without a GPU.
+It also lists and writes device profiles."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ TEXTS = (
 TRACE_BYTES_MOST = 128 << 20
 USES_MOST = 1 << 27
 ITERATIONS_MOST = 100
-"""Of a trace; after the first few all iterations are alike."""
+"""Limit for a trace's iterations; after the first few all are alike."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+    """Adds the verb's options."""
     parser.add_argument(
         "trace", metavar="TRACE", nargs="?", help="a recording of pump-run, or a JSON trace"
     )
@@ -116,7 +116,7 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Simulate and print the numbers, or list or write profiles. Raises BadInputError."""
+    """Simulates and prints the numbers, or lists or writes profiles. Raises BadInputError."""
     if asked.profiles:
         device_profiles.show()
         return 0
@@ -156,7 +156,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _check(asked: argparse.Namespace) -> None:
     for name in ("trace", *TEXTS):
-        if getattr(asked, name) == "":  # such as a variable of the shell that is not set
+        if getattr(asked, name) == "":  # for example an unset shell variable
             option = f"--{name.replace('_', '-')}" if name in TEXTS else name.upper()
             raise BadInputError(f"{option} is empty; give it a value, or leave it out")
     if not 1 <= asked.queue_launches <= 1024:
@@ -295,7 +295,7 @@ def _host(asked: argparse.Namespace) -> Host | None:
 
 
 def _pair(text: str, least: float, most: float) -> tuple[float, float] | None:
-    """READ,WRITE, or one for both; None where it is not that."""
+    """Parses READ,WRITE, or one number for both; returns None for any other text."""
     try:
         values = [float(word) for word in text.split(",")]
     except ValueError:

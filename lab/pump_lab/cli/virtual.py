@@ -1,4 +1,4 @@
-"""The virtual GPU of pump-run: its options, and what a job gets for it.
+"""The virtual GPU of pump-run: its options, and the environment of its jobs.
 
 pump-run imports this module for --virtual and for --help: standard library only.
 """
@@ -23,16 +23,16 @@ from pump_lab.paths import library
 if TYPE_CHECKING:  # reads TOML
     from pump_lab.profiles import Profile
 
-# Stand-ins for CUDA's runtime libraries, in the order of preloading: libcublas calls
-# libcublasLt, which calls libcudart. The second also computes what it launches.
+# Stand-ins for CUDA's runtime libraries, in the order of preloading. libcublas calls libcublasLt,
+# which calls libcudart. The second also computes its launches.
 STAND_INS = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcudnn.so.9")
 COMPUTING_STAND_IN = STAND_INS[1]
 FOLDER = "virtual"
-"""Of the driver, in pump_lab/_lib. Nothing else lies there: programs search it."""
+"""The driver's folder in pump_lab/_lib. It holds only driver libraries: programs search it."""
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options of a virtual GPU to a group of pump-run's."""
+    """Adds the options of a virtual GPU to a group of pump-run's."""
     gpu, setting = OPTIONS
     value = partial(add_value, group)
     value(
@@ -64,8 +64,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def prepare(config: JobConfig) -> Virtual:
-    """The virtual GPU of a job. Raises BadInputError where a library is missing, or for a bad
-    profile, setting or device."""
+    """Returns the virtual GPU of a job. Raises BadInputError if a library is missing, or for an
+    invalid profile, setting or device."""
     from pump_lab import profiles
     from pump_lab.profiles import duplicates
 
@@ -85,7 +85,7 @@ def prepare(config: JobConfig) -> Virtual:
     if config.devices not in ([], ["0"]):
         asked = ",".join(config.devices)
         raise BadInputError(f"--device: the virtual GPU has one device, 0, not '{asked}'")
-    if "shared" not in settings:  # a shared card has the number of its name
+    if "shared" not in settings:  # a shared GPU's number follows from its name
         text += f";card={os.urandom(4).hex()}"
 
     def variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def prepare(config: JobConfig) -> Virtual:
             "PUMP_VIRTUAL_PROFILE": text,
             "PUMP_VIRTUAL_KERNELS": ":".join([*kernels, computing]),
         }
-        if "shared" not in settings:  # each process has a GPU of its own
+        if "shared" not in settings:  # each process has its own GPU
             found["PUMP_NEIGHBOURS"] = "none"
         if config.devices:
             found["CUDA_VISIBLE_DEVICES"] = "0"

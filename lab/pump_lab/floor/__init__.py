@@ -1,23 +1,21 @@
-"""The floor: what a stretch of operations must cost at least on a GPU of a given memory. Pure.
+"""The floor: the least time of a stretch of operations on a GPU with a given memory. Pure.
 
 DESIGN
-  Under any policy the kernels take their time, and a block that is not resident when an
-  operation uses it comes over the link. So  floor = max(compute, least bytes to the GPU /
-  link bandwidth).
+Under any policy the kernels take their time. A block that is not resident when an operation uses it
+crosses the link. So floor = max(compute, least bytes to the GPU / link bandwidth).
 
-  Least bytes is Belady's bound (IBM Systems Journal 5(2), 1966) for blocks of 2 MiB: with the
-  future known, the block with the latest need leaves. Contents that are overwritten before
-  they are read leave and return for free (dead contents need no copy). The blocks that are
-  resident at the start may be chosen freely, so the bound holds for iterations out of a long
-  run, too. Under these rules dropping the latest need is optimal, so the bound holds for
-  every policy.
+Least bytes is Belady's bound (IBM Systems Journal 5(2), 1966) for blocks of 2 MiB. With the future
+known, the block with the furthest next use is evicted. Contents that are overwritten before they
+are read leave and return for free (dead contents need no copy). The blocks that are resident at the
+start may be chosen freely, so the bound also holds for iterations out of a long run. Under these
+rules evicting the furthest next use is optimal, so the bound holds for every policy.
 
-  Bytes to the host on that schedule are given for comparison. They are never
-  more than those to the GPU: only what is needed again is written back.
+Bytes to the host on that schedule are given for comparison. They never exceed the bytes to the GPU:
+only blocks that are needed again are written back.
 
-  Unified Memory knows no clean block: except for the first time in the stretch, a block that
-  comes back has left with a copy before. Those bytes share the link with the ones that come,
-  at the duplex rate (Rates).
+Unified Memory has no clean blocks: except for the first time in the stretch, a block that returns
+has left with a copy before. Those bytes share the link with the arrivals, at the duplex rate
+(Rates).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from pump.model.bounds import BLOCK_BYTES
 
 @dataclass(frozen=True)
 class Touch:
-    """Blocks an operation uses: to read, to read and write, to write without reading."""
+    """The blocks that an operation reads, reads and writes, or writes without reading."""
 
     reads: tuple[int, ...]
     updates: tuple[int, ...]
@@ -40,8 +38,8 @@ class Touch:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes moved to the GPU and to the host; of the former those of blocks that came for the
-    first time in the stretch."""
+    """Bytes moved to the GPU and to the host. `first_bytes`: Bytes to the GPU for blocks that
+    arrive for the first time in the stretch."""
 
     h2d_bytes: int
     d2h_bytes: int
@@ -49,25 +47,25 @@ class Traffic:
 
 
 def may_appear(blocks: Iterable[int]) -> list[Touch]:
-    """A lower bound for an operation that may write any of these blocks, or none.
+    """Returns a lower bound for an operation that may write any of these blocks, or none.
 
-    Their contents may be new and on the GPU without a transfer, and the blocks need not have
-    been resident together. So each is overwritten in an operation of its own.
+    Their contents may be new and on the GPU without a transfer, and the blocks need not be resident
+    together. So each is overwritten in its own operation.
     """
     return [Touch((), (), (block,)) for block in blocks]
 
 
 def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) -> Traffic:
-    """Least bytes to the GPU for `repeats` iterations, and those to the host beside them."""
+    """Returns the least bytes to the GPU for `repeats` iterations, with the bytes to the host."""
     capacity = memory_bytes // BLOCK_BYTES
     sequence = list(operations) * repeats
     needs, first_needs = _next_needs(sequence)
-    # What is needed first fills the memory at the start.
+    # The blocks that are needed first fill the memory at the start.
     order = sorted((need, block) for block, need in first_needs.items() if need < len(sequence))
     resident = {block: need for need, block in order[:capacity]}  # block -> its next need
     queue = [(-need, block) for block, need in resident.items()]  # the furthest need first
     heapq.heapify(queue)
-    dirty = set(resident)  # the host's copy is not the newest
+    dirty = set(resident)  # the host's copy is outdated
     never_there = set(first_needs) - dirty
     h2d = d2h = first = 0
     for now, touch in enumerate(sequence):
@@ -85,7 +83,7 @@ def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) 
         while len(resident) > capacity:
             furthest, block = heapq.heappop(queue)
             if resident.get(block) != -furthest:
-                continue  # an entry from before the block's newest use
+                continue  # an entry that is older than the block's newest use
             if block in own and len(used) <= capacity:
                 kept.append((furthest, block))
                 continue
@@ -98,9 +96,9 @@ def least_traffic(operations: Sequence[Touch], repeats: int, memory_bytes: int) 
 
 
 def _next_needs(sequence: Sequence[Touch]) -> tuple[list[list[int]], dict[int, int]]:
-    """The operation that needs a block's contents next: after each use; at the start.
+    """Returns the next operation that needs a block's contents: after each use, and at the start.
 
-    len(sequence) where none does, because they are overwritten first or never used.
+    len(sequence) if there is none, because the contents are overwritten first or never used.
     """
     never = len(sequence)
     upcoming: dict[int, int] = {}
@@ -117,7 +115,7 @@ def _next_needs(sequence: Sequence[Touch]) -> tuple[list[list[int]], dict[int, i
 
 
 def floor_seconds(compute_seconds: float, traffic: Traffic, link_bytes_per_second: float) -> float:
-    """max(compute, bytes over the link) for the stretch that both describe."""
+    """Returns max(compute, bytes over the link) for the stretch that both describe."""
     return max(compute_seconds, traffic.h2d_bytes / link_bytes_per_second)
 
 
@@ -128,9 +126,9 @@ def floor_seconds(compute_seconds: float, traffic: Traffic, link_bytes_per_secon
 class Rates:
     """Rates of a machine.
 
-    h2d, d2h: bytes per nanosecond alone. duplex_in, duplex_out: share of its rate that each
-    direction keeps while both are used.
-    cpu_in_ns, cpu_out_ns: processor time for each block. threads: that share that work.
+    `h2d`, `d2h`: Bytes per nanosecond of one direction, while the other is idle. `duplex_in`,
+    `duplex_out`: The share of its rate that each direction keeps while both are busy. `cpu_in_ns`,
+    `cpu_out_ns`: CPU time for each block. `threads`: The number of threads that share that work.
     """
 
     h2d: float
@@ -143,22 +141,22 @@ class Rates:
 
     @staticmethod
     def of(values: Mapping[str, object], threads: int) -> Rates:
-        """The rates of a device profile's values (lab/pump_lab/profiles)."""
+        """Returns the rates of a device profile's values (lab/pump_lab/profiles)."""
 
         def number(key: str) -> float:
             value = values[key]
             assert isinstance(value, (int, float))
             return float(value)
 
-        host_ns = 1000 * number("uvm.host_factor")  # of a microsecond in the profile
+        host_ns = 1000 * number("uvm.host_factor")  # a profile's microsecond
         return Rates(
             number("link.prefetch_h2d_gbps"),
             number("link.copy_d2h_gbps"),
             number("link.duplex_in"),
             number("link.duplex_out"),
-            # A prefetch's one pass, or a fault; whichever the driver does cheaper.
+            # A prefetch's one pass or a fault, whichever costs the driver less.
             host_ns * min(number("uvm.prefetch_block_us"), number("uvm.fault_block_us")),
-            # The driver's own eviction, or a prefetch to the CPU and its page tables.
+            # The driver's own eviction, or a prefetch to the CPU with its page tables.
             host_ns
             * min(
                 number("uvm.evict_us"),
@@ -170,7 +168,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds for the stretch, each a bound of its own."""
+    """Seconds for the stretch; each field is a bound by itself."""
 
     compute: float
     link: float
@@ -178,12 +176,12 @@ class Floor:
 
     @property
     def seconds(self) -> float:
-        """The greatest of the bounds."""
+        """Returns the greatest of the bounds."""
         return max(self.compute, self.link, self.cpu)
 
 
 def floor_of(compute_seconds: float, traffic: Traffic, rates: Rates) -> Floor:
-    """The floor on Unified Memory: compute, link in both directions, the CPU's part."""
+    """Returns the floor on Unified Memory: compute, link in both directions, CPU work."""
     back = max(0, traffic.h2d_bytes - traffic.first_bytes)
     return Floor(
         compute_seconds,
@@ -194,18 +192,18 @@ def floor_of(compute_seconds: float, traffic: Traffic, rates: Rates) -> Floor:
 
 
 def link_seconds(h2d_bytes: int, d2h_bytes: int, rates: Rates) -> float:
-    """Seconds on the link: both directions at once, each slowed, as long as both have bytes; then
-    the rest alone."""
+    """Returns the seconds on the link. Both directions run at once, each slowed, while both have
+    bytes. Then the rest runs undisturbed."""
     there, back = h2d_bytes / rates.h2d, d2h_bytes / rates.d2h
     shares = duplex_shares(rates)
     return max(there * shares[0] + back, there + back * shares[1]) / 1e9
 
 
 def duplex_shares(rates: Rates) -> tuple[float, float]:
-    """Shares of its time alone that each direction adds to the time of the other, at least.
+    """Returns the least share of each direction's uncontended time that adds to the other's time.
 
-    A time T with both directions in use carries duplex_in + duplex_out of what T carries with
-    one. If that is less than 1, one direction after the other is faster.
+    With both directions in use, a time T carries duplex_in + duplex_out times the bytes of one
+    direction in T. If that is less than 1, one direction after the other is faster.
     """
     if rates.duplex_in + rates.duplex_out <= 1:
         return 1.0, 1.0

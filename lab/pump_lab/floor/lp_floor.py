@@ -1,45 +1,45 @@
 """A floor that keeps the order of operations: the least time of each part of an iteration. Pure.
 
 DESIGN
-  pump_lab.floor lets all bytes of an iteration cross the link at any time. Here the repeating
-  iteration is cut between operations into consecutive parts. At a cut the memory holds at most C
-  blocks. Take a block between two uses on both sides of a cut, with contents that the second use
-  needs:
+pump_lab.floor lets all bytes of an iteration cross the link at any time. This floor cuts the
+repeating iteration between operations into consecutive parts. At a cut the memory holds at most C
+blocks. A stay is a block between two uses on both sides of a cut, if the second use needs its
+contents:
 
-    - In the part of the first use it was in memory, as an operation used it, and so it was in the
-      part of the second. What is not in memory at the first cut between them has left within the
-      part of the first use; what is not there at the last one comes within that of the second.
-    - Between two cuts a block that is there at one and not at the other has crossed the link, and
-      the same way back. Without duplicates Unified Memory knows no clean block: what leaves is
-      copied. With them what the first use only read need not be: the host may have it. (It has not
-      what was written before that use and has not left since: then the bound is far too low.)
-    - A part takes at least as long as its kernels, as its bytes each way at the link's rate, and as
-      the bytes of both ways at the rate of both together.
+  1. The block is in memory in the parts of both uses, since an operation uses it there. If it is
+     absent at the first cut between them, it left in the part of the first use. If it is absent
+     at the last cut, it arrives in the part of the second use.
+  2. If a block is in memory at only one of two neighbouring cuts, it crosses the link between
+     them. Without duplicates Unified Memory has no clean blocks, so each departure is copied.
+     With duplicates, a block that the first use only read need not be copied, because the host
+     may have it. If it was written before that use and has not left since, the host lacks it.
+     The bound is then far too low.
+  3. A part takes at least as long as its kernels, and as its bytes in each direction at the
+     link's rate. It also takes as long as all its bytes at the combined rate.
 
-  How many blocks of each such stay (by the parts of its first and its second use) are in memory at
-  each cut, and how many cross in each part, are the variables of a linear program; the least sum
-  of the parts' times is the floor. The values of any schedule satisfy all constraints, so no
-  schedule is faster, even with the future known. Fractions of blocks, and any order within a part,
-  only lower the floor. Contents that were discarded, or are overwritten before they are read, are
-  no stay and need no room. Many iterations count in the mean: the mean of schedules satisfies the
-  program, too.
+Stays are grouped by the parts of their two uses. The variables of a linear program are, for each
+group, the blocks in memory at each cut and the blocks that cross in each part. The least sum of the
+parts' times is the floor. The values of any schedule satisfy all constraints, so no schedule is
+faster, even with the future known. Fractions of blocks, and any order within a part, only lower the
+floor. Contents that are discarded, or overwritten before they are read, are not stays and need no
+memory. The floor is a mean over many iterations: the mean of schedules satisfies the program, too.
 
-  With a host that does not hold everything, what is away is in the host or on flash. At a cut at
-  most H blocks are in the host. What is on flash has been written there since the first use, and is
-  read before the second; a part takes as long as its bytes each way at the rates of flash. What was
-  written stays valid until the second use, as on the GPU it may be overwritten. A budget of writes
-  bounds their sum by that of the parts' times.
+With a limited host, an absent block is in host memory or on flash. At a cut at most H blocks are in
+the host. A block on flash was written there after the first use, and is read before the second. A
+part takes at least as long as its bytes each way at the rates of flash. A copy on flash stays valid
+until the second use, which may overwrite the block. A write budget bounds the sum of the writes, in
+proportion to the sum of the parts' times.
 
-  Where kernels may run again for what was dropped, a block that is away is in the host or nowhere.
-  What comes was in the host, and to be there it was copied. What is nowhere is made again in some
-  part before the second use, and that part's kernels take longer by the block's share of the
-  kernel that made it. What that kernel reads is taken to be there, in no room.
+If kernels may run again to recreate dropped blocks, an absent block is in the host or nowhere. A
+block that arrives was in the host, so it was copied there before. A block that is nowhere is
+recreated in some part before the second use. That part's kernels then take longer, by the block's
+share of the kernel that made it. The inputs of that kernel count as present and need no memory.
 
-  Both ways together carry duplex_in + duplex_out of one way's rate, as the link does
-  (lab/gpu/uvm_link.h): while both are busy each keeps its own share of its rate.
+Both directions together carry duplex_in + duplex_out of one direction's rate, as the link does
+(lab/gpu/uvm_link.h): while both are busy, each keeps its own share of its rate.
 
-  The bound is not tight: it ignores that an operation needs all its blocks at once, since one may
-  leave while its kernel runs.
+The bound is not tight. It ignores that an operation needs all its blocks at once: a block may leave
+while its kernel runs.
 
 Needs scipy (`pip install 'pump-cuda[simulate]'`), whose solver takes a second (HiGHS).
 """
@@ -61,23 +61,23 @@ from pump.model.bounds import BLOCK_BYTES
 from pump_lab.floor import Rates, Touch, duplex_shares
 
 CUTS: Final = 64
-"""Places where an iteration is cut, about."""
+"""Approximate number of cuts in an iteration."""
 CUTS_WITH_FLASH: Final = 32
-"""There the program has three times as many variables."""
+"""With flash the program has three times as many variables."""
 CUTS_REMADE: Final = 32
-"""So it has there."""
+"""As with flash, the program has three times as many variables."""
 
 Stays = Counter[tuple[int, int]]
-"""Blocks with contents that are needed later: by the operation that leaves them, and how many
-operations later they are needed."""
+"""Blocks with contents that are needed later, by (operation that leaves them, number of operations
+until they are needed)."""
 Counts = Mapping[tuple[int, int], float]
-"""The same, perhaps of parts of blocks."""
+"""Like Stays, but may count parts of blocks."""
 
 
 @dataclass(frozen=True)
 class Flash:
-    """A host of so many bytes, and flash behind it: rates in bytes per nanosecond; `written` of all
-    that is written, in the mean, infinite without a budget."""
+    """A host with limited memory and a flash tier. Rates are in bytes per nanosecond. `written`:
+    The mean limit of all writes; infinite without a budget."""
 
     host_bytes: int
     read: float
@@ -86,7 +86,7 @@ class Flash:
 
 
 def available() -> bool:
-    """Whether scipy is installed."""
+    """Returns whether scipy is installed."""
     return find_spec("scipy") is not None
 
 
@@ -100,11 +100,11 @@ def least_seconds(
     duplicates: bool = False,
     flash: Flash | None = None,
 ) -> float:
-    """Seconds of one iteration out of many, in the mean, for any policy.
+    """Returns the least seconds of one iteration out of many, as a mean, for any policy.
 
-    compute_ns: of each operation. cuts: places where the iteration is cut, about. duplicates: what
-    was only read may leave without a copy. flash: None: the host holds everything. Raises
-    ArithmeticError if the solver gives up.
+    `compute_ns`: The time of each operation. `cuts`: The approximate number of cuts. `duplicates`:
+    Blocks that were only read may leave without a copy. `flash`: None: the host holds everything.
+    Raises ArithmeticError if the solver fails.
     """
     if cuts is None:
         cuts = CUTS if flash is None else CUTS_WITH_FLASH
@@ -125,10 +125,10 @@ def least_seconds_remade(
     rates: Rates,
     cuts: int = CUTS_REMADE,
 ) -> float:
-    """As least_seconds, for any policy that may also drop blocks and run their kernels again.
+    """Like least_seconds, for policies that may also drop blocks and run their kernels again.
 
-    kinds: blocks, and the seconds that the kernel which made one of them takes for it; None: it
-    cannot run again. Raises ArithmeticError if the solver gives up.
+    `kinds`: Blocks, and how many seconds the kernel that made one of them takes for it; None: it
+    cannot run again. Raises ArithmeticError if the solver fails.
     """
     around: Counter[tuple[int, int]] = Counter()
     for blocks, _ in kinds:
@@ -139,9 +139,9 @@ def least_seconds_remade(
 
 
 def stays(operations: Sequence[Touch], *, written: bool | None = None) -> Stays:
-    """Blocks by two uses, the second of which needs the contents that the first left: (operation,
-    how many operations later), in an iteration that repeats. written: only those that the first
-    use wrote, or only those that it did not."""
+    """Counts blocks by pairs of uses, if the second use needs the contents of the first. The key is
+    (operation, number of operations until the second use), in an iteration that repeats. `written`:
+    Counts only blocks that the first use wrote (True), or only the others (False)."""
     found: Stays = Counter()
     writes = [{*touch.updates, *touch.overwrites} for touch in operations]
     last: dict[int, int] = {}
@@ -161,15 +161,16 @@ def stays(operations: Sequence[Touch], *, written: bool | None = None) -> Stays:
 def _parts(
     around: Counts, compute_ns: Sequence[int], cuts: int
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """The edges of the parts, and the seconds of their kernels."""
+    """Returns the edges of the parts, and the seconds of their kernels."""
     passed = np.concatenate(([0], np.cumsum(np.asarray(compute_ns, np.float64)))) / 1e9
     edges = _edges(around, passed, len(compute_ns), cuts)
     return edges, np.diff(passed[edges], prepend=passed[edges[-1]] - passed[-1])
 
 
 def _edges(around: Counts, passed: NDArray[np.float64], operations: int, cuts: int) -> list[int]:
-    """Operations before each cut: on both sides of the longest ones, where a part's transfers may
-    hide or may not; and in equal stretches where most is kept. The last is the iteration's end."""
+    """Returns the number of operations before each cut; the last cut is the iteration's end. Cuts
+    are on both sides of the longest operations, because only long operations can hide a part's
+    transfers. The others are where most blocks are kept, one in each of some equal stretches."""
     kept = np.zeros(2 * operations + 1)
     for (first, later), count in around.items():
         kept[first] += count
@@ -185,7 +186,7 @@ def _edges(around: Counts, passed: NDArray[np.float64], operations: int, cuts: i
 
 
 def _by_cuts(around: Counts, edges: Sequence[int]) -> Counts:
-    """Blocks by the first cut that they get across, and how many in a row."""
+    """Counts blocks by the first cut that they cross, and how many they cross in a row."""
     found: dict[tuple[int, int], float] = {}
     for (first, later), count in around.items():
         turns, second = divmod(first + later, edges[-1])
@@ -198,7 +199,8 @@ def _by_cuts(around: Counts, edges: Sequence[int]) -> Counts:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Stays by cuts. copied: when they leave. again_s: to make a block again; None: impossible."""
+    """Stays by cuts. `copied`: they are copied when they leave. `again_s`: Seconds to recreate a
+    block; None: impossible."""
 
     stays: Counts
     copied: bool = True
@@ -206,10 +208,10 @@ class _Kind:
 
 
 class _Program:
-    """The linear program. Columns: blocks of each stay that are there at each of its cuts, those
-    that come in each of its parts but the last, the seconds of each part. With flash also those
-    that are there alone, those that were written, at each cut, and those that are read in each part
-    but the last."""
+    """The linear program. Columns: The present blocks of each stay at each of its cuts, the
+    arriving blocks in each of its parts except the last, the seconds of each part. Flash adds
+    columns: At each cut the blocks that are only on flash and the written blocks. In each part
+    except the last the blocks that are read."""
 
     def __init__(
         self,
@@ -223,7 +225,7 @@ class _Program:
         self._rows: list[tuple[int, int, float]] = []
         self._most: list[float] = []
         self._bounds: list[float] = []
-        # By part: (column, factor) of the blocks that cross each way, and what is always added.
+        # By part: (column, factor) of the blocks that cross in each direction, and constant terms.
         self._come: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._leave: list[list[tuple[int, float]]] = [[] for _ in range(parts)]
         self._always = np.zeros((2, parts))
@@ -271,14 +273,14 @@ class _Program:
         self._seconds = self._columns(parts, np.inf)
 
     def _made_again(self, first: int, cuts: int, count: float, seconds: float) -> Sequence[int]:
-        """The blocks of a stay that are there at each of its cuts, where others may be nowhere."""
+        """Adds a stay with blocks that can be recreated; returns its present blocks' columns."""
         parts = len(self.compute)
         columns = self._columns(5 * cuts, count)
         at, host, come, made, leave = (columns[i * cuts : (i + 1) * cuts] for i in range(5))
         for there, away in zip(at, host, strict=True):
             self._at_most([(there, 1), (away, 1)], count)
         self._at_most([(host[0], 1), (leave[0], -1)], 0)
-        # What comes and what is made in a part has its index, less one for the last part.
+        # come[i] and made[i] belong to the part after the part of leave[i].
         for i, part in enumerate(range(first, first + cuts)):
             self._leave[part % parts].append((leave[i], 1))
             self._come[(part + 1) % parts].append((come[i], 1))
@@ -294,8 +296,8 @@ class _Program:
     def _flash_columns(
         self, first: int, at: Sequence[int], count: float, copied: bool
     ) -> Sequence[int]:
-        """The blocks of a stay that are on flash alone, at each of its cuts. at: those that are on
-        the GPU. copied: False: flash may have them from before."""
+        """Returns the columns of a stay's blocks that are only on flash, by cut. `at`: The columns
+        of the blocks on the GPU. `copied`: False: flash may have them already."""
         cuts, parts = len(at), len(self.compute)
         columns = self._columns(3 * cuts - 1, count)
         alone, written, read = columns[:cuts], columns[cuts : 2 * cuts], columns[2 * cuts :]
@@ -317,7 +319,7 @@ class _Program:
         return alone
 
     def _take_flash(self, flash: Flash) -> None:
-        """Parts take as long as what they write and read."""
+        """Makes each part take as long as its flash reads and writes."""
         for ways, rate in ((self._written, flash.write), (self._read, flash.read)):
             for blocks, column in zip(ways, self._seconds, strict=True):
                 seconds = BLOCK_BYTES / rate / 1e9

@@ -1,9 +1,10 @@
 """Device profiles: the constants of a modelled GPU, from TOML to "key=value;...".
 
-keys.def lists a profile's keys, for this module and for lab/gpu/uvm_profile.c, which parses
+The keys of a profile are in keys.def, for this module and for lab/gpu/uvm_profile.c, which parses
 the flattened form. "gbps" means 10^9 bytes a second. `host` names the computer around the GPU, one
-of hosts.toml; a file without it has all costs of Unified Memory itself. A table [conditions] holds
-the conditions of the measurement (from_probe.py writes it); the driver does not get it.
+of hosts.toml; a file without it contains all costs of Unified Memory itself. A table [conditions]
+holds the conditions of the measurement (from_probe.py writes it); the driver does not get it.
+
 Standard library only, because pump-run imports it.
 """
 
@@ -34,8 +35,9 @@ DRIVER_KEYS: dict[str, tuple[str, ...]] = {
     "queues": ("apart", "shared"),
     "shared": (),
 }
-"""Settings of the virtual driver and not of the model, with their values, the default first.
-`shared` takes the name of a card that several processes share; without it each has its own."""
+"""Settings of the virtual driver, not of the model, with their values; the default is first.
+`shared` takes the name of a GPU that several processes share. Without it each process has its own.
+"""
 CARD_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.")
 MAX_CARD_NAME = 48
 MAX_KERNELS = 128
@@ -46,12 +48,12 @@ Value = str | int | float
 
 
 class ProfileError(ValueError):
-    """One line that names the profile and the key, and says what to write instead."""
+    """One line that names the profile and the key, and what to write instead."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """Kind of a value and its bounds (inclusive). of_host: the host's factor multiplies it."""
+    """Kind of a value and its bounds (inclusive). `of_host`: the host's factor multiplies it."""
 
     kind: type
     minimum: float = 0
@@ -66,7 +68,7 @@ _KINDS: dict[str, type] = {
 
 
 def _keys(macro: str) -> dict[str, Key]:
-    """What keys.def lists under `macro`, in its order."""
+    """Returns the entries of keys.def under `macro`, in its order."""
     found = {}
     for line in inputs.text(str(FOLDER / "keys.def")).splitlines():
         if line.startswith(f"{macro}("):
@@ -97,7 +99,7 @@ ADDED: dict[str, Value] = {
 class Profile:
     """A valid profile. `values` maps flattened keys (KEYS and kernel.NAME.KEY) to values.
 
-    conditions: of their measurement, as parsed; empty where there was none.
+    `conditions`: The parsed conditions of the measurement; empty without any.
     """
 
     name: str
@@ -108,10 +110,10 @@ class Profile:
         return f"Profile({self.name} {self.hash()})"
 
     def changed(self, settings: Mapping[str, str]) -> Profile:
-        """This profile with other values, given as text under their flattened keys.
+        """Returns this profile with other values, given as text under their flattened keys.
 
-        "memory" stands for device.memory_bytes and may carry a unit (8GiB); it is
-        rounded down to whole blocks. Raises ProfileError.
+        "memory" means device.memory_bytes. It may have a unit (8GiB) and is rounded down to whole
+        blocks. Raises ProfileError.
         """
         values = dict(self.values)
         for key, text in settings.items():
@@ -127,7 +129,7 @@ class Profile:
         return replace(_complete(self.name, values), conditions=self.conditions)
 
     def on_own_host(self) -> Profile:
-        """The same machine, with the host's factor multiplied into the times."""
+        """Returns the same machine, with the host's factor multiplied into the times."""
         factor = float(self.values[FACTOR])
         values = {
             key: value * factor if key in KEYS and KEYS[key].of_host else value  # type: ignore[operator]
@@ -136,10 +138,10 @@ class Profile:
         return replace(self, values=values | {FACTOR: 1.0})
 
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
-        """The virtual driver's "key=value;key=value", with `settings` applied.
+        """Returns the virtual driver's "key=value;key=value", with `settings` applied.
 
-        Beside what changed() knows, DRIVER_KEYS are passed on to the driver. With `settings`,
-        empty or not, hash() goes with them, for the driver's report. Raises ProfileError.
+        Besides the keys of changed(), DRIVER_KEYS are passed on to the driver. If `settings` is
+        given, even empty, the result includes hash(), for the driver's report. Raises ProfileError.
         """
         changes = dict(settings or {})
         own = {key: changes.pop(key) for key in DRIVER_KEYS if key in changes}
@@ -166,30 +168,30 @@ class Profile:
         return ";".join(entries)
 
     def hash(self) -> str:
-        """The first 12 hexadecimal digits of SHA-256 over all values; part of every figure."""
+        """Returns the first 12 hex digits of SHA-256 over all values; part of every result."""
         return hashlib.sha256(self.flatten().encode()).hexdigest()[:12]
 
 
 def names() -> list[str]:
-    """Names of the profiles that come with pump."""
+    """Returns the names of the profiles that come with pump."""
     return tables.names(FOLDER)
 
 
 @functools.cache
 def hosts() -> dict[str, float]:
-    """Names of the hosts, each with its uvm.host_factor."""
+    """Returns the names of the hosts, each with its uvm.host_factor."""
     return {name: float(factor) for name, factor in _hosts()["factors"].items()}
 
 
 def of_hosts() -> dict[str, Value]:
-    """The constants that every named host shares, by key."""
+    """Returns the constants that all named hosts share, by key."""
     return _flat(HOSTS.name, {key: table for key, table in _hosts().items() if key != "factors"})
 
 
 def load(name: str) -> Profile:
-    """The profile of that name, or from a file when `name` ends in .toml; NAME@HOST: in that host.
+    """Returns the profile of that name, or from a .toml file; NAME@HOST: in that host.
 
-    Raises ProfileError, also when the file is missing or a value is bad.
+    Raises ProfileError, also if the file is missing or a value is invalid.
     """
     card, at, host = name, "", ""
     if "@" in name and not name.endswith(".toml"):
@@ -204,7 +206,7 @@ def load(name: str) -> Profile:
 
 
 def validate(source: str, table: Mapping[str, Any]) -> Profile:
-    """A profile from parsed TOML; `source` names it in errors. Raises ProfileError."""
+    """Returns a profile from parsed TOML; `source` names it in errors. Raises ProfileError."""
     conditions = table.get("conditions", {})
     if not isinstance(conditions, dict):
         raise ProfileError(f"{source}: conditions must be a table; write [conditions]")
@@ -220,7 +222,8 @@ def _hosts() -> dict[str, Any]:
 
 
 def _of_host(source: str, host: object, own: Mapping[str, Value]) -> dict[str, Value]:
-    """The constants of a named host. own: the profile's own values, which may differ from them."""
+    """Returns the constants of a named host. `own`: The profile's own values, which may differ from
+    them."""
     if not isinstance(host, str) or host not in hosts():
         known = ", ".join(hosts())
         raise ProfileError(
@@ -254,9 +257,9 @@ def _take(source: str, values: dict[str, Value], key: str, value: object) -> Non
         values[name] = _checked(source, name, rule, value)
 
 
-@functools.cache  # one warning a key and profile
+@functools.cache  # one warning for each key and profile
 def _current(source: str, key: str) -> tuple[str, ...]:
-    """The keys that `key` stands for: itself, or if it is retired its successors."""
+    """Returns the valid keys for `key`: itself, or the successors of an old key."""
     if key not in RETIRED:
         return (key,)
     instead = f"use {' and '.join(RETIRED[key])}" if RETIRED[key] else "it has no effect"
@@ -274,7 +277,7 @@ def _rule(key: str) -> Key | None:
 
 
 def _read(rule: Key, text: str) -> object:
-    """Text as a value of the rule's kind; the text itself when it is none."""
+    """Returns the text as a value of the rule's kind, or the text itself if it is invalid."""
     if rule.kind is str:
         return text
     try:

@@ -1,9 +1,8 @@
-"""A device profile (TOML) from a report of scripts/gpu_probe, with its conditions.
+"""Makes a device profile (TOML) from a report of scripts/gpu_probe, with its conditions.
 
-Pure: a report and a base profile in, text out. It splits figures of the probe that are sums,
-rounds all of them, and takes every other value from the base. The file's
-[conditions.constants] says of each constant how it was obtained; docs/uvm.md explains how the
-probe obtains its figures.
+Pure: a report and a base profile in, text out. Some of the probe's numbers are sums, which are
+split. All are rounded, and every other value comes from the base. The file's [conditions.constants]
+records how each constant was obtained; docs/uvm.md explains how the probe obtains its numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ DIRECT = {
     "kernels.min_us": "kernel_min_us",
     "kernels.launch_us": "kernel_launch_us",
 }
-"""Key of a profile -> constant of a report's "profile" that is its value as it stands."""
+"""Key of a profile -> constant of a report's "profile" that gives the value unchanged."""
 
 SPLIT = {
     "uvm.prefetch_block_us": "t_hblk_passes_us",
@@ -54,7 +53,7 @@ SPLIT = {
     "uvm.cpu_unmap_us": "t_cpuunmap_us",
     "uvm.cpu_unmap_page_us": "t_cpuunmap_us",
 }
-"""The same of sums that are split as the base splits them."""
+"""Key of a profile -> constant of a report that is a sum, split in the base's proportion."""
 NO_ANSWER = "not measured by the probe"
 
 ATTRIBUTES = {
@@ -72,7 +71,7 @@ ATTRIBUTES = {
 
 
 class ReportError(ValueError):
-    """One line: what the report lacks."""
+    """One line that names what the report lacks."""
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -84,7 +83,7 @@ class _Device(msgspec.Struct):
     name: _Text
     total_bytes: _Count | None = None
     driver_version: _Count = 0
-    attributes: dict[str, _Number | None] | None = None  # -1: a NUMA node that there is not
+    attributes: dict[str, _Number | None] | None = None  # -1: there is no NUMA node
 
 
 class _Host(msgspec.Struct):
@@ -96,7 +95,7 @@ class _Host(msgspec.Struct):
 
 
 class _Report(msgspec.Struct):
-    """The forms of what is read of a report; other keys may hold anything."""
+    """The types of the parts that are read of a report; other keys may hold anything."""
 
     device: _Device
     profile: dict[str, Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)] | None]
@@ -107,7 +106,7 @@ class _Report(msgspec.Struct):
 
 
 def checked(report: object) -> None:
-    """Raises ReportError for a report whose parts are of other kinds than the probe's."""
+    """Raises ReportError for a report whose parts have other types than the probe's."""
     try:
         found = msgspec.convert(report, _Report)
     except msgspec.ValidationError as error:
@@ -131,11 +130,11 @@ class Constant:
 def text_of(
     report: Mapping[str, Any], base: Profile, name: str, *, keep_kernels: bool = False
 ) -> str:
-    """The profile `name` as TOML.
+    """Returns the profile `name` as TOML.
 
-    base: gives the values that were not measured; with keep_kernels also its tables of single
-    kernels. Raises ReportError when the report is not the probe's or has no device,
-    ProfileError (of pump_lab.profiles) when a value is out of its bounds.
+    `base`: The source of values that were not measured; with `keep_kernels` also of its tables of
+    single kernels. Raises ReportError if the report is not the probe's or has no device,
+    ProfileError (of pump_lab.profiles) if a value is out of its bounds.
     """
     constants = constants_of(report, base, name)
     tables: dict[str, Any] = {}
@@ -164,7 +163,7 @@ def text_of(
 
 
 def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[str, Constant]:
-    """Every key of a profile with its constant. Raises ReportError."""
+    """Returns every key of a profile with its constant. Raises ReportError."""
     device = report.get("device")
     if not isinstance(device, dict) or not device.get("name") or "profile" not in report:
         raise ReportError("not a report of scripts/gpu_probe, or it found no device")
@@ -184,7 +183,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
 
 
 def _not_transferable(report: Mapping[str, Any]) -> Mapping[str, str]:
-    """Constants that hold for the report's runtime alone, each with the reason.
+    """Returns constants that only hold for the report's runtime, each with the reason.
 
     Raises ReportError for a report from gVisor that does not list them.
     """
@@ -217,7 +216,7 @@ def _device(device: Mapping[str, Any]) -> dict[str, Constant]:
 
 
 def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
-    """The values from the probe's constants; sums are split as the base splits them."""
+    """Returns the values from the probe's constants; sums are split in the base's proportion."""
     known = {name: float(value) for name, value in profile.items() if value is not None}
     found = {
         key: Constant(_rounded(key, known[name]), MEASURED, f"{name} of the probe")
@@ -257,7 +256,7 @@ def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
 
 
 def _rounded(key: str, value: float) -> float:
-    """Rounded to the digits that a measurement supports, within the key's bounds."""
+    """Rounds to the digits that a measurement supports, within the key's bounds."""
     rule = KEYS[key]
     digits = 4 if key.endswith("gbps") else 3
     return min(max(float(f"{value:.{digits}g}"), rule.minimum), rule.maximum)
@@ -313,5 +312,5 @@ def _conditions(
 
 
 def _toml(value: object) -> str:
-    """A TOML value; JSON's strings, numbers and truth values are TOML's too."""
+    """Returns a TOML value; JSON's strings, numbers and truth values are valid in TOML."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """A best-fit caching allocator in one arena: addresses as a framework would hand them out.
 
-Gaps are split and joined; what fits into no gap goes to the arena's end. Pure.
+Gaps are split and joined; a request that fits into no gap extends the arena. Pure.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 ROUND_BYTES = 512
-"""As in PyTorch's caching allocator (c10/cuda, kMinBlockSize); its segments may grow here
+"""As in PyTorch's caching allocator (c10/cuda, kMinBlockSize). Its segments may grow here
 ("expandable")."""
 
 
 class BestFit:
-    """Offsets into an arena that only grows."""
+    """Manages offsets in an arena that only grows."""
 
     def __init__(self) -> None:
         self._by_size: list[tuple[int, int]] = []  # (bytes, offset) of gaps
@@ -22,7 +22,7 @@ class BestFit:
         self.end = 0
 
     def allocate(self, length_bytes: int) -> int:
-        """Return the offset of the smallest gap that suffices, the lowest of equals."""
+        """Returns the offset of the smallest gap that fits, the lowest among equal ones."""
         need = -(-length_bytes // ROUND_BYTES) * ROUND_BYTES
         place = bisect_left(self._by_size, (need, -1))
         if place < len(self._by_size):
@@ -39,7 +39,7 @@ class BestFit:
         return offset
 
     def free(self, offset: int, length_bytes: int) -> None:
-        """Take back what `allocate(length_bytes)` gave."""
+        """Frees the space that `allocate(length_bytes)` returned."""
         size = -(-length_bytes // ROUND_BYTES) * ROUND_BYTES
         before = self._by_end.get(offset)
         after = self._by_offset.get(offset + size)
@@ -53,8 +53,7 @@ class BestFit:
         self._keep(offset, size)
 
     def gap(self, offset: int) -> tuple[int, int]:
-        """Return (offset, bytes) of the gap that `offset` lies in. Raises KeyError outside of
-        gaps."""
+        """Returns (offset, bytes) of the gap with `offset`. Raises KeyError outside gaps."""
         for size, first in self._by_size:
             if first <= offset < first + size:
                 return first, size

@@ -12,16 +12,16 @@ from pump.model.bounds import BLOCK_BYTES
 
 LEAST_KERNELS_FREE: Final = 4
 SHARE_FREE: Final = 16
-"""Memory that is used again within one part in so many of an iteration's kernels is not
-discarded: that costs more than it saves (docs/decisions/0042-discards.md)."""
+"""Memory is discarded only if it stays free for at least 1/SHARE_FREE of an iteration's kernels. A
+shorter discard costs more than it saves (docs/decisions/0042-discards.md)."""
 
 Span = tuple[int, int, int]
 """range, offset_bytes, length_bytes."""
 
 
 def worth_kernels(count: int) -> int:
-    """For how many kernels memory has to stay free to be worth a discard, in an iteration of
-    `count` kernels."""
+    """Returns for how many kernels memory must stay free to be worth a discard. `count`: kernels of
+    an iteration."""
     return max(LEAST_KERNELS_FREE, count // SHARE_FREE)
 
 
@@ -32,11 +32,11 @@ def lasting(
     blocks: int,
     kernels: int,
 ) -> dict[int, list[Span]]:
-    """Of the spans `freed` behind each kernel, the whole blocks that no kernel uses for more
-    than `kernels` kernels, in an iteration that repeats.
+    """Returns the whole blocks of `freed` that no kernel uses for more than `kernels` kernels.
 
-    used: the spans of each kernel. freed: by kernel. first_blocks: of each range; there are
-    `blocks` in all.
+    The iteration repeats. `used`: The spans of each kernel. `freed`: The spans freed after a
+    kernel, by kernel. `first_blocks`: The first block of each range. `blocks`: The number of all
+    blocks.
     """
     count = len(used)
     next_use: NDArray[np.int64] = np.full(blocks, 3 * count, np.int64)
@@ -57,6 +57,6 @@ def lasting(
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Where flags are set: [first, stop) of each run."""
+    """Returns [first, stop) of each run of set flags."""
     edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))

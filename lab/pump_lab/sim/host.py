@@ -1,4 +1,4 @@
-"""The host of a simulated GPU: its memory, and flash behind it (docs/simulator.md)."""
+"""The host of a simulated GPU: its memory, and a flash tier (docs/simulator.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ DAY_SECONDS: Final = 86_400
 
 @dataclass(frozen=True)
 class Host:
-    """A limit of host memory for blocks that leave the GPU, and flash behind it.
+    """Limits the host memory for evicted blocks, with an optional flash tier.
 
-    flash_gbps: reading and writing, 10^9 bytes a second; None: without flash a program that
-    needs more is refused. flash_us: latencies of both. writes_a_day: bytes that may be written to
-    flash in a day, kept in the mean since the beginning; None: any. ahead: pump's policies say
-    what goes to flash, and when (lab/simulate/sim_flash.c); False: what comes to a full host.
+    `flash_gbps`: Rates of reading and writing, in 10^9 bytes a second. None: a program that needs
+    more than the host memory is refused. `flash_us`: Latencies of reading and writing.
+    `writes_a_day`: Bytes that may be written to flash in a day, as a mean since the beginning;
+    None: no limit. `ahead`: True: pump's policies decide what goes to flash, and when
+    (lab/simulate/sim_flash.c). False: blocks go to flash when they arrive at a full host.
     """
 
     memory_bytes: int
@@ -29,12 +30,12 @@ class Host:
 
     @property
     def write_budget_gbps(self) -> float:
-        """10^9 bytes a second that may be written; 0: any."""
+        """Returns the write limit in 10^9 bytes a second; 0: no limit."""
         return (self.writes_a_day or 0.0) / DAY_SECONDS / 1e9
 
     def check(self, program: Program) -> None:
-        """Raises ProgramError where the host is too small for the program: Unified Memory needs
-        host memory for all blocks that may leave the GPU."""
+        """Raises ProgramError if the host is too small for the program. Unified Memory needs host
+        memory for all blocks that may be evicted."""
         needed = program.mapped_peak_bytes
         if self.flash_gbps is None and needed > self.memory_bytes:
             raise ProgramError(

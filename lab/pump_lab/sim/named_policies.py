@@ -1,4 +1,4 @@
-"""The policies that can be simulated by name: pump's, and the driver alone.
+"""The policies that can be simulated by name: pump's, and the driver without pump.
 
 lab/bench/study has the policies of papers.
 """
@@ -17,10 +17,10 @@ from pump_lab.sim.simulation import Foresight, Machine, Outcome, run
 
 @dataclass(frozen=True)
 class NamedPolicy:
-    """One way of managing memory.
+    """One way to manage memory.
 
-    text: for users. policy: None: the driver alone. discard: it knows dead memory and discards
-    it. foresight(program): what it knows of operations that were not issued.
+    `text`: For users. `policy`: None: only the driver's paging. `discard`: It knows dead memory and
+    discards it. `foresight(program)`: Its knowledge of operations that are not issued yet.
     """
 
     name: str
@@ -29,11 +29,11 @@ class NamedPolicy:
     discard: bool = False
     foresight: Callable[[Program], Foresight] | None = None
     takes_all: bool = False
-    """It keeps to the GPU's whole memory, without pump's reserve."""
+    """Uses the GPU's whole memory, without pump's reserve."""
 
 
 def iteration_steps(program: Program) -> int:
-    """Steps of one iteration of a replay; of a recording those behind its start."""
+    """Returns the steps of one iteration of a replay, or of a recording after its start."""
     facts = program.facts
     return int(facts.get("steps_per_iteration", facts.get("steady_steps", len(program.steps))))
 
@@ -58,7 +58,7 @@ NAMED_POLICIES: dict[str, NamedPolicy] = {
 
 
 def by_name(name: str, candidates: Mapping[str, NamedPolicy] = NAMED_POLICIES) -> NamedPolicy:
-    """A candidate by its name; NAME+discard is NAME with dead memory discarded.
+    """Returns a candidate by its name; NAME+discard is NAME with dead memory discarded.
 
     Raises ProgramError that lists the known names.
     """
@@ -74,7 +74,7 @@ def by_name(name: str, candidates: Mapping[str, NamedPolicy] = NAMED_POLICIES) -
 
 
 def simulate(candidate: NamedPolicy, program: Program, machine: Machine) -> Outcome:
-    """Run the candidate. program: with discards if candidate.discard (Case.of).
+    """Runs the candidate. `program`: with discards if candidate.discard (Case.of).
 
     Raises ProgramError and SimulationError as simulation.run does.
     """

@@ -1,6 +1,6 @@
 """A program for the simulator: ranges, operations with their uses, waits.
 
-Its tables have the layout of `lab/simulate/sim.h`, so that C reads them where they lie.
+Its tables have the layout of `lab/simulate/sim.h`, so that C reads them in place.
 """
 
 from __future__ import annotations
@@ -66,39 +66,39 @@ for _dtype, _struct in ((STEP, "step"), (USE, "use"), (RANGE, "range")):
 
 Table = NDArray[Any]
 Use = tuple[int, int, int, int]
-"""range, offset_bytes, length_bytes, access."""
+"""(range, offset_bytes, length_bytes, access)."""
 
 
 class ProgramError(ValueError):
-    """One line that says what is wrong with a trace."""
+    """One line that describes what is wrong with a trace."""
 
 
 BLOCKS_MOST: Final = 1 << 21
-"""Of all ranges: 4 TiB."""
+"""Limit for all ranges together: 4 TiB."""
 OPERATIONS_MOST: Final = 2_000_000
 TOUCHES_MOST: Final = 1 << 27
-"""Blocks that all operations use together, each counted as often as it is used: 2 us and 110 bytes
-of simulation each, up to 11 us and 450 bytes if no block is used twice."""
+"""Limit for the block uses of all operations together. A use costs 2 us and 110 bytes of
+simulation, or up to 11 us and 450 bytes if no block is used twice."""
 TOUCHES_FREE: Final = 1 << 19
 TOUCHES_PER_BYTE: Final = 64
-"""Uses of blocks that a trace may need without being asked for: so many, and more for each byte of
-its file. Recordings of training and inference have about one a byte."""
+"""Block uses that a trace may need without --most-uses: a fixed number, plus some for each byte of
+its file. Recordings of training and inference have about one per byte."""
 TOUCHES_OF_OPERATION: Final = 16
-"""What an operation costs beyond its blocks, in uses of blocks."""
+"""The cost of an operation without its blocks, in block uses."""
 SECONDS_MOST: Final = 24 * 3600
-"""Of operations, and between them, together."""
+"""Limit for the total time of operations and the gaps between them."""
 STEP_NS_MOST: Final = 3600 * 10**9
-"""Of an operation, and between two."""
+"""Limit for an operation, and for the gap between two."""
 
 
 def signature_of(shape: object) -> int:
-    """What operations of one shape share, 64 bits: a hash (BLAKE2b) of its text."""
+    """Returns the signature of operations of one shape: a 64-bit hash (BLAKE2b) of its text."""
     digest = hashlib.blake2b(repr(shape).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def touches_allowed(file_bytes: int, per_byte: int = TOUCHES_PER_BYTE) -> int:
-    """Uses of blocks that a trace of so many bytes may need without being asked for."""
+    """Returns the block uses that a trace with `file_bytes` may need without --most-uses."""
     return min(TOUCHES_MOST, TOUCHES_FREE + per_byte * file_bytes)
 
 
@@ -111,8 +111,8 @@ def check_bounds(
     seconds: float = 0,
     touches_most: int = TOUCHES_MOST,
 ) -> None:
-    """Raises ProgramError for more than is simulated in reasonable time and memory. touches:
-    without those of the operations themselves."""
+    """Raises ProgramError for more than can be simulated in reasonable time and memory. `touches`:
+    Block uses, without the ones of the operations themselves."""
     touches += operations * TOUCHES_OF_OPERATION
     if TOUCHES_MOST >= touches > touches_most:
         raise ProgramError(
@@ -134,7 +134,7 @@ def check_bounds(
 
 @dataclass(frozen=True)
 class Program:
-    """`steps`, `uses`, `ranges`: tables of STEP, USE and RANGE. The last step waits for all."""
+    """A program: tables of STEP, USE and RANGE. The last step waits for all streams."""
 
     name: str
     steps: Table
@@ -145,21 +145,21 @@ class Program:
     peak_bytes: int
     """Most bytes that live at once: an oversubscription is relative to them."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """For the report, beside its figures, such as the address mapping."""
+    """Additional data for the report, such as the address mapping."""
 
     @property
     def operations(self) -> int:
-        """How many steps are operations."""
+        """Returns how many steps are operations."""
         return int(np.count_nonzero(self.steps["seq"]))
 
     @property
     def compute_seconds(self) -> float:
-        """Durations of all operations together."""
+        """Returns the total duration of all operations."""
         return float(self.steps["duration_ns"].sum(dtype=np.float64)) / 1e9
 
     @property
     def mapped_peak_bytes(self) -> int:
-        """Most bytes of ranges that live at once, used or not."""
+        """Returns the most bytes of ranges that live at once, used or not."""
         kinds = self.steps["kind"]
         change = self.ranges["length_bytes"].astype(np.int64)[self.steps["range"]]
         now = np.cumsum(change * (kinds == ALLOC) - change * (kinds == FREE))
@@ -167,7 +167,7 @@ class Program:
 
     @property
     def uses_most(self) -> int:
-        """Most uses of one operation."""
+        """Returns the most uses of one operation."""
         return int(self.steps["uses"].max(initial=0))
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class Builder:
 
     @property
     def operations(self) -> int:
-        """How many operations have been added."""
+        """Returns how many operations have been added."""
         return self._seq
 
     def operation(
@@ -203,29 +203,29 @@ class Builder:
         wide: int = 0,
         dropped: int = 0,
     ) -> None:
-        """Add an operation. host_ns: time of the program's thread before its issue. length_bytes:
-        of copies over the link. signature: the same for kernels that do the same at other
-        addresses; 0: unknown. wide: which uses, as lib.uvm_wide_uses() has it.
-        dropped: operands beyond its uses, which are unknown."""
+        """Adds an operation. `host_ns`: The program's CPU time before its issue. `length_bytes`:
+        For copies over the link. `signature`: Equal for kernels that do the same at other
+        addresses; 0: unknown. `wide`: The wide uses, as lib.uvm_wide_uses() returns them.
+        `dropped`: The number of further, unknown operands."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
         self._add(kind, uses, figures, stream, signature=signature, wide=wide, dropped=dropped)
 
     def discard(self, uses: Iterable[Use], stream: int = 0) -> None:
-        """Add a discard: the contents of these are dead from here on, in stream order."""
+        """Adds a discard: the contents of these uses are dead afterwards, in stream order."""
         self._add(DISCARD, uses, (0, 0, 0, 0), stream)
 
     def sync(self, *, stream: int = ALL_STREAMS, host_ns: int = 0, mark: bool = False) -> None:
-        """Add a wait for the GPU. mark: whether figures are taken there."""
+        """Adds a wait for the GPU. `mark`: whether counters are sampled there."""
         place = len(self._uses)
         self._steps.append((host_ns, 0, 0, 0, SYNC, stream, place, 0, 0, int(mark), 0, 0, 0, 0))
 
     def alloc(self, index: int, host_ns: int = 0) -> None:
-        """Add the allocation of range `index`, host_ns after the step before it."""
+        """Adds the allocation of range `index`, host_ns after the previous step."""
         self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
 
     def free(self, index: int, host_ns: int = 0) -> None:
-        """Add the free of range `index`, host_ns after the step before it."""
+        """Adds the free of range `index`, host_ns after the previous step."""
         self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
 
     def _add(
@@ -247,7 +247,7 @@ class Builder:
         )
 
     def tables(self) -> tuple[Table, Table]:
-        """Steps and uses; adds a wait for everything where the program does not end with one."""
+        """Returns steps and uses; adds a wait for all streams if it is not the last step."""
         last = self._steps[-1] if self._steps else None
         if last is None or last[4] != SYNC or last[5] != ALL_STREAMS:
             self.sync()
@@ -255,7 +255,7 @@ class Builder:
 
 
 def repeated(steps: Table, count: int) -> Table:
-    """The steps `count` times one after the other, with operations numbered through."""
+    """Returns the steps repeated `count` times, with consecutive operation numbers."""
     whole = np.tile(steps, count)
     own = whole["seq"] != 0
     whole["seq"][own] = np.arange(1, int(np.count_nonzero(own)) + 1)
@@ -263,7 +263,7 @@ def repeated(steps: Table, count: int) -> Table:
 
 
 def ranges_in_a_row(lengths_bytes: Sequence[int]) -> tuple[Table, int]:
-    """Ranges of whole blocks, one behind the other, and how many blocks they have."""
+    """Returns adjacent ranges of whole blocks, and their total number of blocks."""
     table = np.zeros(len(lengths_bytes), RANGE)
     blocks = -(-np.asarray(lengths_bytes, np.int64) // BLOCK_BYTES)
     table["length_bytes"] = blocks * BLOCK_BYTES

@@ -1,9 +1,8 @@
 """Programs from pump's own recordings (docs/trace-format.md).
 
-How long an operation ran is estimated, by kind, from timed samples, or in older recordings from
+The duration of an operation is estimated by kind, from timed samples, or in older recordings from
 markers (pump/trace/estimate.py). Host time is the time between two issues, or from the end of a
-wait to the next issue; while the launch queue was full it contains that wait, too. It is bounded
-by STEP_NS_MOST.
+wait to the next issue. It includes waits for a full launch queue, and is limited by STEP_NS_MOST.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _ACCESS_UNKNOWN: Final = 0
 
 
 def is_recording(data: bytes) -> bool:
-    """Whether the file begins as a recording does."""
+    """Returns whether the file begins like a recording."""
     return data[: len(trace.MAGIC)] == trace.MAGIC
 
 
 def program(data: bytes, source: str, touches_most: int = form.TOUCHES_MOST) -> Program:
-    """The recording as a program. touches_most: uses of blocks that it may need. Raises
-    ProgramError that names `source`."""
+    """Returns the recording as a program. Raises ProgramError that names `source`. `touches_most`:
+    The limit of its block uses."""
     try:
         return _Taker(data, source, touches_most).program()
     except trace.TraceError as error:
@@ -66,7 +65,7 @@ class _Taker:
         self._streams: dict[int, int] = {}
         self._devices: set[int] = set()
         self._shapes: dict[int, int] = {}
-        """By recorded signature: that of function, grid and block."""
+        """By recorded signature: the signature of function, grid and block."""
         self._bytes = self._peak = self._touches = self._dropped = 0
         self._clock_ns: int | None = None
         """When the program's thread could continue."""
@@ -74,7 +73,7 @@ class _Taker:
         self.truncated = self._take(data)
 
     def _take(self, data: bytes) -> bool:
-        """Read the rows; return whether the recording has no end."""
+        """Reads the rows; returns whether the recording has no end."""
         reader = Reader(io.BytesIO(data))
         for record in reader.records():
             match record:
@@ -119,7 +118,7 @@ class _Taker:
             touches_most=self._touches_most,
         )
         self._dropped += record.dropped
-        if not self._builder.operations:  # a wait without effect, for a mark after all imports
+        if not self._builder.operations:  # a wait without effect, for a mark after the last import
             self._builder.sync(host_ns=self._host_ns(record.time_ns))
         name = self._summary.names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
@@ -205,7 +204,7 @@ class _Taker:
 
 
 def virtual_mode(header: Mapping[str, Any]) -> str | None:
-    """The mode of the virtual GPU that a recording was made on; None: a real GPU."""
+    """Returns the mode of the virtual GPU that made the recording; None: a real GPU."""
     job = header.get("job")
     virtual = job.get("virtual") if isinstance(job, dict) else None
     return virtual.get("mode") if isinstance(virtual, dict) else None
@@ -224,8 +223,8 @@ WITHOUT_START: Final = f"without its first {100 * WARM_SHARE:.0f} %"
 
 
 def _warm(steps: form.Table) -> int | None:
-    """Returns the wait after which the program is warm: the first one after WARM_SHARE of the
-    operations, if at least half of them follow it; else None."""
+    """Returns the wait after which the program is warm, or None. It is the first wait after
+    WARM_SHARE of the operations, and within their first half."""
     done = np.cumsum(steps["seq"] != 0) / max(1, np.count_nonzero(steps["seq"]))
     waits = (steps["kind"] == form.SYNC) & (steps["stream"] == form.ALL_STREAMS)
     found = np.flatnonzero(waits & (done >= WARM_SHARE) & (done <= 0.5))
@@ -236,7 +235,7 @@ _WORDS: Final = {trace.COPY: "copies", trace.MEMSET: "memsets"}
 
 
 def _durations(summary: Summary) -> dict[str, int]:
-    """Nanoseconds of one operation, by name."""
+    """Returns the nanoseconds of one operation, by name."""
     whole = summary.seconds()
     counts: dict[str, int] = dict(summary.kernels)
     for kind, word in _WORDS.items():
@@ -249,7 +248,7 @@ def _durations(summary: Summary) -> dict[str, int]:
 
 
 def _places(rows: list[rec.RangeRow]) -> tuple[form.Table, int]:
-    """Ranges with blocks of their own: recorded addresses without the gaps between them."""
+    """Returns ranges with their own blocks: recorded addresses without the gaps between them."""
     table = np.zeros(len(rows), form.RANGE)
     first = np.array([row.base // BLOCK_BYTES for row in rows], np.int64)
     last = np.array([-(-(row.base + row.length_bytes) // BLOCK_BYTES) for row in rows], np.int64)

@@ -21,11 +21,10 @@ from pump_lab.sim.touches import touches
 GIB: Final = 1 << 30
 FLOOR_REPEATS: Final = 2
 MIGRATION_THREADS: Final = 6
-"""Two to the GPU and four to the host at most: executors.h."""
+"""At most two to the GPU and four to the host: executors.h."""
 
 HOST_BOUND: Final = 1.1
-"""Multiple of the kernels' time from which the report names the program's own thread as the
-bottleneck."""
+"""The report names the program's own thread as the bottleneck from this multiple of kernel time."""
 
 Figures = dict[str, Any]
 
@@ -131,7 +130,7 @@ def floor(case: Case) -> Floor:
     used = touches(program, first)
     repeats = FLOOR_REPEATS if "iterations" in program.facts else 1
     traffic = least_traffic(used, repeats, case.machine.memory_bytes)
-    if case.machine.duplicates:  # of what leaves it is unknown how much has to be copied
+    if case.machine.duplicates:  # how much of the evicted data must be copied is unknown
         traffic = replace(traffic, first_bytes=traffic.h2d_bytes)
     compute = busy_seconds(program.steps[first:])
     rates = Rates.of(case.machine.profile.values, MIGRATION_THREADS)
@@ -142,8 +141,7 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """Returns one candidate's numbers, with times in seconds. of_parts: seconds of
-    `floor_of_parts`."""
+    """Returns one candidate's numbers; times are in seconds, also `of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
     return {
@@ -206,7 +204,7 @@ def able(
 
 
 def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
-    """Simulates all candidates on one case; `left_out` names those that cannot run."""
+    """Simulates all candidates on one case; `left_out` names the ones that cannot run."""
     base, least = unlimited(case), floor(case)
     of_parts = floor_of_parts(case, least)
     seconds = base.steady.seconds
@@ -365,7 +363,7 @@ def _notes(found: Figures) -> list[str]:
 
 
 def caveats(found: Figures) -> list[str]:
-    """Returns lines about what the numbers leave out."""
+    """Returns lines about missing parts of the numbers."""
     lines = []
     if found.get("events_lost"):
         lines.append(
@@ -390,7 +388,7 @@ def caveats(found: Figures) -> list[str]:
 
 
 def heading(found: Figures, result: str) -> list[str]:
-    """Returns the result, and a line that says what was simulated."""
+    """Returns the result, and a line that names the simulated part."""
     part = found.get("simulated_part")
     what = (
         f"the recording {found['trace']}, {part}"

@@ -38,17 +38,17 @@ TRANSFER: Final = np.dtype(
 
 
 class SimulationError(RuntimeError):
-    """The simulator reached a state that is a fault of its own."""
+    """The simulator reached a state that is a bug of its own."""
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """How fast pump's own parts are, in microseconds, measured by `scripts/bench latency` and
-    `policy`.
+    """How fast pump's own parts are, in microseconds, from `scripts/bench latency` and `policy`.
 
-    wake_us: a wake-up of the worker. tick_us: a tick; row_us: more for each operation in it.
-    mover_wake_us: a wake-up of an executor. marker_poll_us: between two looks at markers.
-    wake_ups: drawn from these instead; the same seed gives the same delays.
+    `wake_us`: A wake-up of the worker. `tick_us`: A tick. `row_us`: Additional time for each
+    operation in a tick. `mover_wake_us`: A wake-up of an executor. `marker_poll_us`: The interval
+    between two polls of markers. `wake_ups`: Wake-ups are drawn from these instead; the same seed
+    gives the same delays.
     """
 
     wake_us: float = 25.0
@@ -67,9 +67,9 @@ class Daemon:
 class Queues:
     """Which streams share the GPU's hardware queues (docs/uvm.md).
 
-    connections: queues of each priority. to_gpu, to_host: streams of each executor thread, by
-    direction; at most 32. priority: of these streams, 0 (as the program's) to 5.
-    By default as pump-run and the shim have it (docs/decisions/0038-lanes.md).
+    `connections`: Queues of each priority. `to_gpu`, `to_host`: Streams of each executor thread, by
+    direction; at most 32. `priority`: The priority of these streams, from 0 (as the program's) to
+    5. The defaults are those in pump-run and the shim (docs/decisions/0038-lanes.md).
     """
 
     connections: int = 32
@@ -82,9 +82,9 @@ class Queues:
 class Locks:
     """Locks that the driver holds while memory migrates (docs/uvm.md).
 
-    context: launches wait for the call of a prefetch to the host. space: mapping memory waits
-    for migrations and faults under way, and later ones wait for the mapping. map_every_us,
-    map_us: how often another thread of the program maps memory, and how long that takes.
+    `context`: Launches wait for the call of a prefetch to the host. `space`: Mapping memory waits
+    for migrations and faults in flight, and later ones wait for the mapping. `map_every_us`,
+    `map_us`: How often another thread of the program maps memory, and how long that takes.
     """
 
     context: bool = False
@@ -97,9 +97,9 @@ class Locks:
 class Foresight:
     """Operations that a policy knows before the program issues them.
 
-    operations: so many steps ahead. from_step: from the program's step on. run: counted from
-    the last executed operation instead of the last issued one. expects: as predicted
-    operations, not as issued ones.
+    `operations`: The number of steps. `from_step`: The foresight begins at this step of the
+    program. `run`: Counts from the last executed operation instead of the last issued one.
+    `expects`: They are known as predicted operations, not as issued ones.
     """
 
     operations: int = 0
@@ -110,16 +110,16 @@ class Foresight:
 
 @dataclass(frozen=True)
 class Jitter:
-    """Each operation and each transfer takes between 1 - share and 1 + share of its time.
+    """Varies the time of each operation and each transfer by a factor from 1 - share to 1 + share.
 
-    share: in [0, 1). The same seed gives the same times.
+    `share`: in [0, 1). The same seed gives the same times.
     """
 
     share: float
     seed: int = 0
 
     def of(self, program: Program) -> Program:
-        """The program with the random times of its operations."""
+        """Returns the program with random times of its operations."""
         factors = np.random.default_rng(self.seed).uniform(
             1 - self.share, 1 + self.share, len(program.steps)
         )
@@ -130,12 +130,12 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Machine:
-    """The GPU and the program's host. queue_operations: launches that may wait.
+    """The GPU and the program's host.
 
-    host: None: as much memory as the program needs. jitter: None: times do not vary.
-    reserve_percent: of the memory, that pump leaves free. taken_bytes: of the memory, that
-    other programs use without pump's knowledge. transfers_most: how many are kept for
-    Outcome.transfers.
+    `queue_operations`: Launches that may wait. `host`: None: as much memory as the program needs.
+    `jitter`: None: times do not vary. `reserve_percent`: The share of the memory that pump leaves
+    free. `taken_bytes`: Memory that other programs use without pump's knowledge. `transfers_most`:
+    How many transfers are kept for Outcome.transfers.
     """
 
     profile: Profile
@@ -150,34 +150,35 @@ class Machine:
     taken_bytes: int = 0
     transfers_most: int = 0
     duplicates: bool = False
-    """Blocks are duplicated on trial, and what was not written leaves without a copy
+    """Duplicates blocks on trial: a block that was not written is evicted without a copy
     (lab/simulate/sim_duplicates.c)."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What happened between two marks (or in the whole run)."""
+    """The events between two marks, or in the whole run."""
 
     seconds: float
     counters: Mapping[str, int]
 
     @property
     def h2d_bytes(self) -> int:
-        """To the GPU: faults, prefetches, copies, and remote reads of the host's memory."""
+        """Returns the bytes to the GPU: faults, prefetches, copies, remote reads of the host."""
         names = ("demand", "prefetch", "copy", "remote")
         return sum(self.counters[f"h2d_{name}_bytes"] for name in names)
 
     @property
     def d2h_bytes(self) -> int:
-        """To the host: the driver's evictions, prefetches, copies."""
+        """Returns the bytes to the host: the driver's evictions, prefetches, copies."""
         names = ("evict", "prefetch", "ahead", "copy")
         return sum(self.counters[f"d2h_{name}_bytes"] for name in names)
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Operations that were predicted with the blocks that they used, how often all predicted
-    operations were dropped, and the learner's confidence at the end (docs/learner.md)."""
+    """Numbers of the learner (docs/learner.md). `operations`: Operations that were predicted with
+    the blocks that they used. `lost`: How often all predictions were dropped. `confidence`: The
+    learner's confidence at the end."""
 
     operations: int
     lost: int
@@ -186,8 +187,8 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The figures of a run. whole: of all of it. stretches: between marks, one for each
-    iteration of a replay."""
+    """The numbers of a run. `whole`: The whole run. `stretches`: The stretches between marks, one
+    for each iteration of a replay."""
 
     policy: str
     whole: Stretch
@@ -203,24 +204,24 @@ class Outcome:
     mover_seconds: tuple[float, float]
     tally: dict[str, int]
     believed_resident_blocks: int
-    """At the end, in the worker's model; 0 without pump."""
+    """In the worker's model at the end; 0 without pump."""
     predicted: Predicted | None
-    """None: nothing was learned."""
+    """None: the policy did not learn."""
     scheduled_bytes: int
-    """Bytes that entries of schedules moved, both ways."""
+    """Bytes that entries of schedules moved, in both directions."""
     schedules_dropped: int
-    """Schedules in force when the program issued another operation than was predicted."""
+    """Schedules in force when the program issued another operation than predicted."""
     schedules: int
     """Schedules that the worker put in force."""
     advice_calls: int
     trials: tuple[int, int]
-    """Blocks that left after they were duplicated; how many of them had been written."""
+    """Duplicated blocks that were evicted, and the number of written ones among them."""
     transfers: NDArray[np.void] = field(compare=False)
-    """Slices that executors moved, of TRANSFER, in the order in which they began."""
+    """Slices that executors moved, of dtype TRANSFER, in order of their start."""
 
     @property
     def steady(self) -> Stretch:
-        """The last iteration of a replay, else all."""
+        """Returns the last iteration of a replay, or the whole run."""
         return self.stretches[-1] if self.stretches else self.whole
 
 
@@ -232,10 +233,10 @@ def run(
     budget_bytes: int | None = None,
     foresight: Foresight | None = None,
 ) -> Outcome:
-    """Simulate. policy: None: the driver's paging alone, without pump.
+    """Simulates. `policy`: None: only the driver's paging, without pump.
 
-    budget_bytes: of pump; None: what it takes on such a GPU. Raises ProgramError for a program
-    that the GPU's model refuses, SimulationError for a fault of the simulator's own.
+    `budget_bytes`: pump's budget; None: its default on such a GPU. Raises ProgramError for a
+    program that the GPU's model refuses, SimulationError for a bug of the simulator.
     """
     memory_bytes = machine.memory_bytes // BLOCK_BYTES * BLOCK_BYTES
     if 0 < memory_bytes <= machine.taken_bytes:
@@ -381,7 +382,7 @@ class _Simulation:
         return Predicted(totals.predicted, totals.predictions_lost, totals.confidence)
 
     def _marks(self) -> list[tuple[int, dict[str, int]]]:
-        """Time and counters at the start and at every mark; without marks at the end."""
+        """Returns time and counters at the start and at every mark."""
         mark = ffi.new("struct pump_sim_mark *")
         count = lib.pump_sim_mark(self.raw, 0, mark)
         found = [_nothing()]
@@ -446,12 +447,12 @@ def _settings(
 
 
 def always(delay_us: float) -> Delays:
-    """The same delay for each wake-up."""
+    """Returns the same delay for each wake-up."""
     return Delays((0.0,), (delay_us * 1000,))
 
 
 def raw_delays(delays: Delays) -> Any:
-    """A pointer to `struct pump_sim_delays`."""
+    """Returns a pointer to `struct pump_sim_delays`."""
     raw = ffi.new("struct pump_sim_delays *")
     raw.count = len(delays.shares)
     raw.shares[0 : raw.count], raw.ns[0 : raw.count] = delays.shares, delays.delays_ns
@@ -459,7 +460,7 @@ def raw_delays(delays: Delays) -> Any:
 
 
 def parsed(profile: Profile) -> Any:
-    """`struct uvm_profile` of a profile. Raises ProgramError."""
+    """Returns `struct uvm_profile` of a profile. Raises ProgramError."""
     raw = ffi.new("struct uvm_profile *")
     error = ffi.new("char[256]")
     if lib.uvm_profile_parse(profile.flatten().encode(), raw, error, len(error)) != 0:

@@ -1,4 +1,4 @@
-"""The slowdown over memory sizes of a GPU, as a table and as a drawing."""
+"""The slowdown over memory sizes of a GPU, as a table and as a plot."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def over_memory(
     candidates: Sequence[NamedPolicy],
     step: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Figures:
-    """Returns the slowdowns of every candidate and of the floor at each share of the peak. step:
-    entered for each size, with its name, like Progress.step."""
+    """Returns the slowdowns of every candidate and of the floor at each share of the peak. `step`:
+    A context manager that is entered for each size, with its name, like Progress.step."""
     seconds = report.unlimited(case).steady.seconds
     runs, left_out = report.able(case, candidates)
     points: list[dict[str, Any]] = []
@@ -78,7 +78,7 @@ def as_text(found: Figures) -> str:
 
 
 def as_svg(found: Figures) -> str:
-    """Returns the curve as an SVG picture."""
+    """Returns the curve as an SVG image."""
     points = found["points"]
     names = list(points[0]["slowdown"])
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)

@@ -1,6 +1,6 @@
 """Programs from kernel-level traces: kernels, their durations, tensors they read and write.
 
-The format is that of the traces converted from G10's artifact (MICRO 2023; JSON, perhaps
+The format is the one of the traces converted from G10's artifact (MICRO 2023; JSON, optionally
 compressed): `tensors` of {id, bytes, persistent}, `kernels` of {name, duration_us, reads, writes}.
 One iteration is replayed several times, with a wait for the GPU at the end of each.
 """
@@ -24,13 +24,13 @@ from pump_lab.sim.allocator import BestFit
 from pump_lab.sim.program import Builder, Program, ProgramError
 
 MAPPINGS: Final = ("unique", "caching")
-"""unique: each tensor has a range of its own. caching: a best-fit caching allocator."""
+"""unique: each tensor has its own range. caching: a best-fit caching allocator."""
 
 LEAST_BYTES: Final = BLOCK_BYTES // 2
-"""Tensors below that are ignored."""
+"""Smaller tensors are ignored."""
 
 ARENA_RANGE_BYTES: Final = 256 << 20
-"""caching: the arena consists of ranges of that size, as frameworks' segments do: pump refuses to
+"""caching: the arena consists of ranges of this size, like a framework's segments. pump refuses to
 evict from an eighth of a range that was used since its decision."""
 
 ITERATIONS: Final = 3
@@ -41,25 +41,26 @@ Span = deaths.Span
 
 BYTES_MOST: Final = form.BLOCKS_MOST * BLOCK_BYTES
 MOST_US: Final = form.STEP_NS_MOST / 1000
-"""Of a tensor, and of a kernel."""
+"""Limits for a tensor and for a kernel."""
 JSON_BYTES_MOST: Final = 128 << 20
-"""Of a trace, unpacked."""
+"""Limit for an uncompressed trace."""
 UNPACKED_FREE: Final = 1 << 20
 UNPACKED_PER_BYTE: Final = 64
-"""Bytes of a packed trace: so many, and more for each byte of the file. Networks have 12."""
+"""Limit for the bytes of a compressed trace: a fixed number, plus some for each byte of the file.
+Traces of networks have 12 per byte."""
 TOUCHES_PER_BYTE: Final = 256
-"""As program.TOUCHES_PER_BYTE, of packed traces: those of networks have 100."""
+"""As program.TOUCHES_PER_BYTE, for compressed traces; traces of networks have 100."""
 FAULT_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a trace. persistent: it lives through all iterations, as weights do."""
+    """A tensor of a trace. `persistent`: it lives through all iterations, as weights do."""
 
     length_bytes: int
     persistent: bool
     first: int
-    """Kernel that uses it first, and the one that uses it last."""
+    """The kernel that uses the tensor first; `last` is the kernel that uses it last."""
     last: int
 
 
@@ -69,13 +70,13 @@ class Kernel:
 
     duration_ns: int
     uses: tuple[tuple[int, int], ...]
-    """Tensor and access."""
+    """(tensor, access)."""
     signature: int
-    """Of its name and its tensors' sizes, as a launch's is of function, grid and parameters."""
+    """Hash of its name and its tensors' sizes, as a launch's is of function, grid, parameters."""
     pure: bool = True
-    """It makes what it writes of what it reads alone, ignored tensors included: it reads something,
-    writes nothing that it reads and nothing persistent, and no later kernel of the iteration
-    changes an ignored tensor that it reads."""
+    """Whether its outputs depend only on its inputs, including ignored tensors. It reads something,
+    does not write its inputs or anything persistent, and no later kernel of the iteration changes
+    an ignored tensor that it reads."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class TensorTrace:
     kernels: list[Kernel]
 
     def peak_bytes(self) -> int:
-        """Most bytes of tensors that live at once."""
+        """Returns the most bytes of tensors that live at once."""
         change = [0] * (len(self.kernels) + 1)
         lasting = 0
         for tensor in self.tensors.values():
@@ -104,7 +105,7 @@ class TensorTrace:
 
 
 def parse(data: bytes, source: str) -> TensorTrace:
-    """The trace in `data` (JSON, as it is or compressed with gzip or xz).
+    """Returns the trace in `data` (JSON, plain or compressed with gzip or xz).
 
     Raises ProgramError that names `source`.
     """
@@ -126,7 +127,7 @@ def parse(data: bytes, source: str) -> TensorTrace:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Unpacks JSON. Raises ValueError beyond a bound, before it unpacks more."""
+    """Uncompresses JSON. Raises ValueError beyond a limit, before it reads more."""
     file: IO[bytes] = io.BytesIO(data)
     most = min(JSON_BYTES_MOST, UNPACKED_FREE + UNPACKED_PER_BYTE * len(data))
     if data[:2] == b"\x1f\x8b":
@@ -183,7 +184,7 @@ def _trace(raw: dict[str, Any]) -> TensorTrace:
     }
     if not tensors:
         raise ValueError("no kernel uses a tensor of a megabyte or more")
-    # For terminals and drawings.
+    # For terminals and plots.
     title = "".join(c for c in f"{raw['model']} batch {raw['batch']}" if c.isprintable())
     return TensorTrace(title, tensors, kernels)
 
@@ -198,13 +199,12 @@ def program(
     kernels_free: int | None = None,
     touches_most: int = form.TOUCHES_MOST,
 ) -> Program:
-    """Replay the trace.
+    """Replays the trace.
 
-    mapping: of MAPPINGS. launch_us: the program's time before each launch. discard: discard
-    freed memory that stays free for more than kernels_free kernels; None: deaths.worth_kernels.
-    touches_most: uses of blocks that ITERATIONS of them may need.
-
-    Raises ProgramError for an unknown mapping, and as check_bounds.
+    `mapping`: One of MAPPINGS. `launch_us`: The program's time before each launch. `discard`:
+    Discards freed memory that stays free for more than `kernels_free` kernels; None:
+    deaths.worth_kernels. `touches_most`: The limit of block uses in ITERATIONS iterations. Raises
+    ProgramError for an unknown mapping, and as check_bounds does.
     """
     if mapping not in MAPPINGS:
         raise ProgramError(f"unknown mapping '{mapping}'; known: {', '.join(MAPPINGS)}")
@@ -215,7 +215,7 @@ def program(
         trace.name,
         blocks=sum(-(-length // BLOCK_BYTES) for length in layout.lengths),
         operations=len(trace.kernels) * iterations,
-        # The floors take as long as some iterations, however few are asked for.
+        # The floors simulate a fixed number of iterations, however few are requested.
         touches=max(iterations, ITERATIONS)
         * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
         seconds=iterations * sum(kernel.duration_ns for kernel in trace.kernels) / 1e9,
@@ -260,23 +260,23 @@ def program(
 
 
 def _blocks_used(trace: TensorTrace, kernel: Kernel) -> int:
-    """Most blocks that a kernel can use."""
+    """Returns the most blocks that a kernel can use."""
     lengths = (trace.tensors[tensor].length_bytes for tensor, _ in kernel.uses)
     return sum(length // BLOCK_BYTES + 2 for length in lengths)
 
 
 @dataclass
 class Layout:
-    """The places of tensors. dead: by kernel, the whole spans that are free behind it."""
+    """The addresses of tensors. `dead`: by kernel, the whole spans that are free after it."""
 
     lengths: list[int]
     spans: dict[int, Span]
     dead: dict[int, list[Span]]
     arena: bool = False
-    """Offsets count from the first range on, through all of them."""
+    """Whether offsets count from the first range through all ranges."""
 
     def uses(self, kernel: Kernel) -> list[form.Use]:
-        """What a kernel uses, by ranges."""
+        """Returns a kernel's uses, by ranges."""
         return [
             (*piece, access)
             for tensor, access in kernel.uses
@@ -284,7 +284,7 @@ class Layout:
         ]
 
     def pieces(self, span: Span) -> list[Span]:
-        """The span, cut where one range of an arena ends."""
+        """Returns the span, cut at the ends of an arena's ranges."""
         index, offset, length = span
         if not self.arena:
             return [span]
@@ -336,7 +336,7 @@ def _caching(trace: TensorTrace) -> Layout:
             spans[name] = (0, arena.allocate(length), length)
         for name in dead.get(number, ()):
             arena.free(spans[name][1], spans[name][2])
-        # Blocks at the border of a tensor are free only if their neighbours are.
+        # Blocks at the border of a tensor are free only if their neighbours are free.
         for name in dead.get(number, ()):
             gap, size = arena.gap(spans[name][1])
             first = max(gap, spans[name][1] // BLOCK_BYTES * BLOCK_BYTES)

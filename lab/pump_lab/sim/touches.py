@@ -11,13 +11,13 @@ from pump_lab.sim.program import Program
 
 
 def touches(program: Program, first: int = 0, end: int | None = None) -> list[Touch]:
-    """The operations among the steps [first, end), with the blocks that they use.
+    """Returns the operations among the steps [first, end), with the blocks that they use.
 
-    A use that does not fill a block keeps its other contents, unless all of the block was
-    discarded since its last use.
+    A use that does not fill a block keeps its other contents, unless the whole block was discarded
+    since its last use.
     """
     stop = len(program.steps) if end is None else end
-    # Discards of the iteration before may concern this one.
+    # Discards of the previous iteration may affect this one.
     begin = max(0, 2 * first - stop)
     spans = _Spans(program)
     dead: set[int] = set()
@@ -27,7 +27,7 @@ def touches(program: Program, first: int = 0, end: int | None = None) -> list[To
         if step[4] == form.DISCARD:
             for use in uses:
                 dead.update(spans.inner(use))
-        if step[3] == 0:  # no operation
+        if step[3] == 0:  # not an operation
             continue
         touch = _touch(spans, uses, dead)
         dead.difference_update(touch.reads, touch.updates, touch.overwrites)
@@ -37,7 +37,7 @@ def touches(program: Program, first: int = 0, end: int | None = None) -> list[To
 
 
 class _Spans:
-    """A program's uses (offset_bytes, length_bytes, range, access), and their blocks."""
+    """The uses of a program (offset_bytes, length_bytes, range, access), and their blocks."""
 
     def __init__(self, program: Program) -> None:
         self.uses = program.uses.tolist()
@@ -45,13 +45,13 @@ class _Spans:
         self._length_bytes = program.ranges["length_bytes"].tolist()
 
     def outer(self, use: tuple[int, int, int, int]) -> range:
-        """All blocks that a use reaches."""
+        """Returns all blocks that a use reaches."""
         offset, length, index, _ = use
         first = self._first[index]
         return range(first + offset // BLOCK_BYTES, first - (-(offset + length) // BLOCK_BYTES))
 
     def inner(self, use: tuple[int, int, int, int]) -> range:
-        """The blocks that a use fills; the last block of a range ends with the range."""
+        """Returns the blocks that a use fills; the last block of a range ends with the range."""
         offset, length, index, _ = use
         first, stop = self._first[index], offset + length
         end = first + stop // BLOCK_BYTES

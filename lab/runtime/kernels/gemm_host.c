@@ -1,7 +1,7 @@
-/* gemm_host.c - what the virtual driver calls for the kernel of a matrix product.
+/* gemm_host.c - functions that the virtual driver calls for the matrix product kernel.
  *
- * Products are summed in float (in double for double and complex types), a column of D
- * at a time; a real library's sums come in another order. No speed is promised.
+ * Sums are in float (in double for double and complex types), one column of D at a time.
+ * A real library sums in another order. The code is not tuned for speed.
  */
 #include <complex.h>
 #include <math.h>
@@ -25,7 +25,7 @@ static void read_parameters(void **parameters, struct gemm *out) {
   memcpy(&out->shape, parameters[GEMM_POINTERS], sizeof out->shape);
 }
 
-/* Rows and columns as they lie in memory. */
+/* Returns rows and columns as stored in memory. */
 static void stored_size(const struct gemm_shape *s, int matrix, int64_t *rows,
                         int64_t *columns) {
   bool turned = (matrix == GEMM_A && s->op_a != GEMM_OP_N) ||
@@ -53,7 +53,7 @@ unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
                               const unsigned block[3], struct touch *out, unsigned most) {
   struct gemm gemm;
   unsigned count = 0;
-  (void)grid, (void)block, (void)most; /* room for more than the few of ours */
+  (void)grid, (void)block, (void)most; /* space for more than the few parts used here */
   read_parameters(parameters, &gemm);
   const struct gemm_shape *s = &gemm.shape;
   for (int i = GEMM_A; i <= GEMM_D; i++) {
@@ -61,7 +61,7 @@ unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
     uint64_t length = s->pointer_arrays ? (uint64_t)s->batch_count * 8 : span_bytes(s, i);
     if (length == 0) continue;
     if (i != GEMM_D) length |= TOUCH_READ;
-    if (i == GEMM_B) length |= TOUCH_WIDE; /* as uvm_wide_uses() has it of a recording */
+    if (i == GEMM_B) length |= TOUCH_WIDE; /* like uvm_wide_uses() for a recording */
     out[count++] = (struct touch){gemm.pointers[i], length};
   }
   if (gemm.pointers[GEMM_BIAS] != 0)
@@ -71,8 +71,8 @@ unsigned pump_touch_pump_gemm(void **parameters, const unsigned grid[3],
   return count;
 }
 
-/* Multiplications with addition in a cycle of a multiprocessor, as NVIDIA's description
- * of the A100 (GA100) has them: tensor cores for 16 bits and less, and for double. */
+/* Returns fused multiply-adds per cycle of a multiprocessor, from NVIDIA's description of
+ * the A100 (GA100): with tensor cores for 16 bits and less, and for double. */
 static double per_cycle(int type) {
   switch (type) {
   case GEMM_R_16F:
@@ -122,7 +122,7 @@ static double _Complex get(int type, const void *base, int64_t index) {
   }
 }
 
-/* Round to nearest, ties to even, as the hardware does. */
+/* Rounds to nearest, ties to even, as the hardware does. */
 static uint16_t to_bfloat16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -130,7 +130,7 @@ static uint16_t to_bfloat16(float value) {
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The same; the smallest step of a number is 2^-24. */
+/* Rounds in the same way; the smallest step of a half is 2^-24. */
 static uint16_t to_half(double value) {
   uint16_t sign = signbit(value) ? 0x8000 : 0;
   double size = fabs(value);
@@ -184,7 +184,7 @@ struct work {
   const void *matrix[4];
   const void *bias;
   double _Complex alpha, beta;
-  bool wide;            /* sums in double, and complex */
+  bool wide;            /* complex, with sums in double */
   float *rows, *column; /* op(A) by rows; one column of op(B) */
   double _Complex *wide_rows, *wide_column;
 };
@@ -199,7 +199,7 @@ static double _Complex operand(const struct work *w, int matrix, int64_t row,
   return op == GEMM_OP_C ? conj(value) : value;
 }
 
-/* Eight sums side by side, which the compiler turns into vectors. */
+/* Keeps eight sums in parallel, so that the compiler can vectorize. */
 static float dot(const float *a, const float *b, int64_t count) {
   float sums[8] = {0};
   int64_t i = 0;

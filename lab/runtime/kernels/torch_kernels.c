@@ -1,15 +1,15 @@
-/* torch_kernels.c - which memory PyTorch's kernels touch whose parameters hold more
- * pointers than the kernels follow (the interface is that of lab/driver/code/touch.c).
+/* torch_kernels.c - memory touched by those PyTorch kernels whose parameters hold more
+ * pointers than the kernels follow (interface: lab/driver/code/touch.c).
  *
- * A modelled kernel touches each block that one of its pointers lies in, from the pointer
+ * A modelled kernel touches each block that one of its pointers is in, from the pointer
  * to the block's end. Some of PyTorch's kernels get pointers that they never follow. A
- * table of addresses or shapes is passed by value and has room for more entries than a
- * launch uses; the rest holds what the launch before left on the stack. A reduction gets a
- * scratch buffer of which it uses a few percent, and a convolution without cuDNN gets one
- * sample of a batch after the other.
+ * table of addresses or shapes is passed by value and has space for more entries than a
+ * launch uses. The rest holds stack contents of the previous launch. A reduction uses
+ * only a few percent of its scratch buffer. A convolution without cuDNN gets one sample
+ * of a batch after the other.
  *
  * Each function below follows the parameters as the kernel does. It returns -1 for
- * parameters that do not match the structure that it knows. Source: PyTorch 2.11,
+ * parameters that do not match the known structure. Source: PyTorch 2.11,
  * ATen/native/cuda/MultiTensorApply.cuh, Reduce.cuh, ForeachReduceOp.cu, Shape.cu,
  * Loops.cuh, OffsetCalculator.cuh, Indexing.cu and im2col.cuh.
  */
@@ -19,7 +19,7 @@
 
 #include "touch.h"
 
-#define TO_THE_END (1ull << 40) /* of the block: the driver cuts longer parts there */
+#define TO_THE_END (1ull << 40) /* to the block's end: the driver cuts longer parts */
 #define READ TOUCH_READ
 
 __attribute__((visibility("default"))) int
@@ -53,7 +53,7 @@ static int32_t number(const uint8_t *at) {
 
 /* ---- types in mangled names --------------------------------------------------------- */
 
-/* Bytes of the type whose mangled name `text` begins with; 0: not known. */
+/* Returns the size of the type that the mangled name `text` begins with; 0: unknown. */
 static unsigned type_bytes(const char *text) {
   static const struct {
     const char *code;
@@ -75,13 +75,13 @@ static unsigned type_bytes(const char *text) {
   return 0;
 }
 
-/* The text after the first `word` in the kernel's name, or NULL. */
+/* Returns the text after the first `word` in the kernel's name, or NULL. */
 static const char *after(const char *kernel, const char *word) {
   const char *found = strstr(kernel, word);
   return found == NULL ? NULL : found + strlen(word);
 }
 
-/* Bytes of the first template argument of the functor, which is the tensors' type. */
+/* Returns the size of the functor's first template argument, which is the tensors' type. */
 static unsigned functor_bytes(const char *kernel) {
   const char *at = after(kernel, "FunctorI");
   while (at != NULL && type_bytes(at) == 0) at = after(at, "FunctorI");
@@ -93,9 +93,9 @@ static unsigned functor_bytes(const char *kernel) {
 #define CHUNK_ELEMENTS 65536u
 #define BLOCKS_MOST 320u
 
-/* {addresses[depth][slots], elements[slots], extra[slots], tensor of each block of threads
- * (a byte), its chunk of that tensor (an int)}. `extra`: scalars, or addresses of
- * optimizer steps (always 96 or fewer of them, as for scalars). */
+/* {addresses[depth][slots], elements[slots], extra[slots], tensor of each thread block (a
+ * byte), its chunk of that tensor (an int)}. `extra`: scalars, or addresses of optimizer
+ * steps (at most 96, as for scalars). */
 struct table {
   unsigned depth, slots, extra_bytes;
   bool steps;
@@ -114,7 +114,7 @@ static bool multi_table(const char *kernel, struct table *table) {
   if (scalars) {
     table->extra_bytes = type_bytes(scalars);
     if (table->extra_bytes == 16 && table->depth <= 2)
-      table->slots = table->depth == 1 ? 72 : 60; /* of complex doubles */
+      table->slots = table->depth == 1 ? 72 : 60; /* for complex doubles */
     else if (table->depth == 1)
       table->slots = 96;
   }
@@ -145,13 +145,13 @@ static int multi_tensor(const char *kernel, const uint8_t *parameters, unsigned 
           left * element_bytes);
     if (table.steps) add(parts, word(extra + 8 * tensor), sizeof(float) | READ);
   }
-  /* The functor and its own arguments, which are set in each launch. */
+  /* The functor and its own arguments, which every launch sets. */
   for (size_t at = ((size_t)(rest - parameters) + 7) / 8 * 8; at + 8 <= bytes; at += 8)
     add(parts, word(parameters + at), TO_THE_END);
   return 0;
 }
 
-/* {pointer, addresses[]}: each block of threads writes one number (lpnorm_cleanup). */
+/* {pointer, addresses[]}: each thread block writes one number (lpnorm_cleanup). */
 static int address_list(const uint8_t *parameters, unsigned bytes, const unsigned grid[3],
                         struct parts *parts) {
   if (bytes < 8 || grid[0] > (bytes - 8) / 8) return -1;
@@ -163,9 +163,9 @@ static int address_list(const uint8_t *parameters, unsigned bytes, const unsigne
 
 /* ---- CatArrayBatchedCopy ------------------------------------------------------------ */
 
-/* {result, {inputs[n], offsets[n], sizes[n], elements[n], contiguous[n] (a byte), shapes},
- * shape, dimension, stride}: 32-bit numbers, a shape has 8. There is one shape of the
- * inputs, or one for each of them. An input that is not contiguous may reach further. */
+/* {result, {inputs[n], offsets[n], sizes[n], elements[n], contiguous[n] (a byte),
+ * shapes}, shape, dimension, stride}: 32-bit numbers; a shape has 8. The inputs have one
+ * shape together, or one each. An input that is not contiguous may reach further. */
 static int concatenation(const char *kernel, const uint8_t *parameters, unsigned bytes,
                          const unsigned grid[3], struct parts *parts) {
   const char *type = after(kernel, "OpaqueTypeILj");
@@ -189,8 +189,8 @@ static int concatenation(const char *kernel, const uint8_t *parameters, unsigned
 /* ---- reduce_kernel ------------------------------------------------------------------ */
 
 /* struct ReduceOp: {operation, identity, configuration, two calculators, source,
- * destination[2], accumulator, scratch, semaphores, base, flags}. The type of the identity
- * varies, so the configuration is found by its agreement with the launch. */
+ * destination[2], accumulator, scratch, semaphores, base, flags}. The identity's type
+ * varies, so the configuration is recognized by its match with the launch. */
 enum { /* ints of the configuration */
        ELEMENT_BYTES = 0,
        BLOCKS_PER_OUTPUT = 5,
@@ -221,8 +221,8 @@ static int reduce(const uint8_t *operation, unsigned bytes, const unsigned grid[
   const uint8_t *tail = operation + bytes - 64;
   add(parts, word(tail), TO_THE_END | READ);
   for (unsigned i = 1; i < 4; i++) add(parts, word(tail + 8 * i), TO_THE_END);
-  if (config[INPUT_MULT + 2] == 0) return 0; /* nothing is left for other blocks */
-  /* The highest place that a block writes: staging_memory_offset. */
+  if (config[INPUT_MULT + 2] == 0) return 0; /* no result is passed to other blocks */
+  /* The highest offset that a block writes: staging_memory_offset. */
   uint64_t places = (uint64_t)grid[0] * grid[1];
   if (config[INPUT_MULT] == 0) places *= block[0];
   add(parts, word(tail + 32),
@@ -234,7 +234,7 @@ static int reduce(const uint8_t *operation, unsigned bytes, const unsigned grid[
 /* ---- elementwise_kernel, without casts ---------------------------------------------- */
 
 #define DIMENSIONS_MOST 25u
-#define SIZES 12u /* behind the number of elements, and of dimensions; 12 bytes each */
+#define SIZES 12u /* after the numbers of elements and of dimensions; 12 bytes each */
 #define STRIDES (SIZES + 12 * DIMENSIONS_MOST)
 
 /* {elements, {calculator: dimensions, sizes, strides[dimension][tensor]; addresses[tensor],
@@ -259,10 +259,10 @@ static int elementwise(const uint8_t *launch, unsigned bytes, struct parts *part
 
 /* ---- indexSelectSmallIndex ---------------------------------------------------------- */
 
-/* Of int: {address, sizes[25], strides[25], dimensions}. */
+/* A TensorInfo of int: {address, sizes[25], strides[25], dimensions}. */
 #define TENSOR_INFO (8 + 4 * (2 * DIMENSIONS_MOST + 1) + 4)
 
-/* {result, source, indices, ...}; of the source any row. */
+/* {result, source, indices, ...}; any row of the source. */
 static int index_select(const uint8_t *launch, unsigned bytes, struct parts *parts) {
   if (bytes < 3 * TENSOR_INFO) return -1;
   add(parts, word(launch), TO_THE_END);
@@ -273,10 +273,9 @@ static int index_select(const uint8_t *launch, unsigned bytes, struct parts *par
 
 /* ---- im2col_kernel, col2im_kernel --------------------------------------------------- */
 
-/* One sample of a convolution, as 64-bit words: {elements, source, height, width of the
- * image, height, width of the kernel, padding, stride, dilation (two each), height, width
- * of the columns, result}. The elements are those of the result's places or of the image.
- */
+/* One sample of a convolution, as 64-bit words: {elements, source, image[2], kernel[2],
+ * padding[2], stride[2], dilation[2], columns[2], result}; [2] is height and width.
+ * `elements` counts the result or the image. */
 static int columns(const char *kernel, const uint8_t *parameters, unsigned bytes,
                    struct parts *parts) {
   const char *make = after(kernel, "13im2col_kernelI");

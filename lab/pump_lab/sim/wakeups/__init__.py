@@ -1,7 +1,7 @@
-"""How much later than its wake-up a thread of pump runs: recorded distributions, from TOML.
+"""How late pump's threads wake up: recorded distributions, from TOML.
 
-`scripts/bench latency -- --record FOLDER` writes such files. The conditions of the measurement
-stand in a file; the simulator does not get them.
+`scripts/bench latency -- --record FOLDER` writes such files. A file includes the conditions of the
+measurement; the simulator does not get them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ DELAY_MOST_NS: Final = 10**10
 
 
 class WakeUpsError(ValueError):
-    """One line that names the file, and says what is wrong with it."""
+    """One line that names the file and its fault."""
 
 
 @dataclass(frozen=True)
 class Delays:
-    """Quantiles: of all wake-ups `shares` are at most `delays_ns` late. Both ascend,
-    `shares` from 0 to 1; one alone is the delay of all."""
+    """Quantiles: a share of `shares` of all wake-ups is at most `delays_ns` late. Both ascend,
+    `shares` from 0 to 1. A single value is the delay of all wake-ups."""
 
     shares: tuple[float, ...]
     delays_ns: tuple[float, ...]
@@ -53,20 +53,20 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def names() -> list[str]:
-    """Names of the distributions that come with pump."""
+    """Returns the names of the distributions that come with pump."""
     return tables.names(FOLDER)
 
 
 def load(name: str) -> WakeUps:
-    """The distributions of that name, or from a file when `name` ends in .toml.
+    """Returns the distributions of that name, or from a file if `name` ends in .toml.
 
-    Raises WakeUpsError, also when the file is missing or a value is bad.
+    Raises WakeUpsError, also if the file is missing or a value is invalid.
     """
     return validate(name, tables.load(FOLDER, "wake-ups", name, WakeUpsError))
 
 
 def validate(source: str, table: dict[str, Any]) -> WakeUps:
-    """Distributions from parsed TOML; `source` names it in errors. Raises WakeUpsError."""
+    """Returns distributions from parsed TOML; `source` names it in errors. Raises WakeUpsError."""
     try:
         file = msgspec.convert(table, _File)
     except msgspec.ValidationError as error:
