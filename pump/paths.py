@@ -41,7 +41,7 @@ TEMPORARY = "/tmp"
 TEMPORARY_BASE = re.compile(r"pump-[0-9a-f]{16}")
 START_BASE = re.compile(r"run-[0-9a-f]{12}")
 JOB_FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
-"""Name of a job's folder; begins with the process id of the job (make_job_directory)."""
+"""Name of a job's folder; begins with its first process's id (make_job_directory)."""
 LEDGER = "/dev/shm/pump"
 """Folder of the host memory ledger for all users, if an administrator has created it."""
 

@@ -40,7 +40,7 @@ struct pump_batch {
   uint8_t payload[1048576];
 };
 
-/* The end of a finished command. */
+/* The outcome of a finished command. */
 struct pump_outcome {
   uint64_t ticket;
   uint32_t result;

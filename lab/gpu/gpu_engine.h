@@ -122,7 +122,7 @@ struct gpu_capacity {
 /* How pages move */
 enum gpu_moves {
   GPU_MOVE_FAULT,    /* to the GPU, because an operation touched them */
-  GPU_MOVE_FIRST,    /* the same, but they had no contents to be copied */
+  GPU_MOVE_FIRST,    /* to the GPU by a touch, without contents to copy */
   GPU_MOVE_PREFETCH, /* to the GPU by a prefetch */
   GPU_MOVE_NONE,     /* a prefetch found all pages on the GPU */
   GPU_MOVE_OUT,      /* to the host by a prefetch */
@@ -218,7 +218,7 @@ struct gpu_counters {
   uint64_t fault_batches;
   uint64_t fault_groups;         /* blocks served, counted once per batch */
   uint64_t nonreplayable_blocks; /* faults of copy engines */
-  uint64_t remote_blocks;        /* read in host memory: no GPU memory left to migrate to */
+  uint64_t remote_blocks;        /* accessed on the host: no GPU memory to migrate to */
   uint64_t h2d_demand_bytes;
   uint64_t h2d_prefetch_bytes;
   uint64_t h2d_copy_bytes;
@@ -230,7 +230,7 @@ struct gpu_counters {
   uint64_t populated_bytes; /* zeroed in place, no link */
   uint64_t dropped_bytes;   /* resident and discarded: lost without a copy */
   uint64_t freed_bytes;     /* resident when their range was freed */
-  uint64_t clean_bytes;     /* evicted without a copy: the host's was valid */
+  uint64_t clean_bytes;     /* left the GPU without a copy: the host's was valid */
   uint64_t collapsed_pages; /* duplicates written by the GPU: one fault per 4 KiB page */
   uint64_t evictions_used;
   uint64_t evictions_unused;
@@ -423,8 +423,8 @@ int gpu_flash_read(struct gpu_engine *engine, uint64_t now_ns,
  * does not hold it, or not yet. */
 int gpu_host_drop(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hooks *hooks,
                   uint32_t block);
-/* Sets the blocks that move to flash, in this order, when the host is full and another
- * block arrives. The list holds until the next call. */
+/* Sets the blocks that move to flash, in this order, instead of a block that arrives at a
+ * full host. The list holds until the next call. */
 void gpu_host_victims(struct gpu_engine *engine, const uint32_t *blocks, uint32_t count);
 /* Marks a block of the GPU: its eviction writes it directly to flash. */
 void gpu_leaves_for_flash(struct gpu_engine *engine, uint32_t block);

@@ -200,7 +200,8 @@ static bool is_wide(const struct uvm *uvm, const struct gpu_op *op,
          uvm->capacity_blocks == uvm->plain_blocks;
 }
 
-/* Appends the miss to the batch; returns whether the batch covers all of it. */
+/* Accepts the miss stored after the batch's last one; returns whether the batch covers all
+ * of it. */
 static bool add_miss(const struct uvm *uvm, struct batch *batch, bool wide) {
   struct uvm_miss *miss = &batch->misses[batch->count];
   if (in_batch(batch->misses, batch->count, miss->block)) return false;

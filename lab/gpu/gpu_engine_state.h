@@ -20,7 +20,7 @@
 
 /* Phases of an operation */
 #define GPU_PHASE_QUEUED 0
-#define GPU_PHASE_SWEEP 1    /* at next_ns: continue to search this step's missing blocks */
+#define GPU_PHASE_SWEEP 1    /* at next_ns: continue the search for missing blocks */
 #define GPU_PHASE_STEP 2     /* at next_ns: the blocks of this step are present, compute */
 #define GPU_PHASE_STEP_END 3 /* at next_ns: the step has been computed */
 #define GPU_PHASE_SLICE 4    /* at next_ns: the worker takes the next slice */
@@ -56,10 +56,10 @@ struct gpu_op {
   uint64_t next_ns;
   uint64_t duration_ns;
   uint64_t length_bytes;
-  uint64_t wait_at;     /* end of its transfer, on the clock of that direction */
+  uint64_t wait_at;     /* end of the transfers it waits for, on their direction's clock */
   uint64_t complete_ns; /* of a prefetch: end of the transfers booked until now */
   uint64_t bound_ns;    /* least time that it takes */
-  uint64_t ahead_ns;    /* sum of bound_ns in its stream, including its own */
+  uint64_t ahead_ns;    /* sum of bound_ns in its stream up to and including its own */
 };
 
 struct gpu_use_node {

@@ -39,7 +39,7 @@
  *                 block. The second pass waits for each block's copy, then takes
  *                 512 * cpu_pte, while later blocks are copied.
  *   Eviction:     `evict_us` for each chunk taken from a block, host_alloc once per
- *                 block. Its copy at copy_d2h_gbps precedes the copy of the new block.
+ *                 block. The old block's copy at copy_d2h_gbps precedes the new one's.
  *   Unmapping:    `cpu_unmap`, and cpu_unmap_page for each 64 KiB page. Charged for each
  *                 part of a block that was mapped for the CPU and moves at once: a
  *                 prefetch moves the whole block, a fault one step of the tree.

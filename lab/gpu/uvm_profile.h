@@ -76,7 +76,7 @@ struct uvm_profile {
   double advise_block_us;      /* per block whose mappings the advice changes */
   double collapse_page_us;     /* a fault, per written 4 KiB page of a duplicate */
   double call_work_share;      /* share of a call's own steps that is CPU work */
-  double copy_wait_spin;       /* share of waits for copies that spins before it blocks */
+  double copy_wait_spin;       /* share of a wait for copies that spins; the rest blocks */
   /* kernels */
   double kernel_gbps;
   double kernel_min_us;

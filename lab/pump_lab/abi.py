@@ -15,7 +15,7 @@ from pump_lab.paths import library
 
 HEADERS = ("uvm_profile.h", "gpu_engine.h", "sim.h")
 
-# Other headers may use the same names for other constants; each header keeps its own file.
+# A constant has the same meaning in all headers, so one FFI can hold them all.
 ffi: Any = cffi.FFI()
 ffi.include(abi.ffi)
 for _name in HEADERS:

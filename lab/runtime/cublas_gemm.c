@@ -1,7 +1,7 @@
 /* cublas_gemm.c - all cuBLAS products that frameworks call, each as one launch (gemm.h). */
 #include "cublas.h"
 
-/* The arguments of all functions. Strides and batch_count are 0 if a function has none. */
+/* The arguments of all functions. Without batches, strides are 0 and batch_count is 1. */
 struct product {
   cublasOperation_t op_a, op_b;
   int64_t m, n, k;

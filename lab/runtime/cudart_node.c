@@ -1,6 +1,6 @@
-/* cudart_node.c - graph nodes with other parameters than the driver's, and similar ones:
- * kernels and their attributes, copies, memsets, host functions; nodes of any kind.
- */
+/* cudart_node.c - graph nodes. Parameters of kernels and copies are converted for the
+ * driver; memsets and host functions share its layout. Also attributes of kernel nodes,
+ * and nodes of any kind. */
 #include "cudart.h"
 
 /* -- kernels: the driver uses handles, programs use host functions -- */

@@ -12,7 +12,7 @@
  * than a program reveals.
  *
  * Simpler than reality: one device, one program thread, a worker that reads everything
- * issued when its tick begins, and movers that take no locks of their own. */
+ * issued when its tick begins, and movers that wait only for locks of the driver. */
 #ifndef PUMP_SIM_H
 #define PUMP_SIM_H
 
@@ -81,8 +81,8 @@ struct pump_sim_program {
   uint32_t uses_most; /* most uses of one step */
 };
 
-/* How late a thread wakes. Quantiles: a share of `shares` (ascending from 0 to 1) of all
- * wake-ups is at most `ns` late. With a count of 1, every wake-up is ns[0] late. */
+/* How late a thread wakes. Quantiles: the share shares[i] of all wake-ups is at most ns[i]
+ * late; `shares` ascend from 0 to 1. With a count of 1, every wake-up is ns[0] late. */
 #define PUMP_SIM_QUANTILES 16
 struct pump_sim_delays {
   double shares[16];
@@ -94,8 +94,8 @@ struct pump_sim_delays {
 struct pump_sim_settings {
   uint64_t memory_bytes;      /* GPU memory */
   uint64_t budget_bytes;      /* pump's budget */
-  uint64_t tick_ns;           /* duration of a tick, plus row_ns for each row */
-  uint64_t row_ns;            /* for each row that a tick reads */
+  uint64_t tick_ns;           /* fixed part of a tick's duration */
+  uint64_t row_ns;            /* additional duration for each row that a tick reads */
   uint64_t marker_poll_ns;    /* between two polls of the markers */
   uint64_t foresight;         /* steps that the worker reads ahead of the program */
   uint64_t foresight_from;    /* starts when the program reaches this step */
@@ -111,7 +111,7 @@ struct pump_sim_settings {
   uint32_t connections;      /* work queues of a priority: gpu_connections() */
   uint32_t lanes[2];         /* streams of each mover, by direction: 1 to 32 */
   uint32_t lane_priority;    /* priority of these streams; the program's have 0 */
-  uint64_t stop_every_ns;    /* stops the worker for stop_ns at the end of each interval */
+  uint64_t stop_every_ns;    /* stops the worker in the last stop_ns of each; 0: never */
   uint64_t stop_ns;
   struct pump_sim_delays worker_wake; /* delay of a sleeping worker's tick */
   struct pump_sim_delays mover_wake;  /* delay of a sleeping mover's next command */

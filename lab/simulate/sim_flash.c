@@ -5,8 +5,8 @@
  * operations determine the peak number of blocks with contents. The part of that peak
  * that exceeds GPU and host must be on flash by then, and no more:
  *
- *   write:  While fewer blocks have a copy on flash, the host's block with the furthest
- *           next use is written. It stays in the host while there is space: clean.
+ *   write:  While fewer blocks than that have a copy on flash, the host's block with the
+ *           furthest next use is written. It stays in the host while there is space: clean.
  *   drop:   If the host is nearly full, the clean block with the furthest next use goes.
  *   read:   The block on flash that is needed first returns, once all operations before
  *           its use leave space for it.
@@ -19,7 +19,7 @@
 
 #define PLAN_NS 2000000
 #define PLAN_MOST_NS 8000000
-#define SPARE_BLOCKS 32 /* host blocks kept free for transfers */
+#define SPARE_BLOCKS 32 /* host blocks kept free for transfers; at most 1/SPARE_PART */
 #define SPARE_PART 16
 
 static uint32_t spare(uint64_t blocks) {

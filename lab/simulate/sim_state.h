@@ -46,7 +46,8 @@ struct sim_wait {
 struct sim_command {
   struct pump_command command;
   struct pump_command *sent; /* its place in the ring; NULL: not sent */
-  bool scheduled; /* from the schedule; neither: populates, and is not reported */
+  /* From the schedule. A command neither sent nor scheduled only populates, unreported. */
+  bool scheduled;
   /* For a command that takes several calls: when it began, and how many blocks are done. */
   uint64_t called_ns;
   uint32_t blocks_done;
@@ -95,7 +96,8 @@ struct sim_discards {
   uint32_t issued, ended; /* numbers of discards */
   uint32_t part;          /* submitted parts of the step's additional operations */
   uint32_t *of_block;     /* newest issued discard, from 1; 0: none */
-  /* All discards before these steps have ended, were seen to end, are written as ended. */
+  /* Discards before ended_step have ended. Before seen_step a poll saw their ends, before
+   * written_step these are in the ring. */
   uint32_t ended_step, seen_step, written_step;
 };
 

@@ -18,7 +18,7 @@ def without_reserve(memory_bytes: int, percent: float = RESERVE_PERCENT) -> int:
 
 
 def with_reserve(budget_bytes: int, percent: float = RESERVE_PERCENT) -> int:
-    """Inverts `without_reserve`: returns whole blocks of memory that leave at least this budget."""
+    """Inverts `without_reserve`: returns whole blocks of bytes that leave at least this budget."""
     memory_bytes = int(budget_bytes / (100 - percent) * 100) // BLOCK_BYTES * BLOCK_BYTES
     while without_reserve(memory_bytes, percent) < budget_bytes:
         memory_bytes += BLOCK_BYTES

@@ -1,6 +1,6 @@
 """Policies: what the schedule of a client may know, and how jobs share GPUs. No I/O.
 
-The service shares GPUs with arbiter.py, leases.py and turns.py, and has no numpy. So the policies
+The service uses arbiter.py, leases.py and turns.py to share GPUs, and has no numpy. So the policies
 of clients, which need numpy, are imported at their first use.
 """
 

@@ -38,13 +38,13 @@ stroke:var(--page,#fff);stroke-width:3px;stroke-linejoin:round}
 IN_THE_DARK: Final = (
     "@media(prefers-color-scheme:dark){:root{filter:invert(.87) hue-rotate(180deg)}}"
 )
-"""A picture in a file inverts its brightness and keeps its hues."""
+"""In dark mode, a picture in a file inverts its brightness and keeps its hues."""
 USUAL: Final = 0.97
 """Share of the values that are not spikes."""
 SPIKE: Final = 1.5
 """Multiple of a usual value at which an axis is cut."""
 TIMES: Final = ((1.0, 1e-3, "ms"), (300.0, 1.0, "s"), (10800.0, 60.0, "min"))
-"""For axes shorter than some seconds: this bound, the unit in seconds, the unit's name."""
+"""Units of time axes: (the axis's upper bound in seconds, the unit in seconds, its name)."""
 HOURS: Final = (math.inf, 3600.0, "h")
 
 Words = Callable[[float], str]

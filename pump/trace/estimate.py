@@ -2,7 +2,7 @@
 
 A sample (TIMED) is one operation's time on the GPU. It includes waits for memory, and waits for the
 program if the GPU was idle between the sample's two events. So the own time of a kind, without
-these waits, is the first octile of its samples.
+these waits, is the 12.5th percentile of its samples.
 
 Without samples, only markers are known: once a marker has executed, all earlier operations on its
 stream have. Each stretch between two markers gives one equation: the sum over kinds of (number of
@@ -104,9 +104,8 @@ class Estimate:
         if len(used) == 0 or self._total <= 0:
             return {}
         normal, right = self._normal[np.ix_(used, used)], self._right[used]
-        # Durations begin equal and are only multiplied. So they stay positive, and kinds that the
-        # stretches do not distinguish stay equal. More steps would fit the noise of the markers'
-        # times.
+        # Durations begin equal and are only multiplied. So none becomes negative, and kinds that
+        # the stretches do not distinguish stay equal. More steps would fit the markers' noise.
         found = np.ones(len(used))
         for _ in range(STEPS):
             found *= right / np.maximum(normal @ found, 1e-300)

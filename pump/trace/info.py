@@ -184,7 +184,7 @@ class Summary:
     def seconds(self) -> dict[str, float]:
         """Returns the total seconds of the operations of each kind, without waits for memory if
         known. Kinds without samples have the markers' estimate, scaled by the other kinds' ratio of
-        samples to markers."""
+        samples to markers (at most 1)."""
         counts = Counter(self.kernels)
         counts.update({f"({KIND_WORDS[one]})": self.kinds[one] for one in (form.COPY, form.MEMSET)})
         found = self.estimate.seconds()

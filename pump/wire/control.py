@@ -52,7 +52,7 @@ class Request:
     `client_pid`: only that client; None: all. `policy`, `budget_bytes`: new values; SET needs one
     of these, `hold_ms` or `yield_ms`. `device`: for all of them except the policy; None: all
     devices. `hold_ms`: launches wait for the job's turn, at most this long from now; 0: release
-    them. `yield_ms`: as long, each launch waits for its own memory before it takes the GPU.
+    them. `yield_ms`: for this long, each launch waits for its own memory before it takes the GPU.
     """
 
     ask: str
@@ -92,15 +92,15 @@ class DeviceState:
     host_bytes: int
     """On the host, or not populated."""
     overshoot_bytes: int
-    """Peak above the budget since the policy or the budget was last set. Blocks that exceeded the
-    budget at that time do not count."""
+    """Peak above the budget since the policy or the budget was last set. Until all memory has been
+    within the budget once, the peak above the lowest occupancy since then."""
     blocks_used: int
     """Block uses of executed operations; in `blocks_hit` of these the block was resident."""
     blocks_hit: int
     blocks_late: int
     blocks_unseen: int
-    """Blocks that arrived by fault while memory was free; nearly all faults if the policy does not
-    prefetch."""
+    """Blocks that arrived by fault although there was free memory or an eviction candidate; nearly
+    all faults if the policy does not prefetch."""
     blocks_no_room: int
     transfers_refused: int
     held_threads: int = 0

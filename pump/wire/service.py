@@ -10,9 +10,10 @@ object; its tag field names the kind.
     service -> pumpd   Grant, whenever a budget changes, and as the answer to each Beat, which
                        shows that the service is there. Refused, before it closes the connection.
 
-`LATER` lists fields of later versions. Frames to an older peer omit them; in frames from one, they
-have their defaults. Every byte comes from another process: an invalid frame raises FrameError.
-msgspec checks types and bounds; pump.control, which jobs' own programs import, does without it.
+`LATER` lists fields of later versions. Frames to an older peer omit them; in frames from an older
+peer, they have their defaults. Every byte comes from another process: an invalid frame raises
+FrameError. msgspec checks types and bounds; pump.control, which jobs' own programs import, does
+without it.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ void pump_log_release(void);
 
 /* Returns whether a thread has a descriptor table apart from the process's. */
 bool pump_log_is_apart(void);
-/* Reads level and file from the settings: at load, and once a rule has its own. */
+/* Reads level and file from the settings: at load, and again if a rule applies. */
 void pump_log_configure(void);
 void pump_log_fork_child(void);
 

@@ -31,7 +31,7 @@
 #define PUMP_IN_LANES_SHARED 4
 #define PUMP_OUT_THREADS_MOST 4
 
-/* Bound of the small numbers of contexts; they are reused after a context ends. */
+/* Bound of context numbers; a number is reused after its context ends. */
 #define PUMP_MAX_CONTEXTS 64
 
 /* ---- markers ------------------------------------------------------------------ */
@@ -95,7 +95,7 @@
 /* A stuck driver must not hang a free in our code. */
 #define PUMP_FREE_WAIT_NS 5000000000u
 #define PUMP_QUIESCE_NS 5000000000u
-/* How long a marker thread that leaves a context waits for markers in other threads. */
+/* How long a marker thread waits, before it leaves a context, for markers in use. */
 #define PUMP_COLLECT_NS 100000000u
 #define PUMP_EXIT_NS 1000000000u
 #define PUMP_RECORDER_NS 2000000000u
@@ -110,14 +110,14 @@
 #define PUMP_ACTIVATION_BYTES 16384 /* a rule's settings in the form that is sent */
 #define PUMP_LINK_POLL_MS 500
 #define PUMP_DRAIN_POLL_MS 5           /* while a drain lasts (memory/drain.c) */
-#define PUMP_STOP_LEAST_NS 1000000000u /* a poll that overruns by this was stopped */
+#define PUMP_STOP_LEAST_NS 1000000000u /* a poll this late: the process was stopped */
 #define PUMP_LINK_POLL_NS (PUMP_LINK_POLL_MS * 1000000ull)
 /* Longest drain. A worker waits longer for its budget to be adopted (ADOPT_S). */
 #define PUMP_DRAIN_MOST_NS 2500000000u
 /* A job waits this long for its turn, unless its worker asks again (memory/drain.c). */
 #define PUMP_HOLD_MOST_NS 6000000000u
 /* Gates before launches (progress/gates.c): longest shut time while nothing moves or
- * executes, longest at all, and how long no gate is made after some were forced open. */
+ * executes, longest in any case, and how long no gate is made after a forced opening. */
 #define PUMP_GATE_STILL_NS 50000000u
 #define PUMP_GATE_MOST_NS 1000000000u
 #define PUMP_GATE_PAUSE_NS 1000000000u

@@ -41,7 +41,7 @@ int pump_thread_start(const char *name, void *(*body)(void *), void *argument) {
   int error = pthread_create(&thread, NULL, body, argument);
   if (error == 0) {
     pthread_setname_np(thread, name);
-    pthread_detach(thread); /* last: a detached thread may have ended */
+    pthread_detach(thread); /* after the name: a detached thread may have ended */
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return -error;

@@ -108,7 +108,7 @@ static const any_section *find(const struct elf *elf, const char *prefix,
   return found ? elf->by_name[low].section : NULL;
 }
 
-/* Returns whether the image has bytes for it; only then is its offset checked. */
+/* Returns whether the section has bytes in the image; only then was its offset checked. */
 static bool has_bytes(const any_section *section) {
   return section->sh_type != SHT_NOBITS && section->sh_type != SHT_NULL;
 }

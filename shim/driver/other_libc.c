@@ -1,7 +1,7 @@
 /* other_libc.c - finds functions of a C library other than glibc that our exports hide.
  *
  * Only glibc has dlvsym, which finds functions despite our exports. Other C libraries
- * have no versions and consist of one object, so we read the object's symbol table.
+ * have no symbol versions and are one object, so we read the object's symbol table.
  */
 #include <elf.h>
 #include <link.h>

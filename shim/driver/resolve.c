@@ -6,7 +6,7 @@
  * into pump_real is exclusive. A lock held across dlopen or dlsym could deadlock with a
  * thread inside dlopen, which holds the loader's lock and waits for ours.
  *
- * The real cuGetProcAddress decides, by version and flags, too. The address that it
+ * The real cuGetProcAddress decides, version and flags included. The address that it
  * returns is looked up among the driver's hooked functions, because a name does not
  * identify an ABI. If no ELF symbol of the driver has the address, pump chooses by name,
  * version and flags, but never beyond the versions it knows.

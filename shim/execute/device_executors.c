@@ -17,7 +17,7 @@
  * The marker thread works in every context of the device, so the end of any of them ends
  * the whole set. If another context remains, a new set starts there immediately.
  *
- * The thread that waits for others holds the lock. Application threads that only want
+ * The lock is held while waiting for threads to end. Application threads that only want
  * executors use trylock and retry later. The exit path takes no lock, because exit() may
  * be called while we hold one.
  */
@@ -42,7 +42,7 @@
 /* Process-wide. Contexts and sets change under `lock`; readers take no lock. A forked
  * child starts with empty sets. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Taken only by out-threads, to create contexts. Never held while waiting for one. */
+/* Taken only by out-threads, to create contexts. Its holder waits for no out-thread. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct pump_device_executors sets[PUMP_MAX_DEVICES];
 static struct pump_thread_role roles[PUMP_MAX_DEVICES][SET_THREADS];

@@ -21,7 +21,7 @@
  *   `budget`     Bytes of a device's memory that a client may keep resident there.
  *   `active`     A device whose live memory has outgrown the budget; dormant until then.
  *   `slice`      Consecutive blocks of a range that one driver call moves.
- *   `command`    A slice that an executor, a thread of the shim, moves at once.
+ *   `command`    A slice that an executor (a thread of the shim) moves immediately.
  *   `schedule`   The slices of a device that move next, in order. Each is an entry with
  *                the conditions that it waits for.
  *   `signature`  Hash of a launch: the function's identity, grid, block and parameter
@@ -36,7 +36,7 @@
  *             DONE -> EMPTY. Contents of schedules, predicted.
  *   `both`    turn of each schedule: the worker puts the schedule in force or withdraws
  *             it. Executors count the entries they take. valid_seq: the worker sets it to
- *             all, the shim lowers it.
+ *             PUMP_ALL_VALID, the shim lowers it.
  * Neither side trusts the other: each index read from here is masked or checked against
  * its bound before use. Only pump_ring.h orders memory accesses.
  *
@@ -77,8 +77,8 @@
  * A schedule may serve predicted operations. While `armed` is 1, `predicted` holds them
  * by number, and the shim compares each operation that the program issues. At the first
  * difference it lowers `valid_seq` to the operation before. Arrivals for later operations
- * then stay on the host. Evictions continue, unless an operation issued later uses the
- * memory.
+ * then stay on the host. Evictions continue, unless an operation issued after `valid_seq`
+ * uses the memory.
  *
  * A worker that wants another budget writes asked_budget_bytes and sends any datagram
  * over the client's socket. The shim brings the budget within bounds, adopts it into
@@ -252,14 +252,14 @@ struct pump_device {
   uint64_t plain_bytes;         /* live device memory that was not converted */
   uint32_t device_state;        /* PUMP_DEVICE_* */
   uint32_t emulated;            /* 1: the budget is below the GPU's memory by choice */
-  /* The second cache line. An attach keeps the new worker's values. */
+  /* Second cache line; an attach keeps the new worker's values. Times: CLOCK_MONOTONIC. */
   uint64_t asked_budget_bytes;   /* worker: budget to apply; 0: keep the current one */
   uint64_t adopted_budget_bytes; /* the last asked_budget_bytes that the shim has applied */
-  uint32_t neighbours;     /* most processes of other jobs under pump seen on the GPU */
-  uint32_t held_threads;   /* shim: threads that wait for the job's turn, after issuing */
-  uint64_t held_until_ns;  /* worker: until then the job waits for its turn */
-  uint64_t yield_until_ns; /* worker: until then launches wait for their memory */
-  uint64_t ready_seq;      /* worker: operations up to this one have their memory */
+  uint32_t neighbours;           /* most other processes under pump seen on the GPU */
+  uint32_t held_threads;         /* shim: threads that wait for the job's turn */
+  uint64_t held_until_ns;        /* worker: until then the job waits for its turn */
+  uint64_t yield_until_ns;       /* worker: until then launches wait for their memory */
+  uint64_t ready_seq;            /* worker: operations up to this one have their memory */
   uint64_t reserved[2];
 };
 
@@ -357,7 +357,7 @@ struct pump_command_ring {
 /* A command that an executor carries out once all three conditions hold. */
 struct pump_entry {
   struct pump_command command; /* state, result and duration_us are not used */
-  uint64_t after_seq;          /* the last reader, which must have executed; 0: none */
+  uint64_t after_seq;          /* operation that must have executed; 0: none */
   uint64_t left_bytes;         /* least pump_schedule.left_bytes; 0: no condition */
   uint64_t ended_bytes;        /* least pump_schedule.ended_bytes; 0: no condition */
   uint32_t after_stream;       /* stream of after_seq */
@@ -370,12 +370,12 @@ struct pump_schedule {
   uint32_t count[2]; /* entries of each direction */
   uint64_t made_ns;  /* CLOCK_MONOTONIC when put in force; only in recorded jobs */
   uint64_t pad0[5];
-  uint64_t left_bytes; /* bytes that commands and entries have moved to the host since
-                          this mapping is in use */
+  uint64_t left_bytes; /* bytes that commands and entries have moved to the host since the
+                          attach */
   uint64_t pad1[7];
   uint64_t ended_bytes; /* bytes of entries to the GPU that ended (moved or refused) since
-                           this mapping is in use, plus PUMP_UNPACED_BYTES per refused
-                           entry to the host */
+                           the attach, plus PUMP_UNPACED_BYTES per refused entry to the
+                           host */
   uint64_t pad2[7];
   struct pump_entry entries[2][256];
 };

@@ -39,7 +39,7 @@ _Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
 #define PUMP_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define PUMP_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
-/* Returns a duration as the mapping stores it, clamped; 0 if `to_ns` is earlier. */
+/* Returns the microseconds between, at most UINT32_MAX; 0 if `to_ns` is earlier. */
 static inline uint32_t pump_us_between(uint64_t from_ns, uint64_t to_ns) {
   uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / 1000 : 0;
   return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
@@ -53,7 +53,7 @@ static inline long pump_futex(uint32_t *word, int op, uint32_t value,
 }
 
 /* Wakes the threads that sleep on `wakes`, a count of wake-ups. A thread sets `asleep`
- * before it sleeps. If none does, the call costs a fence and a load. */
+ * before it sleeps. If no thread sleeps, the call costs a fence and a load. */
 static inline void pump_wake(uint32_t *asleep, uint32_t *wakes) {
   /* The sleeper stores `asleep`, then checks its queue again; we have filled the queue,
    * then check `asleep`. Both need the full fence, so that at least one of the two sees

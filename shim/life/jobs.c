@@ -1,6 +1,6 @@
 /* jobs.c - decides whether this process becomes a job. Without PUMP_JOBS it always does,
- * as for pump-run. Otherwise a compiled rule must match (job_rules.h), and a pumpd be
- * available if the rule needs one. Runs once per process, at cuInit, and never waits.
+ * as for pump-run. Otherwise a compiled rule must match (job_rules.h), and a pumpd must
+ * be available if the rule needs one. Runs once per process, at cuInit, and never waits.
  *
  * A bad file costs one log line, and the process then runs without pump.
  */

@@ -5,8 +5,8 @@
 #include "last_line.h"
 #include "shim/base/base.h"
 
-/* Starts pump's threads after the real cuInit has succeeded, in every process, including
- * a forked child that calls cuInit itself. Starts only the link thread. Idempotent. */
+/* Starts the link thread, and nothing heavier. Call after the real cuInit has succeeded,
+ * in every process, including a forked child that calls cuInit itself. Idempotent. */
 void pump_threads_start(void);
 
 /* Forgets every thread, lock and descriptor of the parent, in the child of a fork

@@ -6,7 +6,7 @@
 #define PAGE_BYTES 65536u
 
 /* Returns the bits of a texel, by CUarray_format. The table has bits of one channel, or,
- * with `of_all`, of all together. Unknown formats count as 32 bits a channel. */
+ * with `of_all`, of all together. Unknown formats count as 32 bits a channel, the most. */
 static uint64_t texel_bits(int format, uint64_t channels) {
   static const struct {
     int first, last, bits;

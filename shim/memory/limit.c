@@ -2,9 +2,10 @@
  *
  * There are two bounds: the job's limit (PUMP_LIMIT, at most the administrator's
  * PUMP_LIMIT_MOST), which all its processes share, and what the host can take.
- * Percentages refer to the headroom before the job converted anything, multiples ("1.5x")
- * to the memory of all GPUs that it uses. Without PUMP_JOB each process is a job by
- * itself. This file neither reads nor writes memory of the program, and frees nothing.
+ * Percentages refer to the largest headroom that a process of the job began with,
+ * multiples ("1.5x") to the memory of all GPUs that the job uses. Without PUMP_JOB each
+ * process is a job by itself. This file does not access the program's memory, and frees
+ * nothing.
  *
  * DESIGN. Converted memory that does not fit on the GPU is in host pages that cannot be
  * swapped. If these outgrew the host, the machine would lock up or the kernel would kill

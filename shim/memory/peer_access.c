@@ -4,8 +4,8 @@
  * Converted memory would migrate to whichever GPU faulted last, back and forth, while
  * pump believes a block to be on one device. If that device is its preferred location,
  * the block stays there and the peer maps it (UVM's block_select_processor_residency), as
- * with device memory. Pump gives this advice only after cuCtxEnablePeerAccess: it waits
- * for migrations in flight.
+ * with device memory. Pump gives this advice only once a peer has access
+ * (cuCtxEnablePeerAccess, cuMemSetAccess), because the advice waits for migrations.
  */
 #include <string.h>
 

@@ -66,7 +66,7 @@ static int index_prepare(uint64_t first, uint64_t end) {
 /* ---- READ_MOSTLY hints ------------------------------------------------------------ */
 
 #define HINT_BITS 64
-static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* mostly untouched */
+static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* paged in on use */
 static uint32_t hinted_ever;
 
 bool pump_hinted(uint64_t address) {

@@ -234,7 +234,7 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
 
 /* ---- memory that is, or becomes, the driver's -------------------------------- */
 
-/* Ignores handles of libraries in the rules, which map them at the driver's addresses. */
+/* Skips handles of libraries in the rules: these map them at the driver's addresses. */
 void pump_mapped_waits(CUmemGenericAllocationHandle handle) {
   if (pump_rule_mapped()) return;
   pthread_mutex_lock(&mapped_lock);

@@ -121,7 +121,8 @@ static inline CUresult pump_pool_waited(CUresult result) {
 }
 /* Returns the bytes in the device's ranges that the driver's pools would return. */
 uint64_t pump_pool_idle_bytes(uint32_t device);
-/* Waits until no query of ours can meet a capture that is counted but has not begun. */
+/* Waits for our stream queries, which would end a capture. Call it after a capture is
+ * counted and before it begins. */
 void pump_pool_capture_begins(void);
 
 /* ---- dead memory (pool_dead.c): only for the marker thread ------------------- */

@@ -400,7 +400,7 @@ bool pool_segment_idle(const struct pool_segment *segment) {
   return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;
 }
 
-/* Returns an empty map for `words` words of begins, also a reused one, or NULL. */
+/* Returns an empty map, possibly a reused one, for `words` words of begins, or NULL. */
 static struct pump_pool_map *new_map(uint32_t words) {
   for (struct pump_pool_map **link = &spare_maps; *link != NULL; link = &(*link)->next) {
     struct pump_pool_map *map = *link;

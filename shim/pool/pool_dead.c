@@ -27,11 +27,11 @@
  * launch queue too early. If memory is less scarce, it is repopulated at once, and a
  * POPULATED event goes to the worker, so that no kernel waits for it. The program's
  * stream waits for the populator. Neither waits for anything that the program's stream
- * does not wait for itself, so there is no deadlock: at any time the populator works for
- * one of the program's streams. While it works for another one, memory is repopulated in
- * the program's stream itself. A block may be shared with memory that another stream has
- * repopulated. Its new owner then repopulates it again, unless that is known to have
- * executed; this changes nothing there.
+ * does not wait for itself, so there is no deadlock. At any time the populator works for
+ * only one of the program's streams. While it works for another one, memory is
+ * repopulated in the program's stream itself. A block may be shared with memory that
+ * another stream has repopulated. Its new owner then repopulates it again, unless that is
+ * known to have executed; this changes nothing there.
  *
  * If the driver cannot discard, dead memory is copied like any other, and one line
  * reports it.
@@ -99,7 +99,7 @@ static bool submit(struct pool_dead *dead) {
          pump_real.cuStreamSynchronize(dead->stream) == CUDA_SUCCESS;
 }
 
-/* Returns whether the device is oversubscribed: a recorded trace makes it active, too. */
+/* Returns whether memory exceeds the budget; a recorded trace makes a device active too. */
 static bool oversubscribed(uint32_t device) {
   const struct pump_device *d = &pump_shm->devices[device];
   return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) >

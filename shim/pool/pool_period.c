@@ -65,9 +65,9 @@ static bool is_alike(struct pool_period *period, uint64_t number, uint64_t dista
 }
 
 /* Returns how many requests ago the program was at the same point; 0 if there is none.
- * The latest requests must match in length, and in the bytes alive before each. Never in
- * between may fewer bytes have been alive than before their first, so that few blocks
- * have to move. */
+ * The latest requests must match in length, and in the bytes alive before each. In
+ * between, the bytes alive must never fall below those before the first of them, so that
+ * few blocks have to move. */
 static uint64_t find_distance(struct pool_period *period) {
   uint64_t known = period->count - period->since, first = period->count - ALIKE + 1;
   for (uint64_t distance = 1; distance <= PERIOD_MOST && distance + ALIKE <= known;

@@ -142,7 +142,7 @@ bool pump_pool_adopt(struct pump_range_info *range) {
   return adopted;
 }
 
-/* Takes an idle segment (with `spare`: of that kind) out of the arena, if `keep_bytes`
+/* Takes an idle segment (`spare`: of kind POOL_SPARE) out of the arena, if `keep_bytes`
  * remain without it; false if there is none. Requires the lock. */
 static bool take_idle(struct pool_arena *arena, bool spare, uint64_t keep_bytes,
                       uint64_t *base) {

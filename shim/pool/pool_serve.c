@@ -142,9 +142,9 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
   return NULL;
 }
 
-/* Returns whether the arena may take more address space, and not reuse memory that was
- * not discarded. Bounds are half of the job's limit, and SPREAD times the peak of live
- * bytes. */
+/* Returns whether the arena may take more address space instead of reusing memory before
+ * its discard. At most SPREAD times the peak of live bytes; half of the job's limit must
+ * stay for others. */
 static bool may_spread(const struct request *request) {
   const struct pool_arena *arena = request->arena;
   uint64_t left, whole, bytes = request->length_bytes;

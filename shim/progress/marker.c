@@ -68,7 +68,7 @@ void pump_marker_wake(uint32_t device) {
 
 static bool skip(struct pump_marker_pool *pool, uint32_t device) {
   PUMP_ADD(&pool->skipped, 1);
-  pump_marker_wake(device); /* it opens the pool, or makes more markers, if it may */
+  pump_marker_wake(device); /* the thread may open the pool or make more markers */
   return false;
 }
 

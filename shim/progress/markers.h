@@ -13,7 +13,7 @@
  * Some markers are *timed*: `begin` is an event directly before an operation, `event` is
  * the event directly after it, and both have timing. They have their own FREE queue.
  *
- * A marker that returns later must not be mistaken for an event of the pool's next life.
+ * A marker returned after that must not be mistaken for an event of the pool's next life.
  * So a queue's ticket holds life and number, and a marker that is still `held` is not
  * made again. No two lives have the same number.
  *

@@ -311,7 +311,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   pump_raise(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   bool draining = pump_draining();
-  /* After a gate, only a marker may show that the next launch's memory fits. */
+  /* After a gate, a marker may be the only sign that the next launch's memory fits. */
   bool gated =
       PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && PUMP_LOAD(&mine->chained) == 0;
   bool due = marker_is_due(mine, now_ns, touched_bytes) || draining || gated;

@@ -38,7 +38,7 @@
 #define C10_REPORT "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 #define C10_CUDA 1 /* c10::DeviceType::CUDA */
 
-/* c10::Device; passed in one register, like a class without copy constructors. */
+/* c10::Device; passed in one register, like any trivially copyable class. */
 struct c10_device {
   int8_t type, index;
 };

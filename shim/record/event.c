@@ -11,7 +11,7 @@
  *
  * Cache misses dominate the cost of a launch: ranges not read recently, ring records that
  * the worker read last, the newest number. So these lines are prefetched before they are
- * needed, and no store is waited for (see pump_wake_later).
+ * needed, and no code here waits for a store (see pump_wake_later).
  */
 #include <errno.h>
 #include <string.h>

@@ -152,7 +152,7 @@ struct shape {
   struct place *places; /* sorted by handle */
   CUgraphNode *from, *to;
   CUgraphEdgeData *data;
-  uint32_t *first, *before; /* predecessors of node i are from before[first[i]] on */
+  uint32_t *first, *before; /* node i's predecessors: before[first[i]..first[i + 1]) */
   uint32_t *order, *stack;
   size_t count, edges;
 };

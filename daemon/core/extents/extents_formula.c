@@ -119,7 +119,7 @@ static void support(struct extents_template *template,
                                                      __builtin_popcount(weakest->shapes))))
       weakest = known;
   }
-  /* Keep a formula that a quarter of all shapes confirm. */
+  /* Keep a formula that more than a quarter of the shapes confirm. */
   if (weakest->size != 0 &&
       __builtin_popcount(weakest->shapes) * 4 > __builtin_popcount(template->shapes))
     return;

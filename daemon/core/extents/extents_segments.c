@@ -106,8 +106,8 @@ void extents_start_length(struct pump_extents *learner, struct extents_segment *
   learner->starts -= from - keep;
 }
 
-/* Returns the shortest distance of an end. Large and small tensors only share the
- * smallest segments. */
+/* Returns the minimum distance from a start to a possible end. Only the smallest segments
+ * contain both large and small tensors. */
 static uint64_t least_of(const struct extents_segment *segment) {
   return segment->length_bytes <= PUMP_BLOCK_BYTES ? EXTENTS_UNIT_BYTES
                                                    : EXTENTS_LARGE_BYTES;

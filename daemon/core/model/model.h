@@ -69,8 +69,8 @@ struct pump_model_tally {
   uint64_t blocks;    /* block uses, without the first use of a new block */
   uint64_t hit;       /* uses that found the block resident, as far as known */
   uint64_t late;      /* uses during the block's arrival */
-  uint64_t unseen;    /* misses despite free memory or a candidate */
-  uint64_t no_room;   /* misses without free memory and eviction candidates */
+  uint64_t unseen;    /* misses despite free memory or an eviction candidate */
+  uint64_t no_room;   /* misses while no block could leave, or of `larger` operations */
   uint64_t overshoot; /* peak of blocks above the budget since the last switch */
   uint64_t refused;   /* transfers that executors refused */
   uint64_t least;     /* smallest budget in blocks that holds each executed operation */
@@ -90,10 +90,11 @@ struct pump_model_totals {
   uint64_t predicted; /* operations expected with exactly the blocks that they used */
   uint64_t predictions_lost; /* times that expected operations were dropped */
   uint64_t schedules;        /* schedules put in force */
-  uint64_t trials;           /* duplicates that have left */
-  uint64_t trials_wrong;     /* duplicates that had been written before they left */
+  uint64_t trials;           /* duplicates that have left or lost their contents */
+  uint64_t trials_wrong;     /* trials whose block was written or lost its contents */
   uint32_t trials_ended; /* devices without duplicates, because these arrived too late */
-  double confidence;     /* recent share of confident predictions; 0: no learner */
+  /* Recent share of operations that were predicted with confidence; 0: no learner. */
+  double confidence;
 };
 
 /* One device at one moment. Needs and next uses are operation numbers. */
@@ -186,7 +187,7 @@ void pump_model_resync(struct pump_model *model, uint32_t count, const uint32_t 
 void pump_model_forget_window(struct pump_model *model);
 
 /* Retires executed operations. Word `stream * stride` of `executed_seq` is the stream's
- * newest executed operation. Faults have fetched the blocks that were absent. */
+ * newest executed operation. Absent blocks that they used count as fetched by faults. */
 void pump_model_progress(struct pump_model *model, const uint64_t *executed_seq,
                          uint32_t stride);
 /* Guesses which operations of running graphs have executed at `now_ns`. Call it after
@@ -210,9 +211,10 @@ struct pump_model_extent {
 };
 
 /* Appends an expected operation, after the issued and expected ones. The view shows it
- * like an operation of the window, under its future number. If the next issued operation
- * uses the same blocks on the same stream, it replaces the expected one. Otherwise all
- * expected operations are dropped. Returns 0, or -ENOSPC when the window is full. */
+ * like an operation of the window, under its future number. The next issued operation
+ * replaces the expected one if it uses the same blocks on the same stream, or if the
+ * learner predicted it. Otherwise all expected operations are dropped. Returns 0, or
+ * -ENOSPC when the window is full. */
 int pump_model_expect(struct pump_model *model, uint32_t stream,
                       const struct pump_model_extent *extents, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
@@ -227,8 +229,8 @@ int pump_model_learn(struct pump_model *model, uint32_t wanted);
 /* Returns the learner's log in `story`, empty if no log is kept. It belongs to the model
  * and is valid until the model's next call. */
 void pump_model_kept(const struct pump_model *model, struct pump_learner_story *story);
-/* Puts an earlier run's log before the learner's own history, which must have been kept.
- * Returns 0, or -ENOMEM: the caller may try again. */
+/* Puts an earlier run's log before the learner's own history, which requires that this
+ * run's log is kept. Returns 0, or -ENOMEM: the caller may try again. */
 int pump_model_recall(struct pump_model *model, const struct pump_learner_story *story);
 /* Selects whether the worker makes schedules; otherwise a policy chooses transfers. */
 void pump_model_schedule(struct pump_model *model, uint32_t wanted);
@@ -305,7 +307,7 @@ int pump_model_block(const struct pump_model *model, int64_t block,
 /* Returns 0, or -ENOENT when no range is tracked in that slot. */
 int pump_model_range(const struct pump_model *model, uint32_t slot,
                      struct pump_range_blocks *range);
-/* Returns the number of blocks of `device` in each of the PUMP_BLOCK_STATES states. */
+/* Fills `counts` with the blocks of `device` in each of the PUMP_BLOCK_STATES states. */
 void pump_model_counts(const struct pump_model *model, uint32_t device, int64_t *counts);
 
 /* ---- a worker's steps over mapping and model (worker_step.c) ---- */
@@ -337,7 +339,7 @@ void pump_worker_record(struct pump_model *model, struct pump_slices *slices);
 /* Withdraws all schedules that are in force. */
 void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *model);
 
-/* Removes resident blocks and blocks in flight from the list; returns how many remain. */
+/* Keeps only those blocks of the list that are HOST or ABSENT; returns how many. */
 uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
 
 /* cffi: end */

@@ -21,7 +21,7 @@
  *      last use. Dead blocks, which the program's allocator has taken back, come before
  *      them. Two groups have their own lists: blocks that stay longest because they must
  *      be copied (`staying`, see model_duplicates.c), and blocks with a pending discard
- *      (FREED).
+ *      (FREED). Copying these would be in vain.
  *   3. Each device lists its resident blocks in the driver's eviction order, by their
  *      last migration (uvm_pmm_gpu.c): `maybe_evicted`, all older, then `sure`.
  *
@@ -38,8 +38,8 @@
 
 #include "model_state.h"
 
-#define TURN_MOST 256  /* bound of the votes for and against "in turn" */
-#define STAY_BUDGETS 8 /* staying ends after departures of this many budgets */
+#define TURN_MOST 256  /* bound of the votes on the order of idle blocks */
+#define STAY_BUDGETS 8 /* a stay ends once this many times the budget has left */
 
 /* ---- lists -------------------------------------------------------------------- */
 

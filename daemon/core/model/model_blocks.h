@@ -33,13 +33,13 @@ struct block {
   int32_t due_use; /* while need >= NEED_DUE: the use whose operation counts it */
   uint8_t state, device;
   uint8_t need : 3;         /* NEED_* */
-  bool left : 1;            /* has left by request since its allocation or discard */
+  bool left : 1;            /* has left by request under its current owner */
   bool duplicated : 1;      /* arrived as a duplicate and has not left since */
   bool clean : 1;           /* was not written in its last trial as a duplicate */
-  uint8_t wrong : 2;        /* trials in which it was written, at most DUPLICATES_WRONG */
+  uint8_t wrong : 2;        /* number of its wrong trials, at most DUPLICATES_WRONG */
   uint8_t age_list : 2;     /* AGE_* */
   bool dead : 1;            /* holds no tensor: evicted first, until it is used again */
-  bool discarded : 1;       /* was discarded after its newest use */
+  bool discarded : 1;       /* a discard has followed, or will follow, its newest use */
   bool used : 1;            /* an executed operation has used it since its allocation */
   bool discard_pending : 1; /* a discard follows its issued operations: must not leave */
   bool comes : 1;           /* an entry of the schedule in force brings it */
@@ -80,7 +80,7 @@ void model_give_up_pending_discards(struct pump_model *m, struct device *device)
 
 /* A device's duplicates. */
 struct duplicates {
-  uint64_t trials, wrong; /* duplicates that have left; the written ones among them */
+  uint64_t trials, wrong; /* ended trials; wrong ones: written, or contents lost */
   uint64_t open;          /* resident duplicates of blocks without a right trial */
   uint64_t marked;        /* duplicates without a right trial in the schedule in force */
   uint64_t left;          /* departed blocks, duplicates or not */
@@ -98,11 +98,12 @@ void model_duplicate_came(struct pump_model *m, int32_t block, bool kept);
 void model_duplicate_left(struct pump_model *m, int32_t block, bool kept);
 /* Returns whether the block stays longer than others, because only it must be copied. */
 bool model_stays(const struct pump_model *m, const struct block *b);
-/* Ends the block's trial. Its contents were discarded, so its history does not apply to
- * the next owner. */
+/* Notes that the block's contents became worthless: ends its trial, as wrong, and clears
+ * `left`, which does not apply to the next owner. */
 void model_duplicate_ended(struct pump_model *m, int32_t block);
 
-/* Returns the device's used memory in blocks: resident, maybe evicted, in flight. */
+/* Returns the device's used memory in blocks: resident, maybe evicted, in flight,
+ * discarding. */
 int64_t model_occupied(const struct device *device);
 
 #endif

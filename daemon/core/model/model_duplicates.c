@@ -2,7 +2,7 @@
  * (docs/decisions/0051-read-duplication.md).
  *
  * DESIGN. While a block is a duplicate, the host's copy stays valid, so an unwritten
- * block leaves without a copy. Each block that has left once is a candidate. Each
+ * block leaves without a copy. Each block that has left once may be duplicated. Each
  * duplicate is a trial: when the block leaves, the client reports whether it had to be
  * copied. After DUPLICATES_WRONG wrong trials a block is never duplicated again. A block
  * without a right trial is tried only while the device has few wrong and open trials:
@@ -16,10 +16,10 @@
  * have not left yet. A block that stays unused while STAY_BUDGETS times the budget leave
  * becomes an ordinary candidate, because the program has probably finished with it.
  *
- * Advice and migrations wait for each other. If this takes too long, arrivals are late,
- * and faults bring the blocks without a copy on the host. Their departures need copies,
- * which delay advice again. If less than KEPT_PERCENT of ASKED_BLOCKS arrivals became
- * duplicates, the device duplicates no more blocks.
+ * Calls of cuMemAdvise and migrations wait for each other. If this takes too long, arrivals
+ * are late, and faults bring the blocks without a copy on the host. Their departures need
+ * copies, which delay the calls again. If less than KEPT_PERCENT of ASKED_BLOCKS arrivals
+ * became duplicates, the device duplicates no more blocks.
  *
  * A wrong guess costs time, but never changes data: the GPU writes to its own copy.
  */

@@ -49,8 +49,8 @@ EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
   return model_expect(m, stream, extents, count, 0);
 }
 
-/* Corrects USE_FRESH when the operation is issued: only then it is known whether the
- * block was discarded before. */
+/* Corrects USE_FRESH when the operation is issued. Only then is it known whether the block
+ * was discarded before. */
 static void correct_freshness(struct pump_model *m, int32_t use, bool fresh) {
   if (((m->window.uses[use].flags & USE_FRESH) != 0) == fresh) return;
   bool linked = m->blocks.all[m->window.uses[use].block].first != use;

@@ -32,7 +32,8 @@ void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
 void model_learn_shape(struct pump_model *m, uint64_t signature,
                        const struct pump_params *head);
 void model_learn_loss(struct pump_model *m);
-/* Returns the learner's recent share of confident predictions; 0 without a learner. */
+/* Returns the recent share of operations that the learner predicted with confidence; 0
+ * without a learner. */
 double model_confidence(const struct pump_model *m);
 
 #endif

@@ -64,8 +64,8 @@ static const struct range *range_of(const struct pump_model *m,
  *
  * FREED with an operation's number promises a discard after that operation, so the next
  * use is fresh. From the operation's end on, the block is DISCARDING, until DISCARDED
- * with the same number reports the discard's end. A later use may have been issued, or
- * even executed. In that case the discard has ended, and faults have brought the block.
+ * with the same number reports the discard's end. A later use may have been issued. If it
+ * has even executed, the discard has ended and faults have brought the block.
  */
 static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        uint32_t use) {
@@ -247,7 +247,7 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       if (batch->seq[row] == 0) m->schedules.deviations++;
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      /* Either the discard was predicted, or it frees more memory than expected. */
+      /* A discard is no deviation: it was predicted, or frees more memory than expected. */
       m->schedules.changes++;
       blocks_row(m, batch, row);
       break;

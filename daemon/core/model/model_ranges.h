@@ -26,7 +26,7 @@ struct ranges {
 struct model_span {
   uint64_t offset_bytes, length_bytes;
 };
-/* Returns the part of the range that these blocks are. */
+/* Returns the part of the range that these blocks cover. */
 static inline struct model_span model_span(const struct range *range, int32_t first_block,
                                            int32_t blocks) {
   uint64_t begin = (uint64_t)(first_block - range->first_block) << 21;

@@ -18,7 +18,7 @@ struct schedule {
   int64_t blocks[PUMP_DIRECTIONS];                         /* blocks of all entries */
   int64_t left[PUMP_DIRECTIONS]; /* blocks of the entries that were not taken */
   uint64_t stamp, deviations;    /* `changes` and `deviations` when it was made */
-  int64_t op_head, known; /* position and number of known operations when it was made */
+  int64_t op_head, known; /* end and number of the known operations when it was made */
   uint64_t executed;      /* executed operations when it was made */
 };
 

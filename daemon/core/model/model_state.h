@@ -61,7 +61,8 @@ static inline uint64_t model_due_word(const struct pump_model *m, uint32_t kind,
   return words[kind] | words[DUE_MAYBE_EVICTED];
 }
 
-/* Returns the first such use at positions [from, end) of one operation, or `end`. */
+/* Returns the first use in [from, end) of one operation that is due as `kind` or as maybe
+ * evicted, or `end`. */
 static inline int64_t model_next_due(const struct pump_model *m, uint32_t kind,
                                      int64_t from, int64_t end) {
   while (from < end) {

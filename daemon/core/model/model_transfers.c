@@ -179,7 +179,7 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   bool done = result == PUMP_RESULT_MOVED || (to_gpu && result == PUMP_RESULT_LATE);
   uint32_t before = to_gpu ? PUMP_BLOCK_ARRIVING : PUMP_BLOCK_LEAVING;
   uint32_t after = to_gpu == done ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_HOST;
-  /* If another operation ran instead of the expected one, the blocks did not move. */
+  /* If another operation ran instead of the expected one, no fault brought the blocks. */
   if (result == PUMP_RESULT_LATE && to_gpu && transfer->expected)
     after = PUMP_BLOCK_MAYBE_EVICTED;
   for (int32_t i = 0; i < transfer->blocks; i++) {
@@ -195,8 +195,8 @@ static void finish(struct pump_model *m, struct transfer *transfer, uint32_t res
   }
 }
 
-/* Ignores the tickets of schedule entries, which a client may also report here: only the
- * end of an entry releases its transfer (worker_schedule.c). */
+/* Ignores the tickets of schedule entries, which an untrusted client may report here: only
+ * the end of an entry releases its transfer (worker_schedule.c). */
 EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *outcomes,
                               uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {

@@ -11,7 +11,7 @@ struct transfer {
   int64_t observed_seq;
   int32_t first_block, blocks;
   uint32_t slot, generation;
-  uint64_t offset_bytes, bytes; /* of scheduled transfers; offset from the range's base */
+  uint64_t offset_bytes, bytes; /* offset_bytes: from the range's base; only if scheduled */
   uint32_t duplicates;          /* as in struct pump_entry */
   uint8_t device, direction;
   bool expected;  /* serves an operation that was not issued yet */
@@ -29,15 +29,15 @@ struct device {
   struct pump_model_device facts;
   struct pump_model_tally tally;
   int64_t counts[PUMP_BLOCK_STATES];
-  struct list idle;            /* unneeded resident blocks: dead ones, then by last use */
-  struct list staying;         /* unneeded resident blocks that leave last: model_stays */
-  int32_t in_turn;             /* votes of note_turn (model_blocks.c) */
+  struct list idle;    /* unneeded blocks, maybe evicted or not: dead, then LRU */
+  struct list staying; /* unneeded blocks that leave after the idle ones: model_stays */
+  int32_t in_turn;     /* votes of note_turn (model_blocks.c) */
   bool tells_dead, discards;   /* has had dead blocks; has had pending discards */
-  struct list discard_pending; /* unneeded resident blocks that will be discarded */
+  struct list discard_pending; /* unneeded blocks that will be discarded */
   struct list sure;            /* resident blocks, the least recently migrated first */
   struct list maybe_evicted;   /* maybe evicted blocks, least recently migrated first */
   int64_t in_flight[PUMP_DIRECTIONS];
-  uint64_t left_bytes;     /* bytes moved to the host since the mapping was created */
+  uint64_t left_bytes;     /* pump_schedule.left_bytes, as far as known */
   uint64_t leaving_bytes;  /* bytes on their way to the host */
   uint64_t ended_bytes;    /* pump_schedule.ended_bytes, as far as known */
   uint64_t arriving_bytes; /* bytes of schedules on their way to the GPU */
@@ -53,7 +53,7 @@ struct device {
   uint32_t ready_uses;
   int64_t left_over; /* lowest occupancy in blocks since a switch */
   bool known;
-  bool short_of_room;  /* no block may leave for a needed block, which is left out */
+  bool short_of_room;  /* a needed block was left out: no block may leave for it */
   bool args_truncated; /* an operation used more memory than its record names */
 };
 

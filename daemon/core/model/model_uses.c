@@ -239,7 +239,8 @@ static bool add_part(struct pump_model *m, struct filling *filling,
       __builtin_prefetch(&m->window.uses[b[1].last], 1);
     if (b->state == PUMP_BLOCK_FREE) continue;
     int32_t before = filling->issued ? b->issued : b->last;
-    if (before != NONE && m->window.uses[before].op == filling->op) continue; /* listed */
+    /* The operation has a use of this block already. */
+    if (before != NONE && m->window.uses[before].op == filling->op) continue;
     int32_t use = take_slot(m, filling);
     if (use == NONE) return false;
     bool fresh = b->discarded;

@@ -9,8 +9,8 @@
 #define OPS (1u << 14)  /* operations in the window; a power of two */
 #define USES (1u << 21) /* uses of all operations in the window; a power of two */
 
-/* An operation that uses more than this percentage of the budget is filled up to the
- * budget. Faults bring the rest. */
+/* If an operation uses more than this percentage of the budget, only as many of its
+ * blocks as fit are prefetched. Faults bring the rest. */
 #define LARGER_PERCENT 90
 /* If an operation's unrecorded uses exceed this percentage of the budget, nothing is
  * expected: blocks kept or prefetched for later operations would take its memory. */
@@ -96,8 +96,8 @@ static inline int32_t use_index(int64_t position) {
 
 /* ---- adding and retiring operations (model_window.c) ---- */
 
-/* Finds the blocks of an extent. Returns false if the range's generation is not the known
- * one. */
+/* Finds the blocks of an extent. Returns false if the extent is empty, begins beyond its
+ * range, or the tracked range in that slot is another one. */
 bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
                   struct model_run *run);
 /* Notes which blocks of the run were discarded since their last use. */

@@ -101,8 +101,9 @@ struct pump_learner_report {
   uint64_t deviated;
   uint64_t trusted;         /* confirmed operations that were predicted with confidence */
   uint64_t misled;          /* deviations from confident predictions */
-  uint64_t accesses_right;  /* accesses of confirmed operations that were predicted */
-  uint64_t accesses_missed; /* accesses of confirmed operations that were not predicted */
+  uint64_t accesses_right;  /* accesses of confirmed operations at predicted addresses */
+  uint64_t accesses_missed; /* accesses of confirmed operations at other addresses, or
+                               predicted as missing */
   uint64_t lost;            /* times that operations were lost */
   uint64_t period; /* distance to the operation that the newest one repeats; 0: none. In a
                       recalled log: the longest period that it repeated */
@@ -111,7 +112,7 @@ struct pump_learner_report {
   uint64_t epoch;      /* increased when a prediction becomes void */
   uint32_t kind;       /* number of the last complete iteration's kind; equal ones have
                           equal kinds */
-  uint32_t kinds;      /* distinguished kinds */
+  uint32_t kinds;      /* number of distinguished kinds */
   double confidence;   /* recent share of operations that were predicted with confidence */
 };
 

@@ -82,8 +82,9 @@ void learner_fork_wrong(struct pump_learner *l, uint32_t name) {
 
 /* ---- trust ------------------------------------------------------------------------- */
 
-/* Returns whether the match justifies the turn to `number`: it was right at the last turn
- * here, or the same run of operations came before that turn. */
+/* Returns whether the match justifies the turn to `number`. Either it was right at the
+ * last turn here, or the same operation came equally often in a row before its turn and
+ * now. */
 static bool knows_when(const struct pump_learner *l, const struct fork *fork,
                        uint64_t number) {
   if (!fork->failed && l->match.from <= fork->turned) return true;

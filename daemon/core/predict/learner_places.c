@@ -241,7 +241,7 @@ static uint32_t right_of(const struct pump_learner *l, const struct past *source
   return right;
 }
 
-/* Compares all ways on this operation and selects the best. */
+/* Compares all lookbacks (ways) on this operation and selects the best. */
 static void compare(struct pump_learner *l, uint64_t then, const struct past *now) {
   uint32_t best = l->way;
   for (uint32_t way = 0; way < WAYS; way++) {

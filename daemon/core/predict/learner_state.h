@@ -34,7 +34,7 @@
 #define WAY_SAMPLE 4    /* one in this many operations compares all ways */
 #define WAY_LATELY 128u /* compared operations in the mean of a share */
 #define WAY_LEAST 64u   /* compared operations before a way may be selected */
-#define WAY_MISSES 0.8f /* a new way misses less than this part of the misses */
+#define WAY_MISSES 0.8f /* part of the current way's misses; a new way must have fewer */
 #define ALLOCATIONS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
@@ -185,7 +185,7 @@ struct pump_learner {
   struct life lives[LIVES];
   struct place places[PLACES];
   uint32_t places_used;
-  uint32_t successors_early; /* successors of lives that are still live */
+  uint32_t successors_early; /* number of live ranges that already have a successor */
   uint32_t way;              /* way of predicting accesses */
   float ways[WAYS];          /* recent share of right accesses of each way */
   uint32_t ways_seen[WAYS];  /* number of operations on which each way was compared */
@@ -219,7 +219,7 @@ static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
   return ((uint64_t)slot << 32 | generation) + 1;
 }
 
-/* ---- input that is not logged ---- */
+/* ---- handling of input, without the log ---- */
 
 int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
                 uint64_t key);
@@ -264,7 +264,8 @@ void learner_shift_share(float *share, bool right);
 /* Notes that a confident prediction after the context `name` was right. Call before the
  * operation is added to the history. */
 void learner_fork_right(struct pump_learner *l, uint32_t name);
-/* Notes that it was wrong. Call before the operation is added to the history. */
+/* Notes that a confident prediction after the context `name` was wrong. Call before the
+ * operation is added to the history. */
 void learner_fork_wrong(struct pump_learner *l, uint32_t name);
 /* Notes that `number` followed the context. */
 void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
@@ -288,7 +289,8 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
 
 /* Ends all lives and restarts the comparison of ways. */
 void learner_end_lives(struct pump_learner *l);
-/* Learns moved accesses, since `number` repeats `then`. `count`: it was predicted. */
+/* Learns where the accesses of `then` are now, from `number`, which repeats it. `count`:
+ * it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
 /* Returns the operation whose accesses best predict a repetition of `number`, `rounds`
  * more periods later. */

@@ -2,9 +2,9 @@
  *
  * The log (`story`) contains the first inputs: operations by key with their accesses, and
  * ranges that appeared and disappeared. The next run's learner first replays it as its
- * history, followed by a tear. The rest works as usual: the contexts of the program's
- * first operations occur in that history, so matches with it are found and end like any
- * others.
+ * history, followed by a gap, as after lost operations. The rest works as usual: the
+ * contexts of the program's first operations occur in that history, so matches with it are
+ * found and end like any others.
  *
  * Keys identify kernels by content (pump_abi.h, identity) and contain no addresses, so
  * they are equal in both runs. Ranges are named by slot and generation, in the order of

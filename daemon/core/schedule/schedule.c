@@ -52,8 +52,8 @@
 /* ---- slices ------------------------------------------------------------------------ */
 
 /* Sets the maximum length of slices for this run. A slice of duplicates includes a call
- * of advice, which waits for all migrations. That wait is part of the measured time,
- * which would make slices too short. */
+ * of cuMemAdvise, which waits for migrations, and they for it. These waits are part of
+ * the measured time, which would make slices too short. */
 static inline void set_slice(struct walk *w, uint32_t way, const struct run *run) {
   struct slice_list *list = &w->lists[way];
   bool clean = w->m->duplicates && w->m->blocks.all[run->block].clean;

@@ -91,8 +91,8 @@ void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns)
   struct timing_delay last = timing->delayed[(count - 1) % TIMING_DELAYED];
   if (count == 0) last = timing->delayed_first = (struct timing_delay){at_ns, 0};
   if (count != 0 && at_ns <= last.at_ns) return;
-  /* Waits before memory was short are not lost to memory. A thread that waits for the GPU
-   * may spin, and so wait for a core, during all of that time. */
+  /* Waits before memory was short are not lost to memory. A thread may spin while it waits
+   * for the GPU, and so wait for a core all that time, which is therefore subtracted. */
   uint64_t spent_ns = timing->delayed_ns + timing->waited_ns;
   if (timing->left && sum_ns > spent_ns) last.sum_ns += sum_ns - spent_ns;
   timing->delayed_ns = sum_ns;

@@ -62,7 +62,7 @@ class Ended(NamedTuple):
 
 class Notes(NamedTuple):
     """A job's notes. `clients`: processes that passed cuInit. `ended`: lines of ended processes.
-    `said`: the job's line has been printed. `cut`: numbers of processes that ended without a line.
+    `said`: the job's line has been printed. `cut`: one for each process that ended without a line.
     `failed`: how cuInit failed, or "". `status`: of the first process; None if it was killed."""
 
     clients: int

@@ -54,8 +54,8 @@ class Held(NamedTuple):
 
     @property
     def resident_bytes(self) -> int:
-        """Returns resident, arriving and leaving bytes; live memory for a dormant client, which
-        does not report these."""
+        """Returns resident, arriving, leaving and unconverted bytes; live memory for a dormant
+        client, which does not report the first three."""
         device = self.device
         if not device.active:
             return self.wanted_bytes

@@ -76,7 +76,7 @@ def run(path: str) -> int:
         say("pumpd", f"starting pumpds for processes that connect to {quoted(path)}, until SIGTERM")
     name_process("pumpd-jobs")
     with contextlib.suppress(paths.UnsafeDirectoryError, OSError):
-        paths.ledger_folder()  # creates the folder for processes under a rule
+        paths.ledger_folder()  # creates the folder that processes under a rule look for
     try:
         _serve(listener, idles=own is None)
     finally:

@@ -3,7 +3,7 @@
 A job with a smaller lease needs time to evict. For a limited time, the service therefore counts the
 memory that the job reports as held. A user has one account of this time on each GPU, for all its
 jobs together: jobs that leave and join again, or take turns, get no additional time. The account
-refills slowly while the other users do not wait.
+refills slowly while other jobs do not wait for the user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 PATIENCE_S = 10.0
 """Longest time that the service waits for a user's jobs to shrink."""
 BACK_SHARE = 0.1
-"""Seconds that an account regains per second in which the other users do not wait."""
+"""Seconds that an account regains per second in which other jobs do not wait for the user."""
 GPUS_MOST = 64
 """Most accounts of one user; on further GPUs the service does not wait for the user."""
 

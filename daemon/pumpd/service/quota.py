@@ -121,7 +121,7 @@ class Users:
 
     def may_connect(self, user: int, privileged: bool, now: float) -> bool:
         """Counts one connection; returns False if there are too many in a short time. The limit for
-        all users together does not apply to privileged users, to users without a connection, and to
+        all users together does not apply to privileged users, to users without a connection, or to
         users with at most their share of the recent connections."""
         mine = _of(self._connects, user, self.quotas.user_connect_rate, now)
         if not mine.take(now):

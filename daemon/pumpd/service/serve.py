@@ -138,7 +138,7 @@ def _weights(shares: Mapping[str, int]) -> dict[int, float]:
 
 
 def _ids(where: str, name: str) -> list[int]:
-    """Returns the ID of a user, or the IDs of a "@group"; none, with a warning, if unknown."""
+    """Returns the ID of a user, or of a "@group"'s members; none, with a warning, if unknown."""
     try:
         if not name.startswith("@"):
             return [pwd.getpwnam(name).pw_uid]

@@ -374,8 +374,8 @@ class Worker:
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
     def _publish_lost(self) -> None:
-        """Computes the time lost, again for all time that is not final. Therefore limited to a
-        twentieth of the time."""
+        """Computes the time lost. This repeats the work for all operations that are not final, so
+        it may take at most a twentieth of the time."""
         before_ns = lib.pump_core_now_ns()
         counters, shm = self.counters, self.mapping.shm
         self._follow_stops(shm.header)

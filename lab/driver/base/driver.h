@@ -148,8 +148,8 @@ static inline struct vd_context *vd_current(void) {
 void vd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vd_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *vd_result_name(CUresult result);
-/* Returns the log of events, open until the report; NULL if PUMP_VIRTUAL_EVENTS is not
- * set. Call both under the lock. */
+/* Returns the log of events (PUMP_VIRTUAL_EVENTS), open until vd_record_end(); NULL if
+ * there is none. Call both under the lock. */
 FILE *vd_record(void);
 void vd_record_end(void);
 

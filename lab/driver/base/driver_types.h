@@ -27,7 +27,7 @@ typedef struct {
   int hitProp, missProp;
 } CUaccessPolicyWindow;
 
-/* Only the attributes of streams and kernel nodes; the same as CUlaunchAttributeValue. */
+/* CUlaunchAttributeValue, with only the attributes of streams and kernel nodes. */
 union CUstreamAttrValue_union {
   char pad[64];
   CUaccessPolicyWindow accessPolicyWindow;

@@ -142,7 +142,7 @@ static inline CUresult enter(uint32_t call, enum level level) {
   return vd_context_alive(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* Logs an error. Functions of level ANY log their own. */
+/* Logs an error, except of functions of level ANY: look-ups log their own misses. */
 static inline CUresult leave(const char *symbol, enum level level, CUresult result) {
   if (__builtin_expect(result != CUDA_SUCCESS, 0) && result != CUDA_ERROR_NOT_READY &&
       level != ANY)

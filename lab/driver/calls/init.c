@@ -1,7 +1,7 @@
 /* init.c - cuInit, its environment variables, fork and exit.
  *
  * Without PUMP_VIRTUAL_PROFILE there is no device. pump-run --virtual is the only entry,
- * so nobody takes modelled numbers for real ones by accident. */
+ * so modelled numbers are never mistaken for real ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -57,7 +57,7 @@ int card_open(const char *path);
 /* Opens and locks an existing file; returns -1 if there is none, or it stays locked. */
 int card_open_existing(const char *path);
 void card_close(int file);
-/* Removes this user's files that no process uses, in the folder of `path`. */
+/* Removes this user's shared GPU files that no process uses, in the folder of `path`. */
 void card_remove_stale(const char *path);
 
 #endif

@@ -53,7 +53,7 @@ struct vd_module {
   uint32_t magic;
   struct vd_code code;
   struct vd_library *library;     /* owner of the image if not NULL */
-  struct vd_context *context;     /* NULL for a library's; else ends the module */
+  struct vd_context *context;     /* the module ends with it; NULL for a library's */
   struct vd_module *next, **link; /* list of all modules without a library */
   struct vd_memory **globals;     /* one for each global; created on first use */
 };

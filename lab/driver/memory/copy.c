@@ -281,7 +281,7 @@ static bool extent_of(const struct vd_set *what, uint64_t *length_bytes) {
          !__builtin_add_overflow(gaps, row, length_bytes);
 }
 
-/* Returns whether a synchronous memset waits: not for plain device memory. */
+/* Returns whether a synchronous memset waits: only for host and managed memory. */
 static bool waits_for_set(const struct vd_memory *memory) {
   return memory->kind < VD_PLAIN || memory->kind == VD_MANAGED;
 }

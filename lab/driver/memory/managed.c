@@ -154,7 +154,7 @@ CUresult vd_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t length_bytes,
   return prefetch(stream, address, length_bytes, location);
 }
 
-/* Processes a batch in order: discards, prefetches, or does both for each range. */
+/* Processes a batch in order: discards each range, then prefetches it, as requested. */
 static CUresult batch(CUstream handle, CUdeviceptr *addresses, size_t *lengths,
                       size_t count, const CUmemLocation *locations,
                       const size_t *location_indices, size_t location_count,

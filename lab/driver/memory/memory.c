@@ -29,7 +29,8 @@ int vd_plain_reserve_locked(uint64_t length_bytes, struct gpu_cost *cost) {
 
 #define MAPPING_NS 10000 /* order of magnitude of mmap or munmap */
 
-/* Returns when the address space, under its lock, may have changed; at least `other_ns`. */
+/* Returns when a mapping call, under the address space's lock, ends; not before `other_ns`,
+ * when the call's other work ends. */
 static uint64_t mapping_ns(uint64_t other_ns) {
   uint64_t end_ns = gpu_map_memory(vd.engine, vd_now_ns(), &vd_hooks, MAPPING_NS);
   return end_ns > other_ns ? end_ns : other_ns;

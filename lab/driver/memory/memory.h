@@ -96,8 +96,8 @@ bool vd_memory_piece(const struct vd_memory *memory, uint64_t address, uint64_t 
 /* Counts freed blocks as allocated until the next call, for the kernels of a graph. */
 void vd_pieces_replay(bool graph);
 
-/* vmm.c: returns the accessible mapped bytes from `address` to the first gap, and the
- * start of that gapless range */
+/* vmm.c: returns the accessible mapped bytes from `address` to the first gap.
+ * vd_mapped_base() returns the start of the gapless range that contains `address`. */
 uint64_t vd_mapped_bytes(uint64_t address);
 uint64_t vd_mapped_base(uint64_t address);
 

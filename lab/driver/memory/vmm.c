@@ -251,8 +251,7 @@ static bool filled(uint64_t address, size_t bytes) {
 
 CUresult vd_cuMemUnmap(CUdeviceptr address, size_t bytes) {
   vd_lock();
-  vd_wait_device_locked(); /* no work may use it now, so correct programs do not wait here
-                            */
+  vd_wait_device_locked(); /* no work may use it, so correct programs never wait */
   bool whole = filled(address, bytes);
   for (uint64_t at = address; whole && at < address + bytes;) {
     struct vd_memory *memory = whole_mapping(at, address + bytes);

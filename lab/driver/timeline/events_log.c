@@ -1,17 +1,18 @@
-/* events_log.c - PUMP_VIRTUAL_EVENTS: a line for each thing that happens on the GPU.
+/* events_log.c - PUMP_VIRTUAL_EVENTS: writes a line for each event on the GPU.
  *
- *   launch TICKET TIME NAME FIRST+COUNT ...   the program issues a kernel; the stretches of
- *                                             managed blocks that it touches
- *   start TICKET TIME                         an operation begins to execute,
- *   end TICKET TIME                           and has ended
- *   stall TICKET fault|arrival FROM UNTIL     it waits for faults, or for pages on their
- * way HOW BLOCK PAGES TIME READY                pages of a block move: HOWS, gpu_move
+ *   launch TICKET TIME NAME FIRST+COUNT ...   The program issues a kernel, which touches
+ *                                             these runs of managed blocks.
+ *   start TICKET TIME                         An operation begins to execute.
+ *   end TICKET TIME                           The operation has ended.
+ *   stall TICKET fault|arrival FROM UNTIL     The operation waits for faults, or for pages
+ *                                             in flight.
+ *   HOW BLOCK PAGES TIME READY                Pages of a block move. HOW is one of HOWS
+ *                                             (struct gpu_move).
  *
- * Blocks are addresses divided by 2 MiB; PAGES are hexadecimal, a bit for each 64 KiB;
- * times are in nanoseconds of CLOCK_MONOTONIC. Lines are in the order of the model, under
- * the lock, except that the model may have moved on before the line of a launch. Not for
- * shared cards.
- */
+ * Blocks are addresses divided by 2 MiB. PAGES are hexadecimal, one bit for each 64 KiB.
+ * Times are in nanoseconds of CLOCK_MONOTONIC. Lines are written under the lock, in the
+ * order of the model. But the model may have advanced before the line of a launch. Shared
+ * GPUs have no such log. */
 #include <stdio.h>
 
 #include "timeline.h"

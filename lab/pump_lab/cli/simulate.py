@@ -1,4 +1,4 @@
-"""Implements pump simulate: replays a trace on a GPU with another memory or policy, without a GPU.
+"""Implements pump simulate: replays a trace for another GPU memory or policy, without a GPU.
 It also lists and writes device profiles."""
 
 from __future__ import annotations

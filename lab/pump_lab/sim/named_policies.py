@@ -54,7 +54,7 @@ NAMED_POLICIES: dict[str, NamedPolicy] = {
         *(NamedPolicy(name, "as in pump-run", _plain(kind)) for name, kind in POLICIES.items()),
     )
 }
-"""By the names of `pump simulate --policy`."""
+"""The policies by their names in `pump simulate --policy`."""
 
 
 def by_name(name: str, candidates: Mapping[str, NamedPolicy] = NAMED_POLICIES) -> NamedPolicy:

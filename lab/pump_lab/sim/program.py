@@ -203,10 +203,10 @@ class Builder:
         wide: int = 0,
         dropped: int = 0,
     ) -> None:
-        """Adds an operation. `host_ns`: The program's CPU time before its issue. `length_bytes`:
-        For copies over the link. `signature`: Equal for kernels that do the same at other
-        addresses; 0: unknown. `wide`: The wide uses, as lib.uvm_wide_uses() returns them.
-        `dropped`: The number of further, unknown operands."""
+        """Adds an operation. `host_ns`: Time of the program's thread before its issue.
+        `length_bytes`: For copies over the link. `signature`: Equal for kernels that do the same
+        at other addresses; 0: unknown. `wide`: The wide uses, as lib.uvm_wide_uses() returns
+        them. `dropped`: The number of further, unknown operands."""
         self._seq += 1
         figures = host_ns, duration_ns, length_bytes, self._seq
         self._add(kind, uses, figures, stream, signature=signature, wide=wide, dropped=dropped)

@@ -141,7 +141,7 @@ def floor(case: Case) -> Floor:
 def figures(
     outcome: Outcome, unlimited_seconds: float, least: Floor, of_parts: float | None
 ) -> Figures:
-    """Returns one candidate's numbers; times are in seconds, also `of_parts`."""
+    """Returns one candidate's numbers; times are in seconds. `of_parts`: from `floor_of_parts`."""
     part: Stretch = outcome.steady
     counters = part.counters
     return {
@@ -363,7 +363,7 @@ def _notes(found: Figures) -> list[str]:
 
 
 def caveats(found: Figures) -> list[str]:
-    """Returns lines about missing parts of the numbers."""
+    """Returns lines about the limits of the numbers."""
     lines = []
     if found.get("events_lost"):
         lines.append(

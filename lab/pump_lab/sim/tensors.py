@@ -215,7 +215,7 @@ def program(
         trace.name,
         blocks=sum(-(-length // BLOCK_BYTES) for length in layout.lengths),
         operations=len(trace.kernels) * iterations,
-        # The floors simulate a fixed number of iterations, however few are requested.
+        # The floors take as long as ITERATIONS iterations, however few are requested.
         touches=max(iterations, ITERATIONS)
         * sum(_blocks_used(trace, kernel) for kernel in trace.kernels),
         seconds=iterations * sum(kernel.duration_ns for kernel in trace.kernels) / 1e9,

@@ -12,7 +12,7 @@ REINSTALL = "pip install --force-reinstall pump-cuda"
 
 
 class Finding(NamedTuple):
-    """One line. name: of the check. status: OK, WARNING or PROBLEM. remedy: "" for OK."""
+    """One line. name: of the checked thing. status: OK, WARNING or PROBLEM. remedy: "" for OK."""
 
     name: str
     status: str

@@ -125,7 +125,7 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
 
 
 def headroom(cgroups: str) -> tuple[int, int, str]:
-    """Returns (free bytes, total bytes, name) of the host, or of the cgroup with the least free
+    """Returns (free bytes, total bytes, name) of the host or a cgroup, whichever has the least free
     memory; (0, 0, "") if unknown."""
     levels = [level for level in (_whole_host(), *_cgroup_levels(cgroups)) if level]
     return min(levels, default=(0, 0, ""))

@@ -25,7 +25,7 @@ class WakeUpsError(ValueError):
 
 @dataclass(frozen=True)
 class Delays:
-    """Quantiles: a share of `shares` of all wake-ups is at most `delays_ns` late. Both ascend,
+    """Quantiles: the share shares[i] of all wake-ups is at most delays_ns[i] late. Both ascend,
     `shares` from 0 to 1. A single value is the delay of all wake-ups."""
 
     shares: tuple[float, ...]
