@@ -8,6 +8,7 @@ from pathlib import Path
 import harness
 import pytest
 from bench_rows import bench
+from suites import path as suite_path
 from suites import policy as suite_policy
 from suites import virtual as suite_virtual
 
@@ -57,6 +58,25 @@ def test_the_lost_suite_tells_the_time_lost_beside_a_neighbour_and_the_truth(
     assert (row["mode"], row["oversubscription"], row["runs"]) == ("timing", 1.7, 1)
     assert 0 <= row["least_s"] <= row["value"] <= row["most_s"] and row["most_s"] > 0
     assert row["each_s"][0][1] == pytest.approx(row["baseline"])
+
+
+def test_the_path_suite_gives_each_second_and_each_faulted_block_one_cause(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "path")
+    (whole,) = rows["path.seconds"]
+    assert sum(row["value"] for row in rows["path.time"]) == pytest.approx(whole["value"])
+    waited = next(row["value"] for row in rows["path.time"] if row["case"] == "faults")
+    assert sum(row["wait_s"] for row in rows["path.faults"]) == pytest.approx(waited)
+    assert sum(row["value"] for row in rows["path.faults"]) > 0
+    moved = {row["case"]: row["value"] for row in rows["path.moved"]}
+    assert moved["prefetched, used"] > 0
+    assert {"program", "worker"} < {row["case"] for row in rows["path.processor"]}
+
+
+@pytest.mark.parametrize("words", [["--program", "train"], ["--steps", "8", "8"], ["--steps", "1"]])
+def test_a_bad_option_of_the_path_suite_ends_with_status_2(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        suite_path.parse(words)
+    assert ended.value.code == 2
 
 
 @needs_compiler

@@ -1,0 +1,260 @@
+"""A program's way through pump: live on the virtual GPU against simulated, with every cause.
+
+DESIGN
+  scripts/bench path -- [OPTIONS] --program COMMAND. {} in the command stands for the number of
+  steps. The command runs with the two numbers of --steps, and all figures are the difference
+  between the two, so start and end of the program do not count. For each number, in this order:
+
+    room        with memory for everything, not recorded
+    recording   the same, recorded; what follows is simulated from it, with corrected host
+                times (host_times)
+    live        with --memory, not recorded. --expect records it, for the cause "unknown"
+
+  Rows (path_causes.py explains parts, causes and fates):
+
+    path.seconds      live; baseline: simulated. room_s, simulated_room_s: with enough memory
+    path.time         live seconds by part; baseline: simulated
+    path.pages        pages of 64 KiB that faulted; baseline: simulated
+    path.faults       blocks by cause of the fault; wait_s: what kernels waited for these
+    path.moved        bytes to the GPU by what became of them
+    path.processor    seconds of each group of threads in the live run, whole programs;
+                      delay_s: they waited for a CPU core; per_gib: seconds for each GiB moved
+                      in either direction. Only the longer run counts
+
+  --scale X makes all times of the profile and of its link X times as long. --program is the last
+  option; without it, examples/train_mlp.py runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any
+
+import event_log
+import touched
+from harness import ROOT, MeasurementError, Options, Row, child, host_kernels, virtual_facts
+from path_causes import Path, follow
+from suites.sim import written
+from thread_times import Sampler, Times
+from torch_runs import PROFILE, ROOM_BYTES
+
+GIB = 1 << 30
+SECONDS_MAX = 280
+TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-every=0")
+IDLE_LEAST = 0.05
+"""Share of a run below which its idle time says nothing."""
+GROUPS = {
+    "pump-in": "executors to the GPU",
+    "pump-out": "executors to the host",
+    "pump-mark": "markers",
+    "pumpd-worker": "worker",
+    "virtual-gpu": "virtual GPU",
+}
+"""By the beginning of a thread's name; all others of the job are the program's."""
+
+
+@dataclass
+class Live:
+    """One run: its sums, its threads' times by group, and where its recording is, if any."""
+
+    path: Path
+    threads: Mapping[str, Times]
+    trace: File
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options of the suite; exits with status 2 on a bad one."""
+    parser = argparse.ArgumentParser(prog="scripts/bench path --")
+    add = parser.add_argument
+    add("--memory", metavar="SIZE", default="512MiB", help="of the live GPU (default: %(default)s)")
+    add("--policy", default="window", help="(default: %(default)s)")
+    add("--steps", nargs=2, type=int, metavar=("FEW", "MANY"), help="(default: 8 32)")
+    add("--expect", action="store_true", help="record the live run, too")
+    add("--virtual-set", action="append", default=[], metavar="KEY=VALUE")
+    add("--scale", type=float, default=1.0, help="of the GPU's times (default: %(default)s)")
+    add("--program", nargs=argparse.REMAINDER, metavar="COMMAND")
+    chosen = parser.parse_args(arguments)
+    if chosen.program is not None and not any("{}" in word for word in chosen.program):
+        parser.error("--program needs a word with {}, for the number of steps")
+    if chosen.steps is not None and not 0 < chosen.steps[0] < chosen.steps[1]:
+        parser.error("--steps needs two numbers, the smaller one first")
+    return chosen
+
+
+def settings_of(chosen: argparse.Namespace) -> dict[str, str]:
+    """Returns the changes of the profile. Raises MeasurementError for a bad one."""
+    from pump_lab import profiles
+
+    found = {}
+    if chosen.scale != 1:
+        for key, value in profiles.load(PROFILE).values.items():
+            if key.endswith("_us"):
+                found[key] = str(float(value) * chosen.scale)  # type: ignore[arg-type]
+            elif key.endswith("gbps"):
+                found[key] = str(float(value) / chosen.scale)  # type: ignore[arg-type]
+    for setting in chosen.virtual_set:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise MeasurementError(f"--virtual-set needs KEY=VALUE, not '{setting}'")
+        found[key] = value
+    return found
+
+
+class Bench:
+    """Runs the program and simulates it."""
+
+    def __init__(self, options: Options, chosen: argparse.Namespace, work: File) -> None:
+        self._pump_run = options.tools.pump_run
+        self._chosen = chosen
+        self._kernels = {} if chosen.program else {"PUMP_VIRTUAL_KERNELS": str(host_kernels())}
+        train = [options.tools.python, str(ROOT / "examples" / "train_mlp.py"), *TRAIN]
+        self.program = chosen.program or [*train, "--no-hash", "--iterations={}"]
+        self._settings = settings_of(chosen)
+        self._work = work
+        self._count = 0
+
+    def live(self, steps: int, memory: str, *, record: bool = False) -> Live:
+        """Runs the program once. Raises MeasurementError."""
+        self._count += 1
+        folder = self._work / str(self._count)
+        folder.mkdir()
+        events, report, trace = (folder / name for name in ("events", "report", "run.pump"))
+        command = [self._pump_run, "--log-file", str(folder / "log"), "--virtual", PROFILE]
+        command += ["--policy", self._chosen.policy]
+        for key, value in {"mode": "timing", **self._settings, "memory": memory}.items():
+            command += ["--virtual-set", f"{key}={value}"]
+        if record:
+            command += ["--record", str(trace)]
+        program = [word.replace("{}", str(steps)) for word in self.program]
+        files = {"PUMP_VIRTUAL_EVENTS": str(events), "PUMP_VIRTUAL_REPORT": str(report)}
+        sampler = Sampler(folder)
+        with sampler.sampling():
+            child([*command, "--", *program], {**self._kernels, **files}, SECONDS_MAX)
+        expected = None
+        try:
+            if record:
+                from pump.trace.reader import Reader
+
+                with written(trace).open("rb") as stream:
+                    expected = touched.read_extents(Reader(stream).records())
+            with events.open() as lines:
+                path = follow(event_log.read(lines), expected)
+        except (OSError, ValueError) as error:
+            raise MeasurementError(str(error)) from None
+        driver = json.loads(report.read_text())
+        if driver["violations"]:
+            raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
+        path.fault_pages = driver["counters"]["fault_pages"]
+        return Live(path, grouped(sampler.between(0.0, float("inf"))), trace)
+
+    def simulated(self, trace: File, memory_bytes: int, host_scale: float) -> Path:
+        """Returns the parts of a simulated run; its other lists are empty."""
+        from pump_lab import profiles
+        from pump_lab.sim import named_policies, recording
+        from pump_lab.sim.simulation import Machine
+
+        program = recording.program(trace.read_bytes(), trace.name)
+        program.steps["host_ns"] = (program.steps["host_ns"] * host_scale).astype("u8")
+        profile = profiles.load(PROFILE).changed(
+            {key: value for key, value in self._settings.items() if key not in ("mode", "copies")}
+        )
+        machine = Machine(profile, memory_bytes)
+        policy = named_policies.by_name(self._chosen.policy)
+        outcome = named_policies.simulate(policy, program, machine).whole
+        counters = outcome.counters
+        kernels, faults, arrivals = (
+            counters[key] / 1e9 for key in ("compute_busy_ns", "stall_fault_ns", "stall_arrival_ns")
+        )
+        found = Path(fault_pages=counters["fault_pages"])
+        found.seconds = {
+            "kernels": kernels,
+            "faults": faults,
+            "arrivals": arrivals,
+            "idle": outcome.seconds - kernels - faults - arrivals,
+        }
+        return found
+
+
+def grouped(threads: Mapping[str, Times]) -> dict[str, Times]:
+    """Returns the sums of threads by group."""
+    found: dict[str, Times] = {}
+    for key, times in threads.items():
+        name = key.rsplit(" ", 1)[-1]
+        group = next((text for start, text in GROUPS.items() if name.startswith(start)), "program")
+        if key.startswith(("pump-run", "pumpd")) and group == "program":
+            group = "pump's other threads"
+        found[group] = found.get(group, Times()).plus(times)
+    return found
+
+
+def between(runs: Sequence[Live]) -> Path:
+    """Returns what the longer of two runs has more than the shorter."""
+    return runs[1].path.less(runs[0].path)
+
+
+def host_times(room: Path, recorded: Path) -> float:
+    """Returns the factor for recorded host times, from the time in which no kernel runs: the
+    recorder slows the program. 1 where the program is limited by its GPU."""
+    idle = recorded.seconds["idle"]
+    if idle < IDLE_LEAST * recorded.total:
+        return 1.0
+    return min(1.0, max(IDLE_LEAST, room.seconds["idle"] / idle))
+
+
+def run(options: Options) -> Iterator[Row]:
+    from pump.config.values import parse_size
+
+    chosen = parse(options.rest)
+    with tempfile.TemporaryDirectory() as work:
+        bench = Bench(options, chosen, File(work))
+        room, recorded, live = [], [], []
+        for steps in chosen.steps or ((2, 4) if options.quick else (8, 32)):
+            room.append(bench.live(steps, f"{ROOM_BYTES}"))
+            recorded.append(bench.live(steps, f"{ROOM_BYTES}", record=True))
+            live.append(bench.live(steps, chosen.memory, record=chosen.expect))
+        found = {"room": between(room), "live": between(live)}
+        host_scale = host_times(found["room"], between(recorded))
+        for name, memory_bytes in (("sim", parse_size(chosen.memory)), ("sim_room", ROOM_BYTES)):
+            two = [bench.simulated(run.trace, memory_bytes, host_scale) for run in recorded]
+            found[name] = two[1].less(two[0])
+        facts = {
+            "host_scale": host_scale,
+            **virtual_facts(PROFILE, "timing"),
+            "program": bench.program,
+            "policy": chosen.policy,
+            "memory": chosen.memory,
+            "scale": chosen.scale,
+            "settings": chosen.virtual_set,
+        }
+        yield from rows(found, live[1], facts)
+
+
+def rows(found: Mapping[str, Path], longer: Live, facts: Mapping[str, Any]) -> Iterator[Row]:
+    """The rows of a program. longer: the longer live run."""
+    live, simulated = found["live"], found["sim"]
+    yield Row(
+        "path.seconds", live.total, "s", simulated.total, ratio=live.total / simulated.total,
+        room_s=found["room"].total, simulated_room_s=found["sim_room"].total, **facts,
+    )  # fmt: skip
+    for part, seconds in live.seconds.items():
+        yield Row("path.time", seconds, "s", simulated.seconds[part], case=part, **facts)
+    yield Row(
+        "path.pages", live.fault_pages, "pages", simulated.fault_pages,
+        ratio=live.fault_pages / simulated.fault_pages if simulated.fault_pages else None, **facts,
+    )  # fmt: skip
+    for cause, blocks in live.blocks.items():
+        yield Row("path.faults", blocks, "blocks", case=cause, wait_s=live.waits[cause], **facts)
+    for fate, moved_bytes in live.moved.items():
+        yield Row("path.moved", moved_bytes, "bytes", case=fate, **facts)
+    moved = longer.path.moved
+    gib = (sum(moved.values()) - moved["there already"] + longer.path.evicted_bytes) / GIB
+    for group, times in sorted(longer.threads.items()):
+        yield Row(
+            "path.processor", times.ran_s, "s", case=group, delay_s=times.delay_s,
+            per_gib=times.ran_s / gib if gib else None, **facts,
+        )  # fmt: skip
