@@ -50,6 +50,11 @@ void timing_issued(struct pump_timing *timing, const struct timing_op *reported,
     op.key = op.shape = timing->graph_key;
     op.bytes = 0;
   }
+  op.pair = timing_mix(timing->issued_key, op.key) | 1;
+  if (timing->issued_ns != 0 && op.issued_ns >= timing->issued_ns)
+    timing_pair_gap(timing, op.pair, op.issued_ns - timing->issued_ns);
+  timing->issued_key = op.key;
+  timing->issued_ns = op.issued_ns;
   timing->ops[op.seq & (TIMING_OPS - 1)] = op;
   if (timing->first_seq == 0) timing->first_seq = timing->replay.seq = op.seq;
   if (op.seq >= timing->next_seq) timing->next_seq = op.seq + 1;
@@ -114,4 +119,5 @@ void timing_waited(struct pump_timing *timing, const struct timing_wait *reporte
     timing_advance(timing, &timing->replay, timing->next_seq);
   timing->waits[timing->wait_count++ & (TIMING_WAITS - 1)] = wait;
   timing->waited_ns += wait.ended_ns - wait.began_ns;
+  if (wait.ended_ns > timing->issued_ns) timing->issued_ns = wait.ended_ns;
 }

@@ -61,6 +61,7 @@ static inline uint64_t timing_at_most(uint64_t value, uint64_t most) {
 
 struct timing_op {
   uint64_t seq, key, shape;
+  uint64_t pair; /* hash of this operation's key and the previous one's */
   uint64_t issued_ns;
   uint64_t arrived_ns; /* when the last of its blocks arrived; 0: long ago */
   uint64_t seen_ns;    /* when its end was seen; 0: it was not timed */
@@ -111,6 +112,14 @@ struct timing_own {
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
+/* Newest gaps between the issues of two operations, by their keys. */
+#define TIMING_PAIR_GAPS 16u
+struct timing_pair {
+  uint64_t key; /* 0: unused */
+  uint32_t count;
+  uint32_t gap_ns[TIMING_PAIR_GAPS];
+};
+
 /* A reading: until `at_ns` the issuing threads had waited `sum_ns` for a CPU core. */
 struct timing_delay {
   uint64_t at_ns, sum_ns;
@@ -125,6 +134,7 @@ struct timing_replay {
   struct timing_delay read;     /* newest reading that the replay has reached */
   uint32_t reading;             /* number of the next reading */
   uint64_t claimed_ns;          /* waits for CPU cores that issues have claimed */
+  uint64_t slowed_ns;           /* further time that issues took because of such waits */
   int64_t late_ns[TIMING_RUNS]; /* real time minus replayed time of the thread */
   int64_t lost_ns[TIMING_RUNS]; /* lost time at the newest known end */
   int64_t free_ns[TIMING_RUNS][TIMING_STREAMS]; /* end of the stream's execution */
@@ -162,6 +172,8 @@ struct pump_timing {
   struct timing_op ops[TIMING_OPS];
   struct timing_wait waits[TIMING_WAITS];
   struct timing_own own[TIMING_KEYS];
+  struct timing_pair pairs[TIMING_KEYS];
+  uint64_t issued_ns, issued_key; /* newest issue or end of a wait, newest operation */
   struct timing_share share;
   uint32_t fault_ns[TIMING_FAULTS]; /* newest samples of the cost of a faulted block */
   uint32_t fault_count;
@@ -191,6 +203,12 @@ void timing_timed(struct pump_timing *timing, uint64_t seq, uint64_t elapsed_ns,
 void timing_waited(struct pump_timing *timing, const struct timing_wait *wait);
 
 /* ---- own times (timing_own.c) ---- */
+
+/* Notes the gap between the issues of two operations. */
+void timing_pair_gap(struct pump_timing *timing, uint64_t pair, uint64_t gap_ns);
+/* Returns the program's own time between the two issues, in ns; -1: unknown, or so long
+ * that most gaps may contain waits for CPU cores. */
+int64_t timing_own_gap(const struct pump_timing *timing, uint64_t pair);
 
 void timing_sample(struct pump_timing *timing, uint64_t key, const struct timing_op *op);
 /* Fills `own_ns` with the likely, the least and the greatest own time. */

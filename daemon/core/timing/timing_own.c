@@ -6,7 +6,8 @@
 #define PROBES 16u
 #define COSTS_LEAST 8u   /* samples needed for the cost of faults */
 #define SAMPLES_LEAST 4u /* samples of one kind needed for conclusions about others */
-#define NEAR_LEAST 3u    /* samples that must share a shortest time to confirm it */
+#define OWN_GAP_MOST_NS 500000u /* a thread keeps its core for longer than this */
+#define NEAR_LEAST 3u           /* samples that must share a shortest time to confirm it */
 #define NEAR(ns) ((ns) + (ns) / 64)
 #define BEYOND(ns) ((ns) + (ns) / 16) /* scattered stalls end here, too */
 
@@ -19,6 +20,40 @@ static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, boo
     return make ? own : NULL;
   }
   return NULL; /* too many kinds: this one remains unknown */
+}
+
+static struct timing_pair *pair_of(struct pump_timing *timing, uint64_t key, bool make) {
+  for (uint32_t i = 0; i < PROBES; i++) {
+    struct timing_pair *pair = &timing->pairs[(key + i) & (TIMING_KEYS - 1)];
+    if (pair->key == key) return pair;
+    if (pair->key != 0) continue;
+    if (make) pair->key = key;
+    return make ? pair : NULL;
+  }
+  return NULL;
+}
+
+void timing_pair_gap(struct pump_timing *timing, uint64_t key, uint64_t gap_ns) {
+  struct timing_pair *pair = pair_of(timing, key, true);
+  if (pair == NULL) return;
+  pair->gap_ns[pair->count++ % TIMING_PAIR_GAPS] =
+      (uint32_t)timing_at_most(gap_ns, UINT32_MAX);
+}
+
+int64_t timing_own_gap(const struct pump_timing *timing, uint64_t key) {
+  struct timing_pair *pair = pair_of((struct pump_timing *)timing, key, false);
+  uint32_t least_ns = UINT32_MAX, second_ns = UINT32_MAX; /* an eighth of 16 */
+  if (pair == NULL || pair->count < SAMPLES_LEAST) return -1;
+  for (uint32_t i = 0; i < pair->count && i < TIMING_PAIR_GAPS; i++) {
+    uint32_t gap_ns = pair->gap_ns[i];
+    if (gap_ns < least_ns) {
+      second_ns = least_ns;
+      least_ns = gap_ns;
+    } else if (gap_ns < second_ns) {
+      second_ns = gap_ns;
+    }
+  }
+  return second_ns <= OWN_GAP_MOST_NS ? (int64_t)second_ns : -1;
 }
 
 static uint32_t sorted(const struct timing_own *own, uint64_t *values) {

@@ -31,6 +31,8 @@ class Step(NamedTuple):
     """The program waits for it."""
     delayed_ms: float = 0.0
     """The program waits for a processor before it issues it."""
+    slowed_ms: float = 0.0
+    """The program's own work takes longer, because caches are cold."""
     spun_ms: float = 0.0
     """That waits for a processor while it waits for the GPU anyway."""
     others_ms: float = 0.0
@@ -76,7 +78,7 @@ class Run:
             script.execute(script.copy([(slot, 0, len(blocks))], time_ns=FIRST_NS))
         if step.stall_ms:
             script.set_state(blocks, HOST)
-        self._thread_ns += int((step.after_ms + step.delayed_ms) * MS)
+        self._thread_ns += int((step.after_ms + step.delayed_ms + step.slowed_ms) * MS)
         self._delayed_ns += int((step.delayed_ms + step.spun_ms) * MS)
         self._room[0] += int(step.after_ms * MS)
         seq = script.copy([(slot, 0, len(blocks))], time_ns=self._thread_ns)
@@ -155,6 +157,37 @@ def test_what_the_program_waited_for_a_processor_is_lost(share: float) -> None:
     assert close(run), (run.lost.likely_ns / MS, run.truth_ms)
     assert run.lost.least_ns / MS == pytest.approx(share * run.truth_ms, rel=0.1)
     assert run.lost.delayed_ns / MS == pytest.approx(run.truth_ms, rel=0.05)
+
+
+def test_a_thread_that_waits_for_a_processor_is_slower_afterwards_and_that_is_lost_too() -> None:
+    """Issues usually follow each other at 0.03 ms; each tenth waits, each fifth takes longer."""
+    steps = [
+        Step(0.01, 0.4 * (n == 3), after_ms=0.03, delayed_ms=0.3 * (n % 10 == 4),
+             slowed_ms=0.1 * (n % 5 == 2), timed=n % 16 == 0)
+        for n in range(4000)
+    ]  # fmt: skip
+    run = made([*steps, Step(0.01, timed=True, wait=True)])
+    assert run.truth_ms == pytest.approx(4000 * 0.05, rel=0.02)
+    assert run.lost.likely_ns / MS == pytest.approx(run.truth_ms, rel=0.1)
+    assert run.lost.least_ns <= run.truth_ms * MS <= run.lost.most_ns
+
+
+def test_short_gaps_that_all_contain_a_wait_for_a_processor_are_lost() -> None:
+    steps = [
+        Step(0.01, 0.4 * (n == 3), after_ms=0.03, delayed_ms=0.07, timed=n % 16 == 0)
+        for n in range(4000)
+    ]
+    run = made([*steps, Step(0.01, timed=True, wait=True)])
+    assert run.lost.likely_ns / MS == pytest.approx(run.truth_ms, rel=0.15)
+
+
+def test_a_program_whose_work_varies_without_waits_for_a_processor_lost_nothing() -> None:
+    steps = [
+        Step(0.01, 0.4 * (n == 3), after_ms=0.03 + 0.1 * (n % 5 == 2), timed=n % 16 == 0)
+        for n in range(4000)
+    ]
+    run = made([*steps, Step(0.01, timed=True, wait=True)])
+    assert run.lost.likely_ns <= 0.01 * run.lost.of_ns
 
 
 def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
