@@ -1,5 +1,4 @@
-"""Of all tests: one folder for what the processes of a run compile, and jobs that know nothing
-of earlier ones."""
+"""Sets up all tests: one build folder per run, and jobs that learn nothing from earlier jobs."""
 
 import os
 import signal
@@ -13,15 +12,15 @@ SIGNALS = signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT
 
 def pytest_configure() -> None:
     os.environ["PUMP_KEEP_LEARNED"] = "no"
-    # A script's job in the background ignores it, and so would what tests interrupt.
+    # Background jobs of a script ignore SIGINT. The programs that tests interrupt must not.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     builds.folder()
 
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
-    """Keeps what Python does at signals: pump-run's main() gives them their default action for
-    its command. Called in this process, it would let a later broken pipe end all tests."""
+    """Keeps Python's signal handlers. pump-run's main() resets them to the default actions for its
+    command; in this process a later broken pipe would then end all tests."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, action in before.items():

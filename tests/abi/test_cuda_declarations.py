@@ -1,6 +1,6 @@
-"""Our own CUDA declarations agree with NVIDIA's cuda.h and cudaTypedefs.h.
+"""Pump's own CUDA declarations agree with NVIDIA's cuda.h and cudaTypedefs.h.
 
-The headers come with the nvidia-cuda-runtime wheel; without it these tests are left out.
+The headers come with the nvidia-cuda-runtime wheel; without it these tests are skipped.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ VIRTUAL = SHIM.parent / "lab" / "driver"
 
 
 def cuda_include() -> Path:
-    """The folder that holds cuda.h, in whichever NVIDIA wheel brought it."""
+    """Returns the folder of cuda.h, from any installed NVIDIA wheel."""
     spec = importlib.util.find_spec("nvidia")
     for location in (spec.submodule_search_locations if spec else None) or ():
         for header in Path(location).glob("*/include/cudaTypedefs.h"):
@@ -25,7 +25,7 @@ def cuda_include() -> Path:
 
 
 def compile_check(tmp_path: Path, text: str, *arguments: str) -> str:
-    """Compiles without linking; returns the compiler's complaints."""
+    """Compiles without linking; returns the compiler's messages."""
     source = tmp_path / "check.c"
     source.write_text(text)
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-fsyntax-only", *arguments, str(source)]
@@ -52,8 +52,8 @@ TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
 
 
 def table(*shim: str) -> dict[str, str]:
-    """ELF name by signature ("cuMemAlloc_v3020"), twins too, of rows for which the shim does
-    one of `shim`; without any, of all rows."""
+    """Returns ELF names by signature ("cuMemAlloc_v3020") for the rows whose shim action is one of
+    `shim`, or for all rows if `shim` is empty. Includes per-thread twins."""
     text = "".join(path.read_text() for path in sorted((SHIM / "driver").glob("functions_*.h")))
     rows = re.findall(r"^PUMP_DRIVER\((\w+), \w+, (\w+), (\w+), (\w+), (\d+), (\d+),", text, re.M)
     assert len(rows) == text.count("PUMP_DRIVER(") > 300
@@ -87,7 +87,7 @@ def test_a_wrong_signature_would_be_noticed(tmp_path: Path) -> None:
 
 
 def elf_name(signature: str, exported: str) -> bool:
-    """cuMemAlloc_v3020 belongs to cuMemAlloc_v2, cuMemset_v7000_ptds to cuMemset_ptds."""
+    """Returns whether the names match, as cuMemAlloc_v3020 and cuMemAlloc_v2 do."""
     base, _, rest = re.match(r"(\w+?)_v(\d+)(\w*)$", signature).groups()  # type: ignore[union-attr]
     twin = rest
     return bool(re.fullmatch(rf"{base}(_v\d)?{twin}", exported))
@@ -168,8 +168,8 @@ def test_types_have_the_layout_of_the_real_header(tmp_path: Path) -> None:
 
 
 def test_no_version_of_a_hooked_name_is_missing_between_those_that_are_hooked() -> None:
-    """A driver that hides its addresses is matched by the newest version not above the one
-    asked for: one that the table lacked would be taken for an older one."""
+    """If a driver hides its addresses, the shim resolves a request to the newest known version that
+    is not above the requested one. A missing version would resolve to an older one."""
     header = (cuda_include() / "cudaTypedefs.h").read_text()
     known = re.search(r"NEWEST_KNOWN_VERSION (\d+)", (SHIM / "driver" / "resolve.c").read_text())
     assert known
@@ -203,7 +203,7 @@ TYPEDEFS = ("cuda", "cudaProfiler", "cudaGL", "cudaEGL", "cudaVDPAU")
 
 
 def lacked() -> list[tuple[str, str, str, str]]:
-    """Rows of driver_lacks.h: twin, ELF name, name, version."""
+    """Returns the rows of driver_lacks.h: twin, ELF name, name, version."""
     text = (VIRTUAL / "calls/driver_lacks.h").read_text()
     rows = re.findall(r"^VD_LACKS\((\w+), (\w+), (\w+), (\d+)\)$", text, re.M)
     assert len(rows) == text.count("\nVD_LACKS(") > 100
@@ -211,7 +211,7 @@ def lacked() -> list[tuple[str, str, str, str]]:
 
 
 def test_the_virtual_driver_names_every_function_of_the_headers_once() -> None:
-    """Each version and each per-thread twin, whether it works there or is lacking."""
+    """Covers every version and every per-thread twin, whether it is implemented or lacking."""
     headers = "".join((cuda_include() / f"{name}Typedefs.h").read_text() for name in TYPEDEFS)
     declared = set(re.findall(r"PFN_(cu\w+?)_v(\d+)(_pt[ds][sz])?\)", headers))
     rows = "".join(path.read_text() for path in (SHIM / "driver").glob("functions_*.h"))
@@ -228,7 +228,7 @@ def test_the_virtual_driver_names_every_function_of_the_headers_once() -> None:
 
 
 def test_each_elf_name_of_a_lacking_function_is_one_of_the_headers() -> None:
-    """A name's versions are NAME, NAME_v2, ... in their order."""
+    """The versions of a name are NAME, NAME_v2, ... in this order."""
     rows = "".join(path.read_text() for path in (SHIM / "driver").glob("functions_*.h"))
     working = re.findall(r"^PUMP_DRIVER\(\w+, \w+, (\w+), (\w+), (\w+), (\d+)", rows, re.M)
     versions: dict[str, list[tuple[int, str]]] = {}

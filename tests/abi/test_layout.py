@@ -1,4 +1,4 @@
-"""The Python mirror of the contract against what the C compiler makes of it."""
+"""The Python mirror of the ABI matches the layout that the C compiler computes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STRUCTS = [
 
 
 def constants() -> list[str]:
-    """Every name that the readable part of a header defines."""
+    """Returns every name that the readable part of a header defines."""
     names = []
     for header in HEADERS:
         folder = next(f for f in INCLUDE if (ROOT / f / header).exists())
@@ -67,7 +67,7 @@ def constants() -> list[str]:
 
 
 def ask_the_compiler(tmp_path: Path, expressions: list[str]) -> dict[str, int]:
-    """Evaluate integer expressions over the headers by a compiled program."""
+    """Evaluates integer expressions over the headers with a compiled program."""
     prints = "\n".join(
         f'  printf("%llu\\n", (unsigned long long)({expression}));' for expression in expressions
     )

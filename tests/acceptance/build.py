@@ -1,8 +1,8 @@
-"""Makes what runs: the shim and the virtual driver by plain CMake, and the folder `site`.
+"""Builds the shim and the virtual driver with plain CMake, and lays out the folder `site`.
 
-Everything is in build/acceptance of the checkout; nothing is installed and no network is asked.
-Libraries that were carried there from another machine are used if they load here. With
-PUMP_LIB_DIR (for those who work on pump) the libraries there are taken instead.
+All files are in build/acceptance of the checkout. Nothing is installed and no network is used.
+Libraries carried there from another machine are used if they load here. If PUMP_LIB_DIR is set
+(for developers of pump), the libraries in that folder are used instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acceptance import running
 
 TARGETS = ("libpump.so", "libpump_core.so", running.VIRTUAL_DRIVER)
 PACKAGES = {"pump": "pump", "pumpd": "daemon/pumpd", "pump_lab": "lab/pump_lab"}
-"""Packages of the checkout by their name in `site`."""
+"""Maps each package's name in `site` to its folder in the checkout."""
 
 
 LOADS_LIMIT_S = 30.0
@@ -29,13 +29,16 @@ LOADS = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path)"
 
 
 class BuildError(Exception):
-    """The build failed or cannot begin; the text says why and where its log is."""
+    """The build failed or cannot start; the text gives the reason and the path of the log."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What there is to run. `libraries`: "built", "carried" or "PUMP_LIB_DIR". `wheels`: names of
-    those in `site`. `lacks`: why nothing can run under pump, "" if it can."""
+    """Result of a build.
+
+    `libraries`: "built", "carried" or "PUMP_LIB_DIR". `wheels`: names of the wheels in `site`.
+    `lacks`: why nothing can run under pump, "" if it can.
+    """
 
     libraries: str = ""
     wheels: tuple[str, ...] = ()
@@ -44,9 +47,10 @@ class Built:
 
 
 def build(root: Path, wheels: Path | None, virtual: bool, limit_s: float) -> Built:
-    """Builds what has changed, within `limit_s` seconds; on a card a failure is in the answer.
+    """Builds the changed parts, within `limit_s` seconds.
 
-    Raises BuildError with `virtual`: nothing at all runs on the virtual GPU without libraries.
+    On a real GPU, a failure is returned in `Built.lacks`. Raises BuildError if `virtual` is set,
+    because nothing runs on the virtual GPU without libraries.
     """
     began = time.monotonic()
     folder = root / running.BUILD
@@ -61,13 +65,13 @@ def build(root: Path, wheels: Path | None, virtual: bool, limit_s: float) -> Bui
     try:
         _host_kernels(root, folder)
     except BuildError:
-        if virtual:  # a card needs them only to try its own profile
+        if virtual:  # a real GPU needs them only to test its own profile
             raise
     return Built(libraries, tuple(names), time.monotonic() - began)
 
 
 def _libraries(root: Path, folder: Path, limit_s: float) -> str:
-    """Sees to it that TARGETS are there; where they come from. Raises BuildError."""
+    """Ensures that TARGETS exist and returns their origin. Raises BuildError."""
     libraries = running.library_folder(root)
     if "PUMP_LIB_DIR" in os.environ:
         origin = "PUMP_LIB_DIR"
@@ -87,8 +91,8 @@ def _libraries(root: Path, folder: Path, limit_s: float) -> str:
 
 
 def _unusable(root: Path, folder: Path, libraries: Path) -> str:
-    """Why there are no libraries that were carried here and load; "" if there are. The text goes
-    in front of another."""
+    """Returns why no usable libraries were carried here, "" if there are some. The text is a prefix
+    of another message."""
     files = [libraries / name for name in TARGETS]
     if _configured_here(root, folder) or not all(file.is_file() for file in files):
         return "nothing was carried in build/acceptance/pump; "
@@ -97,7 +101,7 @@ def _unusable(root: Path, folder: Path, libraries: Path) -> str:
 
 
 def loading(files: Sequence[Path]) -> str:
-    """Why a process here cannot load these libraries; "" if it can."""
+    """Returns why a process on this machine cannot load these libraries, "" if it can."""
     environ = {key: text for key, text in os.environ.items() if not key.startswith(running.OURS)}
     try:
         done = subprocess.run(
@@ -128,19 +132,19 @@ def _cmake(root: Path, folder: Path, limit_s: float) -> None:
 
 
 def configuring(root: Path, folder: Path) -> list[str]:
-    """The command that configures the build. One that was carried here from another place is
-    begun again: CMake refuses to go on with it."""
+    """Returns the command that configures the build. Deletes the cache of a build that was carried
+    from another path, because CMake refuses to continue such a build."""
     cache = folder / "CMakeCache.txt"
     if cache.exists() and not _configured_here(root, folder):
         cache.unlink()
         shutil.rmtree(folder / "CMakeFiles", ignore_errors=True)
     words = ["cmake", "-S", str(root), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release"]
-    words += ["-DPUMP_WARNINGS_ARE_ERRORS=OFF"]  # a new compiler's would end it all
+    words += ["-DPUMP_WARNINGS_ARE_ERRORS=OFF"]  # a new compiler's warnings would stop the build
     return words + (["-G", "Ninja"] if not cache.exists() and shutil.which("ninja") else [])
 
 
 def _configured_here(root: Path, folder: Path) -> bool:
-    """Whether CMake has configured a build of this checkout in `folder`."""
+    """Returns whether CMake has configured a build of this checkout in `folder`."""
     cache = folder / "CMakeCache.txt"
     home = f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\n"
     return cache.exists() and home in cache.read_text(errors="replace")
@@ -175,12 +179,12 @@ def _host_kernels(root: Path, folder: Path) -> None:
 
 
 def lay_out_site(root: Path, site: Path, wheels: Path | None) -> list[str]:
-    """Makes `site`: links to the checkout's packages, and every wheel unpacked. If it is as it
-    would be made, it is left alone, for another call may use it.
+    """Creates `site`: links to the checkout's packages, and every wheel unpacked.
 
-    All in one folder, because pump/start.py, which starts pump-run and pumpd, adds the folder in
-    which it finds pump: the carried packages are there, too. Returns the wheels' names. Raises
-    BuildError for a broken one, after everything else has been laid out.
+    An up-to-date `site` is not touched, because another call may be using it. All packages are in
+    one folder because pump/start.py, which starts pump-run and pumpd, adds only the folder that
+    contains pump. Returns the wheels' names. Raises BuildError for a broken wheel, after everything
+    else has been laid out.
     """
     carried = sorted(wheels.glob("*.whl")) if wheels else []
     stamp = site / "made-of"

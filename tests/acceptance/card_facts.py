@@ -1,7 +1,7 @@
-"""Asks NVML and the driver what card is there: one JSON line on stdout. Run as a program.
+"""Asks NVML and the driver which GPU is present, and prints one JSON line. Run as a program.
 
-A process of its own, since a driver that hangs or crashes must take nothing with it. Allocates
-nothing but a context. Exit status 1 and one line on stderr when there is no usable card.
+Runs in its own process, because a driver that hangs or crashes must not affect the caller. Creates
+only a context. Without a usable GPU it prints one line to stderr and exits with status 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def check(call: str, answer: Any) -> Any:
-    """Value of a cuda-bindings answer. Raises RuntimeError."""
+    """Returns the value of a cuda-bindings answer. Raises RuntimeError if the call failed."""
     status, *values = answer
     if int(status) != 0:
         raise RuntimeError(f"{call}: {status.name}")
@@ -22,7 +22,7 @@ def check(call: str, answer: Any) -> Any:
 
 
 def of_driver() -> dict[str, Any]:
-    """Name, identity and memory of device 0. Raises RuntimeError, ImportError."""
+    """Returns name, identity and memory of device 0. Raises RuntimeError, ImportError."""
     from cuda.bindings import driver
 
     check("cuInit", driver.cuInit(0))
@@ -44,7 +44,7 @@ def of_driver() -> dict[str, Any]:
 
 
 def of_nvml(identity: str) -> dict[str, Any]:
-    """Driver version, link and used memory of that card. Raises what pynvml raises."""
+    """Returns driver version, link and used memory of that GPU. Raises what pynvml raises."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -55,7 +55,7 @@ def of_nvml(identity: str) -> dict[str, Any]:
             "driver": version if isinstance(version, str) else version.decode(),
             "used_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
         }
-        # What a machine hides here is not missed.
+        # Some machines hide the link; its values are optional.
         with contextlib.suppress(pynvml.NVMLError):
             found["pcie_generation"] = pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)
             found["pcie_width"] = pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)
@@ -67,12 +67,12 @@ def of_nvml(identity: str) -> dict[str, Any]:
 def main() -> int:
     try:
         found = of_driver()
-    except Exception as error:  # no driver, no device, no cuda-bindings: no usable card
+    except Exception as error:  # no driver, no device or no cuda-bindings: no usable GPU
         print(error or type(error).__name__, file=sys.stderr)
         return 1
     try:
         found |= of_nvml(found["uuid"])
-    except Exception as error:  # none on the virtual GPU, nor in some containers
+    except Exception as error:  # the virtual GPU and some containers have no NVML
         found["nvml"] = str(error)
     print(json.dumps(found))
     return 0

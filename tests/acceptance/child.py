@@ -1,7 +1,7 @@
-"""The process of one stage: reads what it is given, runs the stage, writes items to a pipe.
+"""The process of one stage: reads its input, runs the stage, writes items to a pipe.
 
-Its stdout and stderr are the stage's log. Items go through a pipe of their own, one JSON line
-each, so that nothing a library prints can be taken for one.
+Its stdout and stderr are the stage's log. Items have their own pipe, one JSON line each, so that
+output printed by a library cannot be mistaken for an item.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRACEBACK_BEFORE_S = 2.0
 
 
 def packed(context: Context, stage: str, limit_s: float, pipe: int) -> dict[str, Json]:
-    """What `main` reads, for json."""
+    """Returns the JSON object that `main` reads."""
     return {
         "stage": stage,
         "limit_s": limit_s,
@@ -69,10 +69,10 @@ def unpacked(given: dict[str, Json]) -> Context:
 
 
 def end_with_runner() -> None:
-    """The end of the command ends the stage and all that it started.
+    """Ends the stage and everything that it started when the command ends.
 
-    stdin is a pipe that the runner alone holds open. A signal would not do: one that comes just
-    before the main thread begins to sleep is only handled when it wakes up.
+    stdin is a pipe that only the runner holds open. A signal would not work: Python handles one
+    that arrives just before the main thread sleeps only when that thread wakes up.
     """
 
     def watch() -> None:
@@ -85,7 +85,7 @@ def end_with_runner() -> None:
 
 
 def items(stage: Stage, context: Context) -> Iterator[Item]:
-    """Of the stage; what it raises becomes an item."""
+    """Yields the stage's items; an exception of the stage becomes an item."""
     try:
         yield from stage.run(context)
     except RefusedError as error:
@@ -96,8 +96,8 @@ def items(stage: Stage, context: Context) -> Iterator[Item]:
 
 
 def settled(item: Item) -> Item:
-    """The item, or a late one if its reason says that the stage's end cut a program off, or an
-    unavailable one if a program was refused memory."""
+    """Returns the item; a late one if the end of the stage stopped its program; an unavailable one
+    if its program was refused memory."""
     if LATE in item.reason and item.status in (FAIL, UNAVAILABLE):
         return late(item.name)
     refused = NO_MEMORY in item.reason and item.status == FAIL
@@ -105,7 +105,7 @@ def settled(item: Item) -> Item:
 
 
 def line(item: Item) -> str:
-    """For the pipe. What JSON cannot carry makes the item a failed one that says so."""
+    """Returns an item as a line for the pipe; a failed item if JSON cannot represent its values."""
     try:
         return json.dumps(item.as_json(), allow_nan=False)
     except (TypeError, ValueError) as error:

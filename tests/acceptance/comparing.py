@@ -1,4 +1,4 @@
-"""The same program with and without pump: start both, compare, judge. Used by several stages."""
+"""Runs a program with and without pump, compares and judges the results. Used by several stages."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from acceptance.running import Run
 
 RUN_LIMIT_S = 60.0
 LEAST_S = 4.0
-"""With less time left nothing is begun."""
+"""No program is started with less time left."""
 AT_ONCE = 4
 """Programs under pump that may run at the same time."""
 AT_ONCE_MOST_BYTES = MANAGED_MOST_BYTES // AT_ONCE
-"""The --limit of each, so that together they keep the hard rule whatever they do."""
+"""The --limit of each program, so that all of them together obey MANAGED_MOST_BYTES."""
 ACTIVE = {"PUMP_ACTIVE": "always"}
 COMPUTE = {"mode": "compute"}
-"""Of the virtual GPU: kernels really compute."""
+"""Setting of the virtual GPU: kernels really compute."""
 TORCH_NEEDS = {
     "PYTORCH_ALLOC_CONF": "expandable_segments:False",
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False",
 }
-"""Expandable segments are mapped by calls whose memory Unified Memory cannot page."""
+"""Unified Memory cannot page expandable segments, which are mapped by other driver calls."""
 JAX_NEEDS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""Else XLA takes three quarters of the card at once."""
+"""Without this setting XLA allocates three quarters of the GPU's memory at once."""
 
 
 @dataclass(frozen=True)
 class Case:
     """A program to compare. `needs`: environment that it needs, named in the result.
 
-    `converted_least_bytes`: of its memory that pump must make pageable. `stream_ordered`: its
-    memory is, which pump sees and counts but need not convert.
+    `converted_least_bytes`: how much of its memory pump must make pageable. `stream_ordered`: its
+    memory is stream-ordered; pump sees and counts such memory but need not convert it.
     """
 
     words: list[str]
@@ -58,7 +58,7 @@ class Case:
 
 
 def attempt(name: str, make: Callable[[], Item]) -> Item:
-    """The item that `make` makes, or a failed one: one item takes none of the others with it."""
+    """Returns the item that `make` makes; an exception becomes a failed or unavailable item."""
     try:
         return make()
     except RefusedError as error:
@@ -69,8 +69,8 @@ def attempt(name: str, make: Callable[[], Item]) -> Item:
 
 
 def allowed(name: str, part: Iterator[Item]) -> Iterator[Item]:
-    """Items of a part of a stage. If it asks for more memory than may be taken, the part ends with
-    the unavailable item `name`, and the stage goes on."""
+    """Yields the items of a part of a stage. If the part requests more memory than allowed, it ends
+    with the unavailable item `name`, and the stage continues."""
     try:
         yield from part
     except RefusedError as error:
@@ -78,7 +78,7 @@ def allowed(name: str, part: Iterator[Item]) -> Iterator[Item]:
 
 
 def compared(context: Context, name: str, case: Case) -> Item:
-    """Runs a program with and without pump at the same time, and judges."""
+    """Runs a program with and without pump at the same time, and judges the results."""
     if context.left_s() < LEAST_S:
         return late(name)
     environ = dict(case.needs)
@@ -96,8 +96,8 @@ def compared(context: Context, name: str, case: Case) -> Item:
 
 
 def not_here(name: str, run: Run, machine: Machine) -> Item:
-    """The item of what does not run without pump either; docs/gpu.md says what cannot run on the
-    virtual GPU."""
+    """Returns the item of a program that does not run without pump either. docs/gpu.md lists what
+    cannot run on the virtual GPU."""
     why = run.trouble() or "it told no result"
     where = "on the virtual GPU" if machine.virtual else "here"
     where = (
@@ -107,7 +107,7 @@ def not_here(name: str, run: Run, machine: Machine) -> Item:
 
 
 def judge(name: str, case: Case, plain: Run, pumped: Run, machine: Machine) -> Item:
-    """The verdict on a program that ran without pump and with it."""
+    """Returns the verdict on a program that ran without pump and with it."""
     result = plain.result()
     if not plain.ok or result is None:
         return not_here(name, plain, machine)
@@ -137,14 +137,14 @@ def judge(name: str, case: Case, plain: Run, pumped: Run, machine: Machine) -> I
 
 
 def broken(name: str, run: Run) -> Item:
-    """The item of a program that ended badly: failed, unless it only lacks a package."""
+    """Returns the item of a program that ended badly: failed, unless it only lacks a package."""
     if run.lacks():
         return Item(name, UNAVAILABLE, f"{run.lacks()} is not installed here")
     return Item(name, FAIL, run.trouble() or "it told no result", run.evidence())
 
 
 def other_result(plain: Run, pumped: Run) -> str:
-    """Why the result with pump is not the one without; "" when it is."""
+    """Returns how the result with pump differs from the result without pump; "" if it does not."""
     before, after = plain.result(), pumped.result()
     if not pumped.ok or after is None:
         return f"with pump: {pumped.trouble() or 'it told no result'}"
@@ -156,7 +156,7 @@ def other_result(plain: Run, pumped: Run) -> str:
 
 
 def not_intercepted(pumped: Run) -> str:
-    """Why pump was not there, by its own account; "" when it was."""
+    """Returns why pump did not observe the program, according to pump's summary; "" if it did."""
     if pumped.summary is None:
         return "not intercepted: pump never saw a cuInit succeed"
     if pumped.summary["shim"]["operations"] == 0:
@@ -165,7 +165,7 @@ def not_intercepted(pumped: Run) -> str:
 
 
 def unclean(pumped: Run) -> str:
-    """What pump left or broke; "" when nothing."""
+    """Returns what pump left running or broke; "" if nothing."""
     if pumped.left:
         return f"left behind: {', '.join(pumped.left)}"
     report = pumped.driver_report or {}

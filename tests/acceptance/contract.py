@@ -1,9 +1,9 @@
-"""What a stage of the acceptance gets and gives: Machine and Context in, Items out.
+"""The interface of an acceptance stage: it gets a Machine and a Context, and yields Items.
 
 A stage is a module `acceptance.stage_<name>` with NAME, LIMIT_S (seconds that its core part may
-take), WHAT (one line for people) and `run(context) -> Iterator[Item]`. It yields an item as
-soon as it has one: what was yielded is kept whatever becomes of the stage afterwards. It runs
-in a process of its own, which is killed with all that it started when its time is over.
+take), WHAT (one line for users) and `run(context) -> Iterator[Item]`. It yields each item as soon
+as possible: yielded items are kept even if the stage fails later. Each stage runs in its own
+process. When its time is over, that process and everything that it started are killed.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from typing import Any, Protocol
 PASS = "pass"
 FAIL = "fail"
 INFO = "info"
-"""A figure with nothing to hold it against."""
+"""A number that is not compared with anything."""
 UNAVAILABLE = "unavailable"
-"""This machine cannot run it, `reason` says why: neither pass nor fail."""
+"""This machine cannot run the item, for the reason in `reason`: neither pass nor fail."""
 STATUSES = (PASS, FAIL, INFO, UNAVAILABLE)
 LATE = "no time left in this call, --resume goes on here"
-"""The reason of an item that was not begun for want of time: --resume begins it."""
+"""The reason of an item that was not started because time ran out; --resume starts it."""
 
 NO_MEMORY = "this machine has too little memory for it"
-"""Begins the reason of an item that pump or the system refused memory to: no verdict on pump."""
+"""Prefix of the reason if pump or the system refused the item memory: no verdict on pump."""
 
 CARD = "card"
 VIRTUAL = "virtual"
 
 MIB, GIB = 1 << 20, 1 << 30
 MANAGED_MOST_BYTES = 4 * GIB
-"""Hard rule of machines that are lent: a few GiB of managed memory at most."""
+"""Hard rule for lent machines: at most a few GiB of managed memory."""
 SPARE_SHARE = 0.1
-"""Of the card's memory stays free: managed memory beyond what is free can hang a machine."""
+"""Share of the GPU's memory left free: managed memory beyond free memory can hang a machine."""
 HOST_SHARE = 0.5
-"""Of the host's available memory that managed memory may take when all of it is evicted."""
+"""Share of the host's available memory that fully evicted managed memory may take."""
 
 Json = Any
-"""What the json module can write."""
+"""Any value that the json module can write."""
 
 
 class RefusedError(Exception):
-    """More managed memory was asked for than the machine may give; says how much is."""
+    """A stage requested more managed memory than the machine allows; the text gives the maximum."""
 
 
 @dataclass(frozen=True)
 class Item:
     """One line of a stage's result.
 
-    `name` is unique within the stage and the same from call to call ("gpt2.1_5x.window").
-    `values` are figures with their units in the keys. `seconds` is set by the runner.
+    `name` is unique within the stage and the same in every call ("gpt2.1_5x.window"). `values` are
+    numbers with their units in the keys. The runner sets `seconds`.
     """
 
     name: str
@@ -71,17 +71,17 @@ class Item:
 
 
 def late(name: str) -> Item:
-    """The item that there was no time for."""
+    """Returns the item for which there was no time."""
     return Item(name, UNAVAILABLE, LATE)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is there. `kind`: CARD or VIRTUAL; `profile`: of the virtual GPU, else "".
+    """Description of the machine. `kind`: CARD or VIRTUAL. `profile`: the virtual GPU's, else "".
 
-    `runtime`: "bare metal", "vm" or "gvisor". `packages`: Python packages by the name they are
-    installed under, with version. `tools`: nvcc, cmake, ninja, cc by name, with their path.
-    Bytes are 0 and texts empty where nothing is known.
+    `runtime`: "bare metal", "vm" or "gvisor". `packages`: versions of installed Python packages, by
+    distribution name. `tools`: paths of nvcc, cmake, ninja, make and cc, by name. Unknown bytes are
+    0 and unknown texts are empty.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class Machine:
 
     @property
     def label(self) -> str:
-        """What every figure is labelled with."""
+        """Returns the label of every number measured here."""
         if self.virtual:
             return f"virtual GPU {self.profile}, figures are a model's"
         return self.name or "unknown card"
@@ -115,11 +115,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Context:
-    """What a stage is given. `core`: only the part that fits into nine minutes with all others.
+    """Input of a stage. `core`: run only the part that, with all other stages, takes nine minutes.
 
-    `root`: the checkout. `out`: results of this stage (logs, recordings). `work`: scratch, gone
-    afterwards. `quick`: smallest sizes, to see that it works. `done`: names of items that an
-    earlier call finished, to be left out. `deadline`: of time.monotonic() of this machine.
+    `root`: the checkout. `out`: results of this stage (logs, recordings). `work`: scratch folder,
+    deleted afterwards. `quick`: smallest sizes, for a functional check. `done`: names of items that
+    an earlier call finished; they are skipped. `deadline`: in time.monotonic() of this machine.
     `lacks`: why nothing can run under pump here, "" if it can.
     """
 
@@ -134,20 +134,20 @@ class Context:
     lacks: str = ""
 
     def left_s(self) -> float:
-        """Seconds of this stage's time that are left; not below 0."""
+        """Returns the seconds left for this stage, never negative."""
         return max(0.0, self.deadline - time.monotonic())
 
     def most_bytes(self) -> int:
-        """Managed memory that may be live at once: the --limit of what runs alone."""
+        """Returns how much managed memory may be live at once: the --limit of a single job."""
         machine = self.machine
         return managed_most_bytes(
             machine.total_bytes, machine.free_bytes, machine.host_available_bytes
         )
 
     def managed(self, length_bytes: int) -> int:
-        """`length_bytes`, if so much managed memory may be asked for. Before allocating.
+        """Returns `length_bytes` if that much managed memory may be allocated.
 
-        Raises RefusedError.
+        Raises RefusedError if it exceeds the limit.
         """
         machine, most = self.machine, self.most_bytes()
         if length_bytes > most:
@@ -160,19 +160,19 @@ class Context:
 
 
 class Stage(Protocol):
-    """What a module of a stage has."""
+    """Members of a stage's module."""
 
     NAME: str
     LIMIT_S: float
     WHAT: str
 
     def run(self, context: Context) -> Iterator[Item]:
-        """Yield items as they come."""
+        """Yields items as they become available."""
         ...
 
 
 def managed_most_bytes(total_bytes: int, free_bytes: int, host_available_bytes: int) -> int:
-    """Bytes of managed memory that may be live at once; 0 where too little is free."""
+    """Returns how many bytes of managed memory may be live at once; may be 0."""
     spare = int(total_bytes * SPARE_SHARE)
     host = int(host_available_bytes * HOST_SHARE)
     return max(0, min(free_bytes - spare, host, MANAGED_MOST_BYTES))

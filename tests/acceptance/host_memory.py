@@ -1,8 +1,9 @@
-"""The host's memory: how much is available, and how to get what a machine has not shown yet.
+"""Host memory: how much is available, and how to make a machine show memory that it still hides.
 
-Some virtual machines begin with a small part of their memory and get the rest as they use it:
-MemTotal is far below what is installed, and checks of MemAvailable refuse what would fit. `grow`
-uses memory once and frees it again; what came stays. It does nothing on other machines.
+Some virtual machines start with a small part of their memory and receive the rest on use. MemTotal
+is then far below the installed memory, and checks of MemAvailable refuse jobs that would fit.
+`grow` uses memory once and frees it again; the new memory stays available. It does nothing on other
+machines.
 
     python tests/acceptance/host_memory.py LEAST_BYTES MOST_BYTES      the process that uses it
 """
@@ -20,32 +21,32 @@ from pathlib import Path
 
 MEMINFO = Path("/proc/meminfo")
 BLOCKS = Path("/sys/devices/system/memory")
-"""A folder for each installed block of memory, and the size of all of them."""
+"""Contains a folder for each installed block of memory, and a file with the block size."""
 MIB, GIB = 1 << 20, 1 << 30
 
 WANTED_BYTES = 20 * GIB
-"""Available bytes that are enough for all stages at once."""
+"""Available memory that is enough for all stages at once."""
 SHOWN_LEAST = 0.85
-"""Part of what is installed that an ordinary kernel shows as MemTotal, at least."""
+"""Least share of the installed memory that an ordinary kernel reports as MemTotal."""
 USED_MOST = 0.9
-"""Part of what is installed that may be in use while memory is made to grow."""
+"""Largest share of the installed memory that may be in use during `grow`."""
 STEP_BYTES = 64 * MIB
 LIMIT_S = 15.0
 KILL_ME_FIRST = "1000"
-"""For /proc/self/oom_score_adj: if memory runs out, the kernel ends the growing process."""
+"""Value for /proc/self/oom_score_adj: if memory runs out, the kernel kills the growing process."""
 
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Bytes. total, available: as the kernel shows them now; installed: what the machine has, 0
-    if the kernel does not say (gVisor)."""
+    """Host memory in bytes. `total`, `available`: what the kernel reports now. `installed`: memory
+    of the machine, 0 if the kernel does not report it (gVisor)."""
 
     total: int
     available: int
     installed: int
 
     def growth(self, wanted: int = WANTED_BYTES) -> int:
-        """Most bytes to use, so that about `wanted` become available; 0: nothing to gain."""
+        """Returns how many bytes to use so that about `wanted` become available; 0 if useless."""
         if self.available >= wanted or self.total >= SHOWN_LEAST * self.installed:
             return 0
         used = self.total - self.available
@@ -53,7 +54,7 @@ class HostMemory:
 
 
 def look(meminfo: Path = MEMINFO, blocks: Path = BLOCKS) -> HostMemory:
-    """The machine as it is now; 0 for what cannot be read."""
+    """Returns the machine's current memory; 0 for each value that cannot be read."""
     found = {"MemTotal": 0, "MemAvailable": 0}
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in meminfo.read_text().splitlines():
@@ -64,7 +65,7 @@ def look(meminfo: Path = MEMINFO, blocks: Path = BLOCKS) -> HostMemory:
 
 
 def _installed(blocks: Path) -> int:
-    """Bytes of all memory blocks that are online."""
+    """Returns the size of all memory blocks that are online."""
     with contextlib.suppress(OSError, ValueError):
         size = int((blocks / "block_size_bytes").read_text(), 16)
         states = [(block / "state").read_text() for block in blocks.glob("memory[0-9]*")]
@@ -78,10 +79,10 @@ def grow(
     seen: Callable[[], HostMemory] = look,
     command: Sequence[str] = (sys.executable, __file__),
 ) -> tuple[HostMemory, HostMemory]:
-    """Makes memory that is installed but not shown available: the machine before and after.
+    """Makes hidden memory available, and returns the machine's memory before and after.
 
-    Takes at most `limit_s`, in a process of its own. Whatever becomes of that process, the
-    answer is what the machine shows afterwards.
+    Takes at most `limit_s`, in its own process. The second value is read afterwards, even if that
+    process dies.
     """
     before = seen()
     most = before.growth(wanted)
@@ -99,8 +100,8 @@ def grow(
 
 
 def use(wanted: int, most: int, deadline: float, seen: Callable[[], HostMemory] = look) -> int:
-    """Uses memory, a step at a time, until what is held and what is available are together
-    `wanted`, `most` is held or it is `deadline` (time.monotonic()); bytes that were held."""
+    """Uses memory step by step, and returns how many bytes it held. Stops when held plus available
+    memory reaches `wanted`, when it holds `most`, or at `deadline` (time.monotonic())."""
     held: list[bytes] = []
     while (taken := len(held) * STEP_BYTES) + STEP_BYTES <= most and time.monotonic() < deadline:
         if taken + seen().available >= wanted:

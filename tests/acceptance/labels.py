@@ -1,4 +1,4 @@
-"""How far an item's figures hold: labels beside that of the machine, each with its reason. Pure."""
+"""Labels that limit the validity of an item's numbers, each with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probe.transfer import GVISOR, KEY, OUT
 from acceptance.contract import Item, Json, Machine
 
 NOT_TRANSFERABLE, OPTIMISTIC = KEY, "optimistic"
-"""Keys of an item's values; the value is the reason."""
+"""Keys in an item's values; the value is the reason."""
 TITLES = {
     NOT_TRANSFERABLE: "Holds for this runtime alone",
     OPTIMISTIC: "Optimistic: the budget is emulated",
@@ -21,7 +21,7 @@ EMULATED = (
 
 
 def labelled(stage: str, item: Item, machine: Machine) -> Item:
-    """The item with the labels that are due to it."""
+    """Returns the item with the labels that apply to it."""
     labels: dict[str, Json] = {}
     if machine.runtime == GVISOR and stage == "speed":
         labels[NOT_TRANSFERABLE] = f"speed under gVisor: {OUT}"
@@ -31,7 +31,7 @@ def labelled(stage: str, item: Item, machine: Machine) -> Item:
 
 
 def _has_room(item: Item, machine: Machine) -> bool:
-    """Whether all that the program holds fits the card, whatever budget pump was given."""
+    """Returns whether all memory of the program fits on the GPU, whatever budget pump was given."""
     model = item.values.get("model")
     footprint_bytes = model.get("footprint_bytes", 0) if isinstance(model, dict) else 0
     return bool(footprint_bytes <= machine.free_bytes)

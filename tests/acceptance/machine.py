@@ -1,7 +1,7 @@
-"""What is there: card, memory, runtime, packages, tools. Asking first, then deciding purely.
+"""Describes GPU, memory, runtime, packages and tools: first queries, then pure decisions.
 
-Packages are looked up by their metadata, never imported: importing PyTorch costs seconds, and
-a broken one would end the acceptance.
+Packages are looked up by their metadata and never imported: importing PyTorch takes seconds, and a
+broken package would end the acceptance.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ NEEDED = {
     "prometheus_client": "prometheus-client",
     "cuda.bindings": "cuda-bindings",
 }
-"""Without these neither pumpd nor the examples run: module and package."""
+"""Required by pumpd and the examples: package by module."""
 TOOLS = ("nvcc", "cmake", "ninja", "make", "cc")
 FACTS_LIMIT_S = 60
 VIRTUAL_MARK = "(pump virtual)"
-"""In the name of every modelled device."""
+"""Part of the name of every modelled device."""
 
 
 class NothingToRunOnError(Exception):
-    """No card, and no virtual GPU was asked for; says what is missing and the remedy."""
+    """There is no GPU and no virtual GPU was requested; the text gives reason and remedy."""
 
 
 def driver_loads() -> bool:
-    """Whether libcuda.so.1 can be loaded. Does not initialise it."""
+    """Returns whether libcuda.so.1 can be loaded. Does not initialise it."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -59,12 +59,12 @@ def driver_loads() -> bool:
 
 
 def missing() -> list[str]:
-    """Packages of NEEDED that this Python lacks."""
+    """Returns the packages of NEEDED that this Python lacks."""
     return [package for module, package in NEEDED.items() if not _importable(module)]
 
 
 def lacking(wheels: Path) -> list[str]:
-    """Returns the packages of NEEDED that are neither installed here nor carried as wheels."""
+    """Returns packages of NEEDED that are not installed here and not carried as wheels."""
     carried = {file.name.split("-")[0].lower().replace("_", "-") for file in wheels.glob("*.whl")}
     return [name for name in missing() if name not in carried]
 
@@ -76,7 +76,7 @@ def _importable(module: str) -> bool:
 
 
 def packages(site: Path | None) -> dict[str, str]:
-    """Installed and carried packages of PACKAGES with their versions."""
+    """Returns installed and carried packages of PACKAGES with their versions."""
     found = {}
     path = [*([str(site)] if site else []), *sys.path]
     for name in PACKAGES:
@@ -87,7 +87,7 @@ def packages(site: Path | None) -> dict[str, str]:
 
 
 def tools(environ: Mapping[str, str]) -> dict[str, str]:
-    """Paths of TOOLS; CC and CUDA_HOME are honoured."""
+    """Returns the paths of TOOLS; respects CC and CUDA_HOME."""
     words = {"cc": environ.get("CC", "cc").split()[0]}
     home = environ.get("CUDA_HOME") or "/usr/local/cuda"
     found = {}
@@ -101,15 +101,15 @@ def tools(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def runtime() -> str:
-    """What the probe finds: bare metal, vm or gvisor."""
+    """Returns the runtime that the probe detects: "bare metal", "vm" or "gvisor"."""
     try:
         return str(detect_runtime()["kind"])
-    except Exception:  # of no use here; the probe's own report says more
+    except Exception:  # not needed here; the probe's report has the details
         return "unknown"
 
 
 def ask_card(environ: Mapping[str, str], command: list[str] | None = None) -> dict[str, Json]:
-    """What card_facts.py says, or {"error": why there is no usable card}."""
+    """Returns the output of card_facts.py, or {"error": why there is no usable GPU}."""
     words = [*(command or []), sys.executable, str(Path(__file__).with_name("card_facts.py"))]
     try:
         done = subprocess.run(
@@ -135,7 +135,7 @@ def ask_card(environ: Mapping[str, str], command: list[str] | None = None) -> di
 def decide(
     profile: str | None, loads: bool, card: Mapping[str, Json], facts: Mapping[str, Json]
 ) -> Machine:
-    """The machine, from what was asked. `facts`: fields of Machine that no driver knows.
+    """Builds the Machine from the queries' answers. `facts`: fields that no driver knows.
 
     Raises NothingToRunOnError.
     """
@@ -166,13 +166,13 @@ def decide(
 
 
 def driver_version(card: Mapping[str, Json]) -> str:
-    """NVML's, or where there is none the CUDA version that the driver speaks."""
+    """Returns NVML's driver version; without NVML, the CUDA version that the driver supports."""
     cuda = int(card.get("cuda", 0))
     return str(card.get("driver") or f"unknown, for CUDA {cuda // 1000}.{cuda % 1000 // 10}")
 
 
 def facts(site: Path | None) -> dict[str, Json]:
-    """Fields of Machine that no driver knows."""
+    """Returns the fields of Machine that no driver knows."""
     return {
         "host_available_bytes": host_memory.look().available,
         "runtime": runtime(),

@@ -1,6 +1,6 @@
-"""scripts/gpu_acceptance: what is asked, what is there, then one stage after another.
+"""scripts/gpu_acceptance: parses the options, describes the machine, and runs the stages in order.
 
-Exit status: 0 nothing failed; 1 something failed; 2 bad arguments; 3 nothing to run on.
+Exit status: 0 nothing failed; 1 something failed; 2 bad arguments; 3 no GPU to run on.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ PROGRAM = "scripts/gpu_acceptance"
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Prints a line of progress for the user."""
     print(text, file=sys.stderr, flush=True)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Options; exits with status 2 on a bad one."""
+    """Parses the options; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Check pump on a GPU and measure what its model needs, in less than nine "
@@ -122,7 +122,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def print_first_card(path: Path) -> int:
-    """The page on stdout; the exit status."""
+    """Prints the page and returns the exit status."""
     if path == results_base():
         dated = sorted(path.glob("*-????-??-??"), key=lambda folder: folder.stat().st_mtime)
         path = dated[-1] if dated else path
@@ -135,10 +135,10 @@ def print_first_card(path: Path) -> int:
 
 
 def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Everything but --prepare; the exit status. Raises BuildError, NothingToRunOnError."""
+    """Runs the stages and returns the exit status. Raises BuildError, NothingToRunOnError."""
     began = time.monotonic()
     if options.virtual is None and not machine.driver_loads():
-        machine.decide(None, False, {}, {})  # raises, before anything is built
+        machine.decide(None, False, {}, {})  # raises before anything is built
     wheels = options.wheels or ROOT / WHEELS
     _use_a_python_that_has_all(wheels, given)
     built = make_ready(wheels, bool(options.virtual))
@@ -154,7 +154,7 @@ def accept(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def make_ready(wheels: Path, virtual: bool) -> build.Built:
-    """Libraries, packages and memory for what runs here. Raises BuildError."""
+    """Prepares libraries, packages and memory for the stages. Raises BuildError."""
     built = build.build(ROOT, wheels if wheels.is_dir() else None, virtual, stages.BUILD_LIMIT_S)
     running.see_packages(ROOT)
     if built.lacks:
@@ -169,7 +169,7 @@ def make_ready(wheels: Path, virtual: bool) -> build.Built:
 
 
 def report(place: runner.Place, found: dict[str, dict[str, Json]], seconds: float) -> None:
-    """Writes the page and prints a line for each stage. `seconds`: of the whole call."""
+    """Writes the summary page and prints a line for each stage. `seconds`: time of this call."""
     every = [results.read(place.out / f"{name}.json") for name in stages.ORDER]
     mine = [result for result in every if result and place.identity.same(result)]
     page_file = place.out / "summary.md"
@@ -186,7 +186,7 @@ def report(place: runner.Place, found: dict[str, dict[str, Json]], seconds: floa
 
 
 def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
-    """Becomes the Python of .venv where this one lacks something. Raises BuildError."""
+    """Replaces this process by .venv's Python if this Python lacks a package. Raises BuildError."""
     lacking = machine.lacking(wheels)
     if not lacking:
         return
@@ -200,7 +200,7 @@ def _use_a_python_that_has_all(wheels: Path, given: Sequence[str]) -> None:
 
 
 def look(virtual: str | None, site: Path, kept_bytes: int = 0) -> Machine:
-    """Describes the machine, as if `kept_bytes` of its GPU memory were in use. Raises
+    """Describes the machine as if `kept_bytes` of its GPU memory were in use. Raises
     NothingToRunOnError."""
     asked = Machine(kind="virtual" if virtual else "card", profile=virtual or "")
     context = Context(ROOT, site, site, asked)
@@ -213,14 +213,14 @@ def look(virtual: str | None, site: Path, kept_bytes: int = 0) -> Machine:
 
 
 def results_base() -> Path:
-    """The folder in which each device has its results: OUT_VARIABLE, on machines of which only
-    that folder is kept; else below the build."""
+    """Returns the folder with each device's results. It is OUT_VARIABLE for machines that keep only
+    that folder, else a folder in the build."""
     given = os.environ.get(OUT_VARIABLE)
     return Path(given).absolute() if given else ROOT / running.BUILD / "results"
 
 
 def results_folder(options: argparse.Namespace, there: Machine) -> Path:
-    """Made if need be. With --resume and without --out: the newest one of this device."""
+    """Returns the results folder, created if needed; --resume without --out uses the newest."""
     if options.out:
         out: Path = options.out.absolute()
     else:
@@ -238,7 +238,7 @@ def results_folder(options: argparse.Namespace, there: Machine) -> Path:
 def run_stages(
     options: argparse.Namespace, place: runner.Place, deadline: float
 ) -> dict[str, dict[str, Json]]:
-    """Results by stage, each written as well. What is complete already is only read."""
+    """Runs the incomplete stages; returns and writes the results of all chosen stages."""
     chosen = [name for name in stages.ORDER if name in (options.stage or stages.ORDER)]
     found: dict[str, dict[str, Json]] = {}
     modules: dict[str, Stage] = {}
@@ -251,7 +251,7 @@ def run_stages(
             continue
         try:
             module = stages.load(name)
-        except Exception as error:  # one broken stage is none of the others' business
+        except Exception as error:  # a broken stage must not stop the others
             why = f"cannot be loaded: {type(error).__name__}: {error}"
             found[name] = runner.absent(place, name, FAIL, why)
             continue
@@ -288,5 +288,5 @@ def run_stages(
 
 
 def shown(path: Path) -> str:
-    """A path as people have it."""
+    """Returns the path relative to the checkout if it is inside it, else the whole path."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -1,7 +1,7 @@
-"""--prepare: on a machine with a network, fetches the wheels that the card's machine lacks.
+"""--prepare: on a machine with a network, downloads the wheels that the GPU's machine lacks.
 
-They go into one folder, to be carried along with the checkout; build.py unpacks them there.
-Only what AVAILABLE_THERE lacks is fetched, for Python 3.12, through pip.
+The wheels go into one folder, which is copied along with the checkout; build.py unpacks them there.
+pip downloads, for Python 3.12, only packages that are not in AVAILABLE_THERE.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acceptance.results import now
 MACHINES = ("x86_64", "aarch64")
 PYTHON = "3.12"
 GLIBC = (17, 24, 28, 31, 34, 35, 39)
-"""Minor versions of glibc 2 whose wheels the machine takes."""
+"""Minor versions of glibc 2 for which wheels are accepted."""
 TOTAL_BYTES_MAX = 50_000_000
 LIMIT_S = 600
 MANIFEST = "manifest.json"
@@ -29,18 +29,18 @@ AVAILABLE_THERE = (
     *("torch", "triton", "jax", "cupy", "cuda-bindings", "cuda-python", "numpy", "psutil"),
     *("nvidia-ml-py", "scikit-learn", "pytest", "cmake", "ninja", "nvidia-cuda-nvrtc"),
 )
-"""What the machine with the card is known to have; cuda-python is only cuda-bindings' wrapper."""
+"""Packages known to be on the GPU's machine; cuda-python only wraps cuda-bindings."""
 
 
 class PrepareError(Exception):
-    """The wheels could not be had; the text says why."""
+    """The wheels could not be downloaded; the text gives the reason."""
 
 
 Told = Callable[[str], None]
 
 
 def dependencies(pyproject: str) -> list[str]:
-    """Requirements of pump itself, with their versions."""
+    """Returns pump's own requirements, with their versions."""
     import tomllib
 
     found = tomllib.loads(pyproject)["project"]["dependencies"]
@@ -48,7 +48,7 @@ def dependencies(pyproject: str) -> list[str]:
 
 
 def name_of(requirement: str) -> str:
-    """Package of a requirement, as wheels write it."""
+    """Returns the package of a requirement, spelled as in names of wheels."""
     return re.split(r"[ <>=!~\[;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
@@ -57,7 +57,7 @@ def lacking(requirements: Sequence[str], available: Sequence[str]) -> list[str]:
 
 
 def command(requirements: Sequence[str], folder: Path, machine: str) -> list[str]:
-    """pip, which resolves what the wheels themselves need as well."""
+    """Returns the pip command, which also resolves the wheels' own dependencies."""
     words = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet"]
     words += ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}"]
     words += [f"--platform=manylinux_2_{minor}_{machine}" for minor in GLIBC]
@@ -66,7 +66,7 @@ def command(requirements: Sequence[str], folder: Path, machine: str) -> list[str
 
 
 def main(folder: Path, machine: str, told: Told) -> int:
-    """Fetches into `folder` and writes its manifest. Raises PrepareError."""
+    """Downloads into `folder` and writes its manifest. Raises PrepareError."""
     root = Path(__file__).resolve().parents[2]
     requirements = lacking(dependencies((root / "pyproject.toml").read_text()), AVAILABLE_THERE)
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def main(folder: Path, machine: str, told: Told) -> int:
 
 
 def fetch(words: Sequence[str]) -> None:
-    """Raises PrepareError."""
+    """Runs pip. Raises PrepareError if it fails or takes too long."""
     try:
         done = subprocess.run(
             words,
@@ -100,7 +100,7 @@ def fetch(words: Sequence[str]) -> None:
 
 
 def manifest(wheels: Sequence[Path]) -> dict[str, Json]:
-    """Names, versions, sizes and hashes. Raises PrepareError when all are too much to carry."""
+    """Returns names, versions, sizes and hashes. Raises PrepareError if the total is too large."""
     entries = []
     for wheel in wheels:
         content = wheel.read_bytes()

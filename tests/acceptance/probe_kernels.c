@@ -1,13 +1,14 @@
-/* probe_kernels.c - what the kernels of scripts/gpu_probe touch and compute, for the
- * virtual GPU.
+/* probe_kernels.c - describes to the virtual GPU what the kernels of scripts/gpu_probe
+ * touch and compute.
  *
- *   cc -O2 -fPIC -shared -o probe_kernels.so probe_kernels.c
- *   PUMP_VIRTUAL_KERNELS=.../probe_kernels.so pump-run --virtual PROFILE scripts/gpu_probe
+ *   `cc -O2 -fPIC -shared -o probe_kernels.so probe_kernels.c`;
+ *   `PUMP_VIRTUAL_KERNELS=./probe_kernels.so pump-run --virtual PROFILE scripts/gpu_probe`.
  *
- * Without it a kernel touches all that its pointers reach, and the probe's questions about
- * faults learn nothing. In compute mode the host functions stand in for the kernels. The
- * probe knows nothing of this file: a real GPU runs the real kernels.
- * lab/driver/code/touch.c has the rules.
+ * Without this library a kernel touches everything that its pointers reach, and the
+ * probe's questions about faults learn nothing. In compute mode the host functions run
+ * instead of the kernels. The probe does not know this file: a real GPU runs the real
+ * kernels.
+ * lab/driver/code/touch.c defines the rules.
  */
 #include <stdint.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 struct pump_touch {
   uint64_t address, length_bytes;
 };
-#define TOUCH_READ (1ull << 63) /* it is only read */
-#define TOUCH_WIDE (1ull << 62) /* all over it at once */
+#define TOUCH_READ (1ull << 63) /* the kernel only reads this part */
+#define TOUCH_WIDE (1ull << 62) /* the kernel reaches blocks all over this part at once */
 
 #define SHAPE const unsigned grid[3], const unsigned block[3]
 #define TOUCH(kernel)                                                                      \
@@ -38,7 +39,7 @@ static uint32_t *words_at(const void *parameter) {
   return (uint32_t *)wide(parameter);
 }
 
-/* One word in each of `count` slots, those that `order` names or the first ones. */
+/* Lists one word in each of `count` slots: those in `order`, or the first ones if NULL. */
 static unsigned slots(const void *data, uint64_t stride_bytes, const uint32_t *order,
                       uint64_t count, struct pump_touch *out, unsigned most) {
   if (count > most) return most + 1;
@@ -63,7 +64,7 @@ HOST(probe_fill) {
   for (uint64_t i = 0, words = wide(params[1]); i < words; i++) data[i] = value;
 }
 
-/* probe_sum(data, quads, sink): what it writes to the sink is not worth a fault */
+/* probe_sum(data, quads, sink). The write to the sink is too small to model a fault. */
 TOUCH(probe_sum) {
   UNUSED_SHAPE;
   if (most >= 1)
@@ -102,8 +103,8 @@ HOST(probe_touch) {
     data[(order != NULL ? order[i] : i) * wide(params[1])] += 1;
 }
 
-/* probe_chain(data, stride_words, count, sink): the order in which one thread touches
- * them is lost here, so that all faults come at once */
+/* probe_chain(data, stride_words, count, sink). One thread touches the slots in
+ * order; this list has no order, so all faults happen at once. */
 TOUCH(probe_chain) {
   UNUSED_SHAPE;
   return slots(words_at(params[0]), wide(params[1]) * 4, NULL, wide(params[2]), out, most);
@@ -113,7 +114,7 @@ HOST(probe_chain) {
   (void)params;
 }
 
-/* These touch nothing. */
+/* The kernels below touch no memory. */
 TOUCH(probe_struct) {
   UNUSED_SHAPE;
   (void)params, (void)out, (void)most;

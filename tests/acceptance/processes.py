@@ -1,10 +1,10 @@
-"""Finds and ends what a stage or a program started, wherever it went.
+"""Finds and kills everything that a stage or a program started, wherever it is.
 
-pumpd leaves the process tree and leads its own process group, so neither a process tree nor a group
-finds everything. What is inherited by all is the environment: each program and each stage is
-given a mark there. What was started with an empty environment is found otherwise: the command
-adopts orphans (`adopt_orphans`), so whatever loses its parent becomes its child. Only processes
-that carry the mark, and new children of our own, are ever signalled.
+Pumpd leaves the process tree and leads its own process group, so neither tree nor group finds every
+process. Children inherit the environment, so each program and each stage gets a mark there. A
+process that was started with an empty environment is found in another way: the command adopts
+orphans (`adopt_orphans`), so a process that loses its parent becomes its child. Only marked
+processes and new children of this process are ever signalled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 PROGRAM_MARK = "GPU_ACCEPTANCE_PROGRAM"
 STAGE_MARK = "GPU_ACCEPTANCE_STAGE"
 CALL_MARK = "GPU_ACCEPTANCE_CALL"
-"""Of a step of scripts/first_call, whose programs and stages get marks of their own as well."""
+"""Mark of a step of scripts/first_call; its programs and stages also get their own marks."""
 PROC = Path("/proc")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -31,9 +31,9 @@ def new_mark() -> str:
 
 
 def marked(name: str, mark: str) -> list[int]:
-    """Process ids, but for our own, whose environment began with name=mark. Zombies do not count.
+    """Returns the ids of other processes whose environment began with name=mark, without zombies.
 
-    A process that may not be looked at is not ours.
+    Processes with an unreadable environment belong to other users and are skipped.
     """
     wanted = f"{name}={mark}".encode()
     found = []
@@ -46,7 +46,7 @@ def marked(name: str, mark: str) -> list[int]:
 
 
 def title(pid: int) -> str:
-    """Command line of a process, shortened; "" when it is gone."""
+    """Returns the end of a process's command line; "" if the process is gone."""
     with contextlib.suppress(OSError):
         words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         return os.fsdecode(b" ".join(words).strip())[-160:]
@@ -54,8 +54,7 @@ def title(pid: int) -> str:
 
 
 def memory_kills() -> int:
-    """Processes that the kernel has killed for want of memory since its start; 0 if it does not
-    say."""
+    """Returns the number of out-of-memory kills by the kernel since boot; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in (PROC / "vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):
@@ -64,7 +63,7 @@ def memory_kills() -> int:
 
 
 def wait_gone(name: str, mark: str, limit_s: float) -> list[int]:
-    """Waits until no marked process is left; the process ids that still are after `limit_s`."""
+    """Waits until no marked process is left; returns the ids of those left after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while left := marked(name, mark):
         if time.monotonic() >= deadline:
@@ -74,18 +73,18 @@ def wait_gone(name: str, mark: str, limit_s: float) -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """Makes what loses its parent a child of this process. Where a kernel cannot, marks remain."""
+    """Makes orphaned descendants children of this process, if the kernel supports it."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children() -> set[int]:
-    """Process ids of our children, zombies too."""
+    """Returns the process ids of our children, including zombies."""
     mine = str(os.getpid())
     found = set()
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # "pid (name) state parent ...", and a name may hold anything.
+                # Format: "pid (name) state parent ..."; the name may contain any character.
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if fields[1] == mine:
                     found.add(int(entry.name))
@@ -93,7 +92,7 @@ def children() -> set[int]:
 
 
 def kill_children(but: Set[int], limit_s: float = 10.0) -> list[int]:
-    """Kills and reaps children but those, and orphans that become children; returns survivors."""
+    """Kills and reaps all children except `but`, including new orphans; returns survivors."""
     deadline = time.monotonic() + limit_s
     while left := children() - but:
         for pid in left:
@@ -107,8 +106,8 @@ def kill_children(but: Set[int], limit_s: float = 10.0) -> list[int]:
 
 
 def kill_marked(name: str, mark: str, limit_s: float = 10.0) -> list[int]:
-    """Kills all marked processes, those that they start meanwhile too; returns those that survived
-    `limit_s`."""
+    """Kills all marked processes, also new ones that they start during the kill. Returns the
+    processes that are left after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while left := marked(name, mark):
         for pid in left:

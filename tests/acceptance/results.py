@@ -1,4 +1,4 @@
-"""The JSON of a stage: what it holds, how it is written, what a later call keeps of it."""
+"""A stage's JSON: its contents, how it is written, and which parts a later call keeps."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from acceptance.contract import FAIL, LATE, STATUSES, Item, Json, Machine
 SCHEMA = 1
 COMMIT_VARIABLE = "GPU_ACCEPTANCE_COMMIT"
 STAGE_ITEM = "stage"
-"""Name of the runner's own item about a stage that broke; never kept by --resume."""
+"""Name of the runner's own item about a stage that broke; --resume never keeps it."""
 NAME_IS_ENOUGH = frozenset({"shim", "bits", "failures"})
-"""Stages of verdicts, not of figures: another card of the same name goes on with them."""
+"""Stages with verdicts and without numbers: --resume may use another GPU of the same name."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What results must share to stand in one folder."""
+    """Properties that results in one folder must share."""
 
     commit: str
     dirty: bool
     machine: Machine
 
     def head(self) -> dict[str, Json]:
-        """Keys that every file carries."""
+        """Returns the keys that every file carries."""
         machine = self.machine
         return {
             "schema": SCHEMA,
@@ -51,7 +51,7 @@ class Identity:
         }
 
     def same(self, result: Mapping[str, Json]) -> bool:
-        """Whether that result is of this commit and this device, or of one as good."""
+        """Returns whether the result is of this commit and of this or an equivalent device."""
         mine = self.head()
         keys = ["schema", "commit", "dirty", "label"]
         keys += [] if result.get("stage") in NAME_IS_ENOUGH else ["uuid"]
@@ -59,9 +59,9 @@ class Identity:
 
 
 def commit_of(root: Path) -> tuple[str, bool]:
-    """Commit of the checkout and whether it has changes.
+    """Returns the commit of the checkout and whether the checkout has changes.
 
-    Outside git, as where only the files were carried to, COMMIT_VARIABLE may tell it; else it is
+    Outside git (when only the files were copied), returns COMMIT_VARIABLE if it is set, else
     "unknown".
     """
     try:
@@ -86,7 +86,7 @@ def now() -> str:
 
 
 def item_from(record: Json) -> Item:
-    """An item of what a stage or a file holds. Raises ValueError."""
+    """Parses an item from a stage or a file. Raises ValueError."""
     if not isinstance(record, dict):
         raise ValueError("an item is an object")
     known = {key: record[key] for key in ("name", "status") if isinstance(record.get(key), str)}
@@ -103,25 +103,25 @@ def item_from(record: Json) -> Item:
 
 
 def finished(result: Mapping[str, Json]) -> list[Item]:
-    """Items of an earlier call that need not be made again."""
+    """Returns the items of an earlier call that need not be made again."""
     items = [item_from(record) for record in result.get("items", [])]
     return [item for item in items if item.reason != LATE and item.name != STAGE_ITEM]
 
 
 def complete(items: Iterable[Item], ended: bool) -> bool:
-    """Whether a stage has nothing left to do for --resume. `ended`: it came to its own end."""
+    """Returns whether --resume has nothing left to do in a stage. `ended`: it was not stopped."""
     return ended and all(item.reason != LATE for item in items)
 
 
 def failures(results: Iterable[Mapping[str, Json]]) -> int:
-    """Number of failed items."""
+    """Returns the number of failed items."""
     return sum(
         1 for result in results for item in result.get("items", []) if item["status"] == FAIL
     )
 
 
 def read(file: Path) -> dict[str, Json] | None:
-    """A result, None where there is none that can be read."""
+    """Reads a result; returns None if there is no readable one."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(file.read_text())
         if isinstance(found, dict):
@@ -130,9 +130,9 @@ def read(file: Path) -> dict[str, Json] | None:
 
 
 def write(file: Path, content: Mapping[str, Json], root: Path) -> None:
-    """Writes all of it or nothing: who reads it meanwhile sees the state before.
+    """Writes the file atomically: a concurrent reader sees the old content or the new content.
 
-    The place of the checkout is left out: results are committed.
+    The path of the checkout is removed from the text, because results are committed.
     """
     text = json.dumps(content, indent=1, allow_nan=False)
     fresh = file.with_name(f".{file.name}.{os.getpid()}")

@@ -1,7 +1,7 @@
-"""Runs one stage in a process of its own, bounded, and keeps its result file up to date.
+"""Runs one stage in its own process, within a time limit, and keeps its result file up to date.
 
-Whatever the stage does - hangs, crashes, prints garbage, starts daemons - the runner comes
-back in time with what the stage had yielded, and nothing that it started is left.
+Even if the stage hangs, crashes, prints garbage or starts daemons, the runner returns in time with
+the items yielded until then, and kills everything that the stage started.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from acceptance.results import STAGE_ITEM, Identity
 
 POLL_S = 0.2
 PIPE_BYTES_MAX = 8 << 20
-"""A stage that writes more without a line's end is broken."""
+"""A stage that writes more than this without a newline is broken."""
 LAUNCHER = Path(__file__).resolve().parents[2] / "scripts" / "gpu_acceptance"
 
 Told = Callable[[str], None]
@@ -33,8 +33,8 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where results go and what they are results of. `root`: the checkout. `lacks`: why nothing
-    can run under pump here, "" if it can."""
+    """Folder of the results, and their identity. `root`: the checkout. `lacks`: why nothing can run
+    under pump here, "" if it can."""
 
     root: Path
     out: Path
@@ -43,7 +43,7 @@ class Place:
 
 
 class StageRun:
-    """One run of one stage. `limit_s` is kept to the second; `told` gets lines of progress."""
+    """One run of one stage, at most `limit_s` seconds long. The callback gets progress."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class StageRun:
         return self._out / f"{self._name}.json"
 
     def keep(self, earlier: dict[str, Json]) -> None:
-        """Takes over what an earlier call finished."""
+        """Takes over the items that an earlier call finished."""
         self._items = results.finished(earlier)
         self._seconds_before = float(earlier.get("seconds", 0.0))
         self._cards = list(dict.fromkeys([*earlier.get("cards", []), *self._cards]))
 
     def run(self, machine: Machine) -> dict[str, Json]:
-        """The result, which was written as well."""
+        """Runs the stage and returns its result, which is also written."""
         self._began = self._last = time.monotonic()
         folder = self._out / self._name
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class StageRun:
                 process = subprocess.Popen(
                     [sys.executable, str(self._launcher), "--child", str(given)],
                     env={**os.environ, processes.STAGE_MARK: mark},
-                    stdin=subprocess.PIPE,  # closed by our end, whatever it is: see child.py
+                    stdin=subprocess.PIPE,  # closes when this process ends: see child.py
                     stdout=stream,
                     stderr=stream,
                     pass_fds=[writer],
@@ -135,7 +135,7 @@ class StageRun:
             self._add(Item(STAGE_ITEM + ".left", FAIL, f"cannot be killed: {names}"))
 
     def _read(self, process: subprocess.Popen[bytes], reader: int) -> bool:
-        """Takes items until the stage ends; False when its time was over first."""
+        """Reads items until the stage ends; returns False if the time limit came first."""
         deadline = self._began + self.limit_s
         os.set_blocking(reader, False)
         rest = b""
@@ -145,7 +145,7 @@ class StageRun:
             rest, closed = self._take(reader, rest)
             if ended:
                 return True
-            if closed:  # it may take a moment to end
+            if closed:  # the process may take a moment to exit
                 left = max(0.1, deadline - time.monotonic())
                 try:
                     process.wait(left)
@@ -155,7 +155,7 @@ class StageRun:
                 return False
 
     def _take(self, reader: int, rest: bytes) -> tuple[bytes, bool]:
-        """Reads what there is; (begun line, whether the pipe was closed)."""
+        """Reads all available input; returns the incomplete line and whether the pipe closed."""
         while True:
             try:
                 chunk = os.read(reader, 1 << 16)
@@ -180,7 +180,7 @@ class StageRun:
         self._add(item)
 
     def _add(self, item: Item) -> None:
-        """Keeps an item; a second one of that name replaces the first."""
+        """Keeps an item; a second item with the same name replaces the first."""
         self._items = [kept for kept in self._items if kept.name != item.name] + [item]
         reason = f" ({item.reason})" if item.reason else ""
         self._told(f"  {item.status:11} {self._name}: {item.name}{reason}")
@@ -217,7 +217,7 @@ class StageRun:
 
 
 def absent(place: Place, name: str, status: str, reason: str) -> dict[str, Json]:
-    """Writes and returns the result of a stage that cannot even begin."""
+    """Writes and returns the result of a stage that cannot even start."""
     result = {
         **place.identity.head(),
         "stage": name,
@@ -232,12 +232,12 @@ def absent(place: Place, name: str, status: str, reason: str) -> dict[str, Json]
 
 
 def _end(process: subprocess.Popen[bytes], mark: str, before: Set[int]) -> list[int]:
-    """Kills the stage and all processes that it started; returns those that could not be killed."""
+    """Kills the stage and all processes that it started; returns the survivors."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    except PermissionError:  # only a zombie of the group is left
+    except PermissionError:  # only zombies of the group are left
         pass
     survivors = processes.kill_marked(processes.STAGE_MARK, mark)
     if process.stdin is not None:

@@ -1,8 +1,8 @@
-"""How a program runs with and without pump, on a card or on the virtual GPU, always bounded.
+"""Runs programs with and without pump, on a GPU or on the virtual GPU, within time limits.
 
-Libraries come from a plain CMake build (build/acceptance, see build.py) or from PUMP_LIB_DIR.
-Nothing needs pump to be installed: build.py lays a folder `site` out, where the checkout's
-packages and the carried wheels lie side by side, and that is the programs' PYTHONPATH.
+Libraries come from a plain CMake build (build/acceptance, see build.py) or from PUMP_LIB_DIR. Pump
+need not be installed: build.py lays out a folder `site` that contains the checkout's packages and
+the carried wheels. That folder is the programs' PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from acceptance.contract import LATE, NO_MEMORY, Context, Json
 
 BUILD = "build/acceptance"
 VIRTUAL_DRIVER = "../../pump_lab/_lib/virtual/libcuda.so.1"
-"""From the folder of libpump.so."""
+"""Path relative to the folder of libpump.so."""
 TAIL_CHARACTERS = 3000
 STDOUT_CHARACTERS = 4_000_000
 END_S = 2.0
-"""Of a stage's time, kept back for what had to be killed: the driver takes its memory down."""
+"""Seconds of a stage kept in reserve after a kill, while the driver frees the program's memory."""
 PUMPD_END_S = 10.0
-"""For pumpd to end after its job; it polls nothing, so this is generous."""
+"""Time for pumpd to end after its job; pumpd polls nothing, so this is generous."""
 
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from pump import start; "
     "start.find_packages(); sys.exit(start.run(sys.argv[1:]))"
 )
-"""pump/start.py of the folder that is the first argument, also where another pump is installed."""
+"""Runs pump/start.py of the folder in the first argument, even if another pump is installed."""
 REFUSALS = (
     re.compile(r"out of memory: .* would exceed the headroom of "),
     re.compile(r"\bMemoryError\b|\bbad_alloc\b|Cannot allocate memory"),
 )
-"""Lines with which pump's guard of the host's memory, and a system without memory, refuse it."""
+"""Lines that show refused host memory: by pump's guard, or by a system without free memory."""
 OURS = "PUMP_"
-"""Variables of an outer pump or of a developer that would change what is measured."""
+"""Prefix of variables of an outer pump or a developer; they would change the measurement."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a program ended. `returncode`: None when it met its limit and was killed.
+    """How a program ended. `returncode`: None if it reached its limit and was killed.
 
-    `stderr`: the end of it. `log`: pump's own lines at level info. `summary`: pump's counters as
-    JSON (PUMP_SUMMARY), None without pump or when it never saw CUDA. `driver_report`: of the
-    virtual driver, None on a card. `left`: what still ran `PUMPD_END_S` after its end, killed.
-    `late`: it was killed because the stage's time was over, before its own limit.
-    `killed_for_memory`: the kernel killed it because the machine had no memory left.
+    `stderr`: its last part. `log`: pump's own lines at level info. `summary`: pump's counters as
+    JSON (PUMP_SUMMARY), None without pump or if the program never used CUDA. `driver_report`:
+    report of the virtual driver, None on a real GPU. `left`: processes that still ran `PUMPD_END_S`
+    after its end and were killed. `late`: it was killed because the stage's time was over, before
+    its own limit. `killed_for_memory`: the kernel killed it because the machine had no memory left.
     """
 
     words: tuple[str, ...]
@@ -76,10 +76,10 @@ class Run:
         return self.returncode == 0
 
     def trouble(self) -> str:
-        """One line about a bad end: status and its last word before pump's; "" after a good one.
+        """Returns a line about a bad end: exit status, last line of stderr. "" after a good end.
 
-        LATE alone for one that the stage's end cut off, NO_MEMORY first for one that was refused
-        memory: neither is a judgement on the program.
+        Returns LATE if the end of the stage stopped the program. Begins with NO_MEMORY if the
+        program was refused memory. Neither is a verdict on the program.
         """
         if self.ok:
             return ""
@@ -94,8 +94,8 @@ class Run:
         return f"exit status {ended}: {own[-1][:300] if own else 'without a word'}"
 
     def refused(self) -> str:
-        """Who refused it host memory, and with which words; "" if it did not end for that. A limit
-        that the acceptance itself sets does not count."""
+        """Returns the line with which the program was refused host memory, "" if that is not why it
+        ended. A limit set by the acceptance itself does not count."""
         if self.ok:
             return ""
         if self.killed_for_memory:
@@ -106,12 +106,12 @@ class Run:
         return ""
 
     def lacks(self) -> str:
-        """The Python module that it could not import and ended for; "" when there is none."""
+        """Returns the missing Python module that made the program end; "" if there is none."""
         found = re.search(r"No module named '([^']+)'", "" if self.ok else self.trouble())
         return found[1] if found else ""
 
     def result(self) -> dict[str, Json] | None:
-        """The last line of stdout, where programs tell their result as JSON; None without one."""
+        """Returns the JSON result in the last line of stdout; None without one."""
         lines = self.stdout.strip().splitlines()
         try:
             found = json.loads(lines[-1]) if lines else None
@@ -120,7 +120,7 @@ class Run:
         return found if isinstance(found, dict) else None
 
     def evidence(self) -> dict[str, Json]:
-        """What a failed item keeps of the run."""
+        """Returns the details of the run that a failed item keeps."""
         return {
             "returncode": self.returncode,
             "run_s": round(self.seconds, 3),
@@ -131,7 +131,7 @@ class Run:
 
 
 class Program:
-    """A started program. `pid` is its own, with pump too (pump-run becomes the program)."""
+    """A started program. `pid` is its own, also with pump (pump-run becomes the program)."""
 
     def __init__(
         self,
@@ -177,11 +177,11 @@ class Program:
         return self.popen.pid
 
     def processes(self) -> list[int]:
-        """Of the program, of pumpd and of all that they started."""
+        """Returns the process ids of the program, of pumpd and of everything that they started."""
         return processes.marked(processes.PROGRAM_MARK, self.mark)
 
     def wait_for_output(self, text: str, limit_s: float) -> bool:
-        """Waits until stdout holds `text`; False when it ended without, or after `limit_s`."""
+        """Waits until stdout contains `text`; returns False at the program's end or `limit_s`."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             ended = self.popen.poll() is not None
@@ -193,7 +193,8 @@ class Program:
         return False
 
     def finish(self, limit_s: float) -> Run:
-        """Waits, kills what is late with all that it started, and tells how it went.
+        """Waits for the end, kills late processes and everything that they started, and returns the
+        Run.
 
         Waits until `limit_s` or the end of the stage's time, whichever comes first.
         """
@@ -226,7 +227,7 @@ class Program:
         )
 
     def kill(self) -> None:
-        """Ends it and all that it started."""
+        """Kills the program and everything that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         processes.kill_marked(processes.PROGRAM_MARK, self.mark)
@@ -235,37 +236,37 @@ class Program:
 
 
 LOG_FILE = "@log"
-"""Stands for the path of the program's log in the words of a command."""
+"""Placeholder for the path of the program's log in a command's arguments."""
 
 
 def site(context: Context) -> Path:
-    """The folder that holds pump, pumpd and the carried packages for programs."""
+    """Returns the folder that holds pump, pumpd and the carried packages for programs."""
     return context.root / BUILD / "site"
 
 
 def pump_command(root: Path, *words: str) -> list[str]:
-    """The command that runs a part of the checkout's pump (pump-run, pump, or -c and code), in an
-    interpreter that no PYTHON variable and no sitecustomize changes."""
+    """Returns the command that runs a part of the checkout's pump (pump-run, pump, or -c and code).
+    PYTHON variables and sitecustomize do not affect its interpreter."""
     folder = str(root / BUILD / "site")
     return [sys.executable, "-E", "-P", "-S", "-c", START, folder, *words]
 
 
 def see_packages(root: Path) -> None:
-    """Makes the checkout's pump and the carried packages importable in this process, after what
-    the interpreter has itself. Stages import them when they are loaded."""
+    """Makes the checkout's pump and the carried packages importable in this process, with lower
+    precedence than installed ones. Stages import them when they are loaded."""
     folder = str(root / BUILD / "site")
     if folder not in sys.path:
         sys.path.append(folder)
 
 
 def library_folder(root: Path) -> Path:
-    """Where libpump.so lies or will lie: PUMP_LIB_DIR, else the build of this checkout."""
+    """Returns the folder for libpump.so: PUMP_LIB_DIR, else the build of this checkout."""
     given = os.environ.get("PUMP_LIB_DIR")
     return Path(given).absolute() if given else root / BUILD / "pump" / "_lib"
 
 
 def environment(context: Context, environ: Mapping[str, str]) -> dict[str, str]:
-    """Of a program: ours without what would change it, then `environ`."""
+    """Returns a program's environment: ours without pump's variables, plus `environ`."""
     base = {k: v for k, v in os.environ.items() if not k.startswith(OURS) and k != "LD_PRELOAD"}
     path = [str(site(context)), *filter(None, environ.get("PYTHONPATH", "").split(":"))]
     found = {
@@ -280,7 +281,7 @@ def environment(context: Context, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def kernels(context: Context) -> Path:
-    """The host functions of examples/ for the virtual GPU, built by build.py."""
+    """Returns the path of examples/'s host functions for the virtual GPU; build.py builds them."""
     return context.root / BUILD / "kernels.so"
 
 
@@ -297,12 +298,11 @@ def start(
     settings: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
 ) -> Program:
-    """Starts `words`, with pump or without. `settings`: of the virtual GPU (--virtual-set).
+    """Starts `words`, with or without pump. `settings`: of the virtual GPU (--virtual-set).
 
-    `stdin`: as of subprocess.
-
-    Without pump on the virtual GPU it still goes through pump-run, which is the only way in,
-    with PUMP_DISABLE=1. The caller ends it with `finish`.
+    `stdin`: as in subprocess. On the virtual GPU a program without pump still starts through
+    pump-run, the only way to use the virtual GPU, with PUMP_DISABLE=1. The caller ends the program
+    with `finish`.
     """
     found = environment(context, environ or {})
     virtual = context.machine.virtual
@@ -328,7 +328,7 @@ def start(
 
 
 def tool(context: Context, words: Sequence[str], *, limit_s: float) -> Run:
-    """Runs something that needs no GPU at all, in the programs' environment."""
+    """Runs a command that needs no GPU, in the programs' environment."""
     program = Program(context, words, environment(context, {}))
     return program.finish(limit_s)
 
@@ -373,7 +373,7 @@ def pumped(
 
 
 def _text(file: Path, characters: int) -> str:
-    """The end of a file, "" when there is none."""
+    """Returns the end of a file; "" if there is none."""
     with contextlib.suppress(OSError), file.open("rb") as stream:
         stream.seek(0, os.SEEK_END)
         stream.seek(max(0, stream.tell() - characters))
@@ -382,7 +382,7 @@ def _text(file: Path, characters: int) -> str:
 
 
 def _json(file: Path) -> Mapping[str, Json] | None:
-    """An object that a program left, None when there is none or it is broken."""
+    """Returns the JSON object that a program wrote; None if it is missing or broken."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(file.read_text())
         if isinstance(found, dict):

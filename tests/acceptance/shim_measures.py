@@ -1,4 +1,4 @@
-"""Stage "shim", what is counted and timed: operations against other counts, cost of a hook."""
+"""Measurements of stage "shim": operations against independent counts, and the cost of a hook."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from acceptance.contract import (
 
 PROGRAMS = Path(__file__).with_name("programs")
 COUNT_TOLERANCE = 0.02
-"""Of a profiler's count by which pump's may differ: a profiler has limits of its own too."""
+"""Tolerated share of difference from a profiler's count: profilers are not exact either."""
 COUNTED_CALLS = ("cuLaunch", "cuMemcpy", "cuMemset")
 WAYS: dict[str, tuple[bool, dict[str, str]]] = {
     "plain": (False, {}),
     "dormant": (True, {}),
     "active": (True, ACTIVE),
 }
-"""With pump or without, and environment."""
+"""Maps each way to whether pump is loaded, and to its environment."""
 
 
 def counts(context: Context) -> Iterator[Item]:
-    """Operations that pump saw against those that the program counted."""
+    """Compares the operations that pump saw with independent counts."""
     if "count.profiler" not in context.done:
         yield _profiler_count(context)
     if context.machine.virtual and "count.driver" not in context.done:
@@ -48,10 +48,10 @@ def counts(context: Context) -> Iterator[Item]:
 
 
 def _profiler_count(context: Context) -> Item:
-    """PyTorch's profiler (CUPTI) against pump, for the same steps.
+    """Compares the counts of pump and of PyTorch's profiler (CUPTI), for the same steps.
 
-    pump counts whole processes, so its count is the difference of two that differ in their
-    steps alone. The profiler counts in a third, without pump.
+    Pump counts whole processes, so its count is the difference of two processes that differ only in
+    their number of steps. The profiler counts in a third process, without pump.
     """
     name = "count.profiler"
     if "torch" not in context.machine.packages:
@@ -92,13 +92,13 @@ def _profiler_count(context: Context) -> Item:
 
 
 def blind(name: str, profiled: running.Run) -> Item:
-    """The item where the profiler works but CUPTI tells it nothing of the GPU."""
+    """Returns the item for a profiler that works but gets no GPU activity from CUPTI."""
     why = "PyTorch's profiler saw nothing on the GPU: CUPTI is not served here"
     return Item(name, UNAVAILABLE, why, profiled.evidence())
 
 
 def _driver_count(context: Context) -> Item:
-    """The virtual driver's own count of calls against pump's of operations."""
+    """Compares the calls counted by the virtual driver with the operations counted by pump."""
     name = "count.driver"
     if context.left_s() < LEAST_S:
         return late(name)
@@ -114,7 +114,7 @@ def _driver_count(context: Context) -> Item:
 
 
 def count_verdict(name: str, pump: int, other: int, dropped: int, more: Mapping[str, Json]) -> Item:
-    """PASS if pump's count is the other one, but for a small tolerance, and nothing was lost."""
+    """Returns PASS if both counts agree within COUNT_TOLERANCE and no event was dropped."""
     values = {
         "pump_operations": pump,
         "counted_operations": other,
@@ -130,7 +130,7 @@ def count_verdict(name: str, pump: int, other: int, dropped: int, more: Mapping[
 
 
 def cost(context: Context) -> Iterator[Item]:
-    """ns a launch without pump, with pump dormant and active, in turns; each a process."""
+    """Measures ns per launch in alternating processes: without pump, dormant and active."""
     name = "cost.launch"
     if name in context.done:
         return
@@ -163,7 +163,7 @@ def cost(context: Context) -> Iterator[Item]:
 
 
 def cost_values(found: Mapping[str, list[float]]) -> dict[str, Json]:
-    """Medians over processes, what pump adds and the ratio, for each way."""
+    """Returns medians over processes, and for each way the time that pump adds and the ratio."""
     plain = statistics.median(found["plain"])
     values: dict[str, Json] = {"plain_launch_ns": plain, "processes": len(found["plain"])}
     for way in ("dormant", "active"):

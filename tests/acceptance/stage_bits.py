@@ -1,8 +1,8 @@
-"""Stage "bits": invariant 1. The same training gives the same bits, whatever pump does.
+"""Stage "bits" checks invariant 1: the same training gives the same bits, whatever pump does.
 
-A small deterministic training of PyTorch, where it runs, and examples/train_mlp.py, each with
-memory for half of it under every policy that pump knows; without pump, the example on naive
-Unified Memory too, and under a pump that has nothing to do.
+It runs a small deterministic PyTorch training, if PyTorch is installed, and examples/train_mlp.py.
+Each runs with memory for half of its data under every policy of pump. The example also runs on
+naive Unified Memory without pump, and under a pump that has nothing to do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from acceptance.running import Run
 
 NAME = "bits"
 LIMIT_S = 110.0
-"""Enough for five runs of PyTorch, which start slowly, and for seven of the example."""
+"""Enough for five runs of PyTorch, which starts slowly, and seven of the example."""
 WHAT = "the same training with and without pump, under each policy: the same weights"
 
 TRAININGS = {
@@ -36,7 +36,7 @@ TRAININGS = {
     "virtual": ("--width=1024", "--layers=6", "--batch=8", "--rate=2e-4", "--iterations=4"),
     "quick": ("--width=1024", "--layers=4", "--batch=8", "--rate=2e-4", "--iterations=3"),
 }
-"""2.2 GiB on a card; small where a CPU computes it."""
+"""2.2 GiB on a real GPU; small if a CPU computes the result."""
 BUDGET_SHARE = 0.5
 RUN_LIMIT_S = 50.0
 TORCH_MOST_BYTES = 2 * GIB
@@ -47,7 +47,7 @@ POLICIES = "import json; from pump.policy import POLICIES; print(json.dumps(sort
 
 @dataclass(frozen=True)
 class Training:
-    """A program that hashes what it trained: its last line, or the file given by `--json`."""
+    """A program that hashes its trained weights: in its last line, or in the file of --json."""
 
     name: str
     words: list[str]
@@ -60,13 +60,13 @@ def run(context: Context) -> Iterator[Item]:
     if isinstance(policies, Item):
         yield policies
         return
-    # PyTorch first: whether its bits are the same is asked for most, and time may end early.
+    # PyTorch first: its bits matter most, and the time may run out.
     yield from allowed("torch", _torch(context, policies))
     yield from allowed("example", _train_mlp(context, policies))
 
 
 def known_policies(context: Context) -> list[str] | Item:
-    """Names of pump's policies, as pump tells them."""
+    """Asks pump for the names of its policies."""
     asked = running.tool(context, running.pump_command(context.root, "-c", POLICIES), limit_s=30)
     if not asked.ok:
         return Item("policies", FAIL, asked.trouble(), asked.evidence())
@@ -146,7 +146,7 @@ def _hashed(
     policy: str = "window",
     budget_bytes: int | None = None,
 ) -> tuple[Run, str | None]:
-    """One run and the hash that it told; None when it told none."""
+    """Runs once and returns the run with the hash that it reported; None if there is no hash."""
     file = context.work / "trained.json"
     file.unlink(missing_ok=True)
     words = [*training.words]
@@ -186,7 +186,7 @@ def _judged(
 
 
 def verdict(name: str, done: Run, hashed: str | None, wanted: str, oversubscribed: bool) -> Item:
-    """PASS with the wanted bits; with `oversubscribed` pump must have had something to do."""
+    """Returns PASS for the wanted bits. If `oversubscribed`, pump must have seen operations."""
     values: dict[str, Json] = {"sha256": hashed, "run_s": round(done.seconds, 3)}
     if done.summary is not None:
         shim = done.summary["shim"]

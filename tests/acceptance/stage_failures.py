@@ -1,8 +1,8 @@
-"""Stage "failures": what is killed or refused, and what is left on the machine afterwards.
+"""Stage "failures": kills and refusals, and what they leave on the machine.
 
-Invariants 2, 3 and 4: a job whose worker, pumpd or both are killed under load ends with the
-same bits; a limit is refused as the program's own out of memory, with a line that says what to
-change; a job that is killed leaves nothing behind, on the card neither.
+Checks invariants 2, 3 and 4. A job whose worker, pumpd or both are killed under load ends with the
+same bits. A limit appears to the program as its own out-of-memory error, and pump prints what to
+change. A killed job leaves no trace, also on the GPU.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LIMIT_BYTES = 40 * MIB
 STEP_MS = 5.0
 ROUNDS, ROUNDS_QUICK = 90, 50
 SLOWEST = 4.0
-"""Times what the sleeps of the program alone take: beyond that it hung."""
+"""The job counts as hung beyond this multiple of the time that its sleeps take."""
 START_S = 20.0
 RUN_LIMIT_S = 45.0
 MEMORY_TOLERANCE_BYTES = 64 * MIB
-"""Of the card's used memory: contexts of others come and go."""
+"""Tolerance for the GPU's used memory: contexts of other processes come and go."""
 TORCH_GREEDY = (
     "import torch\n"
     "kept = []\n"
@@ -47,7 +47,7 @@ TORCH_GREEDY = (
 RUNTIME_BASE = "from pump import paths; print(paths.runtime_base())"
 
 Killed = Callable[[str], bool]
-"""Whether a process of that name is to be killed."""
+"""Returns whether a process of that name is to be killed."""
 
 
 def run(context: Context) -> Iterator[Item]:
@@ -81,7 +81,7 @@ def _start(context: Context, limit_bytes: int | None = None) -> Program:
 
 
 def _kills(context: Context, pids: list[int]) -> Iterator[Item]:
-    """Three jobs at once, each with its own victims."""
+    """Runs three jobs at once and kills different processes of each."""
     victims: dict[str, Killed] = {
         "kill.worker": lambda name: name == "pumpd-worker",
         "kill.pumpd": lambda name: name.startswith(("python", "pumpd")) and name != "pumpd-worker",
@@ -99,7 +99,7 @@ def _kills(context: Context, pids: list[int]) -> Iterator[Item]:
         return
     jobs = {name: _start(context) for name in todo}
     pids += [job.pid for job in jobs.values()]
-    # One after the other, while all of them run; a job is under load from "running" on.
+    # Kill one job after the other while all run; a job is under load after it prints "running".
     killed = {name: _kill(context, job, victims[name]) for name, job in jobs.items()}
     for name, job in jobs.items():
         done = job.finish(RUN_LIMIT_S)
@@ -107,7 +107,7 @@ def _kills(context: Context, pids: list[int]) -> Iterator[Item]:
 
 
 def _kill(context: Context, job: Program, victim: Killed) -> list[str]:
-    """Kills once pumpd's worker serves; returns the names of the killed processes."""
+    """Kills as soon as pumpd's worker exists; returns the names of the killed processes."""
     deadline = time.monotonic() + min(START_S, context.left_s())
     job.wait_for_output("running", START_S)
     while time.monotonic() < deadline and job.popen.poll() is None:
@@ -122,7 +122,7 @@ def _kill(context: Context, job: Program, victim: Killed) -> list[str]:
 
 
 def _names(job: Program) -> dict[int, str]:
-    """Processes beside the job itself, by the name that the kernel knows."""
+    """Returns the kernel's names of the job's other processes, by process id."""
     found = {}
     for pid in job.processes():
         if pid != job.pid:
@@ -139,7 +139,7 @@ def _longest_s(context: Context) -> float:
 
 
 def kill_verdict(name: str, plain: Run, done: Run, killed: list[str], longest_s: float) -> Item:
-    """PASS with the same bits in bounded time, when pump says that it lost its worker."""
+    """Returns PASS for the same bits in bounded time, if pump reports the loss of its worker."""
     losses = (done.summary or {}).get("worker_losses", 0)
     attaches = (done.summary or {}).get("shim", {}).get("attaches", 0)
     values: dict[str, Json] = {
@@ -205,7 +205,7 @@ def _limit_torch(context: Context) -> Item:
 
 
 def limit_verdict(name: str, done: Run, returncode: int, said: str) -> Item:
-    """PASS when the program saw out of memory itself and pump named limit and remedy."""
+    """Returns PASS if the program saw its own out-of-memory error and pump printed the remedy."""
     lines = [line for line in done.stderr.splitlines() if line.startswith("pump: out of memory")]
     values: dict[str, Json] = {"returncode": done.returncode, "pump_said": lines[:1]}
     if done.returncode != returncode or said not in done.stdout + done.stderr:
@@ -246,7 +246,7 @@ def _signals(context: Context, pids: list[int]) -> Iterator[Item]:
 
 
 def signal_verdict(name: str, done: Run, returncode: int, was_running: bool) -> Item:
-    """PASS when it ended by that signal and nothing of it is left."""
+    """Returns PASS if that signal ended the job and the job left no trace."""
     if not was_running:
         reason = f"the job never ran: {done.trouble()}"
     elif done.returncode != returncode:
@@ -264,7 +264,7 @@ def signal_verdict(name: str, done: Run, returncode: int, was_running: bool) -> 
 
 
 def _look(context: Context) -> dict[str, Json]:
-    """Used memory of the card, None on the virtual GPU, and files of shared memory."""
+    """Returns the GPU's used memory (None on the virtual GPU) and the files of shared memory."""
     used: int | None = None
     if not context.machine.virtual:
         card = machine.ask_card(running.environment(context, {}))
@@ -276,7 +276,7 @@ def _look(context: Context) -> dict[str, Json]:
 
 
 def _afterwards(context: Context, before: dict[str, Json], pids: list[int]) -> Iterator[Item]:
-    # The next pumpd to start removes what a killed one could not.
+    # A killed pumpd could not clean up; the next pumpd does when it starts.
     facts = Path(__file__).with_name("card_facts.py")
     running.pumped(context, [sys.executable, str(facts)], limit_s=START_S)
     after = _look(context)
@@ -294,7 +294,7 @@ def _afterwards(context: Context, before: dict[str, Json], pids: list[int]) -> I
 
 
 def memory_verdict(before: int | None, after: int | None) -> Item:
-    """Used memory of the card is what it was, within MEMORY_TOLERANCE_BYTES."""
+    """Returns PASS if the GPU's used memory grew by at most MEMORY_TOLERANCE_BYTES."""
     name = "clean.memory"
     if before is None or after is None:
         why = "the virtual GPU's memory is its process's own, or the card does not tell"

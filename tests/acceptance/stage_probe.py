@@ -1,7 +1,7 @@
-"""Stage "probe": scripts/gpu_probe asks the card, and its answers become a device profile.
+"""Stage "probe": scripts/gpu_probe measures the GPU, and its answers become a device profile.
 
-Each question is an item. What a call has no time for is asked by the next one with --resume;
-the answers are put together. The profile must load, and the virtual GPU must start with it.
+Each question is an item. A later call with --resume asks the questions for which there was no time,
+and merges the answers. The profile must load, and the virtual GPU must start with it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WHAT = "what a card's Unified Memory does and costs, and a device profile from i
 
 REPORT = "gpu_probe.json"
 RESERVE_S = 15.0
-"""For the profile, after the questions."""
+"""Seconds reserved for the profile, after the questions."""
 PROBE_LIMIT_S = 345.0
 QUICK = ("call_cost", "prefetch_idle", "copy_engine")
 POLL_S = 0.5
@@ -50,7 +50,7 @@ BASES = {
     **{"4090": "rtx4090", "5090": "rtx5090"},
 }
 DEFAULT_BASE = "a100-pcie4"
-"""Profile that stands in for what was not measured."""
+"""Profile that supplies unmeasured constants for an unknown GPU."""
 
 
 def run(context: Context) -> Iterator[Item]:
@@ -100,7 +100,7 @@ def run(context: Context) -> Iterator[Item]:
 
 
 def _write(context: Context, report: Path, merged: dict[str, Json]) -> None:
-    """Writes a report with the constants that follow from all of its answers."""
+    """Writes a report with the constants derived from all of its answers."""
     merged["profile"] = derive_profile(merged["questions"])
     mark(merged)
     merged["commit"] = results.commit_of(context.root)[0]
@@ -108,8 +108,8 @@ def _write(context: Context, report: Path, merged: dict[str, Json]) -> None:
 
 
 def _virtual(context: Context) -> tuple[dict[str, str], dict[str, str]]:
-    """Environment and settings with which the virtual GPU can be probed (docs/uvm.md); both empty
-    on a card. Raises OSError."""
+    """Returns environment and settings for probing the virtual GPU (docs/uvm.md); both are empty on
+    a real GPU. Raises OSError."""
     if not context.machine.virtual:
         return {}, {}
     library = context.work / "probe_kernels.so"
@@ -123,7 +123,7 @@ def _virtual(context: Context) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _left(context: Context) -> list[str] | None:
-    """Questions still to be asked, None for all of them."""
+    """Returns the questions still to be asked; None means all of them."""
     asked = {name.removeprefix("question.") for name in context.done}
     if not (context.out / REPORT).exists():
         asked = set()
@@ -135,9 +135,9 @@ def _left(context: Context) -> list[str] | None:
 
 
 def answers(report: Mapping[str, Json], limits: Mapping[str, float]) -> Iterator[Item]:
-    """Items of a report's questions. `limits`: seconds that each may take.
+    """Yields the items of a report's questions. `limits`: the time limit of each, in seconds.
 
-    One that was cut off by the end of the call's time, not by its own limit, is only late.
+    A question stopped by the end of the call, before its own limit, is only late.
     """
     for name, answer in report.get("questions", {}).items():
         status, reason = answer["status"], answer.get("reason", "")
@@ -157,14 +157,14 @@ def answers(report: Mapping[str, Json], limits: Mapping[str, float]) -> Iterator
 
 
 def kept(report: Path, fresh: Path) -> dict[str, Json]:
-    """Answers of earlier calls, also of one that was killed before it could put them together."""
+    """Returns the answers of earlier calls, including a call that was killed before merging."""
     found = results.read(report) or {}
     part = results.read(fresh)
     return merge(found, part) if part else found
 
 
 def merge(earlier: Mapping[str, Json], newer: Mapping[str, Json]) -> dict[str, Json]:
-    """One report of two: an answer that is no skipped one wins, the newer one first."""
+    """Merges two reports: the newer answer wins unless it was skipped."""
     questions = dict(earlier.get("questions", {}))
     for name, answer in newer.get("questions", {}).items():
         if answer["status"] != "skipped" or name not in questions:
@@ -175,18 +175,18 @@ def merge(earlier: Mapping[str, Json], newer: Mapping[str, Json]) -> dict[str, J
 
 
 def whole_blocks(total_bytes: int, card_bytes: int) -> bool:
-    """Whether a virtual GPU has a card's memory; it rounds it down to whole blocks."""
+    """Returns whether a virtual GPU has a real GPU's memory, rounded down to whole blocks."""
     return total_bytes == card_bytes // BLOCK_BYTES * BLOCK_BYTES
 
 
 def base_for(card: str) -> str:
-    """The profile of the most similar card."""
+    """Returns the profile of the most similar GPU."""
     words = re.split(r"[^a-z0-9]+", card.lower())
     return next((BASES[word] for word in words if word in BASES), DEFAULT_BASE)
 
 
 def slug(context: Context) -> str:
-    """File name of the profile."""
+    """Returns the profile's file name."""
     there = context.machine
     name = f"virtual-{there.profile}" if there.virtual else there.name
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,9 +1,9 @@
-"""Stage "shim": is pump there under each framework, does it see everything, what does it cost?
+"""Stage "shim": does pump load under each framework, does it see everything, what does it cost?
 
-Each framework runs the same arithmetic once without pump and once with it, active from the
-first operation on and with memory for half of it. The results must be the same and right, and
-pump's own counters must show that memory was converted and operations were seen. What does
-not run without pump either could not be tried here.
+Each framework runs the same arithmetic once without pump and once with pump. With pump, it is
+active from the first operation and has memory for half of the data. Both results must be equal and
+correct, and pump's counters must show converted memory and operations. A program that does not run
+without pump either cannot be tested here.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ CONVERTED_LEAST_BYTES = 64 * MIB
 BUDGET_BYTES = 64 * MIB
 CPUS_A_JOB = 4
 NVCC_WAYS = ("static", "shared", "none")
-"""The runtime inside the program, beside it, or not at all: the driver's functions alone."""
+"""How the program gets the CUDA runtime: static, shared, or only driver functions."""
 
 
 @dataclass(frozen=True)
 class Framework:
-    """A program of `programs`. `packages`: any of them must be installed. `needs`: environment
-    that the framework needs to be pageable, set by the check and named in the result.
-    `stream_ordered`: its memory is, which pump sees and counts but does not convert."""
+    """A program in `programs`. `packages`: any one of them must be installed.
+
+    `needs`: environment that makes the framework pageable, set by the check and named in the
+    result. `stream_ordered`: its memory is stream-ordered; pump counts but does not convert it.
+    """
 
     name: str
     file: str
@@ -74,14 +76,14 @@ def run(context: Context) -> Iterator[Item]:
 
 
 def item_name(asked: Framework | str) -> str:
-    """Of a framework, or of one of NVCC_WAYS."""
+    """Returns the item name of a framework, or of one of NVCC_WAYS."""
     return f"nvcc.{asked}" if isinstance(asked, str) else f"framework.{asked.name}"
 
 
 def together(jobs: Mapping[str, Callable[[], Item]]) -> Iterator[Item]:
-    """Items as they come, of several jobs at once where there are processors for that.
+    """Yields the items of several jobs as they finish; jobs run in parallel if CPU cores allow.
 
-    Most of their time is that of imports, and nothing is timed here.
+    Imports take most of their time, and nothing is timed here.
     """
     workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // CPUS_A_JOB))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -139,23 +141,23 @@ def _nvcc(context: Context, way: str) -> Item:
 
 
 def _source(context: Context, way: str) -> list[str]:
-    """Words for nvcc: source, and how it gets at the runtime."""
+    """Returns nvcc's arguments: the source, and how to link the runtime."""
     if way == "none":
         words = ["-x", "c", "-DDIRECT", str(PROGRAMS / "use_driver.c"), "-cudart", "none"]
         return [*words, "-Xlinker", str(driver_library(context))]
     words = [str(PROGRAMS / "use_runtime.cu"), "-cudart", way]
-    if way == "shared":  # nvcc does not tell the program where its library lies
+    if way == "shared":  # nvcc does not record the runtime's folder in the program
         words += ["-Xlinker", f"-rpath={runtime_folder(context.machine.tools['nvcc'])}"]
     return words
 
 
 def runtime_folder(nvcc: str) -> Path:
-    """Where a toolkit has its libcudart.so."""
+    """Returns a toolkit's folder that contains libcudart.so."""
     return Path(nvcc).resolve().parents[1] / "lib64"
 
 
 def driver_library(context: Context) -> Path:
-    """The libcuda.so.1 that programs will find."""
+    """Returns the libcuda.so.1 that programs will load."""
     if context.machine.virtual:
         return running.library_folder(context.root) / running.VIRTUAL_DRIVER
     ctypes.CDLL("libcuda.so.1")

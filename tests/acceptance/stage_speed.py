@@ -1,14 +1,14 @@
-"""The stage speed: what paging costs under each policy, against no limit and against the floor.
+"""Stage "speed": the cost of paging under each policy, compared with no limit and with the floor.
 
-One process per model (speed/program.py) switches policy and budget between iterations. For the
-case that fits, a plain and a pumped process, both alive, run their loops in turn. Items:
+One process per model (speed/program.py) switches policy and budget between iterations. For the case
+that fits, a plain and a pumped process are alive at once and run their loops alternately. Items:
 
-    <model>.<ratio>.<policy>   gpt2.1_5x.window: figures of speed_plan.figures
-    <model>.fits               time of the same loop with pump / without, nothing to page
-    <model>.run                how the program ended
+    `<model>.<ratio>.<policy>`   such as gpt2.1_5x.window: numbers of speed_plan.figures;
+    `<model>.fits`               time of the same loop with pump / without, nothing to page;
+    `<model>.run`                how the program ended.
 
-What was cut off by the time has the figures of its whole rounds, and is measured again by the
-next call with --resume.
+An item that ran out of time has the numbers of its complete rounds. The next call with --resume
+measures it again.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ FITS_MOST = 1.01
 FITS_LOOP_S = 3.0
 FITS_ITERATIONS_LEAST = 5
 FITS_SHARE = 0.85
-"""Of the time, that pairs may take: the rest is for what is not timed."""
+"""Share of the time that pairs may take; the rest is for untimed work."""
 START_S = 15.0
-"""For a program to end by itself before it is killed, and to begin."""
+"""Time for a program to start, and to end by itself before it is killed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A process to run. `weight`: its share of the time. No ratios: the case that fits."""
+    """A process to run. `weight`: its share of the time. Without ratios: the case that fits."""
 
     model: str
     ratios: tuple[float, ...]
@@ -71,17 +71,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Against:
-    """What figures are of and held against. `link`: bytes per second to the GPU."""
+    """Policies to measure, and the link's speed. `link`: bytes per second to the GPU."""
 
     policies: Sequence[str]
     link: float
 
 
 def jobs(context: Context) -> list[Job]:
-    """What to run on this machine, most important first.
+    """Returns what to run on this machine, most important first.
 
-    On the virtual GPU PyTorch's models come last: its traffic is real there, but kernels touch
-    an allocator's whole segment, and the CPU that launches them is what they wait for.
+    On the virtual GPU, PyTorch's models come last. Its traffic is realistic there, but kernels
+    touch a whole segment of the allocator, and launching on the CPU is the bottleneck.
     """
     torch = "torch" in context.machine.packages
     real = torch and not context.machine.virtual
@@ -98,7 +98,7 @@ def jobs(context: Context) -> list[Job]:
 
 
 def virtual_parts(context: Context, model: str) -> dict[str, Any]:
-    """What a model needs of the virtual GPU, as arguments of running.pumped; {} on a card."""
+    """Returns a model's settings for the virtual GPU, as arguments of running.pumped."""
     if not context.machine.virtual:
         return {}
     if models.MODELS[model].family == models.TORCH:
@@ -107,14 +107,14 @@ def virtual_parts(context: Context, model: str) -> dict[str, Any]:
 
 
 def policies() -> list[str]:
-    """All that pump-run offers, demand first: the others are compared with it."""
+    """Returns all policies of pump-run, demand first: the others are compared with it."""
     from pump.config.job import POLICIES
 
     return [speed_plan.DEMAND, *(name for name in POLICIES if name != speed_plan.DEMAND)]
 
 
 def run(context: Context) -> Iterator[Item]:
-    """See the top of this file."""
+    """Yields the items described at the top of this file."""
     if not context.machine.virtual and "torch" not in context.machine.packages:
         yield Item("torch", UNAVAILABLE, "PyTorch is not installed; mlp and sweep stand in")
     link = link_bytes_per_second(context)
@@ -145,7 +145,7 @@ def run(context: Context) -> Iterator[Item]:
 
 
 def _too_late(job: Job, ratios: Sequence[float], against: Against) -> Iterator[Item]:
-    """Items of a job that the time does not reach."""
+    """Yields late items for a job that the time does not reach."""
     if not job.ratios:
         yield late(f"{job.model}.fits")
     for ratio in ratios:
@@ -153,7 +153,7 @@ def _too_late(job: Job, ratios: Sequence[float], against: Against) -> Iterator[I
 
 
 def _left(context: Context, job: Job, every: Sequence[str]) -> tuple[float, ...] | None:
-    """Ratios of the job that are not done; () for one that fits; None: nothing to do."""
+    """Returns the job's unfinished ratios; () for a job that fits; None if nothing is left."""
     if not job.ratios:
         return None if f"{job.model}.fits" in context.done else ()
     left = tuple(
@@ -169,8 +169,8 @@ def _name(model: str, ratio: float, policy: str) -> str:
 
 
 def link_bytes_per_second(context: Context) -> float | Item:
-    """Fastest that bytes come to the GPU: measured by copies from pinned memory; of the
-    virtual GPU, whose copies the host's memory slows down, its profile's. Or what failed."""
+    """Returns the rate of copies from pinned memory to the GPU, or an item for a failure. Host
+    memory limits the virtual GPU's copies, so its profile gives the rate."""
     if context.machine.virtual:
         profile = context.root / "lab" / "pump_lab" / "profiles" / f"{context.machine.profile}.toml"
         return 1e9 * float(tomllib.loads(profile.read_text())["link"]["copy_h2d_gbps"])
@@ -182,7 +182,7 @@ def link_bytes_per_second(context: Context) -> float | Item:
 
 
 def words(context: Context, model: str, lines: Path, *more: str) -> list[str]:
-    """The command that trains a model, before it is put under pump."""
+    """Returns the command that trains a model, without pump."""
     program = context.root / "tests" / "acceptance" / "speed" / "program.py"
     quick = ["--quick"] if context.quick else []
     return [sys.executable, str(program), "--model", model, "--out", str(lines), *quick, *more]
@@ -194,7 +194,7 @@ def words(context: Context, model: str, lines: Path, *more: str) -> list[str]:
 def _switched(
     context: Context, model: str, ratios: Sequence[float], against: Against, limit_s: float
 ) -> Iterator[Item]:
-    """Items of one model at these oversubscriptions."""
+    """Yields the items of one model at these oversubscriptions."""
     lines = context.work / f"{model}.lines"
     lines.unlink(missing_ok=True)
     more = ["--seconds", f"{max(5.0, limit_s - START_S):.1f}"]
@@ -225,7 +225,7 @@ def _switched(
 def items(
     context: Context, model: str, found: Sequence[Mapping[str, Any]], against: Against
 ) -> Iterator[Item]:
-    """Items from what the program wrote."""
+    """Yields items from the output of speed/program.py."""
     facts: dict[str, Any] = {}
     for line in found:
         if line["kind"] == "model":
@@ -249,7 +249,7 @@ def items(
 
 
 def headline(model: str, ratio: float, policy: str, values: Mapping[str, Any]) -> str:
-    """The figures in words, of what is asked for first; "" of the others."""
+    """Returns the most important numbers as a sentence; "" for other policies and ratios."""
     if policy != speed_plan.WINDOW or ratio not in CORE_RATIOS:
         return ""
     text = f"{model} at {ratio:g}x: window takes {values['slowdown']:.2f} times unlimited"
@@ -263,7 +263,7 @@ def headline(model: str, ratio: float, policy: str, values: Mapping[str, Any]) -
 def judge(
     policy: str, ratio: float, values: Mapping[str, Any], possible: float | None, quick: bool
 ) -> tuple[str, str]:
-    """Status and reason of a policy's figures. Pure."""
+    """Returns status and reason for a policy's numbers. Pure."""
     speedup = values["speedup_over_demand_emulated"]
     if policy != speed_plan.WINDOW or ratio not in CORE_RATIOS or quick or speedup is None:
         return INFO, ""
@@ -278,7 +278,7 @@ def judge(
 def _keep_timelines(
     context: Context, model: str, ratio: float, found: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Writes what explains one oversubscription; the file's name."""
+    """Writes the timelines of one oversubscription; returns the file's name, None without any."""
     lines = [line for line in found if line["kind"] == "timeline" and line["ratio"] == ratio]
     if not lines:
         return None
@@ -292,7 +292,7 @@ def _keep_timelines(
 
 
 def _fits(context: Context, model: str, limit_s: float) -> Iterator[Item]:
-    """A plain and a pumped process, both alive, that run their loops in turn."""
+    """Runs the loops of a plain and a pumped process alternately, with both alive."""
     name = f"{model}.fits"
     together = 2 * models.MODELS[model].expected_bytes(context.quick)
     free = context.machine.free_bytes - int(context.machine.total_bytes * SPARE_SHARE)
@@ -307,7 +307,7 @@ def _fits(context: Context, model: str, limit_s: float) -> Iterator[Item]:
     finally:
         ended = [player.end() for player in players.values()]
     for run in ended:
-        # One that was still loading at the deadline is late; after a pair, all have to end well.
+        # A program still loading at the deadline is late; after a pair, all must end well.
         if not run.ok and (found or run.returncode is not None):
             yield broken(f"{name}.run", run)
             return
@@ -316,7 +316,7 @@ def _fits(context: Context, model: str, limit_s: float) -> Iterator[Item]:
 
 
 def _player(context: Context, model: str, pump: bool) -> Player:
-    """Starts one side of the case that fits."""
+    """Starts one of the two processes of the case that fits."""
     lines = context.work / f"{model}.{'pumped' if pump else 'plain'}.lines"
     lines.unlink(missing_ok=True)
     program = running.start(
@@ -333,8 +333,8 @@ def _player(context: Context, model: str, pump: bool) -> Player:
 def pairs(
     players: Mapping[bool, Player], deadline: float, quick: bool = False
 ) -> list[dict[bool, float]]:
-    """Seconds of an iteration without pump (False) and with it, in pairs, whose order turns: A B,
-    B A. As many as there is time for, FITS_PAIRS at most; none if a program ended."""
+    """Returns seconds per iteration without pump (False) and with it, in pairs of alternating order
+    (A B, B A). Runs at most FITS_PAIRS pairs; stops at the deadline or if a program ends."""
     found: list[dict[bool, float]] = []
     ready = [seconds for one in players.values() if (seconds := one.ready(deadline)) is not None]
     if len(ready) < len(players):
@@ -356,14 +356,14 @@ def pairs(
 
 
 def loop_iterations(iteration_s: float, left_s: float, pairs_left: int) -> int:
-    """How many iterations a loop has: FITS_LOOP_S of them, or fewer, so that all pairs that are
-    left fit into the time. `iteration_s`: about what one takes. Pure."""
+    """Returns a loop's number of iterations: about FITS_LOOP_S long, or shorter so that all
+    remaining pairs fit into the time. `iteration_s`: estimated time of an iteration. Pure."""
     target_s = min(FITS_LOOP_S, FITS_SHARE * left_s / (2 * pairs_left))
     return max(FITS_ITERATIONS_LEAST, min(400, round(target_s / max(iteration_s, 1e-6))))
 
 
 def fits_item(model: str, pumped: Sequence[float], plain: Sequence[float], quick: bool) -> Item:
-    """The item of the case that fits, from seconds of an iteration in pairs. Pure."""
+    """Returns the item of the case that fits, from pairs of seconds per iteration. Pure."""
     name = f"{model}.fits"
     result = compare(pumped, plain)
     values = {

@@ -1,10 +1,10 @@
-"""The stage trace: recordings of the speed models, small enough to commit, for the simulator.
+"""Stage "trace": recordings of the speed models for the simulator, small enough to commit.
 
-Each model runs a few iterations with everything resident, recorded. Items, one per model:
+Each model runs a few recorded iterations with everything resident. One item per model:
 
-    trace.<model>   pass: the recording is whole, lost nothing and is small. Its values say
-                    where it lies and what it holds; for models whose kernels are known also
-                    the floor from it, beside what the model tells of itself
+    trace.<model>   pass: the recording is complete, lost nothing and is small. Its values give
+                    the file and its contents; for models with known kernels also the floor
+                    from the recording, next to the floor from the model's own description.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LIMIT_S = 60.0
 WHAT = "recordings of the speed models for the simulator"
 
 LOOP = ("--loop", "3", "--warm-seconds", "0")
-"""A few iterations, after as many in which an allocator gets its segments."""
+"""A few iterations, after as many in which an allocator acquires its segments."""
 RECORDING_MOST_BYTES = 4 << 20
 FLOOR_REPEATS = 4
 
 
 def run(context: Context) -> Iterator[Item]:
-    """One item per model that this machine can run."""
+    """Yields an item for each model that this machine can run."""
     names = list(dict.fromkeys(job.model for job in stage_speed.jobs(context)))
     todo = [name for name in names if f"trace.{name}" not in context.done]
     for number, model in enumerate(todo):
@@ -83,7 +83,7 @@ def _recorded(context: Context, model: str, limit_s: float) -> Item:
 
 
 def look(recording: Path) -> tuple[dict[str, Any], str]:
-    """What a recording holds, and what is wrong with it ("": nothing)."""
+    """Returns a recording's contents and what is wrong with it ("": nothing)."""
     from pump.trace.format import TraceError
     from pump.trace.info import summary
 
@@ -106,8 +106,8 @@ def look(recording: Path) -> tuple[dict[str, Any], str]:
 
 
 def floors(recording: Path, model: str, quick: bool) -> dict[str, Any]:
-    """Least bytes to the GPU of an iteration at 1.5x and 2x: from the recording, and from what
-    the model tells of itself. The first can only be lower, where less is certain."""
+    """Returns the least bytes to the GPU per iteration at 1.5x and 2x: from the recording, and from
+    the model's own description. A recording is less certain, so its value can only be lower."""
     from acceptance.speed import floor_recording
     from pump.trace.reader import Reader
 
@@ -126,7 +126,7 @@ def floors(recording: Path, model: str, quick: bool) -> dict[str, Any]:
 
 
 def file_name(model: str, facts: Mapping[str, Any], context: Context) -> str:
-    """Tells model, batch, and the card or the virtual GPU's profile."""
+    """Returns a file name with model, batch, and the GPU or the virtual GPU's profile."""
     machine = context.machine
     where = f"virtual-{machine.profile}" if machine.virtual else machine.name
     batch = f"batch{facts['batch']}" if "batch" in facts else ""

@@ -1,4 +1,4 @@
-"""Which stages there are, in which order, and how the time is shared among them."""
+"""Defines the stages, their order, and how they share the time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from acceptance.contract import Stage
 
 ORDER = ("probe", "shim", "bits", "speed", "trace", "failures")
-"""What teaches most about a card first: minutes may end early. What kills processes last."""
+"""The most informative stage is first, since time may run out; the one that kills is last."""
 
 WITHOUT_PUMP = ("probe",)
-"""Run where nothing can run under pump: it asks the card, not pump."""
+"""Stages that run even if nothing can run under pump: the probe asks the GPU, not pump."""
 
 CORE_TOTAL_S = 530.0
-"""Of one call, the build and all starts included: below nine minutes."""
+"""Time of one call including build and starts: below nine minutes."""
 BUILD_LIMIT_S = 90.0
 STAGE_START_S = 2.0
-"""Beside its own time: start of its process, end of what it left."""
+"""Overhead of a stage in addition to its own time: process start and cleanup."""
 
 
 def load(name: str) -> Stage | None:
-    """The stage's module, None where this checkout has none. Raises what importing it raises."""
+    """Returns the stage's module; None if this checkout has none. Raises what its import raises."""
     module = f"acceptance.stage_{name}"
     if importlib.util.find_spec(module) is None:
         return None
@@ -33,8 +33,8 @@ def load(name: str) -> Stage | None:
 def shares(
     limits: Mapping[str, float], total_s: float, *, lengthen: bool = False
 ) -> dict[str, float]:
-    """Seconds of each stage: its own limit, all cut alike if their sum exceeds the total. With
-    `lengthen` also all lengthened alike, so that together they may take all of it."""
+    """Returns the seconds for each stage. If the sum of limits exceeds the total, all are shortened
+    by the same factor. With `lengthen`, all may also grow by the same factor to use the total."""
     room = max(0.0, total_s - STAGE_START_S * len(limits))
     wanted = sum(limits.values())
     factor = room / wanted if wanted else 1.0

@@ -1,4 +1,4 @@
-"""One page of Markdown from the stages' JSON alone. Pure: the same JSON gives the same page."""
+"""Makes one page of Markdown from the stages' JSON. Pure: the same JSON gives the same page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from acceptance.labels import TITLES
 
 Result = Mapping[str, Any]
 KEY_FIGURES_MOST = 14
-"""Of a page, so that it stays one; the JSON has them all."""
+"""Limit that keeps the summary on one page; the JSON has all numbers."""
 REASONS_MOST = 12
 COLUMNS_MOST = 8
 HEADLINE = "headline"
@@ -18,7 +18,7 @@ HEADLINE = "headline"
 
 
 def page(found: Sequence[Result], seconds: float) -> str:
-    """The page. `found`: results of the stages in their order. `seconds`: of the whole call."""
+    """Returns the page. `found`: results of the stages in order. `seconds`: the call's duration."""
     if not found:
         return "# GPU acceptance\n\nNo stage has run.\n"
     parts = [
@@ -69,7 +69,7 @@ def count(result: Result, status: str) -> int:
 
 
 def reasons(found: Sequence[Result], status: str, title: str) -> str:
-    """Items of that status by their reason; "" when there are none."""
+    """Lists items of that status by reason; "" if there are none."""
     return by_reason(
         title,
         (
@@ -82,7 +82,7 @@ def reasons(found: Sequence[Result], status: str, title: str) -> str:
 
 
 def bounds(found: Sequence[Result], key: str, title: str) -> str:
-    """Items that carry that label, by its reason; "" when there are none."""
+    """Lists items that carry that label, by its reason; "" if there are none."""
     return by_reason(
         title,
         (
@@ -95,7 +95,7 @@ def bounds(found: Sequence[Result], key: str, title: str) -> str:
 
 
 def by_reason(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """A section of (reason, name) pairs, names of one reason in a line; "" of none."""
+    """Returns a section of (reason, name) pairs, one line for each reason; "" without pairs."""
     named: dict[str, list[str]] = {}
     for reason, name in pairs:
         named.setdefault(reason, []).append(name)
@@ -109,7 +109,7 @@ def by_reason(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def key_figures(found: Sequence[Result]) -> str:
-    """Headlines that stages gave; "" when there are none."""
+    """Lists the headlines that stages gave; "" if there are none."""
     lines = [
         f"- {result['stage']}.{item['name']}: {short(str(item['values'][HEADLINE]), 200)}"
         for result in found
@@ -125,7 +125,7 @@ def key_figures(found: Sequence[Result]) -> str:
 
 
 def speed(found: Sequence[Result]) -> str:
-    """The plain numbers of stage "speed", an item a row; "" when it has none."""
+    """Returns a table of stage "speed"'s plain numbers, a row for each item; "" without any."""
     rows = [
         item
         for result in found
@@ -147,7 +147,7 @@ def speed(found: Sequence[Result]) -> str:
 
 
 def numbers(values: Mapping[str, Any]) -> list[str]:
-    """Keys of plain numbers."""
+    """Returns the keys of plain numbers."""
     return [
         key
         for key, value in values.items()

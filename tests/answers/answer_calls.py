@@ -1,7 +1,7 @@
-"""A C program that calls every driver function of the table with bad arguments.
+"""Generates a C program that calls every driver function of the table with bad arguments.
 
-Each pointer and handle is NULL in turn, each size 0 and 2^63, each handle one of an object that has
-ended; the other arguments are right, as far as their types tell. answers.h has the rest.
+Each pointer and handle is NULL in turn, each size is 0 and 2^63, and each handle belongs to a
+destroyed object. The other arguments are right, as far as their types show. See answers.h.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STALE = (
     *("CUgraphNode", "CUgraphExec", "CUmemoryPool", "CUarray", "CUmipmappedArray"),
     *("CUuserObject", "CUmemGenericAllocationHandle", "CUdeviceptr", "CUcontext"),
 )
-"""Types of handles that answers.h makes."""
+"""Handle types that answers.h can create."""
 
 NULL_HANDLES = ["CUgreenCtx", "CUexternalMemory"]
 
@@ -44,11 +44,11 @@ FILLED = {
     "CUDA_HOST_NODE_PARAMS_v1": "{.fn = (CUhostFn)nothing}",
 }
 FILLED["CUDA_KERNEL_NODE_PARAMS_v2"] = FILLED["CUDA_KERNEL_NODE_PARAMS_v1"]
-"""What an argument of type `T *` points to; other types to zeros."""
+"""Initializers by type T for the target of a `T *` argument; other targets are zeroed."""
 
 
 def ended(member: str, kind: str) -> dict[str, str]:
-    """A member that is a handle of an object that has ended."""
+    """Returns a struct member that holds a stale handle."""
     return {f"ended-{member}": f".{member} = ({kind})stale(new_{kind})"}
 
 
@@ -81,12 +81,12 @@ SPOILT = {
     },
 }
 SPOILT["CUDA_KERNEL_NODE_PARAMS_v2"] = SPOILT["CUDA_KERNEL_NODE_PARAMS_v1"]
-"""What is bad in one of these, after the right members."""
+"""Bad members of a struct, by type; they are appended to the right members."""
 
 TWINS = {"NONE": "", "SZ": "_ptsz", "DS": "_ptds", "EZ": "_ptsz"}
 ENDS = re.compile("Destroy|Free|Unload|Release|Reset|EndCapture|Import")
 UNSETTLES = re.compile("Ctx|Capture|ThreadExchange|PeerAccess|cuInit|Stream(Wait|Batch)|MemMap")
-"""Functions after which the program begins again with a context of its own."""
+"""Functions after which the program resets the device and makes its primary context current."""
 
 
 class Argument(NamedTuple):
@@ -100,7 +100,7 @@ class Function(NamedTuple):
 
 
 def split(parameters: str) -> tuple[Argument, ...]:
-    """The arguments of a parameter list."""
+    """Parses the arguments of a parameter list."""
     if parameters.strip() in ("", "void"):
         return ()
     found = []
@@ -112,7 +112,7 @@ def split(parameters: str) -> tuple[Argument, ...]:
 
 
 def table() -> list[Function]:
-    """Every function of the table, its twins too where the shim hooks them."""
+    """Returns every function of the table, and the twins of hooked functions."""
     folder = ROOT / "shim" / "driver"
     text = "".join(path.read_text() for path in sorted(folder.glob("functions_*.h")))
     row = (
@@ -130,7 +130,7 @@ def table() -> list[Function]:
 
 
 def base_of(argument: Argument) -> str:
-    """What the argument points to, or its type."""
+    """Returns the pointed-to type of the argument, or its own type."""
     return argument.type.replace("const", "").replace("*", "").strip()
 
 
@@ -156,11 +156,11 @@ VALUES = {
     },
     **{kind: f"({kind})new_{kind}()" for kind in STALE},
 }
-"""Right arguments by their types."""
+"""Right arguments by type."""
 
 
 def pointed(argument: Argument, place: int, spoilt: str) -> str:
-    """A right pointer, to a buffer of the argument's own."""
+    """Returns a right pointer to the argument's own buffer."""
     if argument.name == "extra":
         return "NULL"
     if argument.type.endswith("**"):
@@ -175,7 +175,7 @@ def pointed(argument: Argument, place: int, spoilt: str) -> str:
 
 
 def right(argument: Argument, place: int, spoilt: str = "") -> str:
-    """An expression for an argument that is right, but for its member `spoilt`."""
+    """Returns an expression for a right argument; only its member `spoilt` is bad."""
     kind, name = argument
     if kind == "const char *":
         return '"word"' if "lobal" in name else '"touch"'
@@ -189,7 +189,7 @@ def right(argument: Argument, place: int, spoilt: str = "") -> str:
 
 
 def bad(argument: Argument, place: int) -> list[tuple[str, str]]:
-    """How the argument can be bad, and an expression for that."""
+    """Returns the ways in which the argument can be bad, each with an expression."""
     kind = argument.type
     found = []
     if kind.endswith("*"):
@@ -205,7 +205,7 @@ def bad(argument: Argument, place: int) -> list[tuple[str, str]]:
 
 
 def call(function: Function, spoilt: int, how: str, value: str) -> str:
-    """One call, with argument `spoilt` as `value`."""
+    """Generates one call with `value` as argument number `spoilt`."""
     symbol, arguments = function
     name = arguments[spoilt].name if spoilt >= 0 else "-"
     lines = [f'  if (begin("{symbol}", "{name}", "{how}")) {{']
@@ -222,7 +222,7 @@ def call(function: Function, spoilt: int, how: str, value: str) -> str:
 
 
 def program() -> str:
-    """The program's text. It takes the number of its first call."""
+    """Returns the source of the program. Its argument is the number of the first call to make."""
     bodies, calls = [], []
     for function in table():
         symbol = function.symbol

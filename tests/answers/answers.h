@@ -1,8 +1,8 @@
-/* answers.h - what the generated program of answer_calls.py calls driver functions with:
- * arguments that are right, stale handles, and a record of what was answered.
+/* answers.h - runtime of the program that answer_calls.py generates: right arguments,
+ * stale handles, and a record of the answers.
  *
- * Every call has a number. The number is printed before the call, what was answered after
- * it, so that a program that the call has ended can be started again after that number.
+ * Every call has a number. The program prints the number before the call and the answer
+ * after it. If a call ends the program, the test restarts the program at the next number.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #define MIB (1ull << 20)
 #define ARGUMENTS 24
 #define HANGS_S 3
-#define TIMED 8 /* launches in a row, of which pump times one at least */
+#define TIMED 8 /* launches in a row, so that pump times at least one of them */
 
 static CUcontext context;
 static char buffers[ARGUMENTS][4096] __attribute__((aligned(64)));
@@ -38,11 +38,11 @@ static void *driver(const char *symbol) {
 
 #define D(name, ...) ((CUresult (*)())driver(#name))(__VA_ARGS__)
 
-/* ---- objects: what is made for a call, and ended after it ------------------------- */
+/* ---- objects: created for a call, destroyed after it ------------------------------- */
 
 #define OBJECTS 64
 static struct {
-  const char *end; /* the function that ends it */
+  const char *end; /* destroys the object; NULL: none */
   uint64_t handle;
 } made[OBJECTS];
 static int made_count;
@@ -120,7 +120,7 @@ static uint64_t new_CUcontext(void) {
   return keep("cuCtxDestroy_v2", out);
 }
 
-/* A handle of an object that has ended; the virtual driver gives it out again late. */
+/* Returns the handle of a destroyed object; the virtual driver reuses handles late. */
 static uint64_t stale(uint64_t (*make)(void)) {
   int first = made_count;
   uint64_t handle = make();
@@ -131,7 +131,7 @@ static uint64_t stale(uint64_t (*make)(void)) {
 /* ---- arguments ------------------------------------------------------------------------
  */
 
-/* Points into a buffer of the argument's own, for results, too. */
+/* Returns a pointer to the argument's own buffer; also used for results. */
 static void *pointed(int argument) {
   return buffers[argument];
 }
@@ -158,14 +158,14 @@ static void enter_device(int reset) {
   D(cuCtxSetCurrent, context);
 }
 
-/* More than a budget of so many MiB, in the environment, so that the device is active. */
+/* Allocates ANSWERS_FILL_MIB MiB, more than the budget, so that the device is active. */
 static void fill_device(void) {
   const char *mib = getenv("ANSWERS_FILL_MIB");
   uint64_t memory;
   if (mib != NULL) D(cuMemAlloc_v2, &memory, (size_t)atoi(mib) * MIB);
 }
 
-/* Whether the call is to be made: `symbol` with `argument` (-1: none) spoilt. */
+/* Returns whether to make the call of `symbol` with bad `argument` ("-": none). */
 static int begin(const char *symbol, const char *argument, const char *how) {
   char text[256];
   if (number++ < first_call) return 0;
@@ -182,7 +182,7 @@ static void arguments_ready(void) {
   memcpy(before, buffers, sizeof buffers);
 }
 
-/* The answer, which arguments were written to, and what the context says after it. */
+/* Prints the result, which arguments were written to, and the context's state. */
 static void answered(CUresult result, int argument_count) {
   char text[128], written[ARGUMENTS + 1] = "";
   for (int i = 0; i < argument_count; i++)

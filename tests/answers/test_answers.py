@@ -1,4 +1,4 @@
-"""Bad arguments get the plain driver's answer, from every function, dormant and active."""
+"""Every function answers bad arguments like the plain driver, with pump dormant and active."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from places import ROOT
 
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
 RESTARTS_MOST = 8
-"""How often a call may end the program before the rest is left out: none should."""
+"""Restarts after calls that end the program; the remaining calls are then skipped."""
 BUDGET_MIB, FILL_MIB = 32, 64
 
 
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 def build(folder: Path) -> None:
-    """The program, compiled into the folder."""
+    """Compiles the program into the folder."""
     source = folder / "answers.c"
     source.write_text(program())
     command = ["cc", "-w", "-O0", f"-I{ROOT}", f"-I{ROOT / 'shim' / 'include'}"]
@@ -40,12 +40,12 @@ def binary() -> Path:
 
 
 LATE = {"PUMP_VIRTUAL_LATE_HANDLES": "1"}
-"""Else an ended handle could be one of pump's own meanwhile."""
+"""Delays handle reuse, so that pump's own objects do not get a stale handle."""
 
 
 def answers(binary: Path, *options: str, **env: str) -> dict[Call, str]:
-    """What every call answered: the code, the arguments written to, and the context's state. A call
-    that ended the program, or the time for one call, has that as its answer."""
+    """Returns the answer of every call: the code, the arguments written to, and the context's
+    state. A call that ended the program or timed out has the exit status as its answer."""
     found: dict[Call, str] = {}
     first = ended = 0
     while ended <= RESTARTS_MOST:
@@ -73,7 +73,7 @@ def plain(binary: Path) -> dict[Call, str]:
 
 
 def exceptions() -> list[Call]:
-    """Patterns of calls whose answer may differ, from the list, each with a reason."""
+    """Returns the listed patterns of calls whose answer may differ; each has a reason."""
     found = []
     for line in EXCEPTIONS.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -84,7 +84,7 @@ def exceptions() -> list[Call]:
 
 
 def excepts(pattern: Call, call: Call) -> bool:
-    """Whether the exception is about that call."""
+    """Returns whether the pattern matches the call."""
     return all(fnmatch.fnmatchcase(one, p) for one, p in zip(call, pattern, strict=True))
 
 

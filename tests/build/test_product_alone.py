@@ -1,4 +1,4 @@
-"""The product without the laboratory (PUMP_WITHOUT_LAB=1) is whole, and says what is missing."""
+"""The product works without the laboratory (PUMP_WITHOUT_LAB=1) and reports what is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 560
 
 @pytest.fixture(scope="module")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has the packages of this one, and the product alone instead of pump."""
+    """Makes an environment like this one, but with only the product instead of all of pump."""
     made = tmp_path_factory.mktemp("alone") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True, timeout=60)
     packages = made / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"

@@ -1,4 +1,4 @@
-/* check.h - what every C test says when something is not so. */
+/* check.h - the check that every C test uses; a failed one prints its place and exits. */
 #ifndef PUMP_TESTS_CHECK_H
 #define PUMP_TESTS_CHECK_H
 

@@ -1,4 +1,4 @@
-/* harness_timed.h - the operation's time that was reported last, for tests to look at. */
+/* harness_timed.h - the newest reported time of an operation, for tests to read. */
 #ifndef PUMP_TESTS_HARNESS_TIMED_H
 #define PUMP_TESTS_HARNESS_TIMED_H
 

@@ -1,7 +1,7 @@
-/* hooks_absent.h - what programs need that link the shim's executors without its hooks.
+/* hooks_absent.h - stubs for programs that link the shim's executors without its hooks.
  *
- * For one file of such a program. Nothing is republished, nothing recorded; there is no
- * pool and no plain or mapped memory, and memory of the first device is converted.
+ * Include it in one file of such a program. It republishes and records nothing. There is
+ * no pool and no plain or mapped memory, and memory of the first device is converted.
  */
 #ifndef PUMP_TESTS_HOOKS_ABSENT_H
 #define PUMP_TESTS_HOOKS_ABSENT_H

@@ -1,5 +1,5 @@
-/* mapped_absent.h - for one file of programs without mapped memory (shim/pool/mapped.h):
- * every call is the driver's.
+/* mapped_absent.h - stubs for programs without mapped memory (shim/pool/mapped.h): every
+ * call goes to the driver. Include it in one file.
  */
 #ifndef PUMP_TESTS_MAPPED_ABSENT_H
 #define PUMP_TESTS_MAPPED_ABSENT_H

@@ -1,4 +1,4 @@
-"""What tests under pump-run ask for: a policy, kernels, a job."""
+"""Fixtures for tests under pump-run: a policy, kernels, jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from jobs import Job, host_kernels
 
 @pytest.fixture(params=["window", pytest.param("planned", marks=pytest.mark.long)])
 def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Jobs of the test run under it where they do not say otherwise; with planned the hard
-    programs (hard.h) repeat twelve steps, so that there is something to predict."""
+    """Sets the default policy of the test's jobs. With planned, the hard programs (hard.h) repeat
+    36 random draws (twelve steps), so that there is something to predict."""
     name = str(request.param)
     monkeypatch.setenv("PUMP_POLICY", name)
     if name == "planned":
@@ -21,7 +21,7 @@ def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The host kernels of job.py as a shared library."""
+    """Compiles the host kernels of job.py into a shared library."""
     return host_kernels("mix_kernels.c", tmp_path_factory.mktemp("kernels"))
 
 
@@ -32,7 +32,7 @@ def job(kernels: Path, tmp_path: Path) -> Job:
 
 @pytest.fixture
 def two_jobs(kernels: Path, tmp_path: Path) -> list[Job]:
-    """Each with a folder of its own."""
+    """Makes two jobs, each with its own folder."""
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""scripts/release builds wheels and packages that are the same twice, and that work."""
+"""scripts/release builds the same working wheels and packages twice."""
 
 import os
 import shutil

@@ -1,10 +1,10 @@
-/* brief.c - the shortest job there is, oversubscribed: the prey of the fault campaigns.
+/* brief.c - a very short oversubscribed job, the victim of the fault campaigns.
  *
- * brief short; prints "right" and exits 0, or names what is wrong and exits 9. It works
- * until BRIEF_MS milliseconds are over, or until there is the file BRIEF_UNTIL if that is
- * set, and at least twice over its memory; with BRIEF_THREADS until that file is there,
- * into which it writes the names of its threads. Then it looks whether its descriptors are
- * what they were, but for those from 900 on, where the shim keeps its own.
+ * `brief short` prints "right" and exits with 0, or reports an error and exits with 9. It
+ * runs for BRIEF_MS milliseconds and uses its memory at least twice. With BRIEF_UNTIL it
+ * also runs until this file exists. With BRIEF_THREADS it ends as soon as this file
+ * exists, after writing the names of its threads into it. At the end the job checks that
+ * its descriptors are unchanged, except for numbers from 900, which the shim uses.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* The sum of the numbers' squares tells most sets apart. */
+/* Returns the sum of the squared numbers, which differs for most sets of descriptors. */
 static unsigned long descriptors(void) {
   unsigned long sum = 0;
   DIR *folder = opendir("/proc/self/fd");
@@ -36,7 +36,7 @@ static unsigned long descriptors(void) {
   return sum;
 }
 
-/* To a file that is there and still empty. */
+/* Writes the thread names if the file exists. */
 static bool wrote_threads(const char *path) {
   int file = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -60,11 +60,11 @@ static void brief(void) {
   const char *wanted = getenv("BRIEF_MS"), *file = getenv("BRIEF_UNTIL");
   double until_ms = now_ms() + (wanted != NULL ? atof(wanted) : 0);
   unsigned long before = descriptors();
-  getpriority(PRIO_PROCESS, 0); /* inject.c counts from here on */
+  getpriority(PRIO_PROCESS, 0); /* inject.c starts counting here */
   CUcontext context;
   MUST(cu.Init(0));
   MUST(cu.DevicePrimaryCtxRetain(&context, 0));
-  MUST(cu.CtxSetCurrent(context)); /* not start() of hard.c: that waits for a worker */
+  MUST(cu.CtxSetCurrent(context)); /* start() of hard.c would wait for a worker */
   CUfunction mix = load_mix(&module);
   struct set *set = set_make(8, 3);
   const char *threads = getenv("BRIEF_THREADS");
@@ -78,7 +78,7 @@ static void brief(void) {
   set_check(set);
   unsigned long after = descriptors();
   for (int i = 0; after != before && i < 100;
-       i++) { /* one that the shim just moves there */
+       i++) { /* wait for a descriptor that the shim is moving now */
     usleep(10000);
     after = descriptors();
   }

@@ -1,4 +1,4 @@
-"""What the fault campaigns share: the injector, the job, and the environment it runs in."""
+"""Fixtures of the fault campaigns: the injector, the job, and the job's environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werr
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of inject, brief and the kernels that brief launches."""
+    """Builds inject, brief and the kernels that brief launches; returns their folder."""
     folder = tmp_path_factory.mktemp("faults")
     includes = [f"-I{HARD}", f"-I{INCLUDE}"]
     brief = [str(HERE / "brief.c"), str(HARD / "hard.c"), "-ldl", "-lpthread"]
@@ -32,7 +32,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def inject(tools: Path) -> Path:
-    """The injector, where the kernel lets it work."""
+    """Returns the injector, or skips the test if the kernel does not support it."""
     program = tools / "inject"
     try:
         tried = Injector(program, ["read"], ["true"], stderr=subprocess.PIPE)
@@ -44,7 +44,7 @@ def inject(tools: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def job_environment(tools: Path) -> Iterator[dict[str, str]]:
-    """What a job's process finds in its environment; it has a pumpd until the tests end."""
+    """Returns the environment of a job's process; its pumpd runs until the tests end."""
     settings = [f"device.memory_bytes={MEMORY_MIB << 20}", "mode=compute"]
     virtual = [word for setting in settings for word in ("--virtual-set", setting)]
     command = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--"]

@@ -1,7 +1,7 @@
-"""For the fault campaigns: a job of a tenth of a second, and processes whose calls fail.
+"""Tools for the fault campaigns: a job of a tenth of a second, and processes whose calls fail.
 
-Not a test. `Injector` runs a command under inject.c; `WHAT_FAILS` says which errors each
-system call is given.
+Not a test. `Injector` runs a command under inject.c; `WHAT_FAILS` lists the injected errors of each
+system call.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ BIN = Path(sys.executable).parent
 MEMORY_MIB = 24
 """The job uses 32 MiB."""
 BOUND_S = 30.0
-"""Within which every process ends, on a machine with other work as well."""
+"""Time limit for the end of every process, even on a busy machine."""
 
 ANSWER_S = 15.0
-"""Within which it is as it was before."""
+"""Time limit for the return to the initial state."""
 
 _MEMORY = (errno.ENOMEM,)
 _DESCRIPTORS = (errno.EMFILE, errno.ENOMEM)
@@ -86,26 +86,26 @@ WHAT_FAILS: dict[str, tuple[int, ...]] = {
     "write": _FILE,
     "close_range": (errno.ENOSYS, errno.EMFILE, errno.ENOMEM),
 }
-"""Errors that the manual pages know of each call; a call that only looks (fstat), that nothing
-can be done about (close, munmap) or that every C library takes for granted has none."""
+"""Errors by call, from the manual pages. Left out are calls that only read state (fstat), calls
+whose errors cannot be handled (close, munmap), and calls that every C library relies on."""
 
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ECONNABORTED)
-"""Errors of a moment, which no call has again and again."""
+"""Transient errors, which a call does not return every time."""
 
 FOR_GOOD = 1 << 30
-"""As `many`: the first failure does not pass."""
+"""A value of `many`: all calls after the first failure fail too."""
 
 RESOURCES = (
     *("ioprio_set", "mbind", "migrate_pages", "move_pages", "prlimit64", "sched_setaffinity"),
     *("sched_setattr", "sched_setparam", "sched_setscheduler", "set_mempolicy", "setpriority"),
     "setrlimit",
 )
-"""What SystemCallFilter=~@resources refuses (systemd.exec(5)), and prlimit64."""
+"""The calls that SystemCallFilter=~@resources refuses (systemd.exec(5)), and prlimit64."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The `first`-th call and `many` - 1 after it fail in processes of that name."""
+    """Fails call number `first` and the `many` - 1 calls after it in processes named `task`."""
 
     task: str
     call: str
@@ -119,25 +119,25 @@ class Fault:
 
 
 class Counted(NamedTuple):
-    """calls: how often each task made each call. failed: how many of them were made to fail."""
+    """calls: how often each task made each call. failed: the number of injected failures."""
 
     calls: dict[tuple[str, str], int]
     failed: int
 
 
 REFUSED = Fault("*", "*", 1, errno.EPERM, FOR_GOOD)
-"""All calls that an injector is given, in all processes, from the first on: as a filter of system
-calls that a container, Snap or systemd sets."""
+"""Refuses the injector's calls in all processes from the start, like the system call filter of a
+container, Snap or systemd."""
 
 
 def warnings_in(lines: Iterable[str]) -> list[str]:
-    """What is said but for the job's last line."""
+    """Returns all lines except the job's last line."""
     return [line for line in lines if not re.match(r"pump: (ran|lost) .*x the budget", line)]
 
 
 def faults_of(counts: dict[tuple[str, str], int], most: int = 1 << 30) -> list[Fault]:
-    """Each error at each of the counted calls; of calls made over and over the first `most`.
-    The errors of a resource that is used up are there twice: passing, and for good."""
+    """Returns each error of each counted call, but only for the first `most` calls. Errors that may
+    last appear twice: once only, and lasting."""
     return [
         Fault(task, call, first, error, many)
         for (task, call), times in sorted(counts.items())
@@ -155,9 +155,9 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = ANSWER
 
 
 class Injector:
-    """A command, and all that it starts, whose named system calls can be made to fail.
+    """Runs a command; named system calls of the command and its descendants can fail.
 
-    MARK: in the environment of all of them, each injector's own: pumpd leaves the process tree.
+    MARK: the environment variable that identifies the descendants, even outside the process tree.
     """
 
     MARK = "PUMP_TEST_INJECTOR"
@@ -171,7 +171,7 @@ class Injector:
         fault: Fault | None = None,
         **popen: Any,
     ) -> None:
-        """Start the command with this fault armed."""
+        """Starts the command with this fault armed."""
         ours, theirs = socket.socketpair()
         self._mark = f"{os.getpid()}.{next(self._numbers)}"
         popen["env"] = {**popen.get("env", os.environ), self.MARK: self._mark}
@@ -184,7 +184,7 @@ class Injector:
         self.arm(fault)
 
     def arm(self, fault: Fault | None) -> None:
-        """Count anew; let this fault happen, or none."""
+        """Resets the counts and arms this fault, or none."""
         one = fault or Fault("-", "read", 0, 0, 0)
         self._control.send(
             f"arm {one.task} {one.call} {one.first} {one.many} {one.error}\n".encode()
@@ -192,13 +192,13 @@ class Injector:
         assert self._answers.readline() == "armed\n"
 
     def counts(self) -> Counted:
-        """Calls since the last time; ask while the command is there."""
+        """Returns the calls since the last reset; the command must still run."""
         self._control.send(b"counts\n")
         return self._heard()
 
     def ended(self) -> Counted:
-        """Wait for the end of the command and of all that it started; calls since `arm`.
-        What has not ended within BOUND_S is killed."""
+        """Waits for the command and its descendants; returns the calls since `arm`. Kills processes
+        that still run after BOUND_S."""
         try:
             counted = self._heard()
             self.process.wait(BOUND_S)
@@ -209,17 +209,17 @@ class Injector:
         return counted
 
     def kill(self) -> None:
-        """End the command and all that it started, however they are."""
-        self.process.kill()  # calls that it is asked about fail from now on
+        """Kills the command and its descendants in any state."""
+        self.process.kill()  # pending calls of the command fail from here
         self.process.wait()
         self._close()
         eventually(lambda: not self._kill_started(), "the end of what was killed")
 
     def _kill_started(self) -> bool:
-        """Whether there was something to kill."""
+        """Kills the marked processes; returns whether there were any."""
         found = False
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):  # it may end meanwhile
+            with contextlib.suppress(psutil.Error):  # it may exit now
                 if process.environ().get(self.MARK) == self._mark:
                     process.kill()
                     found = True
@@ -237,9 +237,9 @@ class Injector:
 
 
 class Tally:
-    """Goes through faults, all of them whatever fails, and says at the end which did.
+    """Iterates over all faults, even after failures; lists the failed ones at the end.
 
-    reached: how many calls were made to fail; a campaign of which hardly any did is no campaign.
+    reached: faults whose injected error occurred; at least half must be reached.
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -271,15 +271,15 @@ class Tally:
 
 
 def named(name: str, words: str) -> list[psutil.Process]:
-    """Processes of that name with `words` in their command line."""
+    """Returns the processes of that name with `words` in their command line."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it may end meanwhile
+        with contextlib.suppress(psutil.Error):  # it may exit now
             if process.name() == name and words in process.cmdline():
                 found.append(process)
     return found
 
 
 def workers_of(socket_path: str) -> list[psutil.Process]:
-    """Of the job that has this socket; they have its pumpd's command line."""
+    """Returns the workers of the job with this socket; they share its pumpd's command line."""
     return named("pumpd-worker", socket_path)

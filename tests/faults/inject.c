@@ -1,23 +1,26 @@
-/* inject.c - runs a command and lets the n-th system call of one of its processes fail.
+/* inject.c - runs a command and makes the n-th system call of one of its processes fail.
  *
  * inject CONTROL CALL[,CALL...] COMMAND...
  *
- * It is a test tool: no part of pump, and no sandbox. It exits with the command's status
- * once no process that descends from the command is left.
+ * This is a test tool. It is not a part of pump and not a sandbox. It exits with the
+ * command's status when the command and all its descendants have exited.
  *
- * The kernel asks it (SECCOMP_RET_USER_NOTIF) before each of the named calls of the command
- * and of all that descends from it, so counting is exact, whatever thread or process makes
- * the call, and nothing is traced, stopped or preloaded. A process is named by its task's
- * name in /proc: "pumpd-worker", "pump-link".
+ * Before each named call of these processes the kernel asks inject
+ * (SECCOMP_RET_USER_NOTIF). So inject counts exactly, in every thread and process,
+ * without tracing, stopping or preloading. /proc gives the name of a task, such as
+ * "pumpd-worker".
  *
- * Lines on the socket whose descriptor is CONTROL, each answered by one line:
- *   arm NAME CALL FIRST MANY ERRNO   of the calls of tasks NAME from now on, the FIRST-th
- * and MANY - 1 after it fail with ERRNO; counts begin at zero counts "NAME CALL COUNT ..."
- * since `arm` or `counts`, "." where there are none, then "failed N" A task's name may hold
- * no blank; "*" stands for all, and for all calls. Where getpriority is among the calls,
- * counting begins with the first of them: so a program says that it has been loaded. The
- * first line is read before the command starts; after the last process has ended the counts
- * are said unasked. When the socket is closed, no call fails any more.
+ * CONTROL is the descriptor of a socket. Each line on it gets one line as its answer:
+ *   arm NAME CALL FIRST MANY ERRNO
+ *       Resets the counts. Call number FIRST of tasks NAME and the MANY - 1 calls after it
+ *       fail with ERRNO. A NAME has no blanks; "*" means all tasks or all calls.
+ *   counts
+ *       Returns "NAME CALL COUNT ..." since `arm` or `counts` ("." if empty), then
+ *       "failed N".
+ * If getpriority is a named call, counting starts with its first call: a program signals
+ * that it is loaded. Inject reads the first line before it starts the command. It writes
+ * the counts unasked after the last process has exited. When the socket closes, no call
+ * fails.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +42,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Names as the kernel has them; the C library makes some of them of another. */
+/* The kernel's names. Some functions of the C library make a call of another name. */
 #define CALL(name) {#name, SYS_##name}
 static const struct {
   const char *name;
@@ -120,8 +123,8 @@ static const struct {
     CALL(wait4),
     CALL(write),
     CALL(writev),
-    {"close_range", 436}, /* kernel 5.9: the headers here may be older */
-    /* of @resources, systemd.exec(5) */
+    {"close_range", 436}, /* kernel 5.9; the headers may be older */
+    /* @resources of systemd.exec(5) */
     CALL(ioprio_set),
     CALL(mbind),
     CALL(migrate_pages),
@@ -148,8 +151,8 @@ struct task_counts {
   unsigned calls[CALL_COUNT];
 };
 
-static struct task_counts counts[TASKS_MOST]; /* an entry without a name ends them */
-#define ALL_CALLS CALL_COUNT                  /* as `armed.call` */
+static struct task_counts counts[TASKS_MOST]; /* the list ends at an empty name */
+#define ALL_CALLS CALL_COUNT                  /* a value of `armed.call` */
 static struct {
   char name[NAME_BYTES];
   int call, error;
@@ -191,8 +194,8 @@ static int make_filter(void) {
                       SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
 }
 
-/* A filter holds for the thread that sets it and for what descends from it: so the main
- * thread, which answers, is free of it. */
+/* Starts the command in a thread with the filter. A filter applies to the thread that
+ * sets it and to its descendants, so the main thread, which answers, stays free. */
 static void *start_command(void *nothing) {
   (void)nothing;
   int made = make_filter();
@@ -212,7 +215,7 @@ static struct task_counts *counts_of(uint32_t task) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t n = file < 0 ? 0 : read(file, name, sizeof name - 1);
   if (file >= 0) close(file);
-  if (n <= 1) return NULL; /* it is gone */
+  if (n <= 1) return NULL; /* the task has exited */
   name[n - 1] = '\0';
   for (int i = 0; i < TASKS_MOST; i++) {
     if (counts[i].name[0] == '\0') strcpy(counts[i].name, name);
@@ -221,13 +224,13 @@ static struct task_counts *counts_of(uint32_t task) {
   return NULL;
 }
 
-/* The errno that this call shall fail with, 0 for none. */
+/* Returns the errno with which this call must fail; 0 for none. */
 static int judge(const struct seccomp_notif *asked) {
   struct task_counts *task = counts_of(asked->pid);
   int call = 0;
   while (call < CALL_COUNT && calls[call].number != asked->data.nr) call++;
   if (task == NULL || call == CALL_COUNT) return 0;
-  unsigned operation = asked->data.args[1] & FUTEX_CMD_MASK; /* a wake cannot fail so */
+  unsigned operation = asked->data.args[1] & FUTEX_CMD_MASK; /* only waits fail */
   if (asked->data.nr == SYS_futex && operation != FUTEX_WAIT &&
       operation != FUTEX_WAIT_BITSET)
     return 0;
@@ -247,14 +250,14 @@ static int judge(const struct seccomp_notif *asked) {
 
 static void answer(void) {
   struct seccomp_notif asked = {0};
-  if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) return; /* it was killed */
+  if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) return; /* the task is gone */
   int error = judge(&asked);
   struct seccomp_notif_resp said = {.id = asked.id};
   if (error != 0)
     said.error = -error;
   else
     said.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &said); /* fails where the task is gone */
+  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &said); /* fails if the task is gone */
 }
 
 static void say_counts(void) {
@@ -270,7 +273,7 @@ static void say_counts(void) {
   memset(counts, 0, sizeof counts);
 }
 
-/* False at the end of the socket. */
+/* Executes one line; returns false at the end of the socket. */
 static bool obey(void) {
   char line[128], name[NAME_BYTES], call[NAME_BYTES];
   unsigned first, many;

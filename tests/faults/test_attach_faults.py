@@ -1,4 +1,4 @@
-"""Any system call of pump inside a job may fail: the job is right, ends, and hears one line."""
+"""Any system call of pump inside a job may fail: the job is right, ends and prints one line."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from faults import (
 
 CALLS = [*WHAT_FAILS, "getpriority"]
 PROGRAM = "brief"
-"""Threads that have not got a name yet have the program's as well."""
+"""New threads also have the program's name until they get their own."""
 SAMPLE = 24
 FOUND = [
     Fault(f"pump-{kind}-0", "mmap", 1, errno.ENOMEM, FOR_GOOD) for kind in ("in", "out", "mark")
 ]
-"""What campaigns have found: the driver's data of a thread without memory ended the process."""
+"""Found by campaigns: without memory for a thread's driver data, the process ended."""
 LINK = "pump-link"
 DIFFERENT_MOST = 3
-"""What can be missing at once where a call fails for good: pumpd, the ledger, the limit."""
+"""Things that can be missing after lasting failures: pumpd, the ledger, the limit."""
 
 
 class Outcome(NamedTuple):
-    """end: status, output and what the program said on stderr. pumps: the lines of pump."""
+    """end: status, output and the program's stderr. pumps: the lines of pump."""
 
     end: tuple[int, str, tuple[str, ...]]
     pumps: list[str]
@@ -50,7 +50,7 @@ RIGHT = (0, "right\n", ())
 
 
 class Attached:
-    """The job, run again and again under a pumpd that lives on."""
+    """Runs the job again and again under one pumpd."""
 
     def __init__(
         self, inject: Path, tools: Path, environment: dict[str, str], ledger: Path
@@ -81,25 +81,25 @@ class Attached:
         return counted, Outcome((one.process.returncode, out, own), pumps)
 
     def run_without_pump(self, fault: Fault | None = None) -> tuple[Counted, Outcome]:
-        """On a card that holds it all."""
+        """Runs the job on a GPU with enough memory."""
         profile = self.environment["PUMP_VIRTUAL_PROFILE"]
         small, roomy = f"memory_bytes={MEMORY_MIB << 20}", f"memory_bytes={64 << 20}"
         return self.run(fault, LD_PRELOAD="", PUMP_VIRTUAL_PROFILE=profile.replace(small, roomy))
 
     def without_pump(self, call: str, error: int) -> set[Any]:
-        """How the program ends where it is refused one of its own calls."""
+        """Returns the outcomes of the program when one of its own calls fails."""
         if (call, error) not in self._without:
             own = self.run_without_pump()[0].calls.get((PROGRAM, call), 0)
             faults = faults_of({(PROGRAM, call): own})
             self._without[call, error] = {
                 self.run_without_pump(fault)[1].end for fault in faults if fault.error == error
             }
-            if error == errno.ENOMEM:  # without memory for its tables pump steps aside
+            if error == errno.ENOMEM:  # without memory for its tables pump disables itself
                 self._without[call, error].add(self.run(LD_PRELOAD="")[1].end)
         return self._without[call, error]
 
     def calls(self) -> dict[tuple[str, str], int]:
-        """What the job calls under pump: not each run has all of it."""
+        """Returns the job's calls under pump; no single run makes all of them."""
         most: Counter[tuple[str, str]] = Counter()
         for _ in range(3):
             counted, outcome = self.run()
@@ -108,15 +108,15 @@ class Attached:
         return dict(most)
 
     def check(self, fault: Fault) -> bool:
-        """Raise AssertionError unless the job is what it would be without pump; whether the
-        fault came to pass."""
+        """Raises AssertionError unless the job behaves as without pump; returns whether the fault
+        occurred."""
         counted, outcome = self.run(fault)
         if outcome.end != RIGHT:
             assert fault.task == PROGRAM, outcome
             assert outcome.end in self.without_pump(fault.call, fault.error), outcome
         said = warnings_in(outcome.pumps)
         assert len(said) == len(set(said)), "a line is said twice"
-        # Without its thread the link keeps no ledger either: two things are missing.
+        # Without its thread the link also keeps no ledger: two things are missing.
         several = fault.many != 1 or any(LINK in line for line in said)
         assert len(said) <= (DIFFERENT_MOST if several else 1), f"too much is said: {said}"
         return counted.failed > 0
@@ -137,7 +137,7 @@ def campaign(attached: Attached, faults: list[Fault]) -> None:
         for fault in tally:
             with tally.one():
                 tally.reached += attached.check(fault)
-    attached.run()  # removes the claims of those that could not remove their own
+    attached.run()  # removes the claims of jobs that could not remove their own
     assert list(attached.ledger.glob("*/[0-9]*")) == [], "entries of processes that are gone"
     socket = attached.environment["PUMP_SOCKET"]
     eventually(lambda: not workers_of(socket), "no worker to be left")
@@ -145,7 +145,7 @@ def campaign(attached: Attached, faults: list[Fault]) -> None:
 
 def test_a_job_is_right_whichever_call_of_its_attach_fails(attached: Attached) -> None:
     faults = faults_of(attached.calls(), 40)
-    campaign(attached, 3 * FOUND + random.Random(1).sample(faults, SAMPLE))  # names come late
+    campaign(attached, 3 * FOUND + random.Random(1).sample(faults, SAMPLE))  # names appear late
 
 
 @pytest.mark.long

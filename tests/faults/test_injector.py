@@ -1,4 +1,4 @@
-"""The injector's own promise: what a campaign has started does not outlive it."""
+"""The injector's own promise: no process that a campaign started outlives the campaign."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_processes_that_do_not_end_are_killed(
     inject: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "BOUND_S", 0.3)
-    command = "(exec setsid sleep 71) & echo $!; wait"  # as pumpd: in a session of its own
+    command = "(exec setsid sleep 71) & echo $!; wait"  # in its own session, like pumpd
     one = Injector(inject, ["read"], ["sh", "-c", command], stdout=subprocess.PIPE, text=True)
     assert one.process.stdout is not None
     started = psutil.Process(int(one.process.stdout.readline()))

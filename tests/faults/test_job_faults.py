@@ -1,7 +1,7 @@
-"""Any system call of a job's pumpd may fail, its recorder's included: the job does not notice.
+"""Any system call of a job's pumpd or its recorder may fail: the job does not notice.
 
-One pumpd serves job after job, each under another fault, so what a fault leaves behind adds up:
-a descriptor, a process, a connection that is heard no more.
+One pumpd serves one job after another, each with another fault. So leaks of descriptors, processes
+and dead connections add up.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from pumpd.common.link import answers
 
 SAMPLE = 10
 FOUND = [
-    Fault("pumpd", "epoll_ctl", 1, errno.ENOSPC),  # a client that could not be watched: the end
-    Fault("pumpd", "epoll_ctl", 3, errno.ENOMEM),  # a worker that could not be watched: no end
+    Fault("pumpd", "epoll_ctl", 1, errno.ENOSPC),  # an unwatched client: pumpd ended
+    Fault("pumpd", "epoll_ctl", 3, errno.ENOMEM),  # an unwatched worker: pumpd did not end
     Fault("pumpd-worker", "clone3", 1, errno.EAGAIN),  # no thread for the recording: no worker
     Fault("pumpd-worker", "clone3", 2, errno.EAGAIN),  # no thread for requests: no worker
     Fault("pumpd-worker", "mmap", 10, errno.ENOMEM),  # no memory for the first line of a thread:
-    Fault("pumpd-worker", "mmap", 22, errno.ENOMEM),  # its worker waited for it for ever
-    Fault("pumpd-worker", "write", 3, errno.ENOSPC, FOR_GOOD),  # a last word that is lost
+    Fault("pumpd-worker", "mmap", 22, errno.ENOMEM),  # its worker waited for it forever
+    Fault("pumpd-worker", "write", 3, errno.ENOSPC, FOR_GOOD),  # a lost last message
 ]
-"""What campaigns have found: it ended pumpd, or the job's last process could not end it, or a
-client said that it was recorded where the disk had no room."""
+"""Found by campaigns: pumpd ended, the job's last process could not end pumpd, or a client claimed
+to be recorded although the disk was full."""
 DETAILS = re.compile(
     r"pump: (recorded \d|time lost|.* waited for a CPU core: |memory: |hit rate|the worker"
     r"|.* the budget)"
 )
-"""Lines that say nothing of a fault."""
+"""Lines that do not report a fault."""
 RECORDED = re.compile(r"recorded (\d+) operations to (\S+)$", re.MULTILINE)
 
 
 class Daemon:
-    """A recorded job's pumpd under the injector, with a service, and clients of the job."""
+    """Runs a recorded job's pumpd under the injector, with a service and clients of the job."""
 
     def __init__(
         self, folder: Path, tools: Path, inject: Path, environment: dict[str, str]
@@ -103,7 +103,7 @@ class Daemon:
         self.descriptors = self.count_descriptors()
 
     def end(self) -> None:
-        """The job ends, and with it all that its pumpd ever started."""
+        """Ends the job; pumpd and all its descendants must exit."""
         assert self.holder.stdin is not None
         self.holder.stdin.close()
         self.holder.wait(BOUND_S)
@@ -112,7 +112,7 @@ class Daemon:
         assert not self.socket.exists()
 
     def stop(self) -> None:
-        """However it is."""
+        """Kills pumpd and the job in any state."""
         self.pumpd.kill()
         self.holder.kill()
         self.holder.communicate()
@@ -130,7 +130,7 @@ class Daemon:
         return -1
 
     def run(self) -> str:
-        """One client of the job, which is asked how it is; what it says on stderr."""
+        """Runs one client of the job, queries its state and returns its stderr."""
         self.summary.unlink(missing_ok=True)
         with subprocess.Popen(
             self.program,
@@ -169,14 +169,14 @@ class Daemon:
             lambda: self.count_descriptors() <= self.descriptors,
             f"{self.descriptors} descriptors, not {self.count_descriptors()}",
         )
-        if "warm process ended" in logged:  # each time the next one starts later
+        if "warm process ended" in logged:  # the next one starts later each time
             self.end()
             self.start()
         return failed > 0
 
     @staticmethod
     def recorded(file: str) -> tuple[str, int]:
-        """How whole it is, and how many operations are in it."""
+        """Returns the state of a recording and its number of operations."""
         try:
             found = summary(file)
         except TraceError as error:
@@ -206,7 +206,7 @@ def campaign(daemon: Daemon, faults: list[Fault]) -> None:
         for fault in tally:
             with tally.one():
                 tally.reached += daemon.check(fault)
-            if tally.failed_now:  # what it left behind is not to be held against the next
+            if tally.failed_now:  # leaks of this fault must not count against the next
                 daemon.stop()
                 daemon.start()
     daemon.end()

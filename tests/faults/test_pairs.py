@@ -1,10 +1,10 @@
-"""Of each pair of pump's processes one is killed, stopped or slow, while a job waits for its turn:
-the job goes on within the bound, and is right.
+"""One of a pair of pump's processes is killed, stopped or slow while a job waits for its turn: the
+job continues within the bound, and its result is right.
 
-All jobs of this file wait at the same time, each under a pumpd of its own, with a service that the
-test plays: it tells a job to wait and never gives it a turn, but for those that are slow. Processes
-that are asked questions: tests/unit/pump/cli/test_silent_servers.py. NVML's process:
-test_service_cards.py. `pumpd jobs`: tests/endtoend/enabled.
+The jobs of this file wait at the same time, each with its own pumpd and a service that the test
+plays. The service makes a job wait and gives it a turn only if a process is slow. For processes
+that answer queries see tests/unit/pump/cli/test_silent_servers.py, for NVML's process
+test_service_cards.py, for `pumpd jobs` tests/endtoend/enabled.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from pumpd.common.link import answers
 from pumpd.lease.lease_client import HOLD_MS, HOLD_ROUND_S, SILENT_S
 
 BY_CLOCK_S = control.HOLD_MS_MOST / 1000
-"""A hold that is not renewed lasts no longer (PUMP_HOLD_MOST_NS)."""
+"""A hold that is not renewed ends after this time (PUMP_HOLD_MOST_NS)."""
 BY_SILENCE_S = HOLD_ROUND_S + SILENT_S
-"""After a service's last answer pumpd holds the job no longer."""
+"""pumpd stops holding the job this long after the service's last answer."""
 TURN_S = 1.0
-"""After which one that is slow is told its turn."""
+"""A job with a slow pumpd gets its turn after this time."""
 BUSY_S = 4.0
-"""More, on a machine with other work as well."""
+"""Extra time for a busy machine."""
 RECORDER_S, RECORDED_S = 4.0, 3.0
-"""For which a program that is recorded waits at its first cuInit, and at its end (limits.h)."""
+"""A recorded program waits at most this long at its first cuInit and at its end (limits.h)."""
 HOWS = ("killed", "stopped", "slow")
 STOPPED_S, RUNS_S = 0.3, 0.03
-"""One that is slow stops for so long again and again."""
+"""A slow process alternates between stops and runs of this length."""
 BOUNDS_S = {
     **{("worker", how): BY_CLOCK_S for how in HOWS},
     **{("pumpd", how): BY_CLOCK_S + (TURN_S if how == "slow" else 0.0) for how in HOWS},
@@ -53,7 +53,7 @@ BOUNDS_S = {
 
 
 class PlayedService(threading.Thread):
-    """Tells each job to wait for its turn, until `turn`; `late_s`: before each answer."""
+    """Makes each job wait until `turn` is set; delays each answer by `late_s`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -94,7 +94,7 @@ class PlayedService(threading.Thread):
 
 
 class Outcome(NamedTuple):
-    """What a job did once something had happened to one of its processes."""
+    """The outcome of a job after something happened to one of its processes."""
 
     went_on_s: float
     status: int
@@ -104,7 +104,7 @@ class Outcome(NamedTuple):
 
 
 class Scene:
-    """A pumpd, and a job of its that works until it is told to end."""
+    """A pumpd with one job, which runs until its file exists."""
 
     def __init__(
         self,
@@ -149,14 +149,14 @@ class Scene:
         )
 
     def held(self) -> bool:
-        """Whether the job waits."""
+        """Returns whether the job is held."""
         assert self.job is not None and self.job.poll() is None
         with contextlib.suppress(ControlError), Control.of_job(self.socket) as there:
             return any(one.held_threads for client in there.state() for one in client.devices)
         return False
 
     def hold(self) -> None:
-        """Have the job wait once, as a service's grant would."""
+        """Holds the job once, as a service's grant would."""
 
         def is_held() -> bool:
             with Control.of_job(self.socket) as there:
@@ -167,7 +167,7 @@ class Scene:
         eventually(is_held, "the job to be held", BOUND_S)
 
     def ends_after(self, happens: Callable[[], None]) -> Outcome:
-        """The job was held, this happens, and it goes on: it looks for the file, and ends."""
+        """Lets a held job end, calls `happens`, and returns how the job continued."""
         (self.folder / "until").touch()
         begin = time.monotonic()
         happens()
@@ -178,7 +178,7 @@ class Scene:
         return Outcome(went_on_s, self.job.returncode, out, err, log.read_text())
 
     def close(self) -> None:
-        """End it all; nothing is left."""
+        """Ends all processes and checks that no worker is left."""
         if self.service is not None:
             self.service.ends.set()
         if self.job is not None:
@@ -194,7 +194,7 @@ class Scene:
 
 @contextlib.contextmanager
 def slowed(pid: int) -> Iterator[None]:
-    """Meanwhile the process runs for a tenth of the time."""
+    """Slows the process down to a tenth of its speed inside the context."""
     ends = threading.Event()
 
     def slow() -> None:
@@ -279,7 +279,7 @@ def test_a_job_that_waits_goes_on_within_the_bound(
 
 
 def recorded(victim: str, folder: Path, **surroundings: Any) -> Outcome:
-    """Of a job whose pumpd is stopped before it starts, or its worker before it ends."""
+    """Runs a job. Stops its pumpd before the job's start, or its worker before the end."""
     scene = Scene(folder / victim, records=True, **surroundings)
 
     def is_served() -> bool:

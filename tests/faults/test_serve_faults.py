@@ -1,4 +1,5 @@
-"""Any system call of the service may fail: it answers the next visitor, and keeps nothing."""
+"""Any system call of the service may fail: the service still answers the next visitor,
+leak-free."""
 
 from __future__ import annotations
 
@@ -32,16 +33,16 @@ from pumpd.common.link import answers
 
 SAMPLE = 30
 PAUSE_S = 0.1
-"""Between connections of a user, which may connect 64 times a second."""
+"""Pause between connections; a user may connect 64 times a second."""
 FOUND = [
     Fault("pumpd-serve", "epoll_ctl", 1, errno.ENOSPC),
     Fault("pumpd-serve", "epoll_ctl", 3, errno.ENOMEM),
 ]
-"""What campaigns have found: a connection that could not be watched ended the service."""
+"""Found by campaigns: a connection that could not be watched ended the service."""
 
 
 class Served:
-    """`pumpd serve` under the injector."""
+    """Runs `pumpd serve` under the injector."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Served:
         calls: Iterable[str] = tuple(WHAT_FAILS),
         fault: Fault | None = None,
     ) -> None:
-        """calls: those that can be made to fail. fault: from the start."""
+        """Starts the service. calls: calls that can fail. fault: armed from the start."""
         self.socket = folder / "service"
         self.log = folder / "log"
         words = ["--socket", str(self.socket), "--beat", "0.5", "--settle", "0.05"]
@@ -70,7 +71,8 @@ class Served:
         self.descriptors = self.process.num_fds()
 
     def visit(self) -> None:
-        """A job joins, reports and gets a lease; an observer asks for the jobs."""
+        """Plays a job that joins, reports and gets a lease, and an observer that queries the
+        jobs."""
         with closing(Played(self, wanted_mib=10)) as (job,):  # type: ignore[arg-type]
             job.report()
             until(lambda: job.granted, "a grant", job)
@@ -78,7 +80,7 @@ class Served:
                 assert len(client.jobs()) == 1 and client.state().jobs == 1
 
     def comes_to_nothing(self) -> bool:
-        """Whether no job is listed: then each visitor finds the service in the same state."""
+        """Returns whether no job is listed, so that the next visitor finds the initial state."""
         with contextlib.suppress(ServiceError), ServiceClient(str(self.socket)) as client:
             return client.state().jobs == 0
         time.sleep(PAUSE_S)
@@ -89,7 +91,7 @@ class Served:
         self.injector.arm(fault)
         with contextlib.suppress(
             OSError, AssertionError, ServiceError, FrameError
-        ):  # the visitor's loss
+        ):  # only the visitor may fail
             self.visit()
         failed = self.injector.counts().failed
         self.injector.arm(None)
@@ -145,7 +147,7 @@ def test_the_service_answers_whichever_of_its_calls_fails(served: Served) -> Non
 def test_the_service_serves_where_a_filter_refuses_what_it_can_do_without(
     tmp_path: Path, inject: Path, calls: tuple[str, ...]
 ) -> None:
-    served = Served(tmp_path, inject, calls, REFUSED)  # a visitor has had its lease by then
+    served = Served(tmp_path, inject, calls, REFUSED)  # a visitor already got its lease here
     try:
         (line,) = served.log.read_text().splitlines()
         assert line.endswith("until SIGTERM")

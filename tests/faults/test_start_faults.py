@@ -1,7 +1,7 @@
-"""Any system call by which pump-run starts pumpd may fail: the command runs, and hears one line.
+"""Any system call of pump-run while it starts pumpd may fail: the command runs and prints one line.
 
-What Python's interpreter calls before pump-run's first line is its own: CALLS are those that
-only pump-run makes.
+CALLS has only calls of pump-run itself. The interpreter does not make them before pump-run's first
+line.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ NEEDED = {
     *("clone3", "fcntl", "futex", "getdents64", "mmap", "openat", "pipe2", "pread64", "read"),
     *("pwrite64", "write"),
 }
-"""The interpreter, the virtual driver or the program itself ends without; without pwrite64 no claim
-of host memory can be written, and an eighth is too little for the program."""
+"""Without these calls the interpreter, the virtual driver or the program fails. Without pwrite64 no
+claim of host memory is written, and the default of an eighth is too little for the program."""
 NEEDED_BY_PUMPD = {
     *("accept4", "bind", "clone", "connect", "epoll_ctl", "epoll_wait", "ftruncate", "getsockopt"),
     *("listen", "memfd_create", "mkdir", "poll", "recvfrom", "recvmsg", "sendmsg"),
     *("sendto", "socket", "socketpair"),
 }
-"""Without one of them a job has no pumpd: it starts its threads, and runs on demand paging."""
+"""Without these calls a job has no pumpd: it starts its threads and uses demand paging."""
 
 
 FOUND = [Fault("pump-run", "socket", 1, errno.EMFILE)]
-"""What campaigns have found: the command did not run."""
+"""Found by campaigns: the command did not run."""
 
 
 class Started:
-    """`pump-run brief`, with a runtime folder of its own."""
+    """Runs `pump-run brief` with its own runtime folder."""
 
     def __init__(self, folder: Path, tools: Path, inject: Path) -> None:
         self.inject = inject
@@ -77,7 +77,7 @@ class Started:
         }
 
     def run(self, fault: Fault | None = None) -> Counted:
-        """To the end of the job and of its pumpd."""
+        """Runs the job and its pumpd to their end."""
         one = Injector(
             self.inject,
             CALLS,
@@ -92,20 +92,20 @@ class Started:
         out, err = one.process.communicate(timeout=BOUND_S)
         assert (one.process.returncode, out) == (0, "right\n"), err
         said = warnings_in(err.splitlines())
-        lasting = fault is not None and fault.many == FOR_GOOD  # pumpd is missing, and the ledger
+        lasting = fault is not None and fault.many == FOR_GOOD  # pumpd and the ledger are missing
         assert len(said) <= 1 + lasting, f"too much is said: {said}"
         return counted
 
 
 @pytest.fixture
 def started(tools: Path, inject: Path) -> Iterator[Started]:
-    with tempfile.TemporaryDirectory(prefix="pump-") as folder:  # pytest's are too long for sockets
+    with tempfile.TemporaryDirectory(prefix="pump-") as folder:  # pytest's folders are too long
         yield Started(Path(folder), tools, inject)
 
 
 class Refused(NamedTuple):
-    """failed: how many calls were refused. said: the lines of pump. threads: names of the job's.
-    prefetched: whether pumpd has moved blocks for it."""
+    """`failed`: the number of refused calls. `said`: the lines of pump. `threads`: names of the
+    job's threads. `prefetched`: whether pumpd moved blocks for the job."""
 
     failed: int
     said: list[str]
@@ -114,8 +114,8 @@ class Refused(NamedTuple):
 
 
 def run_refused(started: Started, calls: Sequence[str]) -> Refused:
-    """A job and its pumpd under a filter that refuses these calls, until it prefetches, or
-    UNSERVED_S have passed; on a host of which an eighth is less than the job converts."""
+    """Runs a job and its pumpd under a filter that refuses these calls. Ends when the job
+    prefetches or after UNSERVED_S. The job converts more than an eighth of the host's memory."""
     folder = started.folder
     threads, host = folder / "threads", folder / "proc"
     host.mkdir()
@@ -156,7 +156,7 @@ def campaign(started: Started, faults: list[Fault]) -> None:
         for fault in tally:
             with tally.one():
                 tally.reached += started.run(fault).failed > 0
-        started.run()  # which sweeps what another could not remove
+        started.run()  # removes files that earlier jobs could not remove
         assert list((started.folder / "pump").iterdir()) == []
 
 
@@ -193,6 +193,6 @@ def test_any_call_that_a_filter_refuses_costs_a_job_what_needs_it(
 ) -> None:
     refused = run_refused(started, [call])
     assert len(refused.said) <= 3, refused.said
-    needless = {"pump-link"} if call == "mkdir" else set()  # neither pumpd nor ledger has a folder
+    needless = {"pump-link"} if call == "mkdir" else set()  # pumpd and ledger have no folder
     assert refused.threads >= THREADS - needless
     assert refused.prefetched == (call not in NEEDED_BY_PUMPD), refused

@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT at random moments: the job is right, and a stopped pumpd does not stop it."""
+"""SIGSTOP and SIGCONT at random times: the job is right, and a stopped pumpd does not block it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VICTIMS = ("pumpd", "pumpd-warm", "pumpd-worker", "pumpd-serve", "brief")
 
 
 class Scene:
-    """A service, a pumpd that has a lease of it, and jobs that this pumpd serves in turn."""
+    """A service, a pumpd with a lease, and jobs that this pumpd serves one after another."""
 
     def __init__(self, folder: Path, tools: Path, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -61,14 +61,14 @@ class Scene:
         return self.job
 
     def finish(self) -> None:
-        """The job ends in time, and right."""
+        """Checks that the job ends in time with the right result."""
         assert self.job is not None
         out, err = self.job.communicate(timeout=BOUND_S)
         assert (self.job.returncode, out) == (0, "right\n"), err
         assert len(err.splitlines()) <= 2, f"more than a line beside the last: {err}"
 
     def until_served(self) -> None:
-        """Everything goes on: within a few jobs one has a worker again."""
+        """Checks that pump recovers: one of the next few jobs gets a worker."""
 
         def served() -> bool:
             self.start()
@@ -93,7 +93,7 @@ class Scene:
         return found
 
     def signal(self, name: str, number: int) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it may end meanwhile
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may exit now
             for one in self.processes(name):
                 one.send_signal(number)
 
@@ -119,7 +119,7 @@ def scene(
 
 
 def stop_and_go(scene: Scene, source: random.Random) -> None:
-    """One job in which processes stop at random, and go on at random or when it has ended."""
+    """Runs one job. Its processes stop at random, and continue at random or at its end."""
     moments: list[tuple[float, str, int]] = []
     for _ in range(source.randrange(1, 5)):
         name, at = source.choice(VICTIMS), source.random() * JOB_MS / 1e3
@@ -131,7 +131,7 @@ def stop_and_go(scene: Scene, source: random.Random) -> None:
     for at, name, number in sorted(moments):
         time.sleep(max(0.0, begin + at - time.monotonic()))
         scene.signal(name, number)
-    scene.signal("brief", signal.SIGCONT)  # its stop may have been overtaken by another
+    scene.signal("brief", signal.SIGCONT)  # another stop may have followed its SIGCONT
     scene.finish()
     scene.go_on()
 

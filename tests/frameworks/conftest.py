@@ -1,4 +1,4 @@
-"""Fixtures of this folder's tests."""
+"""Fixtures for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framework_runs import HERE, Bench
 
 @pytest.fixture(scope="session")
 def frameworks() -> Path:
-    """The environment that PUMP_FRAMEWORKS names, else the one made of this list before."""
+    """Returns the environment named by PUMP_FRAMEWORKS, else an existing one for this list."""
     named = os.environ.get("PUMP_FRAMEWORKS")
     if named:
         assert (Path(named) / "bin" / "python").exists(), f"PUMP_FRAMEWORKS: no Python in {named}"

@@ -1,6 +1,6 @@
-"""Runs a program of the frameworks' environment on the virtual GPU, plain or under pump.
+"""Runs a program of the frameworks' environment on the virtual GPU, with or without pump.
 
-Gathers what the virtual driver reports of every process and what pump counted there.
+Collects the virtual driver's report and pump's counters of every process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ BIN = Path(sys.executable).parent
 MIB = 1 << 20
 PLAIN_MEMORY_BYTES = 8 << 30
 ABORTED = "terminate called without an active exception"
-"""PyTorch's, where a thread of its own still runs when a process ends."""
+"""PyTorch's message if one of its threads still runs when a process ends."""
 TIMEOUT_S = 300
 RECORDED_S = 30.0
 
-# Calls of the driver by which programs give the GPU work.
+# Driver calls that give the GPU work.
 WORK_CALLS = ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")
 
 
 @dataclass
 class Outcome:
-    """found: the last line that the program printed, as JSON.
-    reports: the virtual driver's, by process id. summaries: pump's, by process id.
-    """
+    """found: the program's last output line, as JSON. reports: the virtual driver's reports by
+    process id. summaries: pump's summaries by process id."""
 
     found: dict[str, Any]
     stderr: str
@@ -41,23 +40,23 @@ class Outcome:
     summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def kernels(self) -> Counter[str]:
-        """Launches that the GPU executed, by name, of all processes."""
+        """Returns the launches that the GPU executed, by name, summed over all processes."""
         return sum((Counter(report["kernels"]) for report in self.reports.values()), Counter())
 
     def calls(self) -> Counter[str]:
-        """Calls of the driver that give work, of all processes."""
+        """Returns the driver calls that give the GPU work, summed over all processes."""
         every: Counter[str] = Counter()
         for report in self.reports.values():
             every.update({k: n for k, n in report["calls"].items() if k.startswith(WORK_CALLS)})
         return every
 
     def operations(self) -> dict[int, int]:
-        """Operations that the GPU got from each process, as the virtual driver counts them:
-        those of a graph at each of its launches, what is only captured never."""
+        """Returns the operations that the GPU got from each process, as the virtual driver counts
+        them: the operations of a graph at each launch, operations that are only captured never."""
         return {pid: report["operations"] for pid, report in self.reports.items()}
 
     def seen(self) -> dict[int, int]:
-        """Operations that pump's shim counted in each process."""
+        """Returns the operations that pump's shim counted in each process."""
         return {pid: found["shim"]["operations"] for pid, found in self.summaries.items()}
 
     def violations(self) -> int:
@@ -65,7 +64,7 @@ class Outcome:
 
 
 class Bench:
-    """The environment of the frameworks, and a folder for what one test makes."""
+    """The environment of the frameworks, and a folder for the files of one test."""
 
     def __init__(self, frameworks: Path, folder: Path) -> None:
         self.frameworks = frameworks
@@ -84,14 +83,13 @@ class Bench:
         settings: tuple[str, ...] = (),
         once_more: bool = True,
     ) -> Outcome:
-        """Runs `command`; AssertionError when it fails. Without pump: the virtual GPU alone, and
-        once more where PyTorch aborts at its end, as its processes do now and then.
-        settings: of the virtual GPU."""
+        """Runs `command`; raises AssertionError if it fails. Repeats a run without pump if PyTorch
+        aborts at its end, as it sometimes does. settings: settings of the virtual GPU."""
         folder = self.folder / f"{'pump' if pump else 'plain'}-{len(list(self.folder.iterdir()))}"
         folder.mkdir()
         settings = (f"device.memory_bytes={memory_bytes}", f"mode={mode}", *settings)
         options = [word for setting in settings for word in ("--virtual-set", setting)]
-        if pump:  # a recorded job is told of every operation, dormant or not
+        if pump:  # recording makes pump report every operation, dormant or not
             options += ["--record", str(folder / "job.trace"), "--granularity", granularity]
         start = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *options]
         done = subprocess.run(
@@ -128,10 +126,10 @@ class Bench:
         return self.run(self.python, PROGRAMS / f"{name}.py", *arguments, **how)
 
     def trace(self, outcome_folder: Path) -> dict[str, Any]:
-        """What `pump trace info` says of the recording there, once it is complete.
+        """Waits until the recording is complete; returns the output of `pump trace info`.
 
-        The worker writes the end of it after the program's own end, and of a short one the
-        beginning too.
+        The worker may write all of a short recording, or the end of a long one, after the program's
+        end.
         """
         command = [str(BIN / "pump"), "trace", "info", "--json", str(outcome_folder / "job.trace")]
         until = time.monotonic() + RECORDED_S
@@ -150,7 +148,7 @@ class Bench:
             "PUMP_DISABLE": "" if pump else "1",
             "PUMP_VIRTUAL_REPORT": str(folder / "%p.report"),
             "PUMP_SUMMARY": str(folder / "%p.summary"),
-            # Compilers of the wheels, and their caches beside the test's own files.
+            # The compilers of the wheels; their caches are next to the test's files.
             "CUDA_HOME": str(site / "nvidia" / "cu13"),
             "TRITON_CACHE_DIR": str(folder / "triton"),
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
@@ -182,7 +180,7 @@ def check_same_launches(plain: Outcome, pumped: Outcome) -> None:
 
 
 def check_counts(pumped: Outcome) -> None:
-    """Every process that used the GPU, and every operation of it."""
+    """Checks that pump counted every process that used the GPU, and all of its operations."""
     assert pumped.seen() == pumped.operations()
     for summary in pumped.summaries.values():
         assert summary["shim"]["events_dropped"] == 0
@@ -190,5 +188,5 @@ def check_counts(pumped: Outcome) -> None:
 
 
 def smaller(plain: Outcome) -> int:
-    """Bytes of a card that holds two thirds of what the program reserved."""
+    """Returns two thirds of the program's reserved memory, rounded down to MiB."""
     return max(plain.found["reserved_bytes"] * 2 // 3, 16 * MIB) // MIB * MIB

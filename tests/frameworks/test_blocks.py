@@ -1,4 +1,4 @@
-"""Blocks that PyTorch's allocator reports: heard and told with each launch, or learned."""
+"""Blocks of PyTorch's allocator: pump gets reports of them for launches, or learns their sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def heard(outcome: Outcome) -> int:
 
 
 def doubled(bench: Bench) -> list[list[int]]:
-    """The bytes that each multiplication was believed to reach, in the only recording there."""
+    """Returns the bytes that each multiplication should reach, from the only recording there."""
     (folder,) = bench.folder.iterdir()
     bench.trace(folder)  # waits for its end
     with (folder / "job.trace").open("rb") as file:

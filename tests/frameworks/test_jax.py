@@ -1,5 +1,5 @@
-"""JAX's CUDA wheel: a stream-ordered allocation for each buffer, as pump-run has it, one allocation
-for all that a program has, or a mapping for each buffer."""
+"""JAX's CUDA wheel with three allocators: a stream-ordered allocation per buffer (the default of
+pump-run), one allocation for the whole program, or a mapping per buffer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from framework_runs import MIB, Bench, check_counts, check_same_work
 
 pytestmark = pytest.mark.frameworks
 
-# Neither times products nor compiles kernels for them: the stand-in for cuBLASLt has one.
+# XLA must not time products or compile kernels for them: the cuBLASLt stand-in has one algorithm.
 XLA = {"XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"}
 MEMORY_BYTES = 256 * MIB
 BUDGET_MIB = 56

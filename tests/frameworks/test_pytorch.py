@@ -1,7 +1,7 @@
-"""PyTorch's CUDA wheel and what stands on it: each program plain and under pump.
+"""PyTorch's CUDA wheel and packages that use it: each program with and without pump.
 
-Under pump the GPU is smaller than what the program needs. Both runs must give the GPU the
-same work, and pump must have counted it call for call.
+With pump the GPU has less memory than the program needs. Both runs must give the GPU the same work,
+and pump must count each call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_the_same_work_reaches_the_gpu_and_pump_counts_all_of_it(
 
 @pytest.mark.parametrize("backend", ["cudaMallocAsync", "native"])
 def test_both_allocators_of_pytorch_give_the_same_work(backend: str, bench: Bench) -> None:
-    """What a stream-ordered pool has reserved is its own affair, and pump's has its own."""
+    """Reserved sizes of stream-ordered pools may differ between pump and the driver."""
     env = {"PYTORCH_ALLOC_CONF": f"backend:{backend}"}
     plain = bench.program("mlp", "foreach", pump=False, env=env)
     pumped = bench.program("mlp", "foreach", pump=True, env=env)
@@ -57,7 +57,7 @@ def test_both_allocators_of_pytorch_give_the_same_work(backend: str, bench: Benc
 
 @pytest.mark.parametrize("program", [("mlp", "foreach"), ("encoder",)], ids="-".join)
 def test_expandable_segments_are_paged(program: tuple[str, ...], bench: Bench) -> None:
-    """Mapped memory (cuMemMap) exceeds the card, block by block as PyTorch reports them."""
+    """Mapped memory (cuMemMap) exceeds the GPU's memory; PyTorch reports its blocks one by one."""
     env = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     plain = bench.program(*program, pump=False, env=env)
     pumped = bench.program(*program, pump=True, env=env, memory_bytes=smaller(plain))
@@ -72,7 +72,7 @@ def test_expandable_segments_are_paged(program: tuple[str, ...], bench: Bench) -
 
 
 def test_a_step_is_captured_and_replayed_with_tensors_as_units(bench: Bench) -> None:
-    """In a capture PyTorch allocates nodes of the graph, which stay the driver's."""
+    """During a capture PyTorch allocates graph nodes, which stay with the driver."""
     own = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
     plain = bench.program("graph", pump=False, env=own)
     pumped = bench.program("graph", pump=True, granularity="tensor", memory_bytes=32 * MIB)
@@ -80,7 +80,7 @@ def test_a_step_is_captured_and_replayed_with_tensors_as_units(bench: Bench) -> 
     (report,), (summary,) = pumped.reports.values(), pumped.summaries.values()
     allocated = [r["calls"]["cuMemAllocAsync"] for r in (*plain.reports.values(), report)]
     assert 0 < allocated[1] < allocated[0], "only those in the capture reach the driver"
-    # What a graph copies inside of its own memory touches nothing that pump pages.
+    # Copies within a graph's own memory touch no memory that pump pages.
     assert summary["shim"]["operations"] == report["operations"] - report["graphs"]["copies"]
     assert summary["shim"]["graph_operations"] == report["graphs"]["kernels"] > 0
     assert summary["shim"]["graphs_unknown"] == summary["shim"]["ranges_untracked"] == 0
@@ -101,7 +101,7 @@ def test_the_recording_names_every_kernel_as_often_as_it_ran(
 
 
 def test_compiled_kernels_run_and_are_counted(bench: Bench) -> None:
-    """What is compiled depends on timings, so that the two runs need not launch the same."""
+    """The compiled kernels depend on timings, so the two runs need not launch the same ones."""
     for pump in (False, True):
         outcome = bench.program("compiled", pump=pump)
         triton = [name for name in outcome.kernels() if name.startswith("triton_")]

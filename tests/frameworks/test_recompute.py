@@ -1,4 +1,4 @@
-"""Layers that compute again in the backward pass (pump/recompute.py): same bits, less memory."""
+"""Layers that recompute in the backward pass (pump/recompute.py): same bits, less memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_pure_operators_run_again_and_random_numbers_do_not(on_the_cpu: dict[str
 def test_layers_that_change_a_tensor_in_place_stay_as_they_are(
     kind: str, on_the_cpu: dict[str, Any]
 ) -> None:
-    """`Later` begins with it when it has been a checkpoint for a step."""
+    """`Later` starts to change a tensor in place after one step as a checkpoint."""
     found = on_the_cpu[f"{kind} True"]
     assert found["layers"] == 0
     (reason,) = found["left"]

@@ -1,4 +1,4 @@
-"""The iteration learner on what PyTorch really launches, recorded by pump."""
+"""The iteration learner on real launches of PyTorch, recorded by pump."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Blocks = set[tuple[int, int, int]]
 
 @dataclass
 class Score:
-    """offered: predicted with confidence and confirmed; misled: and wrong. Blocks of those
-    that were predicted: reached, and of these predicted."""
+    """offered, misled: confident predictions that were confirmed or wrong. reached, predicted:
+    blocks of predicted operations, and the predicted ones among these."""
 
     operations: int = 0
     offered: int = 0
@@ -45,7 +45,7 @@ def blocks_of(accesses: tuple[Access, ...]) -> Blocks:
 
 
 class Listener:
-    """Hears a recording row by row, as a worker hears its client; a score for each operation."""
+    """Feeds a recording to the learner row by row, like a worker; scores each operation."""
 
     def __init__(self) -> None:
         self.learner = Learner()
@@ -53,7 +53,7 @@ class Listener:
         self.live: set[tuple[int, int]] = set()
 
     def hear(self, path: Path) -> Score:
-        """The score of the last third."""
+        """Returns the score of the last third."""
         with path.open("rb") as file:
             for record in Reader(file).records():
                 match record:

@@ -24,7 +24,7 @@ def test_the_same_launches_reach_the_gpu_and_pump_counts_all_of_them(
 ) -> None:
     command = (bench.python, EXAMPLES / f"{program}.py", *SMALL)
     plain = bench.run(*command, pump=False)
-    # What is reserved is not all touched: a third of it is less than all of these need.
+    # The program does not touch all reserved memory; a third is less than each program needs.
     pumped = bench.run(*command, pump=True, memory_bytes=smaller(plain) // 2)
     check_same_launches(plain, pumped)
     check_counts(pumped)

@@ -1,4 +1,4 @@
-"""scripts/first_call with PyTorch: the proof's words, where nothing is computed."""
+"""scripts/first_call with PyTorch: the proof's output in a mode that computes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorials that need PyTorch, run block by block as they stand."""
+"""Runs the tutorials that need PyTorch exactly as written, block by block."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ pytestmark = pytest.mark.frameworks
 def test_each_command_ends_well_and_memory_is_too_small_for_the_program(
     name: str, frameworks: Path, tmp_path: Path
 ) -> None:
-    # A folder of its own, since the environment of the frameworks has no pump.
+    # Pump is in another folder: the environment of the frameworks has no pump.
     said = tutorials.run(name, tmp_path, [frameworks / "bin", BIN])
     assert "x the budget" in said

@@ -11,7 +11,7 @@ from framework_runs import PROGRAMS
 pytestmark = pytest.mark.frameworks
 
 LEAST_SHARE = 0.995
-"""Of all block uses: told and touched."""
+"""Least covered share: of touched block uses by pump's extents, and vice versa."""
 
 
 @pytest.mark.parametrize("program", ["amp", "mlp foreach", "mlp fused", "checkpointing"])

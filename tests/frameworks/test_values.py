@@ -1,9 +1,8 @@
 """Kernels of Triton, numba and nvcc, and PyTorch's matrix products, with compared results.
 
-The virtual GPU runs no machine code. In compute mode a C function of a kernel's name
-stands in for it: so what is tried is all that surrounds a kernel, with real data in real
-memory. The programs are those of the acceptance on hardware; they compare what they get
-with numpy.
+The virtual GPU runs no machine code. In compute mode a C function with the kernel's name replaces
+the kernel. So these tests cover everything around a kernel, with real data in real memory. The
+programs belong to the hardware acceptance; they compare their results with numpy.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ void pump_kernel(void **parameters, const unsigned grid[3], const unsigned block
 
 
 def host_kernel(bench: Bench, name: str, pointer: int, count: int) -> Path:
-    """The kernel `name` as a C function; the places of its parameters."""
+    """Compiles kernel `name` as a C function; `pointer` and `count` are parameter positions."""
     source, library = bench.folder / "kernel.c", bench.folder / "kernel.so"
     source.write_text(KERNEL % {"name": name, "pointer": pointer, "count": count})
     command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, source]
@@ -44,14 +43,14 @@ def host_kernel(bench: Bench, name: str, pointer: int, count: int) -> Path:
 
 
 def the_kernel(outcome: Outcome) -> str:
-    """Its name as its compiler made it."""
+    """Returns the kernel's name as its compiler made it."""
     (name,) = [name for name in outcome.kernels() if "mix" in name]
     return name
 
 
 def check_values(bench: Bench, command: tuple[str | Path, ...], places: tuple[int, int]) -> None:
-    """A run in timing mode tells the kernel's name; with its function results are right,
-    without pump and under pump on a GPU that holds half of it; without it they are not."""
+    """Finds the kernel's name in timing mode, where the result is wrong. With the C function the
+    result is right, without pump and with pump on a GPU of half the size."""
     env = {"ACCEPTANCE_ROUNDS": "2"}
     timed = bench.run(*command, pump=False, env=env)
     assert timed.found["right"] is False
@@ -78,7 +77,7 @@ def test_pytorch_multiplies_matrices_that_the_gpu_does_not_hold_at_once(bench: B
 
 
 def test_what_pytorch_repeats_is_predicted_and_right(bench: Bench) -> None:
-    """On a slow link, so that a launch finds its blocks under way now and then."""
+    """The slow link makes some launches find their blocks still in flight."""
     plain = bench.program("rounds", pump=False, mode="compute")
     assert plain.found["right"] is True
     pumped = bench.program(
@@ -107,7 +106,7 @@ def test_a_numba_kernel_computes(bench: Bench) -> None:
 
 @pytest.mark.parametrize("runtime", ["shared", "none", "per-thread"])
 def test_a_program_of_nvcc_computes(runtime: str, bench: Bench) -> None:
-    """With "none" the runtime is linked by name, as a build of one's own may do."""
+    """With "none" the program links the runtime by name, as a custom build may do."""
     nvcc = next(bench.frameworks.glob("lib/python3*/site-packages/nvidia/cu13/bin/nvcc"), None)
     if nvcc is None or shutil.which("g++") is None:
         pytest.skip("no nvcc in the environment of the frameworks, or no g++")

@@ -1,8 +1,10 @@
-"""Computes what moving files must not change, and compares it with what is kept beside this file.
+"""Computes results that moving files must not change, and compares them with the kept ones.
 
-    python tests/frozen/freeze.py [NAME ...]     (in an environment where pump is installed)
+To rewrite the results that are kept next to this file, with pump installed:
 
-rewrites what is kept. A commit that changes a frozen digit says why.
+    python tests/frozen/freeze.py [NAME ...]
+
+A commit that changes a frozen digit gives the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ TRACES = sorted((ROOT / "lab" / "bench" / "data" / "g10" / "ten").glob("*.json.x
 RATIOS = 1.1, 1.5, 2.0, 4.0
 POLICIES = "demand", "window", "planned"
 STUDIED = "unbounded", "correlation", "g10", "autoswap-doa", "perfect", "oracle"
-"""Policies that test_frozen_papers.py leaves to the long campaigns."""
+"""Policies that test_frozen_papers.py covers only in the long campaigns."""
 ITERATIONS = 6
 STREAMS = 20
 
@@ -65,8 +67,8 @@ def messages() -> list[str]:
 
 
 def recordings() -> dict[str, str]:
-    """Returns the SHA-256 of the recording of each made-up event stream, and of the rows that the
-    worker adds, before compression, which differs between versions of zlib."""
+    """Returns the SHA-256 of the recording of each generated event stream, and of the worker's
+    rows. The sums cover uncompressed bytes: compression differs between versions of zlib."""
     found = {str(seed): _sum(_recording(seed, _add_events)) for seed in range(STREAMS)}
     return found | {"worker": _sum(_recording(STREAMS, _add_workers_rows))}
 
@@ -135,7 +137,7 @@ def simulated(trace: Path) -> dict[str, Any]:
 
 
 def studied() -> dict[str, Any]:
-    """Returns the same of one trace at twice its memory under policies that were studied."""
+    """Returns the metrics of one trace at half of its memory under policies that were studied."""
     trace = tensors.parse(TRACES[0].read_bytes(), TRACES[0].name)
     case = sim_planned.case_of(trace, profiles.load("a100-pcie4"))
     case = case.with_memory(case.program.peak_bytes // 2)
@@ -164,14 +166,14 @@ PROGRAMS = {
         "--iterations=4",
     ),
 }
-"""Programs of 96 MiB with arguments."""
+"""Programs of 96 MiB, with arguments."""
 MEMORY_MIB = 64
 CALLS = re.compile(r"cu(Mem(Alloc|Free|cpy|set)|Launch|GraphLaunch)")
-"""The program's own calls: pump adds none of this kind."""
+"""The program's own calls; pump adds no call of this kind."""
 
 
 def host_kernels(folder: Path) -> None:
-    """Compiles the kernels of the programs so that each processor rounds alike."""
+    """Compiles the programs' kernels so that each CPU rounds alike."""
     jobs.host_kernels("mix_kernels.c", folder)
     command = [sys.executable, str(EXAMPLES / "host_build.py"), str(folder)]
     env = {**os.environ, "CC": "cc -ffp-contract=off"}
@@ -179,7 +181,7 @@ def host_kernels(folder: Path) -> None:
 
 
 def program(words: tuple[str, ...]) -> dict[str, Any]:
-    """Returns what a program makes in compute mode, on naive Unified Memory and under pump."""
+    """Returns a program's result in compute mode, on naive Unified Memory and under pump."""
     kernels = ":".join(str(file) for file in builds.once("frozen", host_kernels).glob("*.so"))
     with tempfile.TemporaryDirectory() as folder:
         job = jobs.Job(Path(kernels), Path(folder), words[0])
@@ -192,15 +194,14 @@ def program(words: tuple[str, ...]) -> dict[str, Any]:
             (result,) = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
             same = {key: report[key] for key in ("kernels", "operations", "graphs", "violations")}
             counters = report["counters"]
-            # The fault handler has to be woken after an idle time, so this depends on when the
-            # program launches.
+            # The fault handler must be woken after idle time, so this depends on the launch times.
             del counters["stall_fault_ns"]
             return {"result": result, "calls": calls, "counters": counters, **same}
 
         found = {"naive": made("--managed", env={"PUMP_DISABLE": "1"})}
         for policy in POLICIES:
             found[policy] = made(run=("--policy", policy))
-            del found[policy]["counters"]  # they depend on when pump acts
+            del found[policy]["counters"]  # they depend on the timing of pump
         return found
 
 
@@ -218,12 +219,12 @@ ALL: dict[str, Callable[[], Any]] = SMALL | {
 
 
 def kept(name: str) -> Any:
-    """Returns what is frozen under this name."""
+    """Returns the frozen results of this name."""
     return json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def as_kept(found: Any) -> Any:
-    """Returns `found` as it is when it has been written and read again."""
+    """Returns `found` after a round trip through JSON."""
     return json.loads(json.dumps(found))
 
 

@@ -1,4 +1,4 @@
-"""What moving files must not change: ABI, messages, recordings, and the digits of simulations."""
+"""Moving files must not change the ABI, messages, recordings and the digits of simulations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The simulated cells of docs/papers.md come out again as lab/bench/results/papers.jsonl has them.
+"""The simulated cells of docs/papers.md equal those in lab/bench/results/papers.jsonl.
 
-One paper's for the first trace, and every one in the long campaigns.
+The short test covers one paper and one trace; the long campaigns cover every cell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMMANDS = sorted({row["command"] for row in KEPT.values()})
 
 
 def made(words: list[str], traces: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the simulated rows that the suite makes with these options, of so many traces."""
+    """Yields the simulated rows that the suite computes with these options for `traces` traces."""
     pytest.importorskip("scipy")
     chosen = papers.parse(words)
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)

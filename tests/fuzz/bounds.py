@@ -1,4 +1,4 @@
-"""What one input may cost a Python target: more processor time or memory is a failure."""
+"""Limits of one input of a Python target: using more CPU time or memory is a failure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from types import FrameType
 
 SECONDS = 2.0
-"""Of processor time: a busy machine fails nothing."""
+"""CPU time, so that a busy machine causes no failures."""
 MEMORY_BYTES = 512 << 20
-"""Of address space, beyond what the process had before the input."""
+"""Address space beyond the size of the process before the input."""
 
 
 class TooSlowError(BaseException):
-    """An input took more than SECONDS. No `except Exception` of a target catches it."""
+    """An input took more than SECONDS. No `except Exception` of a target catches this error."""
 
 
 def _too_slow(_number: int, _frame: FrameType | None) -> None:
@@ -25,7 +25,7 @@ def _too_slow(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Raises TooSlowError; beyond the memory MemoryError is raised where it was asked for."""
+    """Raises TooSlowError. An allocation beyond the limit raises MemoryError at its place."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGPROF, _too_slow)

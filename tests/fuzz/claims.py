@@ -1,7 +1,7 @@
-"""Files whose claims are multiplied: sound ones, in which single numbers become others.
+"""Multiplied files: sound files in which single numbers are replaced and rows are repeated.
 
-An input names places and values, not bytes: so every sum is right, and each mutation reaches the
-code behind the parser. Each change takes CHANGE bytes: what, where, and which value.
+An input lists positions and values, not bytes. So every checksum is right, and each mutation
+reaches the code after the parser. Each change takes CHANGE bytes: kind, position and value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COPIES = (1, 2, 7, 100, 3000, 60_000)
 
 
 def changes(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """The changes of an input: what, where, which value."""
+    """Yields the changes of an input: kind, position, value."""
     whole = len(data) // CHANGE.size * CHANGE.size
     for number, change in enumerate(CHANGE.iter_unpack(data[:whole])):
         if number < CHANGES_MOST:
@@ -42,14 +42,14 @@ def changes(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 NAMES = [name for name in form.FIELDS if name != "kind"]
 SUFFIXES = ("_ns", "_us", "_bytes", "_seq", "")
-"""Of columns that are set together: all times, all lengths, all numbers of operations, all."""
+"""Columns that are set together: all times, lengths, numbers of operations, or all columns."""
 HEADER = {"pump": "0.1", "policy": "window", "command": ["a"], "job": {"virtual": {"mode": "x"}}}
 END = {"lost_ns": 1, "lost_least_ns": 1, "lost_most_ns": 2, "lost_of_ns": 9, "rows": 5}
 END |= {"lost_delayed_ns": 1}
 
 
 def sound() -> dict[str, list[int]]:
-    """The columns of a small recording: a row of every kind, and three kernels that wait."""
+    """Returns a small recording's columns: a row of every kind, and three kernels that wait."""
     ranges = {"time_ns": [1000] * 3, "slot": [0, 1, 2], "generation": [1] * 3}
     ranges |= {"base": [n << 32 for n in (1, 2, 3)], "length_bytes": [64 << 20] * 3}
     op = {"seq": [1, 2, 3], "time_ns": [2000, 3000, 9_000_000], "stream": [0] * 3}
@@ -72,7 +72,7 @@ def sound() -> dict[str, list[int]]:
 
 
 def completed(columns: dict[str, list[int]]) -> dict[str, np.ndarray[Any, Any]]:
-    """All columns, with as many values as their rows need."""
+    """Returns all columns, each with as many values as its rows need."""
     per_kind = np.bincount(columns["kind"], minlength=256)
     found = {"kind": np.array(columns["kind"], np.uint64)}
     for name in NAMES:
@@ -89,7 +89,7 @@ def completed(columns: dict[str, list[int]]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def recording(data: bytes) -> bytes:
-    """The recording of an input. Its first byte: how often all rows are repeated."""
+    """Returns an input's recording. The first byte selects the number of copies of all rows."""
     columns, header, end = completed(sound()), dict(HEADER), dict(END)
     copies = COPIES[data[0] % len(COPIES)] if data else 1
     for what, where, value in changes(data[1:]):
@@ -116,7 +116,7 @@ def recording(data: bytes) -> bytes:
 
 
 def _change(column: np.ndarray[Any, Any], name: str, where: int, value: int) -> None:
-    """One value of a column, or all where `where` is 255. Lengths of texts stay."""
+    """Sets one value of a column, or all if `where` is 255. Lengths of texts do not change."""
     field = form.FIELDS[name]
     if name in ("name_bytes", "params_bytes", "policy_bytes", "op_extents") or not len(column):
         return
@@ -131,7 +131,7 @@ def _change(column: np.ndarray[Any, Any], name: str, where: int, value: int) -> 
 
 
 def document(sound: Any, data: bytes) -> Any:
-    """A document of JSON or TOML with other leaves."""
+    """Returns a JSON or TOML document with changed leaves."""
     changed = json.loads(json.dumps(sound))
     for what, where, value in changes(data):
         _set(changed, what * 256 + where, VALUES[value % len(VALUES)])
@@ -154,7 +154,7 @@ def _leaves(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def toml(tree: dict[str, Any]) -> str:
-    """A document as TOML: its own values first, then its tables."""
+    """Formats a document as TOML: its own values first, then its tables."""
     return "\n".join(_toml(tree, ""))
 
 

@@ -1,4 +1,4 @@
-"""Mappings of a sound worker, small: what fuzz_command.c begins with."""
+"""Small mappings of a sound worker: the seeds of fuzz_command.c."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANGE_BYTES, BLOCK_BYTES = 64 << 20, 2 << 20
 
 
 def ranges(last_use: int) -> bytes:
-    """Four, of both devices in turn."""
+    """Returns four range records that alternate between the devices."""
     whole = b""
     for i in range(4):
         uses = [last_use] * 8
@@ -21,7 +21,7 @@ def ranges(last_use: int) -> bytes:
 
 
 def schedule(device: int, version: int, length_bytes: int, need: int) -> bytes:
-    """Of a device: the conditions of every entry hold."""
+    """Returns a schedule; the conditions of all its entries hold."""
     whole = struct.pack("<QIIQ", version << 32, ENTRIES, ENTRIES, 0)
     for _ in (TO_GPU, TO_HOST):
         for i in range(ENTRIES):
@@ -39,7 +39,7 @@ def mapping(
     need: int = 0,
     valid_seq: int = (1 << 64) - 1,
 ) -> bytes:
-    """The next operation has number 8 and was not predicted."""
+    """Returns a mapping in which the next operation has number 8 and was not predicted."""
     schedules = b"".join(schedule(device, version, length_bytes, need) for device in range(2))
     issued = struct.pack("<QQI6I", 7, 7, 1, 1, 1, 1, 32, 1, 1)
     return ranges(last_use) + schedules + struct.pack("<QQ", 8, valid_seq) + issued

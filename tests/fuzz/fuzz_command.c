@@ -1,11 +1,11 @@
-/* fuzz_command.c - what executors take from a mapping in which a worker, or one that writes
- * into it, has put anything: commands, schedules, predictions, the records of ranges
- * (execute/validate.c, execute/schedule.c).
+/* fuzz_command.c - executors with a mapping of arbitrary contents: commands, schedules,
+ * predictions and range records, from a broken worker or a process that writes to its
+ * memory (execute/validate.c, execute/schedule.c).
  *
- * The input overwrites schedules and range records of two devices, and what is valid; then
- * the target takes the schedules, validates commands and compares operations. Whatever the
- * input is, what may go is one slice at most, inside the range that it names, as that range
- * was read; nothing goes that is not valid; and no schedule is endless.
+ * The input overwrites schedules and range records of two devices, and valid_seq. Then
+ * the target takes the schedules, validates commands and compares operations. For any
+ * input, an executor moves at most one slice per command, inside the named range as it
+ * was read. It moves nothing that is not valid, and every schedule ends.
  */
 #include "fuzz_input.h"
 #include "shim/execute/executors.h"
@@ -30,7 +30,7 @@ uint64_t pump_now_ns(void) {
   return 0;
 }
 
-/* A program that has executed half of what it may have. */
+/* Reports that half of all possible operations have executed. */
 uint64_t pump_progress_executed(uint32_t stream) {
   must(stream < PUMP_MAX_STREAMS);
   return UINT64_MAX / 2;
@@ -45,7 +45,7 @@ bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
 
 static void judge(const struct pump_command *command, uint32_t device, uint32_t way) {
   uint64_t address = 0;
-  if (!pump_command_validate_fields(command)) return; /* as execute/executor.c begins */
+  if (!pump_command_validate_fields(command)) return; /* like execute/executor.c */
   uint32_t result = pump_command_validate_state(command, device, way, &address);
   if (result != PUMP_RESULT_MOVED) return;
   const struct pump_range *range = &shm.ranges[command->slot];
@@ -84,7 +84,7 @@ static void issue(struct input *input) {
   take(input, block, sizeof block);
   uint64_t before = shm.header.valid_seq;
   pump_schedule_compare(&issued);
-  must(shm.header.valid_seq == before || /* or the operation differs, and is the first */
+  must(shm.header.valid_seq == before || /* or this operation is the first different one */
        (shm.header.valid_seq == issued.seq - 1 && issued.seq <= before));
 }
 
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   struct input input = {.at = data, .left = bytes};
   for (uint32_t i = 0; i < RANGES; i++) {
     take(&input, &shm.ranges[i], sizeof shm.ranges[i]);
-    shm.ranges[i].version &= ~1ull; /* else a reader waits for the writer to end */
+    shm.ranges[i].version &= ~1ull; /* else readers wait for the writer */
   }
   for (uint32_t d = 0; d < DEVICES; d++) {
     struct pump_schedule *schedule = &shm.schedules[d];

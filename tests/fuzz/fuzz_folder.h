@@ -1,4 +1,4 @@
-/* fuzz_folder.h - a folder in memory for the files that a C target makes of its input. */
+/* fuzz_folder.h - a folder in memory for the files that C targets write. */
 #ifndef FUZZ_FOLDER_H
 #define FUZZ_FOLDER_H
 
@@ -22,7 +22,7 @@ static void folder_end(void) {
   nftw(folder_root, folder_drop, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The path of a name in it; good until the next but three. The folder is made once. */
+/* Returns a path in the folder, valid for four calls. Creates the folder once. */
 static inline const char *in_folder(const char *format, ...) {
   static char paths[4][200];
   static unsigned at;
@@ -40,7 +40,7 @@ static inline const char *in_folder(const char *format, ...) {
   return path;
 }
 
-/* A new file; its descriptor, for reading and writing. */
+/* Writes a new file; returns a descriptor for reading and writing. */
 static inline int folder_file(const char *path, const void *data, size_t bytes) {
   int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   must(file >= 0 && write(file, data, bytes) == (ssize_t)bytes);

@@ -1,10 +1,8 @@
-/* fuzz_host.c - what /proc and the memory controllers of cgroups say of the host's memory
- * (memory/host_memory.c), whatever wrote it: a container's runtime may put files of its own
- * there.
+/* fuzz_host.c - host memory from arbitrary files in /proc and in the memory controllers
+ * of cgroups (memory/host_memory.c). A container runtime may replace these files.
  *
- * The input: texts of the files below, one after another, a zero byte between them.
- * Whatever they are, no level lies outside of the hierarchy, and the least headroom is the
- * one told.
+ * The input has the texts of the files below, separated by zero bytes. For any input, all
+ * levels are inside the hierarchy, and the reported headroom is at most the smallest one.
  */
 #include "fuzz_folder.h"
 #include "shim/memory/host.h"

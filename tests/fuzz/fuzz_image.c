@@ -1,8 +1,8 @@
-/* fuzz_image.c - module images (PTX, cubin, fat binary) that a program may hand to the
- * driver. The parsers read the program's bytes in the job itself: none of them may read or
- * write outside of its bounds. A page that cannot be read lies behind the input, wherever
- * its end is said to be: nowhere, as a program says it, also through the record that nvcc
- * puts in front of a fat binary; or where it is. */
+/* fuzz_image.c - module images (PTX, cubin, fat binary) from a program. The parsers read
+ * them inside the job and must not read or write outside of their bounds. An unreadable
+ * page follows the input. The target parses with the known length and with an unknown
+ * length, also through the record that nvcc puts before a fat binary.
+ */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@ struct wrapper {
   const void *data, *unused;
 };
 
-/* Memory whose last page cannot be read. */
+/* Returns memory followed by an unreadable page. */
 static uint8_t *room(void) {
   static uint8_t *found;
   if (found != NULL) return found;
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   const struct wrapper wrapper = {.magic = 0x466243b1, .version = 1, .data = at};
   bool with_end = parsed(at, bytes);
   bool without = parsed(at, SIZE_MAX);
-  must(with_end || !without); /* nothing is taken for granted that is not there */
+  must(with_end || !without); /* without the length the parser accepts no more images */
   parsed(&wrapper, SIZE_MAX);
   return 0;
 }

@@ -1,4 +1,4 @@
-/* fuzz_input.h - an input of a C target, taken from the front. */
+/* fuzz_input.h - reads the input of a C target from the front. */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H
 
@@ -14,7 +14,7 @@ struct input {
   size_t left;
 };
 
-/* Copies what is there; the rest is zero. */
+/* Copies the available bytes and fills the rest with zeros. */
 static inline void take(struct input *input, void *to, size_t bytes) {
   size_t there = bytes < input->left ? bytes : input->left;
   memset(to, 0, bytes);

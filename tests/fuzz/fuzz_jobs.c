@@ -1,8 +1,8 @@
-/* fuzz_jobs.c - compiled rules of jobs (shim/life/job_rules.c), whatever wrote them.
+/* fuzz_jobs.c - compiled rules of jobs (shim/life/job_rules.c) with arbitrary contents.
  *
- * The input: program, command line and cgroup, a zero byte behind each, then the file.
- * Whatever it is, a rule that matches has its strings within the file, names settings of
- * pump alone, and a file that is cut anywhere matches nothing.
+ * The input: program, command line and cgroup, each with a zero byte at its end, then the
+ * file. For any input, a matching rule has its strings inside the file and names only
+ * settings of pump. A truncated file never matches.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* fuzz_ledger.c - entries of the host ledger, as any user may write them (host_claims.c).
+/* fuzz_ledger.c - arbitrary entries of the host ledger, which any user may write
+ * (host_claims.c).
  *
- * The input: entries, each with four bytes in front (its slot, what it is, its length) and
- * as many of its contents. What is read of them is what a plain look at each says, and no
- * sum overflows.
+ * The input has entries: four bytes (slot, kind, length) and then the contents. The
+ * result must equal the result of a simple reader of each entry, and no sum may overflow.
  */
 #include "fuzz_folder.h"
 #include "shim/memory/claims_of_others.c"
@@ -87,7 +87,7 @@ static void want(const uint8_t *content, size_t length) {
       }
 }
 
-/* One file; a descriptor to close afterwards, -1 for none. */
+/* Writes one entry; returns a descriptor to close afterwards, -1 for none. */
 static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
   const char *path = in_folder("%u/%u", (unsigned)geteuid(), slot);
   if ((what & LINKED) != 0) {

@@ -1,14 +1,14 @@
 /* fuzz_main.c - main() of the C targets.
  *
- *   TARGET FILE...            each file once (plain, or for what a run has found)
- *   TARGET -options CORPUS    with -DGUIDED: libFuzzer, guided by the code that is executed
+ *   TARGET FILE...            runs each file once (plain, or to repeat findings)
+ *   TARGET -options CORPUS    with -DGUIDED: libFuzzer, guided by the executed code
  *
- * libFuzzer wants clang's counters. Of gcc there is a call at each edge of the program's
- * (-fsanitize-coverage=trace-pc, with -Wl,--wrap=__sanitizer_cov_trace_pc): it counts here,
- * by its address, what libFuzzer then reads.
+ * LibFuzzer expects clang's counters. Gcc instead calls a function at each edge of the
+ * program (-fsanitize-coverage=trace-pc, with -Wl,--wrap=__sanitizer_cov_trace_pc). This
+ * function increments the counter of its return address for libFuzzer.
  *
- * An input that takes more than SECONDS of processor time is a failure. (One that asks for
- * too much memory is one, too: options that fuzz_targets.py gives.)
+ * An input that takes more than SECONDS of CPU time is a failure. Too large allocations
+ * are failures too, by options from fuzz_targets.py.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -55,7 +55,7 @@ void __wrap___sanitizer_cov_trace_pc(void) {
   counters[(edge ^ edge >> 16) % COUNTERS]++;
 }
 
-/* libFuzzer has no use for these. */
+/* libFuzzer does not need these. */
 void __sanitizer_cov_trace_cmpf(float a, float b) {
   (void)a, (void)b;
 }
@@ -76,7 +76,7 @@ int main(int count, char **words) {
     FILE *file = fopen(words[i], "rb");
     if (file == NULL || fseek(file, 0, SEEK_END) != 0) return 2;
     long bytes = ftell(file);
-    uint8_t *data = malloc(bytes > 0 ? (size_t)bytes : 1); /* its end is the sanitizer's */
+    uint8_t *data = malloc(bytes > 0 ? (size_t)bytes : 1); /* exact size */
     rewind(file);
     if (bytes < 0 || data == NULL || fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
       return 2;

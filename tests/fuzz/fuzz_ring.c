@@ -1,9 +1,9 @@
-/* fuzz_ring.c - what a worker reads of a mapping that a client may have filled with
- * anything: event records, range records, ends of commands (core/batch.c).
+/* fuzz_ring.c - a worker with a mapping that a client filled with arbitrary bytes: event
+ * records, range records, ends of commands (core/batch.c).
  *
- * The input: the ring's head, how many records, the records as they stand; what is left
- * goes over the first range records and commands. Whatever it is, decoded rows keep to
- * their bounds, and the ring is empty or waits for a record that is not ready.
+ * The input: the ring's head, the number of records, and the raw records. The rest fills
+ * the first range records and commands. For any input, decoded rows stay in their bounds,
+ * and afterwards the ring is empty or waits for a record that is not ready.
  */
 #include "daemon/core/pump_core.h"
 #include "fuzz_input.h"
@@ -43,7 +43,7 @@ static void drain(struct input *input) {
     event->turn = ready == 0xff ? head : head + i + 1;
   }
   shm.header.event_tail = head + count;
-  for (int turn = 0; turn <= 256; turn++) { /* each releases one record at least */
+  for (int turn = 0; turn <= 256; turn++) { /* each turn releases at least one record */
     uint64_t before = shm.header.event_head;
     int rows = pump_core_drain(&shm, &batch);
     must(rows == (int)batch.rows);
@@ -78,7 +78,7 @@ static void ends(struct input *input) {
     must(reaped >= 0 && reaped <= ENDS);
     if (reaped == 0) return;
   }
-  abort(); /* no more were done than there are */
+  abort(); /* more commands done than exist */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -1,10 +1,10 @@
-/* fuzz_schedule.c - schedules over a mapping in which a client writes what it likes: turn,
+/* fuzz_schedule.c - schedules on a mapping with arbitrary writes by the client: turn,
  * count, left_bytes and entries of schedules, entry_ends, armed, valid_seq, predicted,
  * next_seq, progress, the ends of commands (daemon/core/worker).
  *
- * The client has repeated itself until a schedule is in force on each of two devices. The
- * input: what client and worker do from then on, a byte each and what that byte takes.
- * Whatever it is, each transfer is in one place only, and what is counted is what there is.
+ * First the client repeats itself until a schedule is in force on both devices. Then the
+ * input lists actions of client and worker: a byte each, and its arguments. For any
+ * input, each transfer is in exactly one place, and counters match the contents.
  */
 #include "daemon/core/model/model_state.h"
 #include "fuzz_input.h"
@@ -13,13 +13,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 #define DEVICES 2
-#define LAYERS 5 /* of each device */
-#define BLOCKS 4 /* of each layer */
+#define LAYERS 5 /* on each device */
+#define BLOCKS 4 /* in each layer */
 #define BUDGET 12
-#define STEPS (2 * LAYERS * DEVICES) /* an iteration: forth and back, devices in turn */
+#define STEPS (2 * LAYERS * DEVICES) /* an iteration: up and down, devices alternate */
 #define AHEAD 3
-#define LEARNED (8 * STEPS) /* operations, at most */
-#define ACTIONS 512         /* of an input, at most */
+#define LEARNED (8 * STEPS) /* most operations */
+#define ACTIONS 512         /* most actions per input */
 
 static struct pump_shm shm;
 static struct pump_batch batch;
@@ -75,7 +75,7 @@ static void issue(uint32_t slot) {
     pump_schedule_deviate(&shm, seq);
 }
 
-/* The next operation of the program, and the hook compares it. */
+/* Issues the program's next operation; the hook compares it. */
 static void issue_next(void) {
   uint32_t at = step++ % STEPS, layer = at / DEVICES;
   if (layer >= LAYERS) layer = 2 * LAYERS - 1 - layer;
@@ -86,7 +86,7 @@ static void execute(uint64_t seq) {
   for (uint32_t d = 0; d < DEVICES; d++) shm.progress[stream_of(d)].executed_seq = seq;
 }
 
-/* As executors do: commands first, then entries of the schedule that may go. */
+/* Works like an executor: commands first, then ready entries of the schedule. */
 static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t result) {
   struct pump_schedule *schedule = &shm.schedules[device];
   struct pump_command command;
@@ -125,8 +125,8 @@ static void carry_out_all(void) {
 
 /* ---- the worker -------------------------------------------------------------------- */
 
-/* A policy that decides itself, as far as there is credit: what is needed last leaves, and
- * what is missing comes. */
+/* Decides like a simple policy within the credit: evicts the blocks that are needed last
+ * and fetches missing blocks. */
 static void decide(uint32_t device) {
   pump_model_view(model, device, &view);
   int64_t room = view.budget - view.resident - view.arriving - view.leaving;
@@ -139,13 +139,13 @@ static void decide(uint32_t device) {
                         view.missing, (uint32_t)coming);
 }
 
-/* Without Python. */
+/* Runs the worker's tick without Python. */
 static void tick(void) {
   must(pump_worker_read(&shm, model, &batch) >= 0);
   pump_worker_follow(&shm, model, cursors);
 }
 
-/* ---- what must hold ------------------------------------------------------------------ */
+/* ---- invariants ------------------------------------------------------------------ */
 
 static void check_transfers(void) {
   static uint8_t seen[PUMP_MAX_UNDER_WAY];
@@ -205,10 +205,9 @@ static void check_counts(void) {
   }
 }
 
-/* ---- what a client may do --------------------------------------------------------------
- */
+/* ---- actions of a client ----------------------------------------------------------- */
 
-/* A word that means something, or any. */
+/* Returns a meaningful word or an arbitrary one. */
 static uint64_t word(struct input *input) {
   uint8_t what[3];
   uint64_t any;
@@ -249,7 +248,7 @@ static uint32_t device_of(uint8_t what) {
   return what % 8 == 7 ? what / 8 % PUMP_MAX_DEVICES : what % DEVICES;
 }
 
-/* Over a schedule, or over the end of one of its commands. */
+/* Overwrites a schedule, or the end of one of its commands. */
 static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where) {
   struct pump_schedule *schedule = &shm.schedules[device_of(where)];
   uint64_t value = word(input);
@@ -300,7 +299,7 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
   }
 }
 
-/* A command that is done, by decision or by schedule. */
+/* Marks a command as done; the ticket may belong to a command or to a schedule. */
 static void scribble_command(struct input *input, uint8_t where) {
   struct pump_command_ring *ring =
       &shm.commands[where % DEVICES][where / DEVICES % PUMP_DIRECTIONS];
@@ -424,7 +423,7 @@ static bool in_force(void) {
   return true;
 }
 
-/* An honest client. */
+/* Runs an honest client. */
 static void repeat(uint32_t steps) {
   for (uint32_t i = 0; i < steps; i++) {
     issue_next();

@@ -1,9 +1,9 @@
-"""How targets are built, begun with and run. The Python ones: targets/. The C ones: fuzz_*.c.
+"""Builds and runs the targets, and lists their inputs. Python: targets/. C: fuzz_*.c.
 
-An input that takes more than 2 s of processor time, or 512 MiB at once, is a failure: bounds.py,
-fuzz_main.c. What a run begins with, in this order: sound inputs (seeds), what earlier runs found
-(found/TARGET, base64: one file for each fault that was there), and inputs that earlier runs
-came to new code with (corpus/TARGET.zip, which keep.py writes).
+An input that takes more than 2 s of CPU time, or 512 MiB at once, is a failure (bounds.py,
+fuzz_main.c). A run starts with sound inputs (seeds) and the findings of earlier runs (found/TARGET,
+base64: one file per fault). Then follow inputs with which earlier runs reached new code
+(corpus/TARGET.zip, written by keep.py).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ROOT = HERE.parents[1]
 SHIM, CORE = ROOT / "shim", ROOT / "daemon" / "core"
 INPUT_BYTES = 9000
 MEMORY_MIB = 512
-"""Of one allocation of a C target."""
+"""Limit of one allocation in a C target."""
 PROCESS_MIB = 2048
-"""Of a process that guides, which keeps its inputs, and the sanitizer's what was freed."""
+"""Limit of a guided process, which keeps its inputs and the sanitizer's freed memory."""
 BLOCKED_S = 20
-"""For an input that waits."""
+"""Time limit of an input that waits."""
 
 C_TARGETS = {
     "image": [*sorted((SHIM / "driver").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
     "command": [SHIM / "execute" / f"{name}.c" for name in ("schedule", "validate")],
     "jobs": [SHIM / "life" / "job_rules.c"],
-    "ledger": [SHIM / "base" / "settings.c"],  # it includes both files of claims
+    "ledger": [SHIM / "base" / "settings.c"],  # the target includes both files of claims
     "host": [SHIM / "memory" / "host_memory.c"],
     "schedule": [*sorted(CORE.rglob("*.c"))],
 }
@@ -56,7 +56,7 @@ ENVIRON = {
 
 ATHERIS = importlib.util.find_spec("atheris")
 CXX = os.environ.get("CXX", "c++")
-"""Links: libFuzzer is C++."""
+"""The linker: libFuzzer is C++."""
 MISSING = (
     "Atheris is not installed (pip install '.[fuzz]')"
     if ATHERIS is None
@@ -64,12 +64,12 @@ MISSING = (
     if shutil.which(CXX) is None
     else ""
 )
-"""Why nothing can be guided; "" where it can."""
+"""The reason why no run can be guided; "" if runs can be guided."""
 TARGETS = (*targets.NAMES, *C_TARGETS)
 
 
 def seeds(target: str) -> dict[str, bytes]:
-    """Sound inputs, by name."""
+    """Returns sound inputs by name."""
     if target not in C_TARGETS:
         return {f"seed-{i}": data for i, data in enumerate(targets.load(target).seeds())}
     if target == "image":
@@ -82,13 +82,13 @@ def seeds(target: str) -> dict[str, bytes]:
 
 
 def found(target: str) -> dict[str, bytes]:
-    """What earlier runs found, by name."""
+    """Returns the findings of earlier runs by name."""
     paths = sorted((HERE / "found" / target).glob("*.b64"))
     return {path.stem: base64.b64decode(path.read_text()) for path in paths}
 
 
 def kept(target: str) -> dict[str, bytes]:
-    """What earlier runs came to new code with."""
+    """Returns the inputs with which earlier runs reached new code."""
     path = HERE / "corpus" / f"{target}.zip"
     if not path.exists():
         return {}
@@ -107,7 +107,7 @@ def as_files(inputs: dict[str, bytes], folder: Path) -> list[Path]:
 
 
 def ring_rows() -> bytes:
-    """Three kernels of one extent each, as fuzz_ring.c takes them."""
+    """Returns three kernels of one extent each, as fuzz_ring.c reads them."""
     extent = (7).to_bytes(4, "little") + bytes(20)
     record = bytes(24) + (1).to_bytes(2, "little") + (1).to_bytes(2, "little")
     rows = (b"\0" + record.ljust(48, b"\0") + extent.ljust(72, b"\0")) * 3
@@ -115,8 +115,8 @@ def ring_rows() -> bytes:
 
 
 def schedule_words() -> dict[str, bytes]:
-    """A client that goes on, and writes each word that fuzz_schedule.c knows into each place."""
-    goes_on = bytes([0, 0, 0xA7, 9, 5, 0, 3, 3])  # issues; a tick; all is carried out; executes
+    """Returns inputs in which a client works and writes each kind of word to each place."""
+    goes_on = bytes([0, 0, 0xA7, 9, 5, 0, 3, 3])  # issue; tick; carry out all; execute
     words = {"honest": goes_on * 20}
     for place in range(7, 18):
         for word in range(12):
@@ -125,15 +125,15 @@ def schedule_words() -> dict[str, bytes]:
             words[f"{place}-{word}"] = (written + goes_on) * 8
     for word in range(12):
         words[f"valid-{word}"] = (bytes([13, 1, word, 1, 1]) + goes_on) * 8
-    for slot in range(10):  # another operation than predicted, before all is carried out
+    for slot in range(10):  # an operation that was not predicted, before all is carried out
         words[f"deviates-{slot}"] = (bytes([2, slot, 5, 0]) + goes_on * 3) * 8
-    for loss in range(5):  # the window, a policy, what was learned, all ranges, schedules
+    for loss in range(5):  # the window, a policy, the learner, all ranges, schedules
         words[f"loss-{loss}"] = (bytes([0xA7, loss]) + goes_on * 3) * 6
     return words
 
 
 def run(command: list[str | Path], seconds: float) -> str:
-    """What the command said; raises AssertionError with the end of it where it fails."""
+    """Returns the command's stderr; raises AssertionError with its last output if it fails."""
     done = subprocess.run(
         command, env=ENVIRON, capture_output=True, text=True, timeout=seconds, check=False
     )
@@ -156,7 +156,7 @@ def _object(source: Path, traced: bool) -> Path:
 
 @functools.cache
 def built(target: str) -> Path:
-    """A C target: guided where that can be, else one that runs the files which it is given."""
+    """Builds a C target: guided if possible, else a program that runs the given files."""
     sources = [HERE / f"fuzz_{target}.c", *C_TARGETS[target]]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda source: _object(source, not MISSING), sources))
@@ -175,14 +175,14 @@ def built(target: str) -> Path:
 
 
 def guided(target: str, corpus: Path, seed: int, seconds: int, runs: int = -1) -> str:
-    """What libFuzzer said. It ends after `seconds`, or `runs` inputs if that is earlier (-1: not).
+    """Returns libFuzzer's output. Runs for `seconds`, or at most `runs` inputs (-1: no limit).
 
-    corpus: a folder that has what it begins with, and gets what comes to new code. Raises
-    AssertionError where an input does harm; it then lies beside the corpus.
+    corpus: a folder with the first inputs, which also gets inputs that reach new code. Raises
+    AssertionError if an input does harm; that input is saved next to the corpus.
     """
     words = {"max_total_time": seconds, "runs": runs, "seed": seed, "max_len": INPUT_BYTES}
     words |= {"timeout": BLOCKED_S, "rss_limit_mb": PROCESS_MIB, "malloc_limit_mb": MEMORY_MIB}
-    words |= {"len_control": 0}  # inputs as long as that from the beginning
+    words |= {"len_control": 0}  # allows long inputs from the start
     options: list[str | Path] = [f"-{name}={value}" for name, value in words.items()]
     options += [f"-artifact_prefix={corpus.parent}/", corpus]
     if target in C_TARGETS:

@@ -1,6 +1,6 @@
-"""Fuzzes a Python target, guided by what its code executes (Atheris, libFuzzer).
+"""Fuzzes a Python target, guided by the executed code (Atheris, libFuzzer).
 
-guided.py TARGET [options of libFuzzer ...] CORPUS
+Usage: guided.py TARGET [options of libFuzzer ...] CORPUS
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""Sound inputs of fuzz_host.c, fuzz_ledger.c and fuzz_jobs.c: what a host says of its memory,
-claims, and compiled rules."""
+"""Sound inputs of fuzz_host.c, fuzz_ledger.c and fuzz_jobs.c: files about host memory, claims, and
+compiled rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST = {
     "elsewhere": [MEMINFO, "4:memory:/docker/../../b\n0::/../a\n", *[LIMIT] * 10],
     "odd": ["MemTotal 5\nMemAvailable: 9 kB\n", ":::\n0:\n0::\n", "-1\n", "max\n", "file\n"],
 }
-"""Texts of the files that fuzz_host.c names, in their order."""
+"""Texts of the files that fuzz_host.c names, in the same order."""
 
 LOCKED, SUMMED, LINKED, PIPED = 1, 2, 4, 8
 LEVELS = (1, 1 << 63 | 2)
@@ -33,7 +33,7 @@ def _claim(claimed: int, pending: int = 0, levels: tuple[int, ...] = LEVELS) -> 
 
 
 def _of_job(number: int, total_bytes: int) -> bytes:
-    """What follows a claim: no cards, then a job and 16 GPUs of one size each."""
+    """Returns the bytes after a claim: no cards, then a job with 16 GPUs of the same size."""
     gpus = b"".join(struct.pack("<16sQ", bytes([i]), total_bytes) for i in range(16))
     return bytes(CARDS_BYTES) + struct.pack("<4Q", 0, 0, number, 60 << 30) + gpus
 
@@ -83,4 +83,4 @@ def jobs_inputs() -> dict[str, bytes]:
 
 
 SEEDS = {"host": host_inputs(), "jobs": jobs_inputs(), "ledger": LEDGER}
-"""By target."""
+"""Seeds by target."""

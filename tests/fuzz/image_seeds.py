@@ -1,4 +1,4 @@
-"""Sound module images, small: what fuzzing of the parsers begins with."""
+"""Small sound module images: the seeds for fuzzing the parsers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NULL, BITS, SYMBOLS, STRINGS = 0, 1, 2, 3
 
 
 def fatbin() -> bytes:
-    """One entry of PTX."""
+    """Returns a fat binary with one entry of PTX."""
     text = PTX + b"\0"
     entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 72, len(text), 0, 0, 0, 7, 80, 0, 0, 0, 0, 0)
     body = entry.ljust(72, b"\0") + text
@@ -28,7 +28,7 @@ def fatbin() -> bytes:
 
 
 def cubin(common: tuple[int, int] | None = None) -> bytes:
-    """A kernel k of one parameter and a global g. common: another type and place of .nv.info."""
+    """Returns kernel k with one parameter, and global g. common: type, place of .nv.info."""
     names = b"\0.shstrtab\0.strtab\0.symtab\0.nv.info.k\0.text.k\0.nv.info\0.nv.global\0"
     own = b"\4\x17\x0c\0" + struct.pack("<IHHI", 0, 0, 0, 8 << 18)
     own += b"\4\x05\x0c\0" + struct.pack("<III", 256, 1, 1)
@@ -55,7 +55,7 @@ def cubin(common: tuple[int, int] | None = None) -> bytes:
 
 
 def crowded(count: int) -> bytes:
-    """So many kernels, with sections and registers of their own."""
+    """Returns an image of `count` kernels, each with its own sections and registers."""
     kernels = [f"k{number}" for number in range(count)]
     infos = [f".nv.info.{name}" for name in kernels]
     common = [".shstrtab", ".strtab", ".symtab", ".nv.info"]
@@ -73,7 +73,7 @@ def crowded(count: int) -> bytes:
 
 
 def _elf(sections: list[tuple[str, int, int | None, bytes]], names: bytes) -> bytes:
-    """Of sections by name, type, place (None: behind the one before) and content."""
+    """Returns an ELF file. Sections: name, type, offset (None: after the previous), content."""
     places, at = {}, 1
     for name in names[1:].split(b"\0"):
         places.setdefault(name.decode(), at)

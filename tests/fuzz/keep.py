@@ -1,6 +1,6 @@
-"""Fuzzes targets for a while and keeps, of what came to new code, inputs of all lengths.
+"""Fuzzes targets for a while and keeps inputs of all lengths that reached new code.
 
-keep.py SECONDS [TARGET ...]     writes corpus/TARGET.zip; begins with all that is there
+Usage: keep.py SECONDS [TARGET ...] starts with all existing inputs, writes corpus/TARGET.zip
 """
 
 import sys
@@ -12,10 +12,10 @@ import fuzz_targets
 
 INPUTS_MOST = {"schedule": 40, "sessions": 20}
 INPUTS_MOST_USUAL = 150
-"""Of each target: a short run passes through them in seconds."""
+"""Kept inputs per target; a short run executes them in seconds."""
 BYTES_MOST = 100_000
 WHEN = (2026, 1, 1, 0, 0, 0)
-"""The same inputs make the same file."""
+"""A fixed date, so that the same inputs make the same file."""
 
 
 def keep(target: str, seconds: int) -> None:

@@ -1,7 +1,7 @@
-"""Bytes from others, whatever they are: all inputs that are kept, and guided runs.
+"""Arbitrary bytes from others: all kept inputs, and guided runs.
 
-Guided runs follow the code that an input executes, by Atheris and the libFuzzer that it brings: a
-short one of each target, and long ones (--long). What they find goes into found/TARGET.
+Guided runs follow the executed code with Atheris and its libFuzzer: a short run per target, and
+long runs (--long). Findings go into found/TARGET.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import targets
 from bounds import TooSlowError, bounded
 
 SECONDS_SHORT, RUNS_SHORT = 1, 20_000
-"""Of a short guided run, at most."""
+"""Limits of a short guided run."""
 SECONDS_LONG = 120
 CUTS = 50
-"""Places where an input is cut."""
+"""Number of positions for cutting an input."""
 
 can_guide = pytest.mark.skipif(bool(fuzz_targets.MISSING), reason=fuzz_targets.MISSING)
 
@@ -44,13 +44,13 @@ def test_no_input_that_is_kept_does_harm_in_c(target: str, tmp_path: Path) -> No
 
 
 def test_an_image_of_many_kernels_and_sections_is_read_in_time(tmp_path: Path) -> None:
-    """2 s of processor time, which fuzz_main.c allows, for three readings."""
+    """Three readings take at most the 2 s of CPU time that fuzz_main.c allows."""
     files = fuzz_targets.as_files({"crowded": image_seeds.crowded(5000)}, tmp_path)
     fuzz_targets.run([fuzz_targets.built("image"), *files], 300)
 
 
 def begun(target: str, folder: Path) -> Path:
-    """A corpus with all that is kept of the target."""
+    """Makes a corpus of all kept inputs of the target."""
     corpus = folder / target / "corpus"
     corpus.mkdir(parents=True)
     fuzz_targets.as_files(fuzz_targets.all_inputs(target), corpus)
@@ -58,14 +58,14 @@ def begun(target: str, folder: Path) -> Path:
 
 
 def explored(told: str) -> int:
-    """libFuzzer ended by itself: so many inputs it had."""
+    """Checks that libFuzzer ended by itself; returns its number of inputs."""
     (last,) = [line for line in told.splitlines() if "\tDONE" in line]
     return int(last.split()[0].removeprefix("#"))
 
 
 @pytest.fixture(scope="module")
 def short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
-    """A short guided run of every target, as many at once as there are processors."""
+    """Runs a short guided run of every target, as many in parallel as there are CPU cores."""
     folder = tmp_path_factory.mktemp("guided")
     for target in fuzz_targets.C_TARGETS:  # one after another: some share objects
         fuzz_targets.built(target)

@@ -1,4 +1,4 @@
-"""Files that claim much, given to whole verbs (verbs.py): all that is kept, and random ones."""
+"""Multiplied files for whole verbs (verbs.py): all kept inputs, and random ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INPUTS_SHORT, INPUTS_LONG = 25, 4000
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home without files. Each verb is called once: the time of imports is none of an input's."""
+    """Sets a home without files. Calls each verb once, so that no input pays for imports."""
     monkeypatch.setenv("HOME", str(verbs.FOLDER))
     for verb in range(len(verbs.VERBS)):
         verbs.target(bytes([verb]))

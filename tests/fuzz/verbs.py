@@ -1,7 +1,7 @@
-"""Whole verbs of `pump` on files whose claims are multiplied (claims.py).
+"""Whole verbs of `pump` on multiplied files (claims.py).
 
-Whatever a file claims, a verb ends in time, takes little memory, and says what is wrong in one
-line with status 1 or 2. An input's first byte chooses the verb; the rest changes the file.
+For any file, a verb ends in time, takes little memory, and reports errors in one line with status 1
+or 2. An input's first byte selects the verb; the rest changes the file.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def target(data: bytes) -> None:
 
 
 def called(words: list[str]) -> tuple[int, str, str]:
-    """Status and output of `pump` with these arguments."""
+    """Returns status and output of `pump` with these arguments."""
     for path in (FILE["out"], f"{FILE['out']}.toml"):
         Path(path).unlink(missing_ok=True)
     argv, out, err = sys.argv, io.StringIO(), io.StringIO()
@@ -101,11 +101,11 @@ def called(words: list[str]) -> tuple[int, str, str]:
 
 
 def written(kind: str, data: bytes) -> str:
-    """The path of a file of that kind, with the changes of an input."""
+    """Returns the path of a file of that kind, with the changes of an input."""
     if kind == RECORDING:
         Path(FILE["pump"]).write_bytes(claims.recording(data))
         return FILE["pump"]
-    data = data[1:]  # how often rows are repeated
+    data = data[1:]  # skips the number of copies
     sound: dict[str, Any] = {
         TRACE: made(3, 4 << 20), "profile": PROFILE, "wake-ups": WAKE_UPS, "probe": PROBE,
         "settings": SETTINGS, "users settings": {"job": SETTINGS["job"]}, "kernel": KERNEL,
@@ -126,7 +126,7 @@ def written(kind: str, data: bytes) -> str:
 
 
 def seeds() -> list[bytes]:
-    """Every verb on its sound file, repeated, and with the largest numbers."""
+    """Returns every verb with its sound file, with repeated rows, and with the largest numbers."""
     plain = [bytes([verb]) for verb in range(len(VERBS))]
     tiled = [bytes([verb, len(claims.COPIES) - 1]) for verb in (2, 3, 7)]
     alike = [
@@ -138,7 +138,7 @@ def seeds() -> list[bytes]:
 
 
 def random_input(dice: random.Random) -> bytes:
-    """Any verb, with one change or several, half of them to all of a column."""
+    """Returns any verb with one or more changes; half of the changes affect a whole column."""
     changes = dice.choice((1, 1, 2, 3, 6, 20))
     verb, copies = dice.randrange(len(VERBS)), dice.choice((0, 0, 0, 1, 2, 3, 4, 5))
     places = [

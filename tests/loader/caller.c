@@ -1,5 +1,5 @@
-/* caller.c - a library that allocates, asks for handles, and calls what it is given: for
- * rules that go by library.
+/* caller.c - a library that allocates, gets handles, and calls given functions, for rules
+ * by library.
  */
 #include "pump_cuda.h"
 
@@ -17,7 +17,7 @@ EXPORT CUresult ask_for_handle(CUdeviceptr address);
 EXPORT CUresult ask_kind(CUdeviceptr address, unsigned int *kinds);
 EXPORT CUresult call_back(CUresult (*function)(size_t), size_t bytes);
 
-/* Results are kept, so that no call is a tail call and each leaves a frame. */
+/* Keeps results, so that no call is a tail call and each leaves a frame. */
 EXPORT CUresult allocate(CUdeviceptr *address, size_t bytes) {
   volatile CUresult result = cuMemAlloc_v2(address, bytes);
   return result;
@@ -29,7 +29,7 @@ EXPORT CUresult ask_for_handle(CUdeviceptr address) {
   return result;
 }
 
-/* IS_MANAGED twice: of the singular call and of the plural one. */
+/* Queries IS_MANAGED twice: with the singular call and with the plural one. */
 EXPORT CUresult ask_kind(CUdeviceptr address, unsigned int *kinds) {
   CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_MANAGED;
   void *second = &kinds[1];

@@ -1,7 +1,5 @@
-/* client_error.c - has an error of its own pending while pump looks the driver up, and
- * prints what dlerror() then says. Linked to the driver: the first call resolves.
- *
- *   client_error pending | told | forgotten | newer | thread | report
+/* client_error.c - has its own dlerror() pending while pump looks up the driver, and
+ * prints the dlerror() afterwards. Linked to the driver: the first call resolves.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,7 +9,7 @@
 #include "pump_cuda.h"
 
 CUresult cuInit(unsigned int flags);
-/* What PyTorch's allocator calls; only pump has it here. */
+/* The function that PyTorch's allocator calls; here only pump defines it. */
 void report(void *, long, unsigned long, unsigned long,
             short) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
     __attribute__((weak));

@@ -1,5 +1,5 @@
-/* client_hooked.c - allocates and frees by functions that it finds in the way of its
- * argument: linked, handle, default or address.
+/* client_hooked.c - allocates and frees with functions that it finds in the given way:
+ * linked, handle, default or address.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* client_life.c - processes that do something unusual around the driver. Each
- * command prints "ok" when everything was as it would be without pump, else what
- * was not. Needs no library of its own but libc.
+/* client_life.c - processes that do something unusual around the driver. Each command
+ * prints "ok" if everything is as without pump, else the failed check. Needs only libc.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,7 +33,7 @@ static int init(void) {
   return cuInit == NULL ? -1 : cuInit(0);
 }
 
-/* The first question of libcudart: an empty name of version 0. */
+/* The first query of libcudart: an empty name with version 0. */
 static int empty_name(void) {
   CUresult (*v1)(const char *, void **, int, cuuint64_t) =
       driver_function("cuGetProcAddress");
@@ -49,7 +48,7 @@ static int empty_name(void) {
   return 0;
 }
 
-/* Without a driver nothing may look as if there were one. */
+/* Without a driver there must be no sign of one. */
 static int missing(void) {
   extern CUresult cuInit(unsigned int) __attribute__((weak));
   CHECK(dlopen("libcuda.so.1", RTLD_NOW) == NULL);
@@ -63,7 +62,7 @@ static int missing(void) {
   return 0;
 }
 
-/* errno and dlerror are the program's own. */
+/* errno and dlerror belong to the program. */
 static int traces(void) {
   void *driver = dlopen("libcuda.so.1", RTLD_NOW);
   errno = 77;
@@ -150,7 +149,7 @@ static int child_with_init(void) {
   return use();
 }
 
-/* A child before, a child after cuInit, one that starts over, and a grandchild. */
+/* Children before and after cuInit, a child that calls cuInit again, and further work. */
 static int forks(void) {
   CHECK(in_child(child_with_init) == 0);
   CHECK(init() == CUDA_SUCCESS && use() == 0);
@@ -159,7 +158,7 @@ static int forks(void) {
   return use();
 }
 
-/* A child that ends by exit, handlers and all. */
+/* A child that ends with exit and runs its exit handlers. */
 static int fork_exit(void) {
   CHECK(init() == CUDA_SUCCESS && use() == 0);
   pid_t child = fork();
@@ -181,7 +180,7 @@ static int init_and_use(void) {
   return use();
 }
 
-/* A library that finds the driver by itself, loaded as told by the flags. */
+/* Loads a library with these flags; the library finds the driver by itself. */
 static int plugin(int flags) {
   void *library = dlopen(getenv("PLUGIN"), RTLD_NOW | flags);
   CHECK(library != NULL);
@@ -197,7 +196,7 @@ static int no_deepbind(void) {
   return plugin(0);
 }
 
-/* cuInit passes pump, the library's own work does not. */
+/* cuInit goes through pump; the library's own calls do not. */
 static int init_then_deepbind(void) {
   CHECK(init() == CUDA_SUCCESS);
   return plugin(RTLD_DEEPBIND);
@@ -208,7 +207,7 @@ static int init_then_plugin(void) {
   return plugin(0);
 }
 
-/* In a pipeline: what is written arrives, and the end of it too. */
+/* In a pipeline the output arrives completely, and so does its end. */
 static int chatter(void) {
   CHECK(init() == CUDA_SUCCESS && use() == 0);
   for (int i = 0; i < 1000; i++) printf("line %d\n", i);

@@ -1,8 +1,9 @@
-/* client_memory.c - allocates, asks and frees as told; linked to the driver.
+/* client_memory.c - allocates, queries and frees as given by its arguments; linked to the
+ * driver.
  *
- * Each argument is a step; its result is printed on a line of its own:
- *   alloc:BYTES  managed:BYTES  pitch:WIDTH:HEIGHT  async:BYTES  pool:BYTES   become the
- *                                                   "current" allocation
+ * Each argument is a step that prints its result on its own line. The steps alloc:BYTES,
+ * managed:BYTES, pitch:WIDTH:HEIGHT, async:BYTES and pool:BYTES make the current
+ * allocation. Further steps:
  *   freeasync  free  free:OFFSET (of the current one)  free:null  info  destroy  detach
  *   create  peer  green  reset  ask:ATTRIBUTE  asks (all four at once)  range
  */

@@ -1,5 +1,5 @@
-/* client_other_libc.c - a program of another C library: what it gets from dlsym, threads
- * and forks. With an argument: the answer of that library's cuInit, looked up and called.
+/* client_other_libc.c - a program with another C library: results of dlsym, threads and
+ * forks. With an argument it also looks up and calls cuInit in that library.
  */
 #include <dlfcn.h>
 #include <pthread.h>

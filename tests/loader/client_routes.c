@@ -1,6 +1,7 @@
-/* client_routes.c - looks up every driver function in one way and calls it with
- * zeros; prints where the address lies and what the call answered.
+/* client_routes.c - looks up every driver function in one way and calls it with zeros.
+ * Prints the library of the address and the call's answer.
  *
+ * Usage:
  *   client_routes dlsym | default | gpa1 | gpa2        (cuGetProcAddress v1, v2)
  *   client_direct                                      (-DDIRECT, linked to libcuda)
  */
@@ -63,7 +64,7 @@ static void by_dlsym(void *handle) {
   for (size_t i = 0; i < COUNT; i++) {
     void *address = dlsym(handle, names[i][0]);
     const char *error = dlerror();
-    if ((address == NULL) != (error != NULL)) exit(4); /* an error left, or none told */
+    if ((address == NULL) != (error != NULL)) exit(4); /* a stale error, or none */
     if (address == NULL) {
       if (strstr(error, names[i][0]) == NULL) exit(3);
       printf("%s - -1\n", names[i][0]);

@@ -1,16 +1,18 @@
-/* client_rules.c - allocates through libraries, as told; linked to the driver.
+/* client_rules.c - allocates through libraries, as its arguments request; uses the
+ * driver.
  *
- * Each argument is a step; its result is printed on a line of its own:
- *   load:FILE        dlopen; becomes the current library
- *   through:BYTES    the current library allocates
- *   deep:BYTES       the same with many calls of this program in between
- *   alloc:BYTES      this program allocates by itself
- *   handle           the current library asks for an IPC handle of the last allocation
- *   range            this program asks for a handle of a piece of it
- *   sync             this program sets SYNC_MEMOPS on it
- *   kind             the current library asks whether it is managed, in two ways
- *   kernel:NAME      this program asks for a kernel; called:NAME: from the current library
- *   wait  write  batch   a stream memory operation on the last allocation
+ * Each argument is a step that prints its result on its own line:
+ *   `load:FILE`      Loads the current library with dlopen.
+ *   `through:BYTES`  The current library allocates.
+ *   `deep:BYTES`     The current library calls this program, which allocates 40 calls deep.
+ *   `alloc:BYTES`    This program allocates.
+ *   `handle`         The current library gets an IPC handle of the last allocation.
+ *   `range`          This program gets a handle of a part of the last allocation.
+ *   `sync`           This program sets SYNC_MEMOPS on the last allocation.
+ *   `kind`           The current library queries IS_MANAGED in two ways.
+ *   `kernel:NAME`    This program looks up a kernel.
+ *   `called:NAME`    The current library calls this program, which looks up a kernel.
+ *   `wait`, `write`, `batch`  Make a stream memory operation on the last allocation.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -30,7 +32,7 @@ static CUresult plainly(size_t bytes) {
   return cuMemAlloc_v2(&address, bytes);
 }
 
-/* Not a tail call, so that each leaves a frame. */
+/* Recurses without tail calls, so that each call leaves a frame. */
 static CUresult down(int calls, size_t bytes) {
   volatile CUresult result = calls == 0 ? plainly(bytes) : 0;
   if (calls != 0) result = down(calls - 1, bytes);

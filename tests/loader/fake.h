@@ -15,7 +15,7 @@ enum {
 #include "fake_extra.h"
 };
 
-/* What the function `name` answers by default; logs it in FAKE_MODE=work. */
+/* Returns the default answer of function `name`; logs it in FAKE_MODE=work. */
 CUresult fake_answer(const char *name, int code);
 void fake_log(const char *format, ...);
 

@@ -1,12 +1,12 @@
-/* fake_driver.c - a libcuda.so.1 that proves where a call arrived, and nothing else.
+/* fake_driver.c - a libcuda.so.1 that only shows which of its functions was called.
  *
- * Every function of driver/hooks.h and fake_extra.h exists under its ELF name and
- * answers a code of its own, so a caller sees which ABI variant it reached. With
- * FAKE_MODE=work a handful of them keep a little state instead (one device, host
- * memory as device memory), so that hooks have something to act on; the rest then
- * succeeds. FAKE_LOG names a file that gets one line per call of that mode.
- * FAKE_HIDDEN=1: cuGetProcAddress hands out addresses that no symbol has.
- * FAKE_FAIL names a function that fails with CUDA_ERROR_UNKNOWN in that mode.
+ * Every function of driver/hooks.h and fake_extra.h exists under its ELF name and returns
+ * its own code. So a caller sees which ABI variant it reached. Environment variables:
+ *   FAKE_MODE=work  Some functions keep a little state, so that hooks have an effect: one
+ *                   device, host memory as device memory. The other functions succeed.
+ *   FAKE_LOG        Names a file that gets one line per call in that mode.
+ *   FAKE_HIDDEN=1   Makes cuGetProcAddress return addresses that no symbol has.
+ *   FAKE_FAIL       Names a function that fails with CUDA_ERROR_UNKNOWN in that mode.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ CUresult fake_answer(const char *name, int code) {
   return fails != NULL && strcmp(fails, name) == 0 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-/* Weak: fake_work.c has its own of some. No prototype fits all; callers clean up
- * their arguments in every ABI that pump runs on. `hidden_` has no dynamic symbol. */
+/* Weak, because fake_work.c overrides some. No prototype fits all, but in every ABI of
+ * pump callers clean up their arguments. `hidden_` functions have no dynamic symbol. */
 #define CODES(name)                                                                        \
   EXPORT __attribute__((weak, noinline)) CUresult name(void);                              \
   CUresult name(void) {                                                                    \
@@ -72,10 +72,10 @@ static const struct function {
 #include "shim/driver/hooks.h"
 #define EXTRA(name, pfn) FUNCTION(name, pfn)
 #include "fake_extra.h"
-    FUNCTION(cuGraphInstantiateWithFlags, cuGraphInstantiate_v12000) /* as cuda.h has it */
+    FUNCTION(cuGraphInstantiateWithFlags, cuGraphInstantiate_v12000) /* as in cuda.h */
 };
 
-/* The newest ABI not newer than `version`; a twin only when it is asked for. */
+/* Finds the newest ABI up to `version`; returns a twin only on request. */
 CUresult fake_look_up(const char *symbol, void **pfn, int version, cuuint64_t flags);
 CUresult fake_look_up(const char *symbol, void **pfn, int version, cuuint64_t flags) {
   if (symbol == NULL || symbol[0] == '\0') return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,6 @@
-/* fake_extra.h - driver functions that pump does not hook, of names that have more
- * than one ABI: matching by name instead of by address gets these wrong.
+/* fake_extra.h - driver functions that pump does not hook, with names that have more than
+ * one ABI. Matching by name instead of by address gets these wrong.
+ *
  * EXTRA(ELF name, signature as in driver/hooks.h)
  */
 EXTRA(cuMemAlloc, cuMemAlloc_v2000)

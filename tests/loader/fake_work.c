@@ -1,5 +1,5 @@
-/* fake_work.c - the functions of the fake driver that keep a little state in
- * FAKE_MODE=work: one device of 16 GiB, host memory as device memory.
+/* fake_work.c - functions of the fake driver with a little state in FAKE_MODE=work: one
+ * device of 16 GiB, host memory as device memory.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, bool managed) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Index of the allocation that `address` lies in, or -1. */
+/* Returns the index of the allocation that contains `address`, or -1. */
 static int find(CUdeviceptr address) {
   for (int i = 0; i < 64; i++)
     if (live[i].base != 0 && address - live[i].base < live[i].bytes) return i;
@@ -83,7 +83,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
   return result;
 }
 
-/* FAKE_USES: how often it has to be called for one context, as after cuCtxAttach. */
+/* FAKE_USES: calls that it takes to destroy a context, as after cuCtxAttach. */
 EXPORT CUresult cuCtxDetach(CUcontext context) {
   static int calls;
   const char *uses = getenv("FAKE_USES");
@@ -173,7 +173,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-/* Stream-ordered memory is plain memory here, and managed memory is none of it. */
+/* Stream-ordered memory is plain memory here, never managed. */
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
   (void)stream;
   CODE(cuMemAllocAsync)
@@ -244,7 +244,7 @@ EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *
   return result;
 }
 
-/* ---- what is refused for managed memory ------------------------------------ */
+/* ---- calls that refuse managed memory ----------------------------------- */
 
 static CUresult refuse_managed(CUdeviceptr address) {
   int i = find(address);
@@ -298,7 +298,7 @@ EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   return result;
 }
 
-/* ---- look-up: works in every mode ----------------------------------------- */
+/* ---- lookup: works in every mode ----------------------------------------- */
 
 CUresult fake_look_up(const char *symbol, void **pfn, int version, cuuint64_t flags);
 

@@ -1,5 +1,5 @@
-/* hook.c - a user's own hook of driver functions: counts what passes it. It finds the
- * originals by dlsym(RTLD_NEXT), with HOOK_BY_HANDLE in a driver that it loads itself.
+/* hook.c - a user's own hook of driver functions, which counts calls. Finds the originals
+ * with dlsym(RTLD_NEXT), or with HOOK_BY_HANDLE in a driver that it loads itself.
  */
 #include <dlfcn.h>
 #include <stdio.h>

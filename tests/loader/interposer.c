@@ -1,6 +1,6 @@
-/* interposer.c - another preloaded library. It wraps a function of libc and one of
- * the driver in the usual way, by dlsym(RTLD_NEXT), which must lead to what comes
- * after *it*, whatever stands in front.
+/* interposer.c - another preloaded library. It wraps a function of libc and one of the
+ * driver in the usual way: dlsym(RTLD_NEXT) must find the next library after this one,
+ * whatever precedes it.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 """Builds libpump.so, the fake driver and the client programs of this folder.
 
-Not a test. Everything is compiled with the C compiler at hand into one temporary
-folder per test session; programs run in fresh processes.
+Not a test. The available C compiler compiles all files into one temporary folder per test session;
+programs run in fresh processes.
 """
 
 import functools
@@ -19,7 +19,7 @@ OLD_LACKS = (
     *("cuMemcpyBatchAsync*", "cuGraphInstantiateWithParams*", "cuCtxCreate_v4", "cuMemPool*"),
     "cuMemAdvise_v2",
 )
-"""What the driver in the folder "old" does not have."""
+"""Functions that the driver in the folder "old" lacks."""
 
 
 def compile_c(output: Path, *arguments: str | Path) -> Path:
@@ -32,7 +32,7 @@ def compile_c(output: Path, *arguments: str | Path) -> Path:
 
 
 def shim_sources() -> list[Path]:
-    """The sources of libpump.so, as the build lists them."""
+    """Returns the sources of libpump.so, as the build lists them."""
     listed = re.findall(r"^\s+([\w/]+\.c)\)?$", (SHIM / "CMakeLists.txt").read_text(), re.M)
     assert len(listed) > 20, listed
     return [SHIM / name for name in listed]
@@ -40,7 +40,7 @@ def shim_sources() -> list[Path]:
 
 @functools.cache
 def built() -> Path:
-    """The folder with everything in it."""
+    """Returns the folder with all built files."""
     return builds.once("loader", _make)
 
 
@@ -61,7 +61,7 @@ def _make(folder: Path) -> None:
     driver_parts = (
         *library,
         "-Wl,-soname,libcuda.so.1",
-        "-Wl,-Bsymbolic",  # its table holds its own functions, not our exports
+        "-Wl,-Bsymbolic",  # its table has its own functions, not our exports
         HERE / "fake_driver.c",
         HERE / "fake_work.c",
     )
@@ -103,7 +103,7 @@ def environment(
     driver: bool | str = True,
     preload: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Environment of a client: with or without the shim and the driver (or that of a folder)."""
+    """Returns the environment of a client, with or without the shim and a driver."""
     folder = built()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PUMP_", "LD_", "FAKE_"))}
     before = [name for name in preload if name.startswith("<")]
@@ -119,7 +119,7 @@ def environment(
 def run_client(
     name: str, *arguments: str, env: dict[str, str] | None = None, timeout_s: float = 30
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a client to its end; `env` as environment() made it."""
+    """Runs a client to its end; `env` comes from environment()."""
     return subprocess.run(
         [built() / name, *arguments],
         env=environment({}) if env is None else env,

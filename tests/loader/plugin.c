@@ -1,7 +1,6 @@
-/* plugin.c - a library that looks for the driver by itself, and, built with
- * -DCONSTRUCT, does so in its constructor, while the loader's lock is held. With
- * -DSTUBS it has stubs of driver functions of its own that load the driver when they
- * are called; pump's exports stand in front of them.
+/* plugin.c - a library that finds the driver by itself. With -DCONSTRUCT its constructor
+ * does so, while the loader's lock is held. With -DSTUBS it has its own stubs of driver
+ * functions, which load the driver when called; pump's exports precede them.
  */
 #include <dlfcn.h>
 #include <stddef.h>

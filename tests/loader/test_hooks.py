@@ -1,5 +1,5 @@
-"""A user's own hook of driver functions: calls that pass it without pump pass it under pump, or
-pump names it."""
+"""A user's own hook of driver functions gets the same calls with and without pump, or pump reports
+the hook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loader_build import environment, run_client
 WORK = {"FAKE_MODE": "work"}
 WAYS = ("linked", "handle", "default", "address")
 HOOKED = {"linked", "default"}
-"""Ways to find a function that lead to the hook: the others find the driver's own."""
+"""Ways to find a function that lead to the hook; the other ways find the driver's function."""
 ORIGINALS = pytest.mark.parametrize(
     "original", [{}, {"HOOK_BY_HANDLE": "1"}], ids=["next", "handle"]
 )

@@ -1,4 +1,4 @@
-"""What the memory hooks ask of the driver and answer to the program."""
+"""The memory hooks' calls of the driver and their answers to the program."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ATTRIBUTES = {"type": 2, "host": 4, "managed": 8, "size": 12}
 
 
 def steps(tmp_path: Path, *commands: str, **env: str) -> tuple[list[str], list[str]]:
-    """Runs the steps; returns what each answered and the driver's log."""
+    """Runs the steps; returns their answers and the driver's log."""
     log = tmp_path / "log"
     log.unlink(missing_ok=True)
     done = run_client(
@@ -81,15 +81,15 @@ def free_mib(answer: str) -> int:
 
 
 def test_memory_info_counts_what_the_program_allocated(tmp_path: Path) -> None:
-    """total: the card's; free: budget less allocated, never more than really free."""
-    plenty = 15 * 1024  # MiB that the fake driver calls free
+    """total: the GPU's; free: budget minus allocated memory, never more than really free."""
+    plenty = 15 * 1024  # free MiB of the fake driver
     answers, _ = steps(tmp_path, "info", f"alloc:{512 * MIB}", "info", "free", "info")
     before, during, after = (free_mib(answers[i]) for i in (0, 3, 6))
     assert before == after
     assert plenty * 0.96 < before < plenty * 0.98
     assert during == before - 512
     assert answers[0].endswith(f"total {16 * 1024}")
-    assert answers[1] == "0"  # the same question with a NULL output
+    assert answers[1] == "0"  # the same query with a NULL output
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_programs_own_managed_memory_stays_what_it_is(tmp_path: Path) -> Non
 def test_where_managed_memory_is_refused_the_program_gets_what_it_asked_for(
     tmp_path: Path,
 ) -> None:
-    """CUDA_ERROR_UNKNOWN is the program's answer; nothing is asked twice for it."""
+    """The program gets CUDA_ERROR_UNKNOWN; pump makes no further calls for it."""
     answers, log = steps(tmp_path, f"alloc:{4 * MIB}", FAKE_FAIL="cuMemAllocManaged")
     assert answers == ["999"]
     assert calls(log) == []
@@ -191,7 +191,7 @@ def test_a_context_that_is_detached_ends_with_its_last_use(tmp_path: Path) -> No
     told = [line for line in answers if line.startswith("free ")]
     assert told[1] == told[2] != told[0] == told[3]
     assert answers[-1] == "1"
-    # The memory that is left to it may still be freed.
+    # The program may still free its remaining memory.
     answers, _ = steps(tmp_path, f"alloc:{8 * MIB}", "detach", "free", FAKE_USES="2")
     assert answers == ["0"] * 3
 
@@ -228,7 +228,7 @@ def test_a_refused_stream_ordered_free_leaves_the_memory_counted(tmp_path: Path)
 def test_converted_memory_is_freed_in_stream_order_although_the_driver_refuses(
     tmp_path: Path,
 ) -> None:
-    """The driver refuses managed memory there; memory of a plain call it takes."""
+    """The driver takes plain memory there, but refuses managed memory."""
     answers, _ = steps(tmp_path, f"alloc:{4 * MIB}", "info", "freeasync", "info", "free")
     assert answers[3] == "0"
     assert free_mib(answers[4]) == free_mib(answers[1]) + 4
@@ -238,7 +238,7 @@ def test_converted_memory_is_freed_in_stream_order_although_the_driver_refuses(
 def test_our_own_calls_hold_relaxed_capture_mode_although_no_capture_has_begun(
     tmp_path: Path,
 ) -> None:
-    """Another thread may begin a GLOBAL capture between any test for one and the call."""
+    """Another thread may begin a GLOBAL capture between a test for captures and the call."""
     _, log = steps(tmp_path, f"alloc:{4 * MIB}")
     ours = log.index("cuMemGetInfo_v2")
     before = log[:ours].count("cuThreadExchangeStreamCaptureMode")
@@ -252,7 +252,7 @@ def test_our_own_calls_hold_relaxed_capture_mode_although_no_capture_has_begun(
 def test_our_threads_leave_all_contexts_before_one_ends_that_pump_cannot_name(
     tmp_path: Path, step: str, call: str
 ) -> None:
-    """A green context; a primary one that the runtime got by the driver's private tables."""
+    """A green context, or a primary one that the runtime got from private driver tables."""
     env = {"PUMP_ACTIVE": "always", "FAKE_PRIMARY": "1"}
     answers, log = steps(tmp_path, f"alloc:{4 * MIB}", step, **env)
     assert answers == ["0"] * 2
@@ -262,7 +262,7 @@ def test_our_threads_leave_all_contexts_before_one_ends_that_pump_cannot_name(
 
 @pytest.mark.parametrize("old", [False, True])
 def test_memory_that_a_peer_may_reach_stays_on_its_device(tmp_path: Path, old: bool) -> None:
-    """Before and after the call that lets another GPU reach it; small memory is device memory."""
+    """Before and after the call that gives another GPU access; small memory is device memory."""
     advice = "cuMemAdvise" if old else "cuMemAdvise_v2"
     env = environment(WORK | {"FAKE_LOG": str(tmp_path / "log")}, driver="old" if old else True)
     words = [f"alloc:{4 * MIB}", "peer", f"alloc:{8 * MIB}", "alloc:4096", "peer"]

@@ -1,4 +1,4 @@
-"""Programs of a C library that is not glibc run under pump as without it, and pump does nothing."""
+"""Programs with another C library than glibc run under pump as without it; pump does nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MUSL = shutil.which("musl-gcc")
 needs_musl = pytest.mark.skipif(MUSL is None, reason="no musl-gcc (apt-get install musl-tools)")
 
 ALSO_IN_MUSL = set((HERE / "also_in_musl.txt").read_text().split())
-"""What the shim takes from glibc that musl 1.2 has too: `nm -D` of its ld-musl-*.so.1."""
+"""Functions that the shim uses from glibc and that musl 1.2 also has: `nm -D` of ld-musl-*.so.1."""
 
 
 def test_what_only_glibc_has_is_referred_to_weakly() -> None:
-    """A strong reference that musl lacks ends each musl program before its main()."""
+    """A strong reference to a function that musl lacks ends each musl program before its main()."""
     listed = ["nm", "-D", "--undefined-only", paths.library("libpump.so")]
     done = subprocess.run(listed, capture_output=True, text=True, check=True)
     references = [line.split() for line in done.stdout.splitlines()]

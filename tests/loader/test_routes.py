@@ -1,8 +1,7 @@
-"""Every way to a driver function leads to our wrapper and through it to the same variant.
+"""Every way to a driver function leads to our wrapper, and through it to the same variant.
 
-The oracle is the same client without pump: each function of the fake driver answers a
-code of its own, so equal output means that every call reached the variant that the
-driver itself would have handed out.
+The oracle is the same client without pump. Each function of the fake driver returns its own code.
+So equal output means that every call reached the variant that the driver itself would return.
 """
 
 import re
@@ -83,7 +82,7 @@ def test_get_proc_address_substitutes_by_address_and_not_by_name(way: str) -> No
 
 
 def test_a_driver_that_hides_its_addresses_is_matched_by_name_version_and_flags() -> None:
-    """Codes stay those of the right variant, and hooked ones go through wrappers."""
+    """Each code belongs to the right variant, and hooked functions go through wrappers."""
     expected = routes_without_pump("client_routes", "gpa2", FAKE_HIDDEN="1")
     seen = routes("client_routes", "gpa2", FAKE_HIDDEN="1")
     assert codes(seen) == codes(expected)
@@ -109,8 +108,8 @@ def test_the_exported_symbols_are_the_hooks_dlsym_dlerror_and_two_more() -> None
         check=True,
     ).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
-    # pump_pool_piece: for tools that check the pool (shim/pool/pool.h). The other one stands in for
-    # what PyTorch's allocator tells its profiler (shim/record/allocator_blocks.c).
+    # pump_pool_piece is for tools that check the pool (shim/pool/pool.h). The other name replaces
+    # PyTorch's function for reports of the allocator (shim/record/allocator_blocks.c).
     reports = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
     assert exported == hooked_names() | {"dlsym", "dlerror", "pump_pool_piece", reports}
 

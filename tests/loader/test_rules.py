@@ -1,4 +1,4 @@
-"""What stays device memory: by size, by library on the stack, by what a library asked for."""
+"""Rules for memory that stays device memory: by size, by library on the stack, by past calls."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_what_a_named_library_allocates_stays_device_memory(tmp_path: Path) -> N
         DEFAULTS,
         library("libother.so"),
         through(4),
-        library("libnccl.so.2"),  # loaded after the first look
+        library("libnccl.so.2"),  # loaded after the first check
         through(6),
         f"alloc:{8 * MIB}",
         library("libother.so"),
@@ -87,7 +87,7 @@ def test_memory_that_was_not_converted_is_no_business_of_pumps(tmp_path: Path, c
     _, text = steps(tmp_path, f"below={8 * MIB}", library("libother.so"), through(4), call)
     assert text.splitlines() == ["0", "0", "0"]
     _, text = steps(tmp_path, "", library("libother.so"), call)
-    assert text.splitlines() == ["0", "1"]  # of nothing at all
+    assert text.splitlines() == ["0", "1"]  # without any allocation
 
 
 def test_a_library_that_asked_for_a_handle_gets_device_memory_from_then_on(
@@ -103,7 +103,7 @@ def test_a_library_that_asked_for_a_handle_gets_device_memory_from_then_on(
 
 
 def test_one_refused_handle_does_not_make_all_that_follows_device_memory(tmp_path: Path) -> None:
-    """Four times what was refused, at least 64 MiB; a handle makes it whole again."""
+    """Four times the refused size, at least 64 MiB, stays plain; each handle renews this."""
     tried = [library("libother.so"), through(4), "handle", through(40), through(30), through(24)]
     made, _ = steps(tmp_path, DEFAULTS, *tried, through(2))
     assert made == ["managed 4", "plain 40", "managed 30", "plain 24", "managed 2"]
@@ -117,7 +117,7 @@ def test_one_refused_handle_does_not_make_all_that_follows_device_memory(tmp_pat
 def test_a_library_that_registers_memory_with_network_cards_is_told_what_it_is(
     tmp_path: Path, name: str
 ) -> None:
-    """Everything else hears of device memory, also while such a library is loaded."""
+    """Other libraries see device memory, even while such a library is loaded."""
     commands = [library(name), f"alloc:{8 * MIB}", "kind", library("libother.so"), "kind"]
     made, text = steps(tmp_path, "", *commands)
     assert made == ["managed 8"]

@@ -1,8 +1,8 @@
-"""Those who use a simulated service, and the GPU that they share: honest jobs and others.
+"""Users of a simulated service and the GPU that they share: honest jobs and others.
 
-An honest job does what a job's pumpd and its shim do: it reports what is true, acts upon
-grants a moment later, evicts and fetches as fast as a link does, and comes back when the
-service does. All others do what they can to cost the honest ones memory or time.
+An honest job behaves like a job's pumpd and shim. It reports true numbers, acts on grants a moment
+later, evicts and fetches at the speed of a link, and returns when the service returns. All other
+players try to cost the honest jobs memory or time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ GPU = "ab" * 16
 STEP_S = 0.5
 LINK_BYTES_S = 6 * GIB
 FREED_S = 0.3
-"""After its process has ended a job's memory is free."""
+"""Time until the memory of an exited job is free."""
 
 
 class Card:
-    """The GPU. `held` by players: memory that the driver can evict; `plain`: it cannot."""
+    """The GPU. `held`: memory that the driver can evict; `plain`: memory that it cannot."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -42,7 +42,7 @@ class Card:
         return self.total - self.used
 
     def keep(self, player: Any, wished: int) -> int:
-        """Let a player have that much; the driver evicts what others hold if it must."""
+        """Gives a player that much memory; the driver evicts memory of others if necessary."""
         before = self.held.get(player, 0)
         for other in sorted(self.held, key=lambda one: -self.held[one]):
             missing = wished - before - self.free
@@ -52,7 +52,7 @@ class Card:
         return self.held[player]
 
     def allocate(self, owner: Any, wished: int) -> None:
-        """Plain memory of a program that pump knows nothing of."""
+        """Allocates plain memory of a program that pump does not know."""
         self.plain[owner] = 0
         for other in sorted(self.held, key=lambda one: -self.held[one]):
             missing = wished - self.free
@@ -66,7 +66,7 @@ class Card:
 
 
 class Player:
-    """One process with one connection at most. person: the human being it belongs to."""
+    """A process with at most one connection. person: the human who owns its user id."""
 
     def __init__(self, world: World, user: int, person: int | None = None) -> None:
         self.world = world
@@ -77,7 +77,7 @@ class Player:
         self.version = 0
         self.joined = False
         self.stopped = False
-        """By SIGSTOP."""
+        """Whether SIGSTOP has stopped the player."""
         self.retry_s = 0.1
         self.retry_most_s = 5.0
         self.over = False
@@ -86,7 +86,7 @@ class Player:
         return f"{type(self).__name__.lower()} {self.pid} of user {self.user}"
 
     def attach(self) -> None:
-        """Find the service; what fails is tried again as a job's pumpd does."""
+        """Connects to the service; retries after failures like a job's pumpd."""
         if self.over or self.line is not None:
             return
         self.version, self.joined = 0, False
@@ -99,7 +99,7 @@ class Player:
             self.line.say(wire.pack_hello())
 
     def detach(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         if self.line is not None:
             self.line.leave()
             self.line, self.joined = None, False
@@ -143,18 +143,18 @@ class Player:
             self.heard(message)
 
     def welcomed(self) -> None:
-        """It may speak now."""
+        """Called when the player may speak."""
 
     def heard(self, message: Any) -> None:
-        """The service has said something."""
+        """Called for each message of the service."""
 
     def lost(self) -> None:
-        """The connection is over."""
+        """Called when the connection is lost."""
         self._again()
 
 
 class Honest(Player):
-    """An honest job. `since`: from when on it may expect its share."""
+    """An honest job. After `since` it may expect its share."""
 
     def __init__(
         self, world: World, user: int, card: Card, wanted: int, *, priority: int = 0, gpu: str = GPU
@@ -166,7 +166,7 @@ class Honest(Player):
         self.found = self.usable + sum(card.held[one] for one in attached)
         self.adopted = max(8 * MIB, self.usable)
         self.resident = 0
-        """As it believes: what the driver evicts on behalf of others it does not see."""
+        """Resident memory as the job sees it, without evictions by the driver for others."""
         self.granted: int | None = None
         self.acted = 0
         self.beat_s = 2.0
@@ -222,7 +222,7 @@ class Honest(Player):
         self._beat_due = self.world.time + self.beat_s
 
     def stop(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
+        """Sends SIGSTOP, and SIGCONT later."""
         self.stopped = True
         if self.line is not None:
             self.line.reading = False
@@ -235,17 +235,17 @@ class Honest(Player):
         self.world.after(seconds, go_on)
 
     def crash(self) -> None:
-        """Its processes are killed."""
+        """Kills the job's processes."""
         self.end()
         self.world.after(FREED_S, lambda: self.card.drop(self))
 
 
 class Liar(Player):
-    """A job that says what serves it, and never gives way.
+    """A job that sends false reports in its own interest and never releases memory.
 
-    says: what it says instead of the truth, by field, and "acted": up to which grant it claims
-    to have acted. physical: what it keeps on the GPU whatever it is granted. every_s: how long
-    it stays before it leaves and joins again, 0: for ever; priority: what it asks for.
+    `says`: false values by field; "acted" is the grant that the job claims to have followed.
+    `physical`: memory that it keeps on the GPU regardless of grants. `every_s`: time until it
+    leaves and joins again; 0: never. `priority`: the requested priority.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Liar(Player):
 
 
 class Asker(Player):
-    """A peer that asks from time to time, and wants an answer soon."""
+    """A peer that sends queries from time to time and expects an answer soon."""
 
     def __init__(self, world: World, user: int, every_s: float) -> None:
         super().__init__(world, user)
@@ -333,7 +333,7 @@ class Asker(Player):
 
 
 class Flood(Player):
-    """Says as many frames as go through, and reads the answers or does not."""
+    """Sends as many frames as possible, and may or may not read the answers."""
 
     def __init__(self, world: World, user: int, frames: Sequence[Any], *, deaf: bool) -> None:
         super().__init__(world, user)
@@ -355,9 +355,9 @@ class Flood(Player):
 
 
 class Crowd:
-    """Connections, as many as are taken, of several user ids; each says so much and no more.
+    """As many connections as the service accepts, from several user ids; each sends only `words`.
 
-    words: what each says, bytes. A connection that is closed is made anew.
+    words: the messages of each connection, in bytes. A closed connection is opened again.
     """
 
     def __init__(

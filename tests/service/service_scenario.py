@@ -1,7 +1,7 @@
-"""A scenario of the service from one seed: its users, what happens to it, what must always hold.
+"""A scenario of the service from one seed: its users, events, and conditions that must always hold.
 
-What holds is checked from outside, from what players are granted and answered and from what
-they know to be true of the GPU; the service's own tables are looked at for their sizes alone.
+The checks are external. They compare grants and answers with the players' knowledge of the GPU.
+Only the sizes of the service's own tables are checked inside the service.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pumpd.service.settings import ServiceSettings
 
 LEAST = LEAST_BLOCKS * BLOCK_BYTES
 ACCESS_S = 3.0
-"""Root, observers and users without a connection are answered within that."""
+"""Time limit of answers to root, observers and users without a connection."""
 REJOIN_S = 8.0
-"""An honest job is attached again within that."""
+"""Time limit until an honest job is attached again."""
 FAIR_S = 15.0
 FAIR_EACH_S = 10.0
 FAIR_NVML_S = 15.0
-"""An honest job has its share after FAIR_S, and so much more for each hostile person, and where
-NVML is asked: its samples are seconds apart, and up to LOST_MOST of them in a row are lost. While
-NVML says nothing for longer, what it said last counts, and nothing is promised."""
+"""Time limits until an honest job has its share: FAIR_S, plus FAIR_EACH_S per hostile person, plus
+FAIR_NVML_S with NVML. NVML's samples are seconds apart, and up to LOST_MOST samples in a row are
+lost. During longer silence of NVML its last sample counts, and nothing is promised."""
 LOST_MOST = 2
 FOREIGN_S = 30.0
-"""After that no job is granted the memory of a program without pump, where there is NVML."""
+"""Time after which, with NVML, no job is granted the memory of a program without pump."""
 CHECK_S = 0.5
 QUOTAS = Quotas(
     connections=48,
@@ -56,7 +56,7 @@ FRAMES = wire.Beat(), wire.AskJobs(), wire.AskService(), wire.Report(0, 1, 0, 0)
 
 
 class QuietManager:
-    """No systemd."""
+    """A stand-in for systemd that does nothing."""
 
     watchdog_s = 0.0
 
@@ -66,7 +66,7 @@ class QuietManager:
 
 
 class PlayedCards:
-    """pumpd.service.cards.Cards of a machine with that card: answers come late, some never."""
+    """Plays pumpd.service.cards.Cards for this GPU: answers are late, some never arrive."""
 
     def __init__(self, world: World, card: Card) -> None:
         self.world, self.card = world, card
@@ -96,7 +96,7 @@ class PlayedCards:
 
 
 class Scenario:
-    """A world with a card, a service that is started again when it is killed, and checks."""
+    """A world with a GPU, a service that restarts after a kill, and checks."""
 
     def __init__(
         self, seed: int, *, total: int = 8 * GIB, nvml: bool = False, settle_s: float = 1.0
@@ -113,7 +113,7 @@ class Scenario:
         self.others: list[Any] = []
         self.askers: list[Asker] = []
         self.subordinates: dict[int, int] = {}
-        """Person by subordinate id."""
+        """Person by subordinate user id."""
         self.service: Service | None = None
         self.up_since = 0.0
         self.restarts = 0
@@ -124,7 +124,7 @@ class Scenario:
         self._down_s = 0.5
         self._too_much_since: float | None = None
 
-    # ---- what happens in it ----
+    # ---- events ----
 
     def job(self, user: int, wanted_share: float, **more: Any) -> Honest:
         one = Honest(self.world, user, self.card, int(wanted_share * self.card.total), **more)
@@ -151,7 +151,7 @@ class Scenario:
         return self.askers[-1]
 
     def foreign(self, name: str, size: int) -> None:
-        """A program without pump begins; size 0: it ends."""
+        """Starts a program without pump, or ends it if size is 0."""
         self.world.note(f"the program {name} takes {size // MIB} MiB")
         if size:
             self.card.allocate(name, size)
@@ -161,19 +161,19 @@ class Scenario:
             self._foreign_since.pop(name, None)
 
     def kill(self, down_s: float) -> None:
-        """kill -9 of the service; it is started again."""
+        """Kills the service with SIGKILL; it is restarted after `down_s`."""
         self.world.note(f"the service is killed for {down_s:.1f} s")
         self._kill_due, self._down_s = True, down_s
         self.restarts += 1
 
     def cards(self) -> Any:
-        """What NVML says here."""
+        """Returns NVML's side of this scenario."""
         return PlayedCards(self.world, self.card) if self.nvml else Cards()
 
-    # ---- running it ----
+    # ---- running ----
 
     def run(self, seconds: float) -> None:
-        """Raises AssertionError that says the seed and what happened last."""
+        """Runs the scenario. Raises AssertionError with the seed and the last events."""
         end = self.world.time + seconds
         self.world.at(end, lambda: self.world.signal(signal.SIGTERM))
         self.world.after(CHECK_S, self._check_again)
@@ -211,7 +211,7 @@ class Scenario:
                 over = sum(granted) - memory - LEAST * len(granted)
                 assert over <= 0, f"{over // MIB} MiB more are granted than there are"
 
-    # ---- what must hold ----
+    # ---- checks ----
 
     def _check_again(self) -> None:
         self.world.after(CHECK_S, self._check_again)
@@ -242,7 +242,7 @@ class Scenario:
         return {one.person for one in self.liars}
 
     def guaranteed(self) -> dict[Honest, int]:
-        """What honest jobs must have when all others ask for the world."""
+        """Returns the memory that honest jobs must have even if all others want everything."""
         here = [one for one in [*self.honest, *self.liars] if one.joined]
         whole = self.card.total
         claims = []
@@ -267,19 +267,19 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Of the GPU, to a service that has no NVML."""
+        """Returns the GPU's name for a service without NVML."""
         return f"{GPU} of {self.card.total}"
 
     def memory_for_sure(self) -> int:
-        """What jobs can share whatever hostile ones say."""
+        """Returns the memory that jobs can share regardless of hostile reports."""
         taken = sum(self.card.plain.values())
         for liar in self.liars:
             taken += max(0, self.card.held.get(liar, 0) - liar.granted * liar.joined)
         there = without_reserve(max(0, self.card.total - taken))
         here = [job for job in self.honest if job.joined]
         if not self.nvml and here:
-            sure = min(job.found for job in self.honest)  # of those that have left as well
-            if self.restarts or self.hostile_persons():  # honest ones can be outvoted
+            sure = min(job.found for job in self.honest)  # includes jobs that have left
+            if self.restarts or self.hostile_persons():  # honest jobs can be outvoted
                 said = self.service._registry.memory_bytes().get(self.name, 0)  # type: ignore[union-attr]
                 sure = min(sure, said)
             there = min(there, sure)
@@ -302,7 +302,7 @@ class Scenario:
             )
 
     def _check_foreign(self) -> None:
-        """What honest jobs are granted together is there, beside programs without pump."""
+        """Checks that the grants of honest jobs fit next to programs without pump."""
         if not self.nvml:
             return
         there = self.card.total - sum(self.card.plain.values())
@@ -325,6 +325,6 @@ class Scenario:
 
 
 def made(scenario: Scenario, listener: Listener) -> Service:
-    """The service as it is in production, in this world."""
+    """Makes the service as in production, in this world."""
     parts: Any = [listener], lambda: scenario.settings, scenario.cards(), QuietManager()
     return Service(*parts, scenario.world)

@@ -1,4 +1,4 @@
-"""From a seed to a scenario: users of the service, what they do, and which faults happen to it."""
+"""Makes a scenario from a seed: users of the service, their actions, and the faults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pumpd.service.owners import Owners, Range
 SECONDS = 75.0
 HOSTILE = (6001, 6002)
 SUBORDINATE = {6001: 200_000, 6002: 300_000}
-"""First of the 65536 subordinate ids of each."""
+"""The first of each person's 65536 subordinate user ids."""
 LIES = (0, 1, 8 * MIB, GIB, 4 * GIB, 1 << 40, wire.BYTES_MOST)
 
 
 def drawn(seed: int) -> Scenario:
-    """The story of a seed, ready to run for SECONDS."""
+    """Makes the scenario of a seed, ready to run for SECONDS."""
     dice = random.Random(f"story {seed}")
     total = dice.choice((4, 8, 16, 40)) * GIB
     story = Scenario(seed, total=total, nvml=dice.random() < 0.6, settle_s=dice.choice((1, 2, 5)))
@@ -54,7 +54,7 @@ def _honest(story: Scenario, dice: random.Random) -> None:
             story.world.after(dice.choice((0.0, dice.uniform(0, 20))), begin)
 
 
-# ---- what hostile persons do ----
+# ---- attacks of hostile persons ----
 
 
 def _lies(dice: random.Random) -> dict[str, int]:
@@ -75,7 +75,7 @@ def _liar(story: Scenario, dice: random.Random, person: int) -> None:
 
 
 def _taking_turns(story: Scenario, dice: random.Random, person: int) -> None:
-    """Two that claim everything, and are never away at once."""
+    """Adds two jobs that claim everything and are never away at the same time."""
     every_s = dice.uniform(3, 9)
     said = dict.fromkeys(("usable", "wanted", "adopted", "resident"), 1 << 40) | {"acted": 0}
     for late in (0.0, every_s / 2):
@@ -83,7 +83,7 @@ def _taking_turns(story: Scenario, dice: random.Random, person: int) -> None:
 
 
 def _hides(story: Scenario, dice: random.Random, person: int) -> None:
-    """It holds what it has been granted, and says that it holds nothing."""
+    """Adds a job that keeps its granted memory and reports that it has none."""
     part = story.card.total // dice.choice((3, 4))
     said = {"wanted": 1 << 40, "resident": dice.choice((0, MIB)), "usable": part}
     story.world.after(dice.uniform(0, 20), lambda: story.liar(person, said, physical=part))
@@ -109,7 +109,7 @@ def _crowd(story: Scenario, dice: random.Random, person: int) -> None:
 
 
 def _names_gpus(story: Scenario, dice: random.Random, person: int) -> None:
-    """Reports of ever new GPUs."""
+    """Adds a peer that reports new GPUs all the time."""
     entries = (
         wire.GpuReport(f"{dice.getrandbits(128):032x}", *[1 << 40] * 5, wire.USE_MOST)
         for _ in range(40)
@@ -122,7 +122,7 @@ ATTACKS: tuple[Callable[[Scenario, random.Random, int], None], ...] = (
 )  # fmt: skip
 
 
-# ---- what happens to all ----
+# ---- events that affect everyone ----
 
 
 def _disturbance(story: Scenario, dice: random.Random) -> Callable[[], None]:

@@ -1,11 +1,11 @@
-"""The world that a simulated service lives in: virtual time, sockets, signals, a listener.
+"""The world of a simulated service: virtual time, sockets, signals, a listener.
 
-World is pumpd.surroundings.Surroundings and its own selector: when the service waits, the world
-goes on, event by event, until something is there for the service to hear. Nothing here is
-random but by the seed, and nothing takes real time.
+World plays pumpd.surroundings.Surroundings and is its own selector. When the service waits, the
+world advances event by event until the service has something to read. Only the seed makes anything
+random, and nothing takes real time.
 
-It keeps what SOCK_SEQPACKET promises: datagrams arrive whole and in order, or the connection
-is over. It does not play partial failures of the kernel.
+As with SOCK_SEQPACKET, datagrams arrive whole and in order, or the connection ends. The world does
+not play partial failures of the kernel.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from functools import partial
 from typing import Any
 
 FRAME_COST_S = 50e-6
-"""Virtual time that the service takes for one thing that it hears."""
+"""Virtual time that the service takes for each event."""
 SEND_MOST = 32
-"""Datagrams that wait in one direction of a connection at most."""
+"""Most waiting datagrams in one direction of a connection."""
 BACKLOG = 256
 
 
 class Killed(BaseException):
-    """kill -9: the service ends where it waits."""
+    """kill -9: the service ends while it waits."""
 
 
 class Connection:
-    """The service's end of a connection, as far as the service uses a socket."""
+    """The service's end of a connection; plays the used part of a socket."""
 
     def __init__(self, world: World, pid: int, user: int, notify: Callable[[bytes], None]) -> None:
         self.world = world
         self.pid, self.user = pid, user
         self.serial = world.count()
         self._notify = notify
-        """Hears what the service says; b"": it has closed."""
+        """Gets the service's datagrams; b"" means that the service has closed."""
         self.inbox: deque[bytes] = deque()
         self.unread = 0
-        """Datagrams of the service that the other side has not taken."""
+        """Number of the service's datagrams that the other side has not read."""
         self.reading = True
-        """Whether the other side takes what it is sent."""
+        """Whether the other side reads its datagrams."""
         self.closed = self.left = False
         self._arrives = 0.0
         self._waiting: deque[bytes] = deque()
 
-    # ---- what the service does ----
+    # ---- actions of the service ----
 
     def setblocking(self, flag: bool) -> None:
         assert not flag, "the service never blocks"
@@ -83,10 +83,10 @@ class Connection:
         self._waiting.append(b"")
         self._pass_on()
 
-    # ---- what the other side does ----
+    # ---- actions of the other side ----
 
     def say(self, data: bytes, delay_s: float = 0.0) -> bool:
-        """Send a datagram; False if the way is full or the service has closed it."""
+        """Sends a datagram; returns False if the queue is full or the connection is closed."""
         if self.closed or self.left or len(self.inbox) >= SEND_MOST:
             return False
         self._arrives = max(self._arrives, self.world.time + delay_s)
@@ -94,11 +94,11 @@ class Connection:
         return True
 
     def leave(self) -> None:
-        """Close the connection; what was sent before arrives."""
+        """Closes the connection; earlier datagrams still arrive."""
         self.world.at(max(self._arrives, self.world.time), self._end)
 
     def read_again(self) -> None:
-        """Take what waits, and what comes."""
+        """Reads waiting datagrams and all later ones."""
         self.reading = True
         self._pass_on()
 
@@ -124,7 +124,7 @@ class Connection:
 
 
 class Listener:
-    """What the service accepts connections from."""
+    """The listening socket of the service."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -152,7 +152,7 @@ class Listener:
 
 
 class World(selectors.BaseSelector):
-    """Clock, selector and signals in one. `time` is monotonic; `wall` jumps."""
+    """Clock, selector and signals in one. `time` is monotonic; `wall` can jump."""
 
     descriptors = 1 << 20
 
@@ -164,7 +164,7 @@ class World(selectors.BaseSelector):
         self.connections: set[Connection] = set()
         self.readable: set[Any] = set()
         self.trace: deque[str] = deque(maxlen=40)
-        """What happened last, for people."""
+        """The last events, for error messages."""
         self.after_each_step: Callable[[], None] = lambda: None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -173,7 +173,7 @@ class World(selectors.BaseSelector):
         self._notify: Callable[[int], None] = lambda _number: None
         self._busy = 0
 
-    # ---- what happens ----
+    # ---- events ----
 
     def count(self) -> int:
         self._count += 1
@@ -189,7 +189,7 @@ class World(selectors.BaseSelector):
         self.trace.append(f"{self.time - 1000:9.3f} {text}")
 
     def connect(self, pid: int, user: int, notify: Callable[[bytes], None]) -> Connection | None:
-        """A connection to the service, unless there is none or its backlog is full."""
+        """Returns a connection to the service; None without a service or with a full backlog."""
         if self.listener is None or len(self.listener.backlog) >= BACKLOG:
             return None
         one = Connection(self, pid, user, notify)
@@ -201,7 +201,7 @@ class World(selectors.BaseSelector):
         self._signals.append(number)
 
     def idle_until(self, time: float) -> None:
-        """Let time pass without a service."""
+        """Lets time pass without a service."""
         while self._events and self._events[0][0] <= time:
             self._next()
         self.time = max(self.time, time)

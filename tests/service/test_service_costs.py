@@ -1,7 +1,7 @@
-"""What a frame of one user costs the service does not grow with the jobs of others.
+"""The service's cost of one user's frame does not grow with the jobs of others.
 
-Counted are the steps of Python's interpreter in the service's own code, and what its tables are
-looked through for: a count is the same on a busy machine.
+The tests count steps of Python's interpreter in the service's code, and visited entries of its
+tables. These counts do not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOTAL = 80 * GIB
 
 
 class Seen(dict[Any, Any]):
-    """A table that counts the entries for which it is looked through."""
+    """A table that counts the entries that loops visit."""
 
     entries = 0
 
@@ -49,7 +49,7 @@ class Seen(dict[Any, Any]):
 
 
 def steps(call: Callable[[], object]) -> int:
-    """How many steps of the service's and the policies' code a call takes, and entries seen."""
+    """Returns the number of steps in the service's and policies' code, plus visited entries."""
     found, Seen.entries = [0], 0
 
     def trace(frame: FrameType, event: str, _arg: object) -> Any:
@@ -70,7 +70,7 @@ def steps(call: Callable[[], object]) -> int:
 
 
 def gpus_of(first: int) -> tuple[str, ...]:
-    """A real GPU, and some that others do not use."""
+    """Returns a real GPU and three that other users do not have."""
     return (GPU, *(f"{first * 100 + k:032x}" for k in range(1, 4)))
 
 
@@ -81,7 +81,7 @@ def report(gpus: tuple[str, ...], grant: int = 0, size: int = GIB) -> wire.Repor
 
 
 class Machine:
-    """A service in a world without time, with jobs of others and one of an honest user."""
+    """A service in a world without time, with jobs of others and of one honest user."""
 
     def __init__(self, others: int) -> None:
         self.world = World(1)
@@ -117,7 +117,7 @@ class Machine:
         self.service._receive(peer, self.world.time)
 
     def costs(self) -> dict[str, int]:
-        """Steps by kind of frame of the honest user."""
+        """Returns the steps for each kind of frame from the honest user."""
         said = {
             "join": wire.Join("honest"),
             "first report": report(gpus_of(HONEST)),

@@ -1,9 +1,9 @@
-"""The service in a simulated world: honest jobs have their due whatever others do.
+"""The service in a simulated world: honest jobs get their share, whatever others do.
 
-Production code, loop and all, under virtual time (service_world.py). First the attacks that
-an audit found, each alone; then stories drawn from seeds (service_seeds.py), in which all of
-them meet restarts, reloads, jumps of the clock and programs without pump. A failure names its
-seed and what happened last; `drawn(seed).run(SECONDS)` plays it again.
+Production code with its loop runs under virtual time (service_world.py). The first tests are single
+attacks that an audit found. Then come scenarios from seeds (service_seeds.py), which combine all
+attacks with restarts, reloads, clock jumps and programs without pump. A failure reports its seed
+and the last events; `drawn(seed).run(SECONDS)` repeats it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Simulates programs, for a pump_core that hands each schedule over (made_schedules.c).
+"""Compares the schedules of simulated programs with schedules that are made block by block.
 
-Not a test: test_sim_schedule_rule.py runs it in a process of its own. It makes the same schedule
-block by block, and ends at the first that differs; else it prints, as JSON, how often what
-happened.
+Not a test: test_sim_schedule_rule.py runs this file in a process of its own, with a pump_core that
+hands over each schedule (made_schedules.c). The comparison ends at the first schedule that differs.
+Otherwise it prints, as JSON, how often each case of the rule occurred.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def table(rows: Any, count: int, width: int) -> list[list[int]]:
 
 
 def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
-    """One schedule; the columns are those that made_schedules.c fills."""
+    """Compares a schedule with the one made block by block; made_schedules.c fills the columns."""
     if differs:
         return
     known, op_count, use_count, idle_count, count, budget, *counts = head[:11]
@@ -83,8 +83,8 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
 
 
 def paced_first(schedule: Schedule) -> bool:
-    """Whether departures with a pace stand in front of one without, the list of arrivals being
-    full or one of them waiting for an operation."""
+    """Returns whether paced departures come before one without a pace. That happens if the list of
+    arrivals is full, or if an arrival waits for an operation."""
     paces = [one.wait.ended_bytes for one in schedule.departures]
     return bool(paces) and paces[0] > 0 and paces[-1] == 0
 
@@ -123,7 +123,7 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
 
 
 def scattered(seed: int) -> tuple[Program, Machine]:
-    """A sweep through ranges of a block, each of which is an entry of its own."""
+    """Returns a sweep through ranges of one block each: each block is an entry of its own."""
     order = random.Random(seed).sample(range(1200), 1200)
     builder = Builder()
     for first in [*range(0, 1200, 40)] * 3:
@@ -133,7 +133,7 @@ def scattered(seed: int) -> tuple[Program, Machine]:
 
 
 def written_in_part() -> tuple[Program, Machine]:
-    """A sweep through ranges that are only read, each with a small one that is written."""
+    """Returns a sweep through ranges that are only read, each with a small written range."""
     builder = Builder()
     for _ in range(12):
         for index in range(0, 40, 2):
@@ -147,7 +147,7 @@ def programs(seeds: int) -> Iterator[tuple[str, Program, Machine]]:
     for seed in range(seeds):
         for scale in (1, 12):
             program, gpu = made_up(seed, scale)
-            if seed % 3 == 0:  # so that more operations are larger than the memory
+            if seed % 3 == 0:  # makes more operations larger than the memory
                 gpu = replace(gpu, memory_bytes=max(16 * BLOCK_BYTES, gpu.memory_bytes // 3))
             yield f"seed {seed}, {scale} times", program, replace(gpu, duplicates=seed % 2 > 0)
     yield "scattered", *scattered(seeds)

@@ -1,10 +1,9 @@
-/* made_schedules.c - hands what is known, and the schedule made from it, to a test.
+/* made_schedules.c - hands each schedule, and the facts it was made from, to a test.
  *
- * Linked over the model's own (-Wl,--wrap=schedule_make). Making one changes nothing, so
- * it is repeated with another budget, with fewer operations known, with ranges that end
- * within a block, or without a stream for discards. All is rows of int64_t: see
- * compare_schedules.py.
- */
+ * Wraps the model's schedule_make (-Wl,--wrap=schedule_make). Making a schedule changes
+ * nothing. So variants are made too: another budget, fewer known operations, ranges that
+ * end within a block, no stream for discards. All data are rows of int64_t: see
+ * compare_schedules.py. */
 #include <string.h>
 
 #include "daemon/core/schedule/schedule.h"
@@ -36,8 +35,8 @@ static int64_t due_of(const struct block *b, int32_t use) {
   return b->first == use && b->need >= NEED_DUE ? b->need - NEED_DUE : -1;
 }
 
-/* The operation that needs again what it used, if that will be there: 0 behind one that
- * has executed already. */
+/* Returns the next operation that needs the block's contents; 0 if that is unknown, or if
+ * `op` has executed. */
 static int64_t again_of(const struct pump_model *m, const struct op *op,
                         const struct use *use) {
   if (op->executed || use->next == NONE) return 0;
@@ -45,7 +44,7 @@ static int64_t again_of(const struct pump_model *m, const struct op *op,
   return next->flags & USE_FRESH ? 0 : (int64_t)m->window.ops[next->op].seq;
 }
 
-/* Its uses that are still in the chains of their blocks. */
+/* Lists the uses of an operation that are still in the chains of their blocks. */
 static int64_t list_uses(const struct pump_model *m, int64_t at, int64_t found) {
   const struct op *op = &m->window.ops[op_index(at)];
   for (uint32_t i = 0; i < op->uses; i++) {
@@ -152,7 +151,7 @@ static void hand_varied(struct pump_model *m, uint32_t device, uint64_t until_se
   uint32_t discard_stream = m->streams.discard_stream;
   if (variant == VARIANTS - 1) until_seq = m->window.added_seq;
   *budget = right * percent[variant] / 100;
-  if (variant > 1) m->streams.discard_stream = 0; /* each stream tells of its own */
+  if (variant > 1) m->streams.discard_stream = 0; /* streams report their own */
   lengthen(m, -PARTIAL_BYTES * (variant & 1));
   __real_schedule_make(m, device, until_seq, &made);
   hand(m, device, until_seq, &made);

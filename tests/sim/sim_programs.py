@@ -17,14 +17,14 @@ MS = 1_000_000
 
 
 def machine(blocks: int, queue_operations: int = 1024, **settings: str) -> Machine:
-    """A GPU of so many blocks; settings with "__" for "." change its profile."""
+    """Returns a GPU with `blocks` blocks; settings with "__" for "." change its profile."""
     changes = {key.replace("__", "."): value for key, value in settings.items()}
     profile = profiles.load("a100-pcie4").changed(changes)
     return Machine(profile, blocks * BLOCK_BYTES, queue_operations)
 
 
 def made(builder: Builder, lengths_blocks: list[int], name: str = "test") -> Program:
-    """The builder's steps behind the allocation of ranges of so many blocks."""
+    """Returns the builder's steps, preceded by the allocation of ranges of these lengths."""
     ranges, blocks = form.ranges_in_a_row([count * BLOCK_BYTES for count in lengths_blocks])
     start = Builder()
     for index in range(len(ranges)):
@@ -41,7 +41,7 @@ def whole(index: int, blocks: int, access: int = form.WRITE) -> form.Use:
 
 
 def cyclic(buffers: int, blocks: int, rounds: int, duration_ns: int) -> Program:
-    """Sweeps through buffers in the same order, again and again."""
+    """Returns sweeps through buffers in the same order in each round."""
     builder = Builder()
     for _ in range(rounds):
         for index in range(buffers):
@@ -52,8 +52,8 @@ def cyclic(buffers: int, blocks: int, rounds: int, duration_ns: int) -> Program:
 
 
 def made_up(seed: int, scale: int = 1) -> tuple[Program, Machine]:
-    """Operations on parts of ranges, on one to three streams, with discards and waits, that
-    repeat themselves nearly; a GPU that holds a part. `scale`: times as many blocks."""
+    """Returns a random, nearly repeating program on one to three streams, with discards and waits,
+    and a GPU that holds a part of its memory. `scale` multiplies the number of blocks."""
     random_ = random.Random(seed)
     lengths = [random_.randrange(2, 40) for _ in range(random_.randrange(6, 40))]
     streams = random_.choice((1, 1, 2, 3))

@@ -1,8 +1,8 @@
-"""The simulator against the virtual GPU: the same programs, by way of a recording.
+"""The simulator against the virtual GPU: the same programs, through a recording.
 
-The virtual GPU runs in real time, beside whatever else this machine does; the simulator knows
-of no other load. Where pump's own threads take part, its best of several
-runs is compared, and only loosely: `scripts/bench sim` has the figures.
+The virtual GPU runs in real time and shares the machine with other load, which the simulator does
+not know. If pump's own threads take part, the test compares the best of several runs, and with a
+wide tolerance: `scripts/bench sim` has the numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def kernels() -> Path:
 def virtual(
     kernels: Path, folder: Path, memory_mib: int, *pump_run: str, naive: bool = False
 ) -> float:
-    """Seconds of the timed iterations."""
+    """Returns the seconds of the timed iterations."""
     settings = {"mode": "timing", "memory": f"{memory_mib}MiB", **SETTINGS}
     command = [str(Path(sys.executable).parent / "pump-run"), "--virtual", "a100-pcie4"]
     for key, value in settings.items():
@@ -80,7 +80,7 @@ def simulated(program: Program, policy: str) -> Outcome:
 
 
 def timed_seconds(outcome: Outcome) -> float:
-    """From the wait after the warm-up to the one at the end; the first is at the first launch."""
+    """Returns the time from the second wait, after the warm-up, to the third, at the end."""
     return outcome.syncs_seconds[2] - outcome.syncs_seconds[1]
 
 
@@ -100,7 +100,7 @@ def test_the_figures_of_a_recording_are_those_behind_its_start(recorded: Program
     (naive,) = found["policies"]
     assert naive["seconds"] == pytest.approx(timed_seconds(simulated(recorded, "naive")), rel=0.01)
     assert naive["slowdown"] > 2
-    # 6 of the 8 rounds are behind the first wait
+    # 6 of the 8 rounds come after the first wait
     assert found["floor"]["compute_seconds"] == pytest.approx(96 * BUFFER_BYTES / 60e9, rel=0.15)
     assert found["left_out"] == ["naive+discard", "g10"]
     with pytest.raises(ProgramError, match="g10 needs to know which memory is dead"):
@@ -127,7 +127,7 @@ def test_the_window_is_about_as_fast_simulated_as_on_the_virtual_gpu(
         best = min(best, virtual(kernels, tmp_path, MEMORY_MIB, "--policy", "window"))
         if best < 1.25 * expected:
             break
-    # A machine that has no core left for pump makes the virtual run slow, and no other way.
+    # A machine without a free core for pump makes the virtual run slower, never faster.
     assert 0.9 * expected < best < 2 * expected
 
 

@@ -1,4 +1,4 @@
-"""The command pump simulate."""
+"""The command `pump simulate`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def simulate(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(reason: str, *words: str) -> None:
-    """One line on stderr tells the reason."""
+    """Expects one line on stderr that gives the reason."""
     done = simulate(*words)
     assert done.returncode == 2
     assert reason in done.stderr
@@ -99,7 +99,7 @@ def test_an_operation_that_the_gpu_cannot_hold_is_named() -> None:
 
 def test_a_program_that_holds_itself_up_is_told_so(tmp_path: Path) -> None:
     file = tmp_path / "short.json"
-    file.write_bytes(trace())  # kernels of some 20 us, and 8 us of the host for each
+    file.write_bytes(trace())  # kernels of about 20 us, and 8 us of host time for each
     slow = simulate(str(file), "--profile", "a100-pcie4", "--iterations", "2")
     assert "program's own CPU time" in slow.stdout
     assert "own CPU time" not in simulate(VIT, "--iterations", "2").stdout
@@ -180,7 +180,7 @@ def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> No
 
 
 def test_a_single_iteration_is_not_called_steady(tmp_path: Path) -> None:
-    """Its first touches fault; with memory for everything nothing does."""
+    """The first touches fault, although with enough memory nothing does."""
     file = tmp_path / "toy.json"
     file.write_bytes(trace(tensors=_large_tensors()))
     words = str(file), "--iterations", "1", "--policy", "naive"
@@ -298,7 +298,7 @@ def test_an_interruption_ends_it_without_a_traceback() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([str(PUMP), "simulate", "/dev/stdin"], **pipes) as process:
         assert process.stdin is not None
-        process.stdin.write(bytes(1 << 20))  # more than a pipe holds: it returns when it is read
+        process.stdin.write(bytes(1 << 20))  # exceeds a pipe: returns once it is read
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
         output = process.stdout.read(), process.stderr.read()

@@ -1,4 +1,4 @@
-"""What the simulator's clock says about programs whose time can be worked out by hand."""
+"""The simulator's clock, for programs whose time can be computed by hand."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_launches_wait_when_the_queue_is_full() -> None:
     program = made(builder, [1])
     deep, short = run(program, machine(8)), run(program, machine(8, queue_operations=2))
     assert deep.queue_wait_seconds == 0
-    # The tenth is issued when the eighth has ended: all but the last two are waited for.
+    # The tenth launch is issued when the eighth kernel has ended: only the last two need no wait.
     assert short.queue_wait_seconds * 1e9 == pytest.approx(8 * MS + LAUNCH_NS, rel=0.01)
     assert short.whole.seconds == pytest.approx(deep.whole.seconds, rel=0.01)
 
@@ -72,7 +72,7 @@ def test_a_freed_range_leaves_its_memory_to_others() -> None:
     program = made(builder, [4, 4])
     steps = program.steps[program.steps["kind"] != form.ALLOC]
     rest = program.steps[(program.steps["kind"] == form.ALLOC) & (program.steps["range"] == 1)]
-    assert len(rest) == 4  # one in the preamble of all, three of its own
+    assert len(rest) == 4  # one in the preamble for all ranges, three of its own
     steps = form.np.delete(program.steps, 1)
     outcome = run(form.Program(**{**vars(program), "steps": steps}), machine(6))
     assert outcome.whole.counters["freed_bytes"] == 3 * 4 * BLOCK_BYTES
@@ -97,7 +97,7 @@ def test_the_window_brings_in_what_a_cyclic_sweep_needs_and_naive_does_not() -> 
 
 
 def test_what_runs_side_by_side_counts_once_in_the_floor() -> None:
-    """Copies in one stream, kernels in another: the busier of them is what no policy can avoid."""
+    """Copies run in one stream, kernels in another: no policy beats the busier stream."""
     builder = Builder()
     for _ in range(20):
         builder.operation(form.COPY_LOCAL, [whole(0, 4)], duration_ns=MS, stream=0)
@@ -130,7 +130,7 @@ def test_pump_sleeps_while_everything_fits_and_populates_beforehand() -> None:
 
 
 def test_prefetching_all_that_was_issued_is_worse_than_no_prefetch_at_all() -> None:
-    """The operations that were issued use the memory eight times over."""
+    """The issued operations use eight times the memory."""
     program = cyclic(12, 16, 8, 3 * MS)
     everything, naive = (
         simulate(by_name(name), program, machine(128)).whole for name in ("unbounded", "naive")
@@ -153,7 +153,7 @@ def test_a_program_that_makes_no_sense_is_refused_with_a_reason() -> None:
 
 
 def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
-    """Scratch is written, read and discarded; the next round writes it anew."""
+    """Scratch is written, read and discarded; the next round writes it again."""
 
     quarter = MS // 4
 
@@ -170,7 +170,7 @@ def test_pump_hears_of_discards_and_copies_nothing_that_is_dead() -> None:
         return made(builder, [16] * 12)
 
     keeping, discarding = (run(sweeps(d), machine(128), Window()).whole for d in (False, True))
-    assert keeping.h2d_bytes > 4 * 64 * BLOCK_BYTES  # what does not fit, in each round
+    assert keeping.h2d_bytes > 4 * 64 * BLOCK_BYTES  # the part that does not fit, in each round
     assert discarding.h2d_bytes + discarding.d2h_bytes < 0.02 * keeping.h2d_bytes
     assert discarding.seconds < keeping.seconds
 
@@ -209,7 +209,7 @@ def test_the_discards_of_several_streams_go_on_in_their_order_when_queues_are_fu
 
 
 class Ahead(Demand):
-    """Notes how many steps the program is ahead of the GPU, at each step."""
+    """Notes at each step how many steps the program is ahead of the GPU."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
@@ -219,7 +219,7 @@ class Ahead(Demand):
 
 
 def test_a_program_stays_ahead_whose_operations_wait_for_discards() -> None:
-    """A launch that found the stream's queue full waits there once, however often it tries."""
+    """A launch that finds its stream's queue full waits there once, however often it tries."""
     builder = Builder()
     for _ in range(400):
         builder.operation(form.KERNEL, [whole(1, 14)], duration_ns=MS // 8)
@@ -229,5 +229,5 @@ def test_a_program_stays_ahead_whose_operations_wait_for_discards() -> None:
         builder.operation(form.KERNEL, [whole(0, 4)], duration_ns=MS // 8)
     policy = Ahead()
     run(made(builder, [4, 14]), machine(16), policy)
-    # 1,024 places: those behind the discard take two each, one of them for their wait.
+    # The queue has 1,024 entries. Each operation after the discard takes two: itself and its wait.
     assert min(ahead for now, ahead in policy.steps if 100 < now - ahead < 400) > 500

@@ -1,4 +1,4 @@
-"""What the worker counts of hits and misses, against the counters of the model of the GPU."""
+"""The worker's counts of hits and misses, against the counters of the GPU's model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 2 << 20
 
 
 def mixed(seed: int) -> Program:
-    """Kernels over one to three of 24 buffers, some more often than others."""
+    """Returns kernels over one to three of 24 buffers, some more often than others."""
     source = random.Random(seed)
     lengths = [source.randrange(1, 20) for _ in range(24)]
     builder = Builder()
@@ -36,7 +36,7 @@ def transformer() -> Program:
 
 
 def resident_blocks(found: Outcome) -> float:
-    """At the end, by what came and what went."""
+    """Counts the blocks that are resident at the end: arrivals minus departures."""
     counted = found.whole.counters
     came = sum(counted[f"{how}_bytes"] for how in ("h2d_demand", "h2d_prefetch", "populated"))
     ways = ("d2h_evict", "d2h_prefetch", "dropped", "freed")
@@ -57,7 +57,7 @@ PROGRAMS = {
 def test_hits_are_what_the_driver_did_not_have_to_bring_within_five_percent(
     which: str, policy: str, oversubscription: float
 ) -> None:
-    """The driver brings a block of data by a fault or it was there; a first use has none."""
+    """A block with data was either resident or brought by a fault; a first use has no data."""
     program = PROGRAMS[which]()
     memory = int(program.peak_bytes / oversubscription)
     found = run(program, Machine(profiles.load("a100-pcie4"), memory), by_name(policy))
@@ -66,7 +66,7 @@ def test_hits_are_what_the_driver_did_not_have_to_bring_within_five_percent(
     assert tally["blocks"] > 1000
     assert abs(tally["hit"] - (tally["blocks"] - faulted)) <= 0.05 * tally["blocks"]
     assert abs(found.believed_resident_blocks - resident_blocks(found)) <= 0.05 * memory / BLOCK
-    if policy == "demand":  # all misses are faults; of few hits a share says little
+    if policy == "demand":  # all misses are faults; a share of few hits means little
         assert abs(tally["blocks"] - tally["hit"] - faulted) <= 0.07 * faulted
 
 

@@ -1,4 +1,4 @@
-"""Event-driven dispatch beside a fixed order of transfers, with and without jitter."""
+"""Event-driven dispatch compared with a fixed order of transfers, with and without jitter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_jitter_stays_within_its_share_and_touches_kernels_and_transfers() -> No
     for _ in range(4):
         for index in range(4):
             builder.operation(form.KERNEL, [whole(index, 32)], duration_ns=0)
-    faulting = made(builder, [32] * 4)  # nothing but transfers takes time
+    faulting = made(builder, [32] * 4)  # only transfers take time
     gpu = machine(96)
     calm = run(faulting, gpu).whole
     rough = run(faulting, replace(gpu, jitter=Jitter(0.25, 5))).whole
@@ -60,7 +60,7 @@ def test_jitter_stays_within_its_share_and_touches_kernels_and_transfers() -> No
 
 
 class Listening(FixedOrder):
-    """Notes what it sends."""
+    """Notes the transfers that it sends."""
 
     def __init__(self, program: Program, order: list[Transfer]) -> None:
         super().__init__(program, order, predicts=False, dispatch="fixed-each-way")
@@ -89,7 +89,7 @@ def test_transfers_go_in_the_rehearsals_order_whatever_the_times(
         planned = [transfer.block for transfer in order if transfer.to_gpu == way]
         assert len(planned) > 1000
         turns = iter(planned * 3)
-        passed = 0  # each that was sent stands behind the one before it
+        passed = 0  # each sent transfer follows its predecessor in the planned order
         for block in fixed.sent[way]:
             for turn in turns:
                 if turn == block:
@@ -104,8 +104,8 @@ COSTS = (
     *("prefetch_call_us", "prefetch_block_us", "cpu_pte_us", "host_alloc_us"),
     *("cpu_unmap_us", "cpu_unmap_page_us"),
 )
-"""What moving takes of the processor: with it a controller tries how many threads are best, which
-is worth up to 3 % of the time, to whom it finds it sooner."""
+"""The CPU costs of moving blocks. With them, a controller searches for the best number of threads,
+and a run that finds it sooner is up to 3 % faster."""
 
 
 @pytest.mark.parametrize("dispatch", ["fixed", "fixed-each-way", "fixed-as-issued"])
@@ -113,7 +113,7 @@ is worth up to 3 % of the time, to whom it finds it sooner."""
 def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
     transformer: Program, gpu: Machine, seed: int, dispatch: str
 ) -> None:
-    """Virtual time: the same on every machine."""
+    """Time is virtual: the result is the same on every machine."""
     gpu = replace(gpu, profile=gpu.profile.changed({f"uvm.{name}": "0" for name in COSTS}))
     window, rough = by_name("window+discard"), replace(gpu, jitter=Jitter(0.25, seed))
     event = simulate(window, transformer, rough).steady
@@ -128,7 +128,7 @@ def test_event_driven_dispatch_is_as_fast_as_a_fixed_order(
 def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
     transformer: Program, gpu: Machine
 ) -> None:
-    """With each seed and each time of a tick, at least as fast."""
+    """It is at least as fast with each seed and each time of a tick."""
     window, ratios = by_name("window+discard"), []
     for seed, tick_us in product(range(5), (26, 30, 34)):
         rough = replace(gpu, jitter=Jitter(0.25, seed), daemon=Daemon(tick_us=tick_us))
@@ -139,8 +139,8 @@ def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
 
 
 def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
-    """The arrivals' queue of iterations of 10 steps; -> what it takes. The order is fixed from
-    the second iteration on, which begins at step 0 here."""
+    """Returns a function that takes transfers from the arrivals' queue, in iterations of 10 steps.
+    The order is fixed after the first iteration; the second begins at step 0 here."""
     arrivals = Queue(Iterations(-10, 10, count), order)
 
     def take(most: int, issued: int, run: int, moving: int = 0) -> list[int]:
@@ -218,7 +218,7 @@ def test_the_order_is_what_moved_in_the_iteration_before_the_last(
     assert len(needed) > 0.9 * len(arrivals)
     predicted = order_of(transformer, found, predicts=True)
     assert all(one.after < iterations.steps for one in predicted)
-    # What comes back behind its own departure waits for that.
+    # An arrival that follows the departure of its own block waits for that departure.
     left = {one.place: one.block for one in order if not one.to_gpu}
     assert all(left[one.left] == one.block for one in arrivals if one.left >= 0)
 

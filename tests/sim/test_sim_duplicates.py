@@ -1,4 +1,4 @@
-"""Blocks that are duplicated on trial: what leaves without a copy, and what a wrong guess costs."""
+"""Blocks that are duplicated on trial: evictions without a copy, and the cost of wrong guesses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANGES = 24
 
 
 def swept(access: int, steps: int) -> Program:
-    """A step goes through all ranges."""
+    """Returns a program whose steps each go through all ranges."""
     writer = Writer(1300.0)
     ranges = [writer.range(BLOCKS) for _ in range(RANGES)]
     for number, index in enumerate(ranges):
@@ -53,7 +53,7 @@ def test_most_of_what_is_only_read_leaves_without_a_copy_once_it_has_left(
 
 @pytest.mark.parametrize("policy", [Window, Planned])
 def test_what_is_duplicated_comes_in_slices_of_16_mib(policy: type[Policy]) -> None:
-    """Each costs advice, which all migrations wait for."""
+    """Each slice costs advice, and all migrations wait for advice."""
 
     program = swept(form.READ, 10)
     budget_bytes = int(program.peak_bytes / 1.5)
@@ -78,7 +78,7 @@ def test_two_wrong_guesses_end_it_for_a_block() -> None:
 
 
 def test_of_a_slice_that_is_written_in_part_only_that_part_is_copied() -> None:
-    """Of two blocks of a range one is written."""
+    """Each range has a block that is written and a block that is read."""
     writer = Writer(1300.0)
     ranges = [writer.range(2) for _ in range(400)]
     for number, index in enumerate(ranges):
@@ -93,7 +93,7 @@ def test_of_a_slice_that_is_written_in_part_only_that_part_is_copied() -> None:
 
 
 def test_what_was_discarded_is_not_expected_to_be_as_it_was() -> None:
-    """Its next owner writes it, and pays for no page that collapses."""
+    """The next owner writes the block: no duplicated page may collapse at that write."""
     writer = Writer(1300.0)
     frozen = [writer.range(BLOCKS) for _ in range(RANGES)]
     scratch = writer.range(4 * BLOCKS)

@@ -1,4 +1,4 @@
-"""A host that does not hold all that leaves the GPU, with flash behind it."""
+"""A host that cannot hold all evicted blocks, and a flash tier below it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def swept(host: Host | None, *, window: bool = False) -> Outcome:
 
 def test_what_comes_to_a_full_host_goes_on_to_flash_and_is_read_again() -> None:
     found = swept(Host(4 * BLOCK_BYTES, (1.0, 2.0))).whole
-    # Buffers 0 1 2 0 1 2: the host has 0 when 1 leaves, which is written. Then the first block
-    # of 2, since room is made before 0 returns; the last three of 0; the first two of 1.
+    # The sweep uses buffers 0 1 2 0 1 2. The host has 0 when 1 leaves, so 1 is written. The next
+    # writes are the first block of 2, which makes space before 0 returns; the last three of 0; and
+    # the first two of 1.
     assert found.counters["flash_write_bytes"] == (4 + 1 + 3 + 2) * BLOCK_BYTES
     assert found.counters["flash_read_bytes"] == (4 + 1) * BLOCK_BYTES, "1, and that one of 2"
     reading_s = 5 * BLOCK_BYTES / 1e9
@@ -64,7 +65,7 @@ def test_without_flash_a_host_that_is_too_small_is_an_error_that_names_the_remed
         swept(Host(4 * BLOCK_BYTES, (0.0, 1.0)))
 
 
-# ---- what is known decides what is on flash -----------------------------------------------
+# ---- the known operations decide what is on flash -----------------------------------------
 
 VIT = tensors.parse((DATA / "vit_b256_marginal.json.xz").read_bytes(), "vit")
 RATES = 3.2, 3.0
@@ -92,8 +93,8 @@ def vit_machine(host: Host | None) -> Machine:
 
 @pytest.mark.parametrize("policy", ["window+discard", "planned+discard"])
 def test_of_a_training_only_what_has_to_be_on_flash_is_written_once(policy: str) -> None:
-    """Published floors are of decision 0064: 3.28 times the time alone; 4.4 where what comes to a
-    full host goes to flash."""
+    """Decision 0064 has the floors: 3.28 times the time with enough memory, or 4.4 if evictions to
+    a full host go straight to flash."""
     host = Host(4 << 30, RATES)
     found = vit(host, policy).steady
     alone = report.unlimited(vit_case(host)).steady.seconds

@@ -1,4 +1,4 @@
-"""G10's schedule and AutoSwap's choices: what they move, and that executors carry it out."""
+"""G10's schedule and AutoSwap's choices: their transfers, and how the executors carry them out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEIGHTS, BLOCKS = 8, 16
 
 
 def weights(duration_us: int) -> Program:
-    """Weights, each read by one kernel of the iteration, in turn."""
+    """Returns a program whose iteration reads weights in turn, each in one kernel."""
     raw: dict[str, Any] = {
         "model": "weights",
         "batch": 1,
@@ -73,7 +73,7 @@ def test_a_program_that_lets_nothing_rest_has_an_empty_schedule() -> None:
 
 def test_nothing_is_scheduled_that_the_link_cannot_carry_and_nothing_that_need_not_go() -> None:
     program = weights(5000)
-    assert scheduled(program, 5 * BLOCKS, 0.5) == []  # 32 MiB in 40 ms, both ways: not at 0.5 GB/s
+    assert scheduled(program, 5 * BLOCKS, 0.5) == []  # 32 MiB out and in within 40 ms need more
     assert scheduled(program, (WEIGHTS + 1) * BLOCKS, 23.0) == []
 
 
@@ -93,14 +93,14 @@ def test_a_program_without_iterations_has_no_schedule() -> None:
 # ---- AutoSwap ------------------------------------------------------------
 
 BLOCK_A_MS = BLOCK_BYTES / 1e6
-"""The rate (10^9 bytes a second) at which a block takes a millisecond."""
+"""The rate (10^9 bytes a second) that moves a block in a millisecond."""
 
 Made = list[tuple[int, list[int]]]
-"""Blocks of each tensor, and the kernels of a millisecond that use it: the first writes it."""
+"""For each tensor its blocks, and the 1 ms kernels that use it: the first kernel writes it."""
 
 
 def made(tensors_used: Made, kernels: int) -> Program:
-    """With one block that all kernels use."""
+    """Returns the program, with one more block that all kernels use."""
     every = [(1, list(range(kernels))), *tensors_used]
     raw: dict[str, Any] = {"model": "small", "batch": 1}
     raw["tensors"] = [
@@ -143,10 +143,10 @@ def test_the_scores_of_a_small_case_are_those_computed_by_hand() -> None:
     small = job(made(SMALL, 8)).straddling()
     assert (small.live_bytes / BLOCK_BYTES).tolist() == LOAD
     found = autoswap.scores(small, 3 * BLOCK_BYTES)
-    # A is idle for 5 ms, 4 of them for transfers; B for 3, 2 of them for transfers.
+    # A is idle for 5 ms and can be moved in 4 of these; B is idle for 3 and can be moved in 2.
     assert found["doa"] == pytest.approx([1 * 1e-3, 1 * 1e-3])
     assert found["aoa"] == pytest.approx([2 * 1e-3 * BLOCK_BYTES, 1 * 1e-3 * BLOCK_BYTES])
-    # Above 3 blocks: 1, 1, 2, 2, 1 in kernels 1 to 5, of which B's idle time misses both ends.
+    # Kernels 1 to 5 exceed 3 blocks by 1, 1, 2, 2, 1. B is in use at both ends, in 1 and 5.
     assert found["wdoa"] == pytest.approx([7 * 1e-3 * BLOCK_BYTES, 5 * 1e-3 * BLOCK_BYTES])
     assert found["swdoa"] == pytest.approx(found["wdoa"])
 
@@ -179,7 +179,7 @@ def test_a_choice_ends_where_the_load_is_below_the_limit_and_says_where_it_canno
 
 
 def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
-    # B's idle time is the only one across the first peak, D's the only one across the second.
+    # Only B's idle time spans the first peak, and only D's spans the second.
     program = made([(2, [0, 4]), (1, [2, 3]), (1, [5, 9]), (2, [7, 8])], 10)
     every = job(program)
     assert (every.live_bytes / BLOCK_BYTES).tolist() == [3, 3, 4, 4, 3, 2, 2, 4, 4, 2]
@@ -193,8 +193,8 @@ def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
 def test_what_transfers_cost_is_what_was_worked_out_by_hand(
     chosen: list[int], limit: int, waits: int
 ) -> None:
-    # B is away in time, but finds room only behind kernel 4, so kernel 5 waits a millisecond. A
-    # finds room behind kernel 4, and needs two until kernel 6, which waits for the second.
+    # B has left in time, but its memory is free only after kernel 4, so kernel 5 waits 1 ms. A can
+    # return from kernel 4 on and takes two, so kernel 6 waits for the second.
     small = job(made(SMALL, 8)).straddling()
     assert autoswap.overhead(small, chosen, limit * BLOCK_BYTES) == pytest.approx(waits / 8)
 
@@ -288,7 +288,7 @@ def test_the_executors_carry_autoswaps_transfers_out_and_beat_the_driver_alone()
 
 
 def with_flash(host_blocks: int, gbps: float, memory_blocks: int = 5 * BLOCKS) -> list[bool]:
-    """Which of the periods of weights() go past the host, on a link of 23 GB/s."""
+    """Returns, for each period of weights(), whether it bypasses the host, on a 23 GB/s link."""
     flash = greedy.Flash(host_blocks * BLOCK_BYTES, gbps, gbps, 0.0, 0.0)
     found = greedy.iteration_of(weights(5000))
     periods = greedy.schedule(found, memory_blocks * BLOCK_BYTES, 23.0, 23.0, flash)
@@ -296,7 +296,7 @@ def with_flash(host_blocks: int, gbps: float, memory_blocks: int = 5 * BLOCKS) -
 
 
 def test_a_period_goes_to_flash_where_it_is_long_enough_for_that() -> None:
-    """32 MiB are idle for 35 ms: two transfers and half of one take 28 ms at 3 GB/s."""
+    """32 MiB are idle for 35 ms; two and a half transfers take 28 ms at 3 GB/s."""
     for host_blocks in (0, 64 * BLOCKS):
         assert with_flash(host_blocks, 3.0) == [True, True], "more than flash can write and read"
     assert with_flash(64 * BLOCKS, 2.0) == [False] * (WEIGHTS - 1)

@@ -1,4 +1,4 @@
-"""Planned on trainings whose steps are not all the same, held against window and demand paging."""
+"""The planned policy on trainings with different steps, compared with window and demand paging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pump_lab.sim.simulation import Daemon, Foresight, Machine, run
 
 STEPS = 24
 STEADY = 16
-"""Steps from there on are steady: each kind of step has come several times."""
+"""From this step on the times are steady: each kind of step has occurred several times."""
 
 
 def small(program: Program, ratio: float, queue: int) -> Machine:
@@ -49,14 +49,14 @@ def test_it_is_never_slower_than_the_window_and_knows_what_comes(
     assert all(mine <= 1.05 * theirs for mine, theirs in zip(planned, demand, strict=True))
     assert learned.predicted is not None
     assert learned.predicted.confidence >= 0.95
-    # Where tensors never lie as they did, operations are expected that use other blocks.
+    # Tensors of `wandering` move in each step, so most expected operations use other blocks.
     share = learned.predicted.operations / learned.operations
     assert share >= (0.3 if make is sim_kinds.wandering else 0.75)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_lengths_at_random_are_told_by_their_first_launches(seed: int) -> None:
-    """A wrong guess of which length comes is not worth a step."""
+    """A wrong guess of the next length costs less than a step."""
     program = lengths(STEPS, seed)
     for ratio, queue in ((1.5, 1024), (2.0, 50)):
         planned, window = (
@@ -84,7 +84,7 @@ def test_in_the_end_it_is_as_fast_as_with_the_true_future(make: sim_kinds.Make) 
 
 
 def test_a_launch_each_few_steps_costs_the_steps_between_nothing() -> None:
-    """Also the first ones, before it is known when it comes."""
+    """The bound holds also for the first steps, before the policy knows when that launch comes."""
     found, same = (
         seconds(make(STEPS), Planned(), 2.5, 50) for make in (sim_kinds.clipping, sim_kinds.same)
     )
@@ -107,6 +107,6 @@ def test_what_is_not_true_any_more_is_forgotten() -> None:
 
 
 def begun(program: Program, count: int) -> Program:
-    """The first steps of a training: up to so many marks."""
+    """Returns the first `count` steps of a training, which end at marks."""
     end = int(np.flatnonzero(program.steps["mark"])[count - 1]) + 1
     return replace(program, steps=program.steps[:end])

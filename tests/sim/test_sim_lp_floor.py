@@ -1,4 +1,4 @@
-"""The floor of parts: on programs whose answer can be counted by hand."""
+"""The floor of parts, for programs whose answer can be counted by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pump_lab.sim import report, tensors
 pytest.importorskip("scipy")
 
 RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 2e6, 1, 1, 0, 0, 1)
-"""A block comes in one millisecond and leaves in two."""
+"""A block arrives in one millisecond and leaves in two."""
 MS = 1_000_000
 
 
@@ -47,8 +47,8 @@ def test_with_room_for_all_only_compute_counts() -> None:
 
 
 def test_what_waits_for_its_next_iteration_makes_way_in_between() -> None:
-    """Weights that fill the memory, then a pass that fills it too: they leave while others of
-    them come, and what leaves takes longest."""
+    """Weights fill the memory, then a pass fills it too. Some weights leave while others arrive,
+    and departures take longest."""
     weights = [Touch((i,), (), ()) for i in range(4)]
     others = [Touch((), (), (i,)) for i in range(4, 8)]
     others += [Touch((i,), (), ()) for i in range(4, 8)]
@@ -57,9 +57,10 @@ def test_what_waits_for_its_next_iteration_makes_way_in_between() -> None:
 
 
 def test_both_ways_together_carry_as_much_as_the_link_is_booked_for() -> None:
-    """One of three blocks may stay, two come and leave."""
+    """One of three blocks may stay; the other two arrive and leave."""
     sweep = [Touch((), (i,), ()) for i in range(3)]
-    # At shares of 0.5 and 0.8 two arrivals meet 1.6 ms of departures in 4 ms: 0.4 ms are left.
+    # At duplex shares of 0.5 and 0.8 two arrivals take 4 ms. In that time 1.6 ms of departures
+    # proceed, and 0.4 ms are left.
     for (come, leave), both_ms in (
         ((1, 1), 1.0),
         ((0.5, 0.5), 2.0),
@@ -81,7 +82,7 @@ def test_contents_cross_from_one_iteration_into_the_next() -> None:
 
 
 def test_what_is_only_read_leaves_for_free_where_blocks_are_duplicated() -> None:
-    """One of three blocks may stay, two come; leaving would take twice as long."""
+    """One of three blocks may stay, two arrive; their departure would take twice as long."""
     read = [Touch((i,), (), ()) for i in range(3)]
     updated = [Touch((), (i,), ()) for i in range(3)]
     mixed = [*read[:2], updated[2]]
@@ -100,7 +101,7 @@ WRITE_MS, READ_MS = 5, 3
 
 
 def flash(host_blocks: int, written: float = np.inf) -> Flash:
-    """written: milliseconds for each block, in the mean."""
+    """Returns a flash tier. `written`: the mean milliseconds a block that its budget allows."""
     return Flash(
         host_blocks * BLOCK_BYTES,
         BLOCK_BYTES / (READ_MS * MS),
@@ -110,7 +111,7 @@ def flash(host_blocks: int, written: float = np.inf) -> Flash:
 
 
 def test_what_neither_memory_nor_the_host_holds_is_written_and_read() -> None:
-    """Of twelve blocks four stay, four are in the host, four on flash."""
+    """Four of the twelve blocks stay on the GPU, four are in the host, and four on flash."""
     operations = there_and_back(12)
     found = [
         least_seconds(operations, [0] * 24, 4 * BLOCK_BYTES, RATES, flash=flash(host))
@@ -131,8 +132,8 @@ def test_a_budget_of_writes_bounds_the_iteration() -> None:
 
 
 def test_what_stays_on_flash_is_written_once_and_may_be_read_twice() -> None:
-    """Weights larger than memory and host together, read only: the host's part changes hands, and
-    what it gives back it need not write again."""
+    """Weights larger than memory and host together are only read. The set of blocks in the host
+    changes. A block that leaves the host for flash need not be written again."""
     sweep = [Touch((i,), (), ()) for i in range(4)]
     found = least_seconds(sweep, [0] * 4, BLOCK_BYTES, RATES, flash=flash(1))
     assert found == pytest.approx(2 * WRITE_MS / 1000), "a block that was on the GPU is void"
@@ -141,7 +142,7 @@ def test_what_stays_on_flash_is_written_once_and_may_be_read_twice() -> None:
 
 
 def any_program(random: np.random.Generator) -> tuple[list[Touch], list[int]]:
-    """A few operations on a few blocks, and how long each of them runs (steps)."""
+    """Returns a few operations on a few blocks, and each operation's duration in steps."""
     blocks, operations = int(random.integers(4, 7)), []
     for _ in range(random.integers(6, 11)):
         used = random.permutation(blocks)[: random.integers(1, 3)].tolist()

@@ -1,4 +1,4 @@
-"""The planned policy in the simulator: what it gains, and what it costs when it is wrong."""
+"""The planned policy in the simulator: its gain, and its cost when its predictions are wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUFFERS, BLOCKS = 24, 16
 
 
 def changing(rounds: list[int]) -> Program:
-    """Sweeps over so many buffers forth and back in each round, and waits at its end."""
+    """Returns sweeps forth and back over `buffers` buffers in each round, and a wait at the end."""
     builder = Builder()
     for buffers in rounds:
         for index in (*range(buffers), *reversed(range(buffers))):
@@ -32,7 +32,7 @@ def changing(rounds: list[int]) -> Program:
 
 
 def seconds(program: Program, policy: Planned | Window | None) -> list[float]:
-    # made() marks the last wait too, which is marked already.
+    # made() marks the last wait too, which is already marked.
     outcome = run(program, machine(BUFFERS * BLOCKS * 2 // 3, 8), policy)
     return [one.seconds for one in outcome.stretches]
 
@@ -57,7 +57,8 @@ def test_what_never_repeats_is_served_as_by_the_window() -> None:
 
 
 def training(layers: int, weights: int, activations: int, milliseconds: int) -> Program:
-    """Four steps over so many layers: forth, and back to where activations die. Blocks."""
+    """Returns four training steps, forward and backward, with sizes in blocks. Activations die in
+    the backward pass."""
     builder = Builder()
 
     def operation(*uses: form.Use) -> None:
@@ -82,7 +83,7 @@ def training(layers: int, weights: int, activations: int, milliseconds: int) -> 
 def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
     layers: int, activations: int, kernel: int
 ) -> None:
-    """Room is short all the time, so the schedule must not wait for the end of a shortage."""
+    """Memory is always short, so the schedule must not wait for the end of a shortage."""
     program = training(layers, 24, activations, kernel)
     small = machine(layers * 24 * 4 // 5)
     planned, window = (run(program, small, policy).stretches[2] for policy in (Planned(), Window()))
@@ -90,7 +91,7 @@ def test_with_weights_that_do_not_fit_it_is_as_fast_as_the_window(
 
 
 def allocating(layers: int, weights: int, activations: int) -> Program:
-    """The same where activations are ranges of their own in each of five steps."""
+    """Returns a training of five steps, each with activations in ranges of its own."""
     lengths = [weights] * layers + [activations] * layers * 5
     ranges, blocks = form.ranges_in_a_row([count * BLOCK_BYTES for count in lengths])
     builder = Builder()
@@ -119,7 +120,7 @@ def test_a_program_that_allocates_in_each_step_is_predicted_beyond_its_allocatio
     planned, window = (run(program, small, policy).stretches[3] for policy in (Planned(), Window()))
     fetched = "h2d_prefetch_bytes"
     assert planned.counters[fetched] < 0.92 * window.counters[fetched]
-    assert planned.seconds < 1.03 * window.seconds  # bound by what has to leave
+    assert planned.seconds < 1.03 * window.seconds  # bound by evictions
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +151,8 @@ def test_what_is_learned_is_as_good_as_the_true_future(bert: tuple[Program, Mach
 
 
 def test_one_kernel_over_buffer_after_buffer_is_predicted_where_it_is_waited_for() -> None:
-    """The window knows of one launch at a time; planned knows which buffer comes, and once it has
-    learned that, the kernels alone take time."""
+    """The window knows one launch at a time. Planned learns which buffer comes next; from then on
+    only the kernels take time."""
     buffers, blocks = 16, 16
     builder = Builder()
     for number in range(40 * buffers):
@@ -169,8 +170,8 @@ def test_one_kernel_over_buffer_after_buffer_is_predicted_where_it_is_waited_for
 
 
 def moving(steps: int) -> Program:
-    """Tensors that an allocator puts at other places in each step, so that those of an operation
-    share many blocks or few."""
+    """Returns a program whose allocator puts tensors at other addresses in each step. The number of
+    blocks that the tensors of an operation share therefore varies."""
     dice = random.Random(4)
     builder = Builder()
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""What executors' streams and calls keep from the program: hardware queues, the driver's locks."""
+"""How executors' streams and calls delay the program: hardware queues and the driver's locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_few_lanes_of_the_only_priority_stay_out_of_the_programs_queue() -> None
 
 
 def test_where_priorities_share_queues_as_many_as_a_job_gets_keep_lanes_out_of_the_way() -> None:
-    """The 32 that pump-run asks for; with 8 the same lanes take half as long again."""
+    """pump-run asks for 32 queues; with 8 the same lanes take half as long again."""
     assert seconds(Queues(connections=32, priority=0)) < 1.03 * seconds(Queues())
 
 
@@ -62,7 +62,7 @@ def test_a_thread_that_maps_memory_waits_for_migrations_under_the_lock_of_addres
 def test_evictions_that_hold_launches_up_cost_little_once_they_have_contexts_of_their_own(
     space: bool,
 ) -> None:
-    """Within the program's contexts alone it would be a fifth."""
+    """In the program's own contexts the evictions would cost a fifth."""
     program = cyclic(BUFFERS, BLOCKS, rounds=12, duration_ns=2 * MS)
     gpu = machine(BUFFERS * BLOCKS // 2)
     locks = Locks(context=True, space=space, map_every_us=500 * space)

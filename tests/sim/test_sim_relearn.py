@@ -19,14 +19,15 @@ from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
 STEPS = 5
 OF_OTHER_BATCH = 1 << 40
-"""In the signatures of launches on half the data."""
+"""Distinguishes the signatures of launches on half of the data."""
 
 
 def in_turn(programs: Sequence[Program]) -> Program:
-    """Programs one after another in one process, as when a training changes its batch size.
+    """Joins programs into one process, as when a training changes its batch size.
 
-    All use the ranges of the program with most blocks; theirs must not be longer. Each program
-    must begin with the allocation of its ranges and a wait, as those of pump_lab.sim.tensors do.
+    All use the ranges of the program with the most blocks; their own must not be longer. Each
+    program must begin with the allocation of its ranges and a wait, like the programs of
+    pump_lab.sim.tensors.
     """
     largest = max(programs, key=lambda program: program.blocks)
     steps, uses = [largest.steps[: len(largest.ranges) + 1]], []
@@ -46,8 +47,8 @@ def in_turn(programs: Sequence[Program]) -> Program:
 
 
 def halved(trace: TensorTrace) -> TensorTrace:
-    """As of half the batch: the same weights, half of all else, in half the time; kernels that
-    use weights alone, such as the optimiser's, stay as they are."""
+    """Returns the trace for half of the batch: the same weights, half of all else, half the time.
+    Kernels that use only weights, such as the optimiser's, keep their duration."""
 
     def half(tensor: Tensor) -> Tensor:
         share = 1 if tensor.persistent else 2
@@ -77,7 +78,7 @@ def traces() -> dict[str, TensorTrace]:
 
 
 def batches(traces: dict[str, TensorTrace], steps: int) -> dict[str, Program]:
-    """So many steps of each, with discards."""
+    """Returns `steps` steps of each trace, with discards."""
     return {
         name: tensors.program(trace, "caching", steps, discard=True)
         for name, trace in traces.items()
@@ -89,7 +90,7 @@ def seconds(program: Program, policy: Policy | None, machine: Machine) -> list[f
 
 
 def steady_seconds(traces: dict[str, TensorTrace], small: Machine) -> dict[str, float]:
-    """The fourth step of each where nothing changes."""
+    """Returns the time of each trace's fourth step when nothing changes."""
     alone = batches(traces, 4)
     return {name: seconds(program, Planned(), small)[3] for name, program in alone.items()}
 
@@ -111,7 +112,7 @@ def test_another_batch_size_is_learned_within_three_steps_and_none_is_slow(
     )
     steady = steady_seconds(traces, small)
     for turn, name in enumerate(order.split()):
-        # The executors' controller tries threads, which alone makes steady steps differ by 0.013.
+        # The executors' controller tries numbers of threads: even steady steps differ by 1.3 %.
         learned = planned[turn * STEPS + 2 : (turn + 1) * STEPS]
         assert max(learned) <= 1.05 * steady[name], (turn, planned, steady)
     for step, mine in enumerate(planned):

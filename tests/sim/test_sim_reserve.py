@@ -16,7 +16,7 @@ BLOCKS = 400
 
 
 def evicted_blocks(reserve_percent: float, taken_blocks: int) -> int:
-    """By the driver itself, of a sweep over one and a half times the memory."""
+    """Counts the driver's own evictions in a sweep over one and a half times the memory."""
     gpu = replace(
         machine(BLOCKS),
         reserve_percent=reserve_percent,

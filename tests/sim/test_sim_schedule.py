@@ -1,5 +1,5 @@
-"""What the worker's schedule promises: it lasts while the worker does not run, and it serves
-whatever programs do."""
+"""The guarantees of the worker's schedule: it lasts while the worker does not run, and it serves
+every program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def transformer() -> tuple[Program, Machine]:
 
 
 def slower(program: Program, gpu: Machine, policy: str, stopped: Daemon) -> float:
-    """Seconds of the whole run with such a worker / with one that is never stopped."""
+    """Returns the run's time under `stopped`, relative to a worker that is never stopped."""
     running = replace(stopped, stop_every_ms=0, stop_ms=0)
     late, sound = (
         run(program, replace(gpu, daemon=daemon), by_name(policy)).whole.seconds
@@ -47,8 +47,8 @@ def slower(program: Program, gpu: Machine, policy: str, stopped: Daemon) -> floa
 def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
     transformer: tuple[Program, Machine], policy: str
 ) -> None:
-    """In the mean of five periods and three times of a tick: with one of them alone the stops fall
-    on the same places of each iteration, and the result depends on which."""
+    """The test averages five periods and three times of a tick. With only one, the stops fall on
+    the same points of each iteration, and the result depends on these points."""
     program, gpu = transformer
     sound = run(program, gpu, by_name(policy)).steady.seconds
     ratios = []
@@ -67,7 +67,7 @@ def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
 def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_sixth_at_most(
     name: str, ratio: float, queue: int, policy: str
 ) -> None:
-    """In the mean of three periods about as long."""
+    """The mean of three periods is about as long."""
     file = DATA / f"{name}.json.xz"
     trace = tensors.parse(file.read_bytes(), file.name)
     program = tensors.program(trace, "caching", 4, discard=True)
@@ -80,7 +80,7 @@ def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_sixth_at_most(
 
 
 def without_waits(program: Program) -> Program:
-    """Issued without a stop: waits at the begin and at the end alone."""
+    """Removes all waits but the first and the last, so that launches are issued without a stop."""
     waits = np.flatnonzero(program.steps["kind"] == form.SYNC)
     kept = np.ones(len(program.steps), np.bool_)
     kept[waits[1:-1]] = False
@@ -90,7 +90,7 @@ def without_waits(program: Program) -> Program:
 def test_a_stopped_worker_costs_the_window_no_more_than_planned_where_enough_is_issued(
     transformer: tuple[Program, Machine],
 ) -> None:
-    """1,024 launches are some 300 ms of work, and each stop takes 50."""
+    """1,024 launches are about 300 ms of work, and each stop takes 50 ms."""
     program = without_waits(transformer[0])
     ratios: dict[str, list[float]] = {policy: [] for policy in POLICIES}
     for ratio, every_ms, tick_us in product((1.5, 2.0, 4.0), (180, 200, 220), (26, 34)):
@@ -107,7 +107,7 @@ BUFFERS, BLOCKS = 20, 16
 
 
 def sweep(late: int | None) -> Program:
-    """60 launches at once, 10 ms each, over 20 buffers; 385 ms later one more, on `late`."""
+    """Returns 60 launches at once, 10 ms each, over 20 buffers; 385 ms later one on `late`."""
     builder = Builder()
     for number in range(60):
         use = [whole(number % BUFFERS, BLOCKS)]
@@ -118,14 +118,14 @@ def sweep(late: int | None) -> Program:
 
 
 def moved_behind(outcome: Outcome, step: int, way: int) -> int:
-    """Blocks whose transfer began once that step ran."""
+    """Counts the blocks whose transfer began once that step ran."""
     found = outcome.transfers
     return int(found["blocks"][(found["way"] == way) & (found["run"] >= step)].sum())
 
 
 def test_a_departure_that_is_refused_stops_no_arrivals_while_the_worker_is_stopped() -> None:
-    """The worker stops at 380 ms for good, with a schedule of the launches that it has read. What
-    is issued then uses a buffer that is to leave: that one stays, and the arrivals go on."""
+    """The worker stops permanently at 380 ms, with a schedule of the launches that it has read.
+    Launches issued later use a buffer that is to leave: it stays, and arrivals continue."""
     gone = Daemon(stop_every_ms=100_000, stop_ms=100_000 - 380)
     gpu = replace(machine(BUFFERS * BLOCKS // 2), daemon=gone, transfers_most=10_000)
     thirtieth = int(np.flatnonzero(sweep(None).steps["seq"])[30])
@@ -158,7 +158,7 @@ def test_all_that_moves_is_in_schedules_that_serve_several_operations(
 
 
 def sweeps(buffers: list[int]) -> Program:
-    """Forth and back over so many of 24 buffers, in each round; names by buffer."""
+    """Returns sweeps, forth and back, over the first of 24 buffers; signatures are by buffer."""
     builder = Builder()
     for count in buffers:
         for index in (*range(count), *reversed(range(count))):
@@ -182,7 +182,7 @@ def test_something_else_than_was_predicted_ends_the_schedule_that_is_in_force() 
 # ---- whatever programs do --------------------------------------------------------------
 
 SEEDS = [*((seed, 1) for seed in range(12)), (29, 1), (86, 1), (589, 1), (114, 12)]
-"""Of the last: operations larger than the memory; several streams; many blocks."""
+"""The last four have operations larger than the memory, several streams, or many blocks."""
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -190,7 +190,7 @@ SEEDS = [*((seed, 1) for seed in range(12)), (29, 1), (86, 1), (589, 1), (114, 1
 def test_random_programs_run_to_their_end_no_slower_than_under_demand(
     share: float | None, policy: str
 ) -> None:
-    """Operations on one to three streams, with discards; budgets that the driver does not keep."""
+    """Operations use one to three streams, with discards; the driver enforces no budget."""
     streams = set()
     for seed, scale in SEEDS:
         program, gpu = made_up(seed, scale)
@@ -207,7 +207,7 @@ def test_random_programs_run_to_their_end_no_slower_than_under_demand(
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_an_emulated_budget_is_kept(policy: str) -> None:
-    """To a tenth: what is in flight, and what faults bring, comes on top."""
+    """The budget is kept within a tenth: blocks in flight and faults come on top."""
     for seed, share in product(range(12), (0.8, 0.5)):
         program, gpu = made_up(seed)
         budget_bytes = int(gpu.memory_bytes * share)

@@ -1,4 +1,4 @@
-"""The schedule is the one that its definition makes block by block (schedule_by_blocks.py)."""
+"""The schedule equals the one that its definition makes block by block (schedule_by_blocks.py)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = HERE.parents[1]
 
 
 def build(folder: Path) -> Path:
-    """A folder like pump/_lib, whose pump_core hands schedules over (made_schedules.c), with the
-    simulator beside it."""
+    """Builds a folder like pump/_lib, and links the simulator next to it. Its pump_core hands each
+    schedule over (made_schedules.c)."""
     shutil.copytree(Path(paths.library("include/model.h")).parent, folder / "include")
     beside = folder.parents[1] / "pump_lab"
     beside.mkdir()
@@ -38,7 +38,7 @@ def build(folder: Path) -> Path:
 
 
 def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
-    """Of programs made up at random; and each part of the rule counts in some of them."""
+    """The programs are random, and each part of the rule matters in some of them."""
     folders = [str(ROOT / "tests/support"), os.environ.get("PYTHONPATH", "")]
     here = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     done = subprocess.run(
@@ -55,7 +55,8 @@ def test_all_schedules_are_the_same_as_block_by_block(tmp_path: Path) -> None:
 
 
 def test_what_leaves_is_paced_by_what_comes_in_front_of_what_takes_its_room() -> None:
-    """Up to an arrival that waits for an operation; and by amounts, whichever block leaves."""
+    """Pacing ends at an arrival that waits for an operation. It counts bytes, whichever block
+    leaves."""
     first, *others = map(Block, range(0, 20, 2))
     there, away = [first, *others[:3]], others[3:]
     bounds = Bounds(slices=(1, 1), pace_bytes=2 << 20)
@@ -92,7 +93,7 @@ def test_the_example_of_the_documentation() -> None:
 
 
 def test_what_is_needed_hardly_later_does_not_leave() -> None:
-    """Operation 4 lacks a block, three ahead: one that is needed at 5 stays, at 6 it leaves."""
+    """Operation 4 lacks a block, three ahead. A block needed at 5 stays; one needed at 6 leaves."""
     blocks = [Block(number) for number in range(3)]
     for again, leaves in ((5, []), (6, [0])):
         operations = [

@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def trace(**changes: Any) -> bytes:
-    """Weights (4 MiB, persistent), two activations of 4 MiB one after the other, a tiny one."""
+    """Returns a trace: persistent weights, two activations in turn, and a tiny tensor."""
     raw = {
         "model": "toy",
         "batch": 1,
@@ -77,10 +77,11 @@ def test_what_is_used_again_soon_is_not_discarded() -> None:
     mine, border = (0, 0, 4 * MIB), (0, 5 * MIB, 4 * MIB)
     used = [[mine], [(1, 0, 2 * MIB)], [(0, 2 * MIB, 2 * MIB)], [], [border]]
     freed = {0: [mine], 4: [border]}
-    # Its first block comes again in kernel 5, which is kernel 0 of the next round.
+    # Kernel 2 uses the second block of `mine` again. Kernel 5, which is kernel 0 of the next round,
+    # uses the first.
     assert lasting(used, freed, [0, 5], 6, kernels=1)[0] == [mine]
     assert lasting(used, freed, [0, 5], 6, kernels=2)[0] == [(0, 0, 2 * MIB)]
-    # Of the other only the block that lies wholly inside.
+    # Only one block is wholly inside `border`.
     assert lasting(used, freed, [0, 5], 6, kernels=4)[4] == [(0, 6 * MIB, 2 * MIB)]
     assert lasting(used, freed, [0, 5], 6, kernels=5) == {}
 
@@ -123,7 +124,7 @@ def test_best_fit_takes_the_smallest_gap_and_joins_neighbours() -> None:
     assert places == [0, 4 * MIB, 6 * MIB, 14 * MIB, 16 * MIB]
     arena.free(places[2], 8 * MIB)
     arena.free(places[0], 4 * MIB)
-    assert arena.allocate(3 * MIB) == 0  # of 4 and 8, the smaller one
+    assert arena.allocate(3 * MIB) == 0  # the smaller of gaps of 4 and 8
     arena.free(places[1], 2 * MIB)
     assert arena.gap(4 * MIB) == (3 * MIB, 11 * MIB)  # 1 left over + 2 + 8
     assert arena.allocate(11 * MIB) == 3 * MIB

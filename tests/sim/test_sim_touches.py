@@ -1,4 +1,4 @@
-"""Which blocks an operation has to find, and which it only fills."""
+"""Blocks whose contents an operation needs, and blocks that it only fills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF = BLOCK_BYTES // 2
 
 
 def found(uses: list[Use], discarded: tuple[int, int, int] | None = None) -> list[Touch]:
-    """Of one operation for each use, in a range of three blocks; `discarded` between them."""
+    """Returns the touches of an operation for each use; each operation is followed by a discard."""
     builder = Builder()
     for use in uses:
         builder.operation(form.KERNEL, [use])

@@ -1,4 +1,4 @@
-"""Made-up networks on which planned must not fall behind the window."""
+"""Generated networks on which planned must not be slower than the window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROFILE = profiles.load("a100-pcie4")
 def both(
     seed: int, oversubscription: float, family: str = "giant", queues: Queues | None = None
 ) -> tuple[Outcome, Outcome]:
-    """Four iterations of a network of that seed under window and planned, with discards."""
+    """Simulates four iterations of a generated network under window and planned, with discards."""
     trace = sim_unseen.traces(family, seed + 1)[seed]
     program = tensors.program(trace, "caching", 4, discard=True)
     machine = Machine(
@@ -40,8 +40,8 @@ def test_planned_is_as_fast_as_the_window_behind_a_giant(
 
 
 def test_what_a_giant_reaches_late_does_not_leave_before_that() -> None:
-    """While it runs the driver evicts in the order of migration, so its blocks have to come in
-    the order in which it reaches them."""
+    """While the giant kernel runs, the driver evicts in the order of migration, so its blocks must
+    arrive in the order in which it reaches them."""
     for outcome in both(3, 2.0):
         assert outcome.stretches[2].counters["fault_blocks"] < 4700
 
@@ -52,8 +52,8 @@ def test_what_operands_that_were_not_told_have_displaced_is_not_believed_to_be_t
 
 
 def test_planned_does_not_hold_back_what_the_gpu_then_waits_for() -> None:
-    """Mixtures of experts discard much at once, late; the link must not be idle until then. The
-    ratio varies by a hundredth with the number of lanes, so the mean over five of them counts."""
+    """Mixtures of experts discard much memory at once, late; the link must not be idle until then.
+    The ratio varies by 1 % with the number of lanes, so the test averages five numbers."""
     ratios = []
     for lanes in (6, 7, 8, 9, 10):
         window, planned = both(3, 1.5, "experts", Queues(to_gpu=lanes))

@@ -1,4 +1,4 @@
-"""Recorded delays of wake-ups: how they are read, drawn, and what they do to a run."""
+"""Recorded delays of wake-ups: how they are read and drawn, and how they affect a run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pump_lab.sim.wakeups import Delays, WakeUps, WakeUpsError
 
 
 def table(**changes: Any) -> dict[str, Any]:
-    """As parsed from a file."""
+    """Returns a table as parsed from a file."""
     good = {"percents": [0, 50, 100], "worker_ns": [1, 2, 30], "executor_ns": [2, 3, 40]}
     return good | changes
 
 
 def simulated(late: WakeUps | None, seed: int = 0, **daemon: float) -> Outcome:
-    """A sweep over more than the memory, whose program is a few operations ahead."""
+    """Simulates a program that is a few operations ahead, in sweeps over more than the memory."""
     gpu = machine(128, queue_operations=2)
     return run(
         cyclic(12, 16, 6, 2 * MS),
@@ -45,7 +45,7 @@ def test_drawn_delays_have_the_recorded_quantiles(name: str, thread: str) -> Non
     assert delays.delays_ns[0] - 1 <= drawn.min() and drawn.max() <= delays.delays_ns[-1]
     for share, delay_ns in zip(delays.shares, delays.delays_ns, strict=True):
         assert (drawn <= delay_ns).mean() == pytest.approx(share, abs=0.01)
-    middle = np.interp(0.97, delays.shares, delays.delays_ns)  # between two quantiles: a line
+    middle = np.interp(0.97, delays.shares, delays.delays_ns)  # linear between two quantiles
     assert (drawn <= middle).mean() == pytest.approx(0.97, abs=0.005)
 
 

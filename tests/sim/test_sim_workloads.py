@@ -1,4 +1,4 @@
-"""The recordings of inference, LoRA and experts, simulated: what users are told of them holds."""
+"""The simulated recordings of inference, LoRA and experts match what the documentation states."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_what_is_read_in_order_comes_nearly_as_fast_as_the_link_brings_it(
 def test_a_better_link_is_not_slower(
     policy: str, name: str, ratio: float, found: dict[tuple[str, float], Row]
 ) -> None:
-    """Departures do not run ahead of arrivals where both directions have their full rate. Known
-    exception: planned inference at 2x, where arrivals overtake departures. Three threads map
-    blocks for the CPU just as fast as the link brings others."""
+    """With the full rate in both directions, departures do not run ahead of arrivals. Known
+    exception: planned inference at 2x, where arrivals overtake departures. Three threads map blocks
+    for the CPU only as fast as the link brings others."""
     known = (name, ratio, policy) == ("inference", 2.0, "planned")
     assert found[f"sim.{name}.{policy}.full_duplex", ratio].value < (1.4 if known else 1.02)
 

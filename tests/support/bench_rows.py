@@ -12,7 +12,7 @@ from places import ROOT
 
 
 def bench(folder: Path, *words: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows by name of `scripts/bench WORDS --quick --pairs 1` in this Python."""
+    """Returns the rows of `scripts/bench WORDS --quick --pairs 1` in this Python, by name."""
     file = folder / "rows.jsonl"
     script = str(ROOT / "lab" / "bench" / "bench_run.py")
     done = subprocess.run(

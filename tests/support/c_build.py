@@ -1,6 +1,6 @@
-"""Builds a test program of the C code once per sanitizer, sources linked directly.
+"""Builds a test program of the C code once per sanitizer and links its sources directly.
 
-Not a test. A sanitizer cannot sit under an interposed dlsym, so nothing is preloaded here.
+Not a test. A sanitizer cannot work below an interposed dlsym, so nothing is preloaded here.
 """
 
 import atexit
@@ -21,12 +21,12 @@ TESTS = ROOT / "tests" / "c"
 SANITIZERS = ("thread", "address,undefined")
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"]
 WARNINGS += ["-Wmissing-prototypes", "-Werror"]
-WARNINGS += ["-Wno-tsan"]  # fences: TSan does not model them; what they order is atomic anyway
+WARNINGS += ["-Wno-tsan"]  # TSan does not model fences; the data that they order is atomic anyway
 
 
 @functools.cache
 def _folder() -> Path:
-    """A folder that lives as long as the test run."""
+    """Returns a temporary folder for the time of the test run."""
     folder = Path(tempfile.mkdtemp(prefix="pump-c-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -34,7 +34,7 @@ def _folder() -> Path:
 
 @functools.cache
 def _compiled(sanitizer: str, source: Path, room: Path) -> Path:
-    """The object of a source. room: where its own headers are."""
+    """Compiles a source to an object. room: the folder with its own headers."""
     target = Path(tempfile.mkdtemp(dir=_folder())) / f"{source.stem}.o"
     places = (ROOT, ROOT / "shim" / "include", TESTS, TESTS / "execute")
     includes = ("-iquote", room, *(f"-I{place}" for place in places))
@@ -43,7 +43,7 @@ def _compiled(sanitizer: str, source: Path, room: Path) -> Path:
 
 
 def compiled(sanitizer: str, sources: Iterable[Path], changed: Path | None = None) -> list[Path]:
-    """The objects of the sources. `changed`: takes the place of the source of its name."""
+    """Compiles the sources. `changed` replaces the source of the same name."""
 
     def one(source: Path) -> Path:
         taken = changed if changed is not None and changed.name == source.name else source
@@ -54,7 +54,7 @@ def compiled(sanitizer: str, sources: Iterable[Path], changed: Path | None = Non
 
 
 def cc(sanitizer: str, *arguments: str | Path) -> None:
-    """Runs the C compiler as for all these programs."""
+    """Runs the C compiler with the options of all these programs."""
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
     command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
@@ -69,9 +69,9 @@ def build(
     harness: bool = False,
     changed: Path | None = None,
 ) -> Path:
-    """Compiles <program>.c below tests/c and the named files of shim/ or daemon/core; returns it.
+    """Compiles <program>.c below tests/c with the named files of shim/ or daemon/core.
 
-    `harness`: with record_harness.c. `changed`: takes the place of the source of its name.
+    Returns the program. `harness` adds record_harness.c. `changed` replaces the source of its name.
     """
     names = [program] + ["record_harness"] * harness
     sources = []
@@ -88,9 +88,9 @@ def build(
 
 
 def run(program: Path, *arguments: str, timeout_s: float = 120, given: str = "") -> str:
-    """Runs to the end; fails on a failed check, a sanitizer's report or a hang."""
+    """Runs the program to its end; fails after a failed check, a sanitizer's report or a hang."""
     command = [str(program), *arguments]
-    # ThreadSanitizer of older compilers cannot place its shadow under full ASLR.
+    # With full ASLR older compilers' ThreadSanitizer cannot place its shadow memory.
     if setarch := shutil.which("setarch"):
         command = [setarch, platform.machine(), "-R", *command]
     done = subprocess.run(

@@ -1,11 +1,11 @@
-"""The least time of an iteration by exhaustive search, for programs of a few blocks.
+"""Finds the least time of an iteration by exhaustive search, for programs of a few blocks.
 
-Time passes in steps. In each step one block may come and one may leave (`both`: at the same time;
-else one of the two). An operation runs for a number of steps with all its blocks in memory; a
-block that it overwrites needs room and no transfer. A block takes room from the beginning of its
-arrival to the end of its departure. A block that leaves is copied, unless its contents are never
-read again: then it leaves in no time. Contents that the next iteration reads have to exist at the
-end of an iteration, in memory or on the host.
+Time passes in steps. In each step a block may arrive and a block may leave (`both`: at the same
+time, else only one or the other). An operation runs for some steps with all its blocks in memory; a
+block that it overwrites needs memory but no transfer. A block takes memory from the start of its
+arrival to the end of its departure. A departing block is copied; if its contents are never read
+again, it leaves in no time. At the end of an iteration, contents for the next iteration must exist
+in memory or on the host.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pump_lab.floor import Touch
 _NEVER = 10_000
 
 State = tuple[int, int, int]
-"""Next operation, steps that it still runs (0: not begun), blocks in memory (a bit each)."""
+"""Next operation, its remaining steps (0: not started), blocks in memory (a bit each)."""
 
 
 class Machine:
-    """operations: of one iteration. steps: that each of them runs."""
+    """operations: of one iteration. steps: the duration of each operation."""
 
     def __init__(
         self, operations: Sequence[Touch], steps: Sequence[int], blocks: int, *, both: bool
@@ -34,15 +34,15 @@ class Machine:
             self.alive[-1] = self.alive[0]
             for i in range(len(operations) - 1, -1, -1):
                 self.alive[i] = self.needed[i] | (self.alive[i + 1] & ~self.used[i])
-        """By operation: blocks whose contents are needed from it on."""
+        """Blocks by operation with contents that this or a later operation needs."""
 
     def least_steps(self) -> int:
-        """Return the steps of one iteration, from the best beginning to any end."""
+        """Returns the steps of one iteration, from the best initial state to any final state."""
         return self._least(self._beginnings(), None)
 
     def least_round(self) -> int:
-        """Return the steps of an iteration that ends with the blocks in memory with which it began,
-        for the best beginning."""
+        """Returns the steps of an iteration that ends with the same blocks in memory as at its
+        start, for the best start."""
         found = _NEVER
         for there in self._beginnings():
             found = min(found, self._least([there], there, found))
@@ -52,7 +52,7 @@ class Machine:
         return [there for there in _parts(self.alive[0]) if there.bit_count() <= self.room]
 
     def _least(self, beginnings: Sequence[int], wanted: int | None, most: int = _NEVER) -> int:
-        """wanted: what has to be in memory at the end. `most` if it would take longer."""
+        """Returns the least steps; at most `most`. wanted: blocks in memory at the end."""
         end, seen = len(self.steps), set[State]()
         now = {(0, 0, there) for there in beginnings}
         for time in range(most):
@@ -64,7 +64,7 @@ class Machine:
         return most
 
     def _begun(self, states: set[State]) -> set[State]:
-        """And those where operations have begun, and those without length ended."""
+        """Adds states with started operations, and states with ended operations of length 0."""
         found, waiting = set(states), list(states)
         while waiting:
             at, left, there = waiting.pop()
@@ -82,7 +82,7 @@ class Machine:
         return found
 
     def _later(self, state: State) -> Iterator[State]:
-        """One step on."""
+        """Yields the states after one more step."""
         at, left, there = state
         busy = self.used[at] if left else 0
         outside = self.alive[at + 1 if left else at] & ~there & ~busy
@@ -107,7 +107,7 @@ def _bits(mask: int) -> list[int]:
 
 
 def _parts(mask: int) -> Iterator[int]:
-    """All sets within."""
+    """Yields all subsets of a bit mask."""
     part = mask
     while True:
         yield part

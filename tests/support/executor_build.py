@@ -1,6 +1,6 @@
-"""Builds the executors and what they rest on with a fake driver, once per sanitizer.
+"""Builds the executors and their dependencies with a fake driver, once per sanitizer.
 
-Not a test. The program takes the name of a scenario; see executor_harness.h.
+Not a test. The program's argument is the name of a scenario; see executor_harness.h.
 """
 
 import functools
@@ -20,7 +20,7 @@ SOURCES += ("memory/claims_of_others.c", "memory/contexts.c", "memory/host_claim
 SOURCES += ("memory/drain.c", "memory/host_memory.c", "memory/limit.c", "memory/share.c")
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
 SOURCES += ("life/job_end.c", "life/last_line.c")
-"""What of shim/ is under test; hooks_absent.h and the harness stand for the rest."""
+"""The tested parts of shim/; hooks_absent.h and the harness replace the rest."""
 TESTS = ("*/case_*.c", "execute/executor_harness.c", "execute/fake_worker.c", "link/fake_pumpd.c")
 ON_DESCRIPTORS = ("accept4", "close", "connect", "dup", "dup2", "fcntl", "open", "open64")
 ON_DESCRIPTORS += (
@@ -48,7 +48,7 @@ ON_DESCRIPTORS += (
 
 @functools.cache
 def build(sanitizer: str) -> Path:
-    """Compiles everything under `sanitizer`; returns the program."""
+    """Compiles all sources with `sanitizer`; returns the program."""
     name = f"executor-{sanitizer.replace(',', '-')}"
     return builds.once(name, lambda folder: _compile(sanitizer, folder / "executor")) / "executor"
 
@@ -57,11 +57,11 @@ def _compile(sanitizer: str, program: Path) -> None:
     shim = ROOT / "shim"
     sources = [file for name in SOURCES for file in sorted(shim.glob(name))]
     sources += [file for name in TESTS for file in sorted((ROOT / "tests" / "c").glob(name))]
-    # case_table.c waits in front of a close.
+    # case_table.c waits before a close.
     cc(sanitizer, *compiled(sanitizer, sources), "-pthread", "-Wl,--wrap=close", "-o", program)
-    # Attach replaces the memory while all threads use it, on purpose, and ThreadSanitizer
-    # takes the mmap itself for a write. It also takes a number for one descriptor of the process,
-    # but the link thread has a table of its own.
+    # Attach intentionally replaces the memory while all threads use it. ThreadSanitizer treats the
+    # mmap as a write. It also assumes one descriptor table per process, but the link thread has its
+    # own.
     suppressed = [
         "race:^pump_attach$",
         *(f"race_top:^__interceptor_{call}$" for call in ON_DESCRIPTORS),
@@ -72,9 +72,9 @@ def _compile(sanitizer: str, program: Path) -> None:
 def run(
     sanitizer: str, scenario: str, env: dict[str, str] | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one scenario to its end; fails on a failed check, a sanitizer's report or a hang."""
+    """Runs a scenario to its end; fails after a failed check, a sanitizer's report or a hang."""
     command = [str(build(sanitizer)), scenario]
-    # ThreadSanitizer of older compilers cannot place its shadow under full ASLR.
+    # With full ASLR older compilers' ThreadSanitizer cannot place its shadow memory.
     if setarch := shutil.which("setarch"):
         command = [setarch, platform.machine(), "-R", *command]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PUMP_")}

@@ -1,7 +1,7 @@
-"""A caller of the learner of extents for tests: launches from kernels' parameters.
+"""Calls the learner of extents in tests: launches with kernel parameters.
 
-Not a test. Parameters are bytes in which pointers stand as words; `Client` finds them as the
-shim would, in the ranges that it was told.
+Not a test. Parameters are bytes with pointers as words. `Client` finds the pointers like the shim,
+by the ranges that it knows.
 """
 
 import hashlib
@@ -16,22 +16,22 @@ LEARNER = extents_replay.installed()
 
 
 def words(*values: int) -> bytes:
-    """Parameters of 8 bytes each."""
+    """Returns parameters of 8 bytes each."""
     return b"".join(value.to_bytes(8, "little") for value in values)
 
 
 def ints(*values: int) -> bytes:
-    """Parameters of 4 bytes each."""
+    """Returns parameters of 4 bytes each."""
     return b"".join(value.to_bytes(4, "little") for value in values)
 
 
 @dataclass
 class Client:
-    """One learner with ranges of the given lengths: range i lies in slot i."""
+    """A learner with ranges of the given lengths; range i is in slot i."""
 
     lengths: list[int]
     blocks: dict[int, int] = field(default_factory=dict)
-    """Of range 0, by offset: bytes of each block that its allocator has reported."""
+    """For range 0: bytes of each block that its allocator reported, by offset."""
     learner: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class Client:
         return BASE + (slot << 36)
 
     def at(self, offset: int, slot: int = 0) -> int:
-        """Address of a byte of a range."""
+        """Returns the address of a byte of a range."""
         return self.base(slot) + offset
 
     def name(self, function: int, name: str) -> None:
@@ -86,7 +86,7 @@ class Client:
         threads: int = 128,
         tell: bool = True,
     ) -> dict[int, int]:
-        """Launches; believed bytes by the argument of each pointer."""
+        """Launches; returns the believed bytes by the argument index of each pointer."""
         signature = self.signature(parameters, grid)
         block = (threads, 1, 1)
         if tell:

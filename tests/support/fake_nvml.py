@@ -1,4 +1,4 @@
-"""A module pynvml of a machine with one GPU; the file named by USED says what is used of it."""
+"""A module pynvml for a machine with one GPU; the file named by USED contains the used bytes."""
 
 NVML = """
 import os, time
@@ -29,4 +29,4 @@ def nvmlDeviceGetPcieThroughput(handle, way):
 """
 
 MAIN = "from pumpd.service.cards import main; main()"
-"""Of the process that asks NVML, where PYTHONPATH counts and so NVML is found."""
+"""Code of the process that queries NVML; PYTHONPATH makes it find this module."""

@@ -1,16 +1,15 @@
-/* gpu_block.c - a block of a modelled GPU as tests see it (gpu_model.py); the product never
- * asks. */
+/* gpu_block.c - the state of a block of a modelled GPU, only for tests (gpu_model.py). */
 #include "lab/gpu/gpu_engine_state.h"
 
 /* cffi: begin */
 struct block_info {
   uint32_t list;       /* GPU_LIST_* */
   uint32_t gpu_pages;  /* bit per 64 KiB page resident on the GPU */
-  uint32_t data_pages; /* bit per page that was ever populated, wherever it is */
+  uint32_t data_pages; /* bit per page that was ever populated, on either side */
   uint32_t discarded;  /* 0 or GPU_DISCARD_* */
-  uint32_t host_pages; /* bit per page of gpu_pages that is valid on the host, too */
-  uint64_t ready_ns;   /* last arrival is complete, by the clock of the way in */
-  uint64_t left_ns;    /* last departure is complete, by the clock of the way out */
+  uint32_t host_pages; /* bit per page of gpu_pages that is also valid on the host */
+  uint64_t ready_ns;   /* end of the last arrival, by the inward clock */
+  uint64_t left_ns;    /* end of the last departure, by the outward clock */
 };
 void block_info_get(const struct gpu_engine *engine, uint32_t block,
                     struct block_info *out);

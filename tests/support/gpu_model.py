@@ -1,7 +1,7 @@
-"""The model of a GPU for tests: compiled from its sources, driven through cffi.
+"""The model of a GPU for tests: compiled from its sources, used through cffi.
 
-Gpu is a GPU on a clock of its own, with the calls that a host thread would make. It
-checks no fact itself.
+Gpu is a GPU with its own clock and the calls that a host thread would make. It makes no checks of
+facts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sources() -> list[Path]:
 
 @functools.cache
 def build() -> Path:
-    """The model as a shared library, built once per test run by the system's C compiler."""
+    """Builds the model as a shared library, once per test run with the system's C compiler."""
     name = "gpu_model.so"
 
     def make(folder: Path) -> None:
@@ -46,7 +46,7 @@ def build() -> Path:
 
 @functools.cache
 def library() -> tuple[cffi.FFI, Any]:
-    """(ffi, library) of the model's public interface."""
+    """Returns (ffi, library) of the model's public interface."""
     ffi = cffi.FFI()
     for header in HEADERS:
         text = header.read_text()
@@ -57,7 +57,7 @@ def library() -> tuple[cffi.FFI, Any]:
 
 
 def parse(text: str) -> Any:
-    """A parsed profile; ValueError with the C parser's sentence."""
+    """Parses a profile. Raises ValueError with the message of the C parser."""
     ffi, lib = library()
     profile, error = ffi.new("struct uvm_profile *"), ffi.new("char[200]")
     if lib.uvm_profile_parse(text.encode(), profile, error, len(error)) != 0:
@@ -66,7 +66,7 @@ def parse(text: str) -> Any:
 
 
 class Gpu:
-    """One modelled GPU. `now` is in nanoseconds; `blocks` the size of its memory."""
+    """One modelled GPU. `now` is in nanoseconds; `blocks` is the size of its memory."""
 
     def __init__(
         self,
@@ -101,12 +101,15 @@ class Gpu:
         self.finished: dict[int, tuple[int, int]] = {}  # cookie -> (start, end)
         self.dropped: list[int] = []
         self.left: list[tuple[int, int]] = []  # (block, pages)
+        self.came: list[tuple[int, int, int]] = []  # (how, block, pages)
+        self.stalled_ns = 0
         self.tickets: dict[int, int] = {}
         self._callbacks = [
             self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t)", self._start),
             self.ffi.callback("void(void *, uint64_t, uint64_t, uint64_t, uint64_t)", self._finish),
             self.ffi.callback("void(void *, uint32_t)", self._drop),
-            self.ffi.callback("void(void *, uint32_t, uint32_t)", self._leave),
+            self.ffi.callback("void(void *, struct gpu_move *)", self._move),
+            self.ffi.callback("void(void *, uint64_t, bool, uint64_t, uint64_t)", self._stall),
         ]
         self.hooks = self.ffi.new("struct gpu_hooks *", [self.ffi.NULL, *self._callbacks])
         self._cookie = 0
@@ -120,8 +123,15 @@ class Gpu:
     def _drop(self, _context: Any, block: int) -> None:
         self.dropped.append(block)
 
-    def _leave(self, _context: Any, block: int, pages: int) -> None:
-        self.left.append((block, pages))
+    def _move(self, _context: Any, move: Any) -> None:
+        lib = self.lib
+        if move.how in (lib.GPU_MOVE_OUT, lib.GPU_MOVE_AHEAD, lib.GPU_MOVE_EVICT):
+            self.left.append((move.block, move.pages))
+        else:
+            self.came.append((move.how, move.block, move.pages))
+
+    def _stall(self, _context: Any, _ticket: int, _fault: bool, start: int, end: int) -> None:
+        self.stalled_ns += end - start
 
     # ---- time
 
@@ -133,7 +143,7 @@ class Gpu:
         return int(self.lib.gpu_next_event_ns(self.engine))
 
     def run(self) -> int:
-        """Lets time pass until no event is left; returns the time of the last one."""
+        """Lets time pass until no event is left; returns the time of the last event."""
         while (time := self.next_event()) != self.lib.GPU_NEVER:
             self.advance(time)
         return self.now
@@ -148,7 +158,7 @@ class Gpu:
         expect: int = 0,
         **fields: int,
     ) -> int:
-        """Cookie of a new operation. Uses are (first, count[, pages[, access]])."""
+        """Submits an operation; returns its cookie. Uses are (first, count[, pages[, access]])."""
         rows = [(*use, *(EVERYTHING, self.lib.GPU_READ)[len(use) - 2 :]) for use in uses]
         array = self.ffi.new("struct gpu_use[]", [tuple(row) for row in rows])
         self._cookie += 1
@@ -173,7 +183,7 @@ class Gpu:
         return self.submit(self.lib.GPU_KERNEL, uses, stream, duration_ns=round(us * 1000))
 
     def time_of(self, cookie: int) -> int:
-        """Runs to the end; nanoseconds from start to end of an operation."""
+        """Runs all events; returns the nanoseconds from start to end of an operation."""
         self.run()
         start, end = self.finished[cookie]
         return end - start
@@ -181,12 +191,12 @@ class Gpu:
     def run_kernel(self, uses: Iterable[Sequence[int]] = (), us: float = 100) -> int:
         return self.time_of(self.kernel(uses, us))
 
-    # ---- calls of a host thread that waits for its own cost
+    # ---- calls of a host thread, which takes their time
 
     def prefetch(
         self, first: int, count: int, to_host: bool = False, stream: int = 1, discard_kind: int = 0
     ) -> int:
-        """Carries a prefetch or discard call out; `now` passes. Returns its completion."""
+        """Makes a prefetch or discard call and advances `now`. Returns the call's completion."""
         call = self.ffi.new(
             "struct gpu_prefetch_call *",
             {
@@ -212,8 +222,7 @@ class Gpu:
         self.prefetch(first, count, discard_kind=kind)
 
     def advise(self, first: int, count: int, advice: int, expect: int = 0) -> int:
-        """A call of cuMemAdvise; `now` passes. Returns when it began, all that it waits for
-        done."""
+        """Calls cuMemAdvise and advances `now`. Returns the end of the call's waits."""
         cost = self.ffi.new("struct gpu_cost *")
         status = self.lib.gpu_advise(self.engine, self.now, self.hooks, first, count, advice, cost)
         assert status == expect, f"advise: {status}"
@@ -224,14 +233,14 @@ class Gpu:
         self.advise(first, count, self.lib.GPU_ADVICE_READ_MOSTLY)
 
     def keep_one(self, first: int, count: int) -> None:
-        """Takes READ_MOSTLY back."""
+        """Removes READ_MOSTLY."""
         self.advise(first, count, self.lib.GPU_ADVICE_READ_MOSTLY_ENDS)
 
     def create(self, first: int, count: int) -> None:
         assert self.lib.gpu_range_create(self.engine, self.now, self.hooks, first, count) == 0
 
     def on_host(self, first: int, count: int) -> None:
-        """A new range whose contents are in host memory."""
+        """Creates a range with its contents in host memory."""
         self.create(first, count)
         self.prefetch(first, count, to_host=True, stream=0)
 
@@ -239,7 +248,7 @@ class Gpu:
         flags = self.lib.GPU_STREAM_BLOCKING if blocking else self.lib.GPU_STREAM_NONBLOCKING
         return int(self.lib.gpu_stream_create(self.engine, flags, priority))
 
-    # ---- looking
+    # ---- state
 
     def counters(self) -> Any:
         out = self.ffi.new("struct gpu_counters *")
@@ -264,7 +273,7 @@ class Gpu:
 
 
 def gpu_with(blocks: int) -> Gpu:
-    """A GPU with an in-stream (1) and an out-stream (2) for prefetches."""
+    """Returns a GPU with an inward stream (1) and an outward stream (2) for prefetches."""
     gpu = Gpu(blocks)
     assert [gpu.stream(), gpu.stream()] == [1, 2]
     return gpu

@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 
 def host_kernels(source: str, folder: Path) -> Path:
-    """The host kernels of a program, a C file in PROGRAMS, as a shared library in the folder."""
+    """Compiles the host kernels of a program, a C file in PROGRAMS, to a shared library."""
     library = folder / f"{Path(source).stem}.so"
     command = ["cc", "-O2", "-shared", "-fPIC", f"-I{ROOT}", "-o", library, PROGRAMS / source]
     subprocess.run(command, check=True)
@@ -32,8 +32,8 @@ RECORDED_S = 30.0
 
 
 def recording(trace: Path) -> dict[str, Any]:
-    """What the recording says, once it is complete: the worker writes the end of it after the
-    program's own end, and of a short one the beginning too."""
+    """Waits until the recording is complete; returns its summary. The worker may write all of a
+    short recording, or the end of a long one, after the program's end."""
     until = time.monotonic() + RECORDED_S
     while time.monotonic() < until:
         with contextlib.suppress(OSError, TraceError):
@@ -45,8 +45,8 @@ def recording(trace: Path) -> dict[str, Any]:
 
 
 def learned(cache: Path) -> Path:
-    """The file with what was learned below that XDG_CACHE_HOME, once it is there: a worker writes
-    it after its client's end."""
+    """Waits for the learned file below that XDG_CACHE_HOME, which a worker writes after its
+    client's end; returns its path."""
     until = time.monotonic() + RECORDED_S
     while time.monotonic() < until:
         if found := list(cache.glob("pump/learned/*.learned")):
@@ -56,11 +56,11 @@ def learned(cache: Path) -> Path:
 
 
 BOTH_POLICIES = pytest.mark.parametrize("policy", ["window", "planned"], indirect=True)
-"""For tests that need not be left to the long campaigns."""
+"""For tests that are not left to the long campaigns."""
 
 
 def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Options and command under pump-run on the virtual GPU; it must succeed."""
+    """Runs options and command under pump-run on the virtual GPU; the command must succeed."""
     done = subprocess.run(
         [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *words],
         env={**os.environ, **env},
@@ -74,7 +74,7 @@ def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 class Job:
-    """Builds and runs `pump-run ... job.py ...` on a virtual card of `memory_mib`."""
+    """Builds and runs `pump-run ... job.py ...` on a virtual GPU of `memory_mib`."""
 
     def __init__(self, kernels: Path, folder: Path, program: str = "job.py") -> None:
         self.program = program
@@ -96,7 +96,7 @@ class Job:
     def environment(self, **more: str) -> dict[str, str]:
         return {
             **os.environ,
-            "PUMP_SERVICE": "none",  # whatever else runs on this machine
+            "PUMP_SERVICE": "none",  # ignores other services of this machine
             "PUMP_VIRTUAL_KERNELS": str(self.kernels),
             "PUMP_VIRTUAL_REPORT": str(self.report),
             **more,

@@ -1,8 +1,8 @@
-"""What comes next: the sequence of operations that a program repeats, learned on line.
+"""Calls the learner, which learns the operation sequence that a program repeats.
 
-Not a test. The learner itself is in C (`daemon/core/predict/learner.h`, whose words are used here);
-this is how tests call it. Fed with operations, allocations and frees in issue order; answers with
-predictions. It does no I/O, looks at no clock and decides nothing.
+Not a test. The learner itself is in C (`daemon/core/predict/learner.h`, which defines the words).
+It gets operations, allocations and frees in issue order, and returns predictions. It makes no I/O,
+reads no clock and decides nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ CONFIRMED: int = lib.PUMP_LEARNER_CONFIRMED
 DEVIATED: int = lib.PUMP_LEARNER_DEVIATED
 
 CAPACITY = 1 << 17
-"""Operations that are remembered: 28 iterations of a ResNet-50 in PyTorch, hundreds of a
-transformer's."""
+"""Remembered operations: 28 iterations of a ResNet-50 in PyTorch, hundreds of a transformer."""
 
 
 class Access(NamedTuple):
-    """An extent with its range; `access` as in pump_abi.h. `missing`: predicted in a range
-    that has not been allocated yet, of which slot and generation name the predecessor."""
+    """An extent with its range; `access` as in pump_abi.h. `missing`: predicted in a range that is
+    not allocated yet; slot and generation are then its predecessor's."""
 
     slot: int
     generation: int
@@ -36,7 +35,7 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """An operation that will come. `number`: of the earlier one that it repeats."""
+    """A predicted operation. `number`: number of the earlier operation that it repeats."""
 
     number: int
     signature: int
@@ -53,7 +52,7 @@ class Learner:
     def __init__(self, capacity: int = CAPACITY) -> None:
         """Remembers `capacity` operations, a power of two from 2^8 to 2^20.
 
-        Raises ValueError for another capacity, MemoryError when memory is short.
+        Raises ValueError for another capacity, MemoryError if memory is short.
         """
         if not 1 << 8 <= capacity <= 1 << 20 or capacity & (capacity - 1):
             raise ValueError(f"capacity {capacity}; it must be a power of two, 2^8 to 2^20")
@@ -70,7 +69,7 @@ class Learner:
     def shape(
         self, signature: int, function: int, grid: Sequence[int], block: Sequence[int]
     ) -> None:
-        """Tell what launches with this signature share with those of other scalars."""
+        """Reports the shape of launches with this signature; other scalars do not change it."""
         lib.pump_learner_shape(self.raw, signature, function, tuple(grid), tuple(block))
 
     def see(
@@ -83,9 +82,9 @@ class Learner:
         stream: int = 0,
         tag: int = 0,
     ) -> int:
-        """Take the next operation; return UNKNOWN, CONFIRMED or DEVIATED.
+        """Learns the next operation; returns UNKNOWN, CONFIRMED or DEVIATED.
 
-        Reaches beyond the first PUMP_LEARNER_MAX_ACCESSES are passed over.
+        Ignores accesses after the first PUMP_LEARNER_MAX_ACCESSES.
         """
         raw = self._operation
         raw.function, raw.signature, raw.tag = function, signature, tag
@@ -96,42 +95,42 @@ class Learner:
         return int(lib.pump_learner_see(self.raw, raw))
 
     def alloc(self, slot: int, generation: int, length_bytes: int) -> None:
-        """A range appeared."""
+        """Reports a new range."""
         lib.pump_learner_alloc(self.raw, slot, generation, length_bytes)
 
     def free(self, slot: int, generation: int) -> None:
-        """A range is gone."""
+        """Reports that a range is gone."""
         lib.pump_learner_free(self.raw, slot, generation)
 
     def lost(self) -> None:
-        """Operations were lost here."""
+        """Reports lost operations."""
         lib.pump_learner_lost(self.raw)
 
     def keep(self) -> None:
-        """Keep what it is told from now on. Raises MemoryError."""
+        """Starts to log the input. Raises MemoryError."""
         if lib.pump_learner_keep(self.raw) != 0:
             raise MemoryError("no memory for what a learner keeps")
 
     def kept(self) -> Any:
-        """Return `struct pump_learner_story`; its arrays belong to the learner."""
+        """Returns the log, `struct pump_learner_story`; its arrays belong to the learner."""
         story = ffi.new("struct pump_learner_story *")
         lib.pump_learner_kept(self.raw, story)
         return story
 
     def recall(self, story: Any) -> None:
-        """Take an earlier run for its past."""
+        """Replays the log of an earlier run as the history."""
         lib.pump_learner_recall(self.raw, story)
 
     def take_over(self, other: Learner) -> None:
-        """Be told what the other one was told, and keep it."""
+        """Replays the log of another learner and takes it over."""
         lib.pump_learner_take_over(self.raw, other.raw)
 
     def ahead(self, most: int) -> int:
-        """Return how many operations are predicted with confidence, at most `most`."""
+        """Returns how many operations are predicted with confidence, at most `most`."""
         return int(lib.pump_learner_ahead(self.raw, most))
 
     def next(self, index: int = 0) -> Predicted | None:
-        """Return the operation expected after `index` others, or None."""
+        """Returns the operation expected after `index` others, or None."""
         raw = self._predicted
         if lib.pump_learner_next(self.raw, index, raw) != 0:
             return None
@@ -144,6 +143,6 @@ class Learner:
         )
 
     def report(self) -> Any:
-        """Return `struct pump_learner_report`, overwritten by the next call."""
+        """Returns `struct pump_learner_report`, overwritten by the next call."""
         lib.pump_learner_report(self.raw, self._report)
         return self._report

@@ -1,4 +1,4 @@
-/* model_states.c - puts blocks of a model into a state, for tests (model_states.py). */
+/* model_states.c - sets the state of blocks of a model, for tests (model_states.py). */
 #include "daemon/core/model/model_state.h"
 
 EXPORT void set_states(struct pump_model *m, const int64_t *blocks, uint32_t count,

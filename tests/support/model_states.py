@@ -1,6 +1,6 @@
-"""Blocks of a worker's model, put into a state without the events that lead there.
+"""Sets the state of blocks of a worker's model without the events that normally lead there.
 
-The product has no such call: model_states.c is built here, together with the model's own sources.
+The product has no such call: model_states.c is compiled here together with the model's sources.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLAGS = (
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Built once per test run by the system's C compiler."""
+    """Builds the library once per test run with the system's C compiler."""
     name = "model_states.so"
     sources = [file for room in ROOMS for file in (ROOT / "daemon/core" / room).glob("*.c")]
     sources.append(Path(__file__).with_suffix(".c"))
@@ -46,7 +46,7 @@ def _library() -> ctypes.CDLL:
 
 
 def set_states(model: ClientModel, blocks: Iterable[int], state: int) -> None:
-    """Sets live blocks to a PUMP_BLOCK_* state, which the model takes for a deviation."""
+    """Sets live blocks to a PUMP_BLOCK_* state; the model treats this as a deviation."""
     numbers = list(blocks)
     array = (ctypes.c_int64 * len(numbers))(*numbers)
     raw = ctypes.c_void_p(int(ffi.cast("uintptr_t", model.raw)))

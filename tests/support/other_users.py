@@ -1,4 +1,4 @@
-"""For tests as root: code run in forked processes of other users."""
+"""Runs code in forked processes of other users, for tests as root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become
 
 
 def as_user(user: int, code: Callable[[], str]) -> str:
-    """What `code` returns in a process of another user, or the error that it raised."""
+    """Returns the result of `code` in a process of another user, or the text of its error."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -42,7 +42,7 @@ def as_user(user: int, code: Callable[[], str]) -> str:
 
 @contextlib.contextmanager
 def serving(path: Path, user: int) -> Iterator[int]:
-    """A false service of `user`: it welcomes all, and grants nothing. Yields its process id."""
+    """Runs a false service of `user` that welcomes all and grants nothing; yields its pid."""
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
@@ -56,7 +56,7 @@ def serving(path: Path, user: int) -> Iterator[int]:
                 os.write(told, b"1")
                 while True:
                     one, _ = listener.accept()
-                    with contextlib.suppress(OSError):  # it does not believe us
+                    with contextlib.suppress(OSError):  # the client does not trust us
                         one.send(wire.pack_welcome(wire.OK, wire.VERSION))
         finally:
             os._exit(1)

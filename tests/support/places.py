@@ -1,7 +1,7 @@
-"""Where the parts of the source tree are, for tests in any folder.
+"""Paths of the parts of the source tree, for tests in any folder.
 
-`pythonpath` in pyproject.toml names the folders from which every test may import. Of the other
-folders, only tests that lie in them import what is there.
+`pythonpath` in pyproject.toml lists the folders whose files every test may import. Files in other
+folders may be imported only by tests in the same folder.
 """
 
 from pathlib import Path
@@ -13,5 +13,5 @@ EXAMPLES = ROOT / "examples"
 INCLUDE = ROOT / "shim" / "include"
 SCRIPTS = ROOT / "scripts"
 PROGRAMS = ROOT / "tests" / "endtoend" / "programs"
-"""What tests run under pump-run."""
+"""Programs that tests run under pump-run."""
 HARD = ROOT / "tests" / "endtoend" / "hard"

@@ -17,7 +17,7 @@ from pump.wire.mapping import Mapping
 
 @dataclass
 class Pumpd:
-    """Process ids of one job's pumpd at one moment; 0 for what is not there."""
+    """Process ids of one job's pumpd at one moment; 0 for missing processes."""
 
     supervisor: int = 0
     warm: int = 0
@@ -26,7 +26,7 @@ class Pumpd:
 
 
 def of_job(job_pid: int) -> Pumpd:
-    """What runs now for the job whose first process is `job_pid`."""
+    """Returns the running processes for the job whose first process is `job_pid`."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
@@ -52,12 +52,12 @@ def of_job(job_pid: int) -> Pumpd:
 
 
 def _orphan(process: psutil.Process, found: dict[int, psutil.Process]) -> bool:
-    """A worker or warm process whose supervisor was killed has become init's child."""
+    """Returns whether a worker or warm process lost its supervisor and became init's child."""
     return process.name() in ("pumpd-warm", "pumpd-worker") and process.ppid() not in found
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Poll until `condition()` or the time is up; returns the last answer."""
+    """Polls until `condition()` or a timeout; returns the last result."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -72,7 +72,7 @@ def kill(pid: int) -> None:
 
 
 def socket_of(pid: int) -> Path:
-    """PUMP_SOCKET of a running job."""
+    """Returns PUMP_SOCKET of a running job."""
     for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
         if entry.startswith(b"PUMP_SOCKET="):
             return Path(os.fsdecode(entry.partition(b"=")[2]))
@@ -80,10 +80,10 @@ def socket_of(pid: int) -> Path:
 
 
 def _memfds(worker: int) -> list[Path]:
-    """Its descriptors of such files: while it starts, also none or one more than later."""
+    """Returns the worker's memfd descriptors; during its start possibly none or two."""
     found = []
     for fd in Path(f"/proc/{worker}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # it may be closed now
             if "memfd:" in str(fd.readlink()):
                 found.append(fd)
     return found
@@ -91,7 +91,7 @@ def _memfds(worker: int) -> list[Path]:
 
 @contextlib.contextmanager
 def mapping_of(worker: int) -> Iterator[Mapping]:
-    """The mapping that a worker shares with its client, from its own descriptor."""
+    """Yields the mapping that a worker shares with its client, from the worker's descriptor."""
     assert wait_for(lambda: len(_memfds(worker)) == 1), _memfds(worker)
     fd = os.open(_memfds(worker)[0], os.O_RDWR)
     mapping = Mapping(fd)

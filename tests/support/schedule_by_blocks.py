@@ -1,7 +1,7 @@
 """The schedule of a device, block by block: the definition of the rule of docs/schedule.md.
 
-schedule.c makes the same schedule by runs of blocks; tests/sim/test_sim_schedule_rule.py
-holds them equal.
+schedule.c makes the same schedule from runs of blocks; tests/sim/test_sim_schedule_rule.py checks
+that both are equal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a schedule. entries, blocks: of each list. ahead: an operation counts as executed
-    once the operations behind it take so many blocks of room. waiting: most listed blocks that
-    leave only when an operation has executed. pace_bytes: so much of what is listed to come in
-    front may not have ended yet when a block leaves. slices: most blocks of an entry, to the GPU
-    and to the host. clean: at least so many where they were clean."""
+    """Bounds of a schedule. `entries`, `blocks`: maximum per list. `ahead`: an operation counts as
+    executed once later operations have taken this many blocks. `waiting`: most listed evictions
+    that wait for an operation. `pace_bytes`: bytes of earlier arrivals that may be unfinished when
+    an eviction starts. `slices`: most blocks per entry, to the GPU and to the host. `clean`: the
+    least such maximum for clean blocks."""
 
     entries: int = 256
     blocks: int = 512
@@ -35,7 +35,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Block:
-    """A block. stays: its departure would cost a copy; clean: the last one cost none."""
+    """A block. stays: its eviction would cost a copy. clean: its last eviction cost no copy."""
 
     number: int
     slot: int = 0
@@ -46,9 +46,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Use:
-    """One operation's use of one block. due: where the block is, "away", "maybe evicted" or
-    "there"; "" unless this operation is the next to use it and no transfer of it is under way.
-    again: the operation that needs its contents next; 0: none."""
+    """An operation's use of a block. `due`: the block's place, "away", "maybe evicted" or "there".
+    It is "" unless this operation is the next user and no transfer of the block is in flight.
+    `again`: the next operation that needs the contents; 0: none."""
 
     block: Block
     due: str = ""
@@ -57,9 +57,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Operation:
-    """An issued or predicted operation. anew: blocks that it writes after a discard that lies
-    ahead in the walk. frees: blocks that are discarded behind it. larger: than the budget.
-    predicted: it was not issued yet."""
+    """An issued or predicted operation. `anew`: blocks that it rewrites after a discard in the
+    walk. `frees`: blocks discarded after it. `larger`: it needs more than the budget. `predicted`:
+    not issued."""
 
     seq: int
     uses: Sequence[Use]
@@ -70,14 +70,14 @@ class Operation:
     predicted: bool = False
 
     def takes(self) -> int:
-        """Return the blocks of room that it takes."""
+        """Returns the blocks of memory that the operation takes."""
         return sum(use.due == "away" for use in self.uses) + self.anew
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A condition: operation `seq` has executed (0: none), `left_bytes` have left in all, and
-    `ended_bytes` of arrivals have ended, moved or refused."""
+    """A condition: operation `seq` has executed (0: none), a total of `left_bytes` has left, and
+    `ended_bytes` of arrivals have ended (moved or refused)."""
 
     seq: int = 0
     stream: int = 0
@@ -87,11 +87,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class Device:
-    """A device; counts are of blocks. away: blocks of live ranges that are not on it. idle: blocks
-    on it that no known operation uses, in the order in which they may leave. discarded: the
-    condition under which the discards under way have ended. ended_bytes: of arrivals, once those
-    under way have ended. discard_stream: the stream on which
-    discards execute; 0: that of the operation before them."""
+    """A device; counts are in blocks. `away`: blocks of live ranges that are not on the device.
+    `idle`: its blocks that no known operation uses, in order of eviction. `discarded`: the
+    condition that ends the discards in flight. `ended_bytes`: ended bytes of arrivals, including
+    those in flight. `discard_stream`: the stream that executes discards; 0: the stream of the
+    operation before them."""
 
     budget: int
     there: int
@@ -109,7 +109,7 @@ class Device:
 
 @dataclass
 class Entry:
-    """Consecutive blocks of one range. need: the operation for which they come; 0: they leave."""
+    """Consecutive blocks of one range. need: operation that an arrival serves; 0: eviction."""
 
     first: int
     blocks: int
@@ -121,7 +121,7 @@ class Entry:
 
 @dataclass
 class Listed:
-    """One list of the schedule. slice: most blocks of an entry; clean: and of clean ones."""
+    """A list of the schedule. slice: most blocks per entry; clean: the maximum for clean blocks."""
 
     entries_left: int
     blocks_left: int
@@ -130,7 +130,7 @@ class Listed:
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, block: Block, need: int, wait: Wait) -> bool:
-        """Add a block to the last entry, or in a new one. Return False if the list is full."""
+        """Adds a block to the last entry or to a new one. Returns False if the list is full."""
         if self.blocks_left == 0:
             return False
         if self.entries and self._joins(self.entries[-1], block, need, wait):
@@ -150,7 +150,7 @@ class Listed:
         return True
 
     def has_place(self, block: Block, need: int) -> bool:
-        """Return False if the list is full, whatever the block waits for."""
+        """Returns whether the list has space for the block, whatever the block waits for."""
         joins = bool(self.entries) and self._is_beside(self.entries[-1], block, need)
         return self.blocks_left > 0 and (joins or self.entries_left > 0)
 
@@ -171,8 +171,8 @@ class Listed:
 
 @dataclass
 class Room:
-    """Room for `blocks` blocks once `wait` is over. step_bytes: each further block of it has to
-    wait until so many bytes more have left."""
+    """Free memory for `blocks` blocks after `wait`. `step_bytes`: each of these blocks also waits
+    until this many more bytes have left."""
 
     blocks: int
     wait: Wait
@@ -180,9 +180,9 @@ class Room:
 
 
 class Schedule:
-    """The lists `arrivals` and `departures`, from a walk over the first `known` operations. Those
-    behind them only say when blocks are needed. short_of_ops: with more known operations the
-    schedule would be longer."""
+    """The lists `arrivals` and `departures`, from a walk over the first `known` operations. Later
+    operations only show when blocks are needed. short_of_ops: more known operations would extend
+    the schedule."""
 
     def __init__(
         self, device: Device, operations: Sequence[Operation], known: int, bounds: Bounds
@@ -193,9 +193,9 @@ class Schedule:
             Listed(bounds.entries, bounds.blocks, most, bounds.clean) for most in bounds.slices
         )
         self.coming, self.going = to_gpu, to_host
-        # Blocks on the device that may leave, those needed last first; those that stay and that
-        # predicted operations need, which leave behind these; and blocks that operations which
-        # count as executed have used.
+        # there: blocks on the device that may leave, latest next use first. staying: blocks that
+        # cost a copy and that predicted operations need; they leave after the others. used: blocks
+        # used by operations that count as executed.
         self.there = [(NEVER, block) for block in device.idle]
         self.staying: list[tuple[int, Block]] = []
         for op in reversed(operations):
@@ -204,12 +204,12 @@ class Schedule:
                 stays = block.stays and op.predicted
                 (self.staying if stays else self.there).append((op.seq, block))
         self.used: list[tuple[int, Operation, Block]] = []
-        self.at = self.executed = 0  # index of the walk's operation; how many count as executed
+        self.at = self.executed = 0  # index of the current operation; number of executed ones
         self.taken = [0, *accumulate(op.takes() for op in self.operations)]
         self.rooms: list[Room] = []
         self.left_bytes = device.left_bytes + device.leaving_bytes
-        self.horizon = NEVER  # the first operation that uses a block that leaves
-        self.ended_bytes = device.ended_bytes  # once all that comes so far has ended
+        self.horizon = NEVER  # first operation that uses an evicted block
+        self.ended_bytes = device.ended_bytes  # when all listed arrivals have ended
         self.waiting, self.full, self.paced = 0, False, False
         self.begin()
         self.paced = not any(op.larger for op in operations)
@@ -218,27 +218,27 @@ class Schedule:
         if self.short_of_ops:
             self.keep_spare()
         self.arrivals = to_gpu.entries
-        # Blocks that may leave at once stand first, the others in the order of operations.
+        # Evictions that may start at once come first, then the others in order of operations.
         self.departures = sorted(to_host.entries, key=lambda entry: entry.wait.seq)
         self.set_paces(to_host.entries)
 
     def begin(self) -> None:
-        """Find the room before the first operation: free blocks, blocks of discards under way, and
-        blocks that are leaving. Blocks above the budget leave first."""
+        """Finds the free memory before the first operation: free blocks, discards in flight and
+        evictions in flight. Blocks above the budget leave first."""
         device = self.device
         occupied = device.there + device.arriving + device.leaving + device.discarding
         free = device.budget - occupied
         for _ in range(-(free + device.leaving)):
             if not self.leave(0):
                 break
-        owed = max(-free, 0)  # leaving blocks that only bring the device down to its budget
+        owed = max(-free, 0)  # these only bring the device down to its budget
         owed_bytes = Wait(left_bytes=device.left_bytes + owed * BLOCK_BYTES)
         self.add_room(free, Wait())
         self.add_room(device.discarding, device.discarded)
         self.add_room(device.leaving - owed, owed_bytes, BLOCK_BYTES)
 
     def walk(self) -> bool:
-        """Serve the operations in order. Return False if the walk ends before the last one."""
+        """Serves the operations in order. Returns False if the walk ends before the last one."""
         for at, op in enumerate(self.operations):
             self.at = at
             if op.seq >= self.horizon:
@@ -254,12 +254,12 @@ class Schedule:
             self.add_room(op.frees, Wait(op.seq, stream))
         return True
 
-    # ---- what comes
+    # ---- arrivals
 
     def bring(self, op: Operation, most: int) -> bool:
-        """List the arrivals of the blocks that the operation lacks; at most `most` of those that
-        take room. A block that the driver may have evicted takes none: its room is counted. Return
-        False if there is no room for one."""
+        """Lists the arrivals of the operation's missing blocks; at most `most` blocks that take
+        free memory. A block that the driver may have evicted takes none, because its memory is
+        already counted. Returns False if there is no memory for a block."""
         for use in op.uses:
             wait: Wait | None = Wait()
             if use.due == "away" and most > 0:
@@ -271,27 +271,27 @@ class Schedule:
                 continue
             if wait is None:
                 return False
-            if self.coming.add(use.block, op.seq, wait):  # if it is full, only room is taken
+            if self.coming.add(use.block, op.seq, wait):  # a full list only takes the memory
                 self.ended_bytes += use.block.length_bytes
         return True
 
     def fill_up(self, op: Operation) -> None:
-        """Bring blocks of an operation larger than the budget up to the budget; faults bring the
+        """Brings blocks of an operation larger than the budget up to the budget; faults bring the
         rest."""
         there = sum(use.due in ("there", "maybe evicted") for use in op.uses)
         room = self.device.budget - self.device.arriving - there
         if room > 0:
             self.bring(op, room)
 
-    # ---- room
+    # ---- free memory
 
     def add_room(self, blocks: int, wait: Wait, step_bytes: int = 0) -> None:
         if blocks > 0:
             self.rooms.append(Room(blocks, wait, step_bytes))
 
     def take_room(self, op: Operation) -> Wait | None:
-        """Take room for a block that comes: the first there is, else that of a block that leaves
-        for it. Return the condition of the room; None if no block may leave."""
+        """Takes memory for an arrival: the first free memory, else the memory of an eviction.
+        Returns the condition of this memory; None if no block may leave."""
         if not self.rooms:
             return Wait(left_bytes=self.left_bytes) if self.leave(op.seq) else None
         wait, step_bytes = self.rooms[0].wait, self.rooms[0].step_bytes
@@ -301,8 +301,8 @@ class Schedule:
         return wait
 
     def write_anew(self, op: Operation) -> bool:
-        """Take the newest room for a block that is written after its discard: mostly that is the
-        room that its own discard gave back. Return False if there is none."""
+        """Takes the newest free memory for a block that is rewritten after its discard; mostly this
+        is the memory of the discarded block. Returns False if there is none."""
         if not self.rooms:
             return self.leave(op.seq)
         self.use_up(-1)
@@ -313,13 +313,13 @@ class Schedule:
         if self.rooms[index].blocks == 0:
             del self.rooms[index]
 
-    # ---- what leaves
+    # ---- evictions
 
     def leave(self, need: int) -> bool:
-        """List the departure of the block that is needed last, if it is needed half as far behind
-        operation `need` as that is ahead: one on the device, or one that an operation which counts
-        as executed has used. If there is none, further operations count as executed. Return False
-        if none may leave."""
+        """Lists the eviction of the block with the latest next use: a block on the device, or one
+        used by an operation that counts as executed. Its next use must be more than 1.5 times as
+        far away as operation `need`. Counts further operations as executed until there is such a
+        block. Returns False if no block may leave."""
         if need:
             need += (need - self.operations[0].seq) // 2
         while not self.full:
@@ -346,14 +346,14 @@ class Schedule:
         return gone
 
     def pace(self) -> int:
-        """Return what has to have ended before a block leaves: what is listed to come so far, but
-        for Bounds.pace_bytes. 0 where something that comes waits for an operation or is not
-        listed, and in front of an operation larger than the budget."""
+        """Returns the bytes of arrivals that must have ended before an eviction: all listed ones,
+        except for Bounds.pace_bytes. Returns 0 after an arrival that waits for an operation or is
+        not listed, and before an operation larger than the budget."""
         return max(0, self.ended_bytes - self.bounds.pace_bytes) if self.paced else 0
 
     def set_paces(self, asked: Sequence[Entry]) -> None:
-        """Let the bytes that leave after so many others wait for what those wait for that were
-        asked for after as many."""
+        """Gives each sorted departure the pace of the entry that was at the same position, in
+        bytes, before sorting."""
         paces = [entry.wait.ended_bytes for entry in asked]
         ends = list(accumulate(entry.length_bytes for entry in asked))
         before = 0
@@ -363,8 +363,8 @@ class Schedule:
             before += entry.length_bytes
 
     def let_go(self, block: Block, wait: Wait) -> bool:
-        """List a departure, and count its bytes as left. Of blocks that wait for an operation only
-        the first `Bounds.waiting` are listed. Return False if the list is full."""
+        """Lists an eviction and counts its bytes as left. Lists only the first `Bounds.waiting`
+        blocks that wait for an operation. Returns False if the list is full."""
         if not wait.seq or self.waiting < self.bounds.waiting:
             self.waiting += wait.seq > 0
             if not self.going.add(block, 0, wait):
@@ -373,22 +373,21 @@ class Schedule:
         return True
 
     def taken_behind(self) -> int:
-        """Return the room that operations take behind the first that does not count as executed."""
+        """Returns the blocks taken by operations after the first that has not executed."""
         return self.taken[self.at + 1] - self.taken[self.executed + 1]
 
     def execute(self) -> None:
-        """Count one more operation as executed. Of its blocks those that are needed again last may
+        """Counts one more operation as executed. Its blocks with the latest next use may then
         leave."""
         op = self.operations[self.executed]
         self.executed += 1
         last = max((use.again for use in op.uses), default=0)
         if last > 0:
             self.used += [(last, op, use.block) for use in op.uses if use.again == last]
-        self.used.sort(key=lambda used: -used[0])  # of equals the first that has executed
+        self.used.sort(key=lambda used: -used[0])  # among equals the first executed one
 
     def keep_spare(self) -> None:
-        """Let blocks that no known operation needs leave, until SPARE_PERCENT of the budget is
-        free."""
+        """Evicts blocks that no known operation needs until SPARE_PERCENT of the budget is free."""
         device = self.device
         blocks = device.there + device.arriving + device.leaving + device.discarding + device.away
         wanted = min(device.budget * SPARE_PERCENT // 100, blocks - device.budget)

@@ -1,4 +1,4 @@
-"""For the service's tests: a service as a process of its own, and jobs played in Python."""
+"""For the service's tests: a service as a separate process, and jobs played in Python."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class Service:
         self.process.wait()
 
     def end(self) -> int:
-        """End it as an administrator would; returns its status."""
+        """Ends the service like an administrator would; returns its status."""
         self.process.terminate()
         return self.process.wait(timeout=15)
 
 
 class Played:
-    """A job's pumpd as the service sees one: it adopts what it is told to, or does not.
+    """Plays a job's pumpd as the service sees it; may or may not follow grants.
 
-    adopts: acts upon grants. resident: what it keeps on the GPU whatever its budget, in MiB.
+    `adopts`: follows grants. `resident`: MiB that it keeps on the GPU regardless of its budget.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Played:
         self.socket.send(wire.encode(message, self.version))
 
     def take(self) -> wire.Grant:
-        """The next thing the service says."""
+        """Returns the next message of the service."""
         data = self.socket.recv(wire.REPLY_BYTES)
         assert data, "the service closed the connection"
         message = wire.decode(data, wire.FROM_SERVICE, self.version)
@@ -112,11 +112,11 @@ class Played:
 
     @property
     def granted(self) -> int | None:
-        """What the newest grant says of the GPU."""
+        """Returns the GPU's budget in the newest grant."""
         return self.grant.gpus[0].budget_bytes if self.grant.gpus else None
 
     def turn(self) -> None:
-        """Take what has come, act upon it, and say so."""
+        """Reads messages, follows grants and reports this."""
         changed = False
         while select.select([self.socket], [], [], 0)[0]:
             self.grant = self.take()
@@ -140,7 +140,7 @@ def connect(service: Service) -> socket.socket:
 
 
 def is_closed(one: socket.socket) -> bool:
-    """Whether the other side has closed; takes what came before."""
+    """Returns whether the other side has closed; reads its earlier messages."""
     try:
         while select.select([one], [], [], 0)[0]:
             if not one.recv(wire.REPLY_BYTES):
@@ -151,7 +151,7 @@ def is_closed(one: socket.socket) -> bool:
 
 
 def until(condition: Any, what: str, *jobs: Played) -> None:
-    """Let jobs play until `condition()` holds."""
+    """Lets jobs play until `condition()` holds."""
 
     def holds() -> bool:
         for job in jobs:
@@ -162,7 +162,7 @@ def until(condition: Any, what: str, *jobs: Played) -> None:
 
 
 def settle(service: Service, *jobs: Played, seconds: float = 0.3) -> None:
-    """Let jobs play for a moment."""
+    """Lets jobs play for a moment."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for job in jobs:

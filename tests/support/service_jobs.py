@@ -1,4 +1,4 @@
-"""Jobs on one virtual card, under a service of their own."""
+"""Jobs on one virtual GPU under a private service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at_work(
     memory_mib: int,
     options: Sequence[tuple[str, ...]],
 ) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
-    """A service, and the jobs at work on a card of that size. options: of each one's pump-run."""
+    """Starts a service and the jobs on a GPU of that size. options: for each pump-run."""
     service = Service(folder, "--settle", "0.2")
     started: list[subprocess.Popen[str]] = []
     try:

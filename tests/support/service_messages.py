@@ -1,4 +1,4 @@
-"""One message of each kind of the service's frames, and frames with injuries."""
+"""One message of each kind of the service's frames, and damaged frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOKENS = (
 
 
 def mutated(data: bytes, source: random.Random) -> bytes:
-    """A frame with a few random injuries."""
+    """Returns a frame with a few random injuries."""
     found = bytearray(data)
     for _ in range(source.choice((1, 1, 2, 5))):
         place = source.randrange(len(found) + 1)

@@ -1,8 +1,8 @@
-"""For the supervisor's tests: a client in Python, a stand-in worker, and a supervisor
-around it that runs as a process of its own (this file as a script).
+"""For the supervisor's tests: a client in Python, a stand-in worker, and a supervisor with this
+worker that runs as a separate process (this file as a script).
 
-The stand-in writes its process id into the header, as the real worker does, and serves
-until its client's socket closes.
+Like the real worker, the stand-in writes its process id into the header and serves until its
+client's socket closes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """False for a process that is gone or a zombie. Its name may be any bytes."""
+    """Returns False for a missing process or a zombie. Its name may be any bytes."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except OSError:
@@ -65,12 +65,12 @@ class Client:
         return int(struct.unpack_from("<I", self._map, offset)[0])
 
     def worker_pid(self) -> int:
-        """Process id of this client's worker, once it has started."""
+        """Waits for this client's worker; returns its process id."""
         eventually(lambda: self.word(WORKER_PID_OFFSET), "a worker for this client")
         return self.word(WORKER_PID_OFFSET)
 
     def closed(self) -> bool:
-        """True once the other side has closed the socket."""
+        """Returns whether the other side has closed the socket."""
         return bool(select.select([self.socket], [], [], 0)[0]) and self.socket.recv(1) == b""
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Client:
 def stand_in(
     memfd: int, connection: socket.socket, lifeline: socket.socket, settings: WorkerSettings
 ) -> None:
-    """Serves one client by answering its requests alone."""
+    """Serves one client; only answers its requests."""
     with mmap.mmap(memfd, link.SHM_BYTES) as mapping:
         os.close(memfd)
         assert settings.client_pid > 0
@@ -101,11 +101,11 @@ def stand_in(
             if connection in ready and not connection.recv(64):
                 return
             if lifeline in ready and not answer(lifeline, settings.client_pid):
-                heard = [connection]  # the supervisor is gone
+                heard = [connection]  # the supervisor has exited
 
 
 def answer(lifeline: socket.socket, client_pid: int) -> bool:
-    """Answers one request, as the name of the policy that it sets says; False at the end."""
+    """Answers one request according to the policy name in it; returns False at the end."""
     data = lifeline.recv(8192)
     if not data:
         return False

@@ -1,4 +1,4 @@
-"""Makes rows of the event ring as the worker would hand them over, and what they must become."""
+"""Makes rows of the event ring as the worker passes them on, and the expected records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USE_TYPES: dict[str, Any] = {
 
 
 class RowMaker:
-    """Collects records; `rows()` is what the ring would have carried of them."""
+    """Collects records; `made()` returns the rows that the ring would have carried."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, int]] = []
@@ -90,7 +90,7 @@ class RowMaker:
 
 
 def random_record(dice: random.Random) -> rec.Record:
-    """Any row that the ring can carry, at times with the largest values that fit."""
+    """Returns a random row that the ring can carry, sometimes with the largest values that fit."""
 
     def number(bits: int) -> int:
         return dice.getrandbits(dice.choice((1, bits // 4, bits // 2, bits)))

@@ -1,7 +1,7 @@
-"""Runs the code blocks of a page of docs as they stand.
+"""Runs the code blocks of a page of docs exactly as written.
 
-Blocks of `sh` run one after another in one shell, as in a user's terminal; the first command that
-fails ends it. A block of `python` is a file, whose name stands in backticks in the line above it.
+Blocks of `sh` run one after another in one shell, as in a user's terminal; the first failing
+command ends the run. A block of `python` is a file, with its name in backticks in the line above.
 Blocks of `text` are for readers.
 """
 
@@ -31,7 +31,7 @@ def pages_with_commands() -> set[str]:
 def run(name: str, folder: Path, path: list[Path]) -> str:
     """Runs the page `name` of docs in `folder`, with the folders `path` first in PATH.
 
-    Returns what it printed on both streams. Raises AssertionError if a command fails.
+    Returns the output of both streams. Raises AssertionError if a command fails.
     """
     (folder / "examples").symlink_to(DOCS.parent / "examples")
     blocks = list(BLOCK.finditer((DOCS / name).read_text(encoding="utf-8")))
@@ -46,7 +46,7 @@ def run(name: str, folder: Path, path: list[Path]) -> str:
         env={
             **{key: value for key, value in os.environ.items() if not key.startswith("PUMP_V")},
             "PATH": ":".join([*map(str, path), os.environ["PATH"]]),
-            "PUMP_SERVICE": "none",  # whatever else runs on this machine
+            "PUMP_SERVICE": "none",  # ignores other services of this machine
             "PUMP_VIRTUAL_CARDS": str(folder),
             "XDG_CACHE_HOME": str(folder / "cache"),
             "JUPYTER_DATA_DIR": str(folder / "jupyter"),

@@ -1,7 +1,7 @@
 """The virtual driver for tests: compiled from its sources, used by fresh processes.
 
-Not a test. run() starts one program of driver_programs.py on the virtual driver and
-returns what it found out, with the driver's own report.
+Not a test. run() starts one program of driver_programs.py on the virtual driver and returns its
+findings with the driver's own report.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIB = 1 << 20
 
 @functools.cache
 def folder() -> Path:
-    """A folder of this process."""
+    """Returns a temporary folder of this process."""
     made = Path(tempfile.mkdtemp(prefix="pump-virtual-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -57,7 +57,7 @@ def compile_c(target: Path, *arguments: str | Path) -> Path:
 
 
 def sources() -> list[Path]:
-    """The driver's sources, as the build lists them, and the model's."""
+    """Returns the driver's sources, as the build lists them, and the model's."""
     listed = re.findall(r"^  ([\w./]+\.c)$", (DRIVER / "CMakeLists.txt").read_text(), re.MULTILINE)
     assert {"calls/init.c", "calls/exports.c", "timeline/timeline.c"} <= set(listed)
     model = sorted((ROOT / "lab" / "gpu").glob("*.c"))
@@ -66,7 +66,7 @@ def sources() -> list[Path]:
 
 @functools.cache
 def build() -> Path:
-    """Folder with libcuda.so.1, built once per test run."""
+    """Builds libcuda.so.1, once per test run; returns its folder."""
 
     def make(where: Path) -> None:
         compile_c(where / "libcuda.so.1", *FLAGS, *INCLUDES, *sources(), *LINK)
@@ -76,7 +76,7 @@ def build() -> Path:
 
 @functools.cache
 def host_kernels() -> Path:
-    """The kernels of driver_programs.py as host functions."""
+    """Compiles the kernels of driver_programs.py as host functions."""
     source = HERE / "driver_kernels.c"
     return compile_c(folder() / "kernels.so", "-O2", "-fPIC", "-shared", source)
 
@@ -87,7 +87,7 @@ def profile(mode: str, memory_bytes: int, **changes: str) -> str:
 
 
 def _bindings() -> int:
-    """Major version of cuda-bindings; 0: there is none."""
+    """Returns the major version of cuda-bindings; 0: not installed."""
     try:
         return int(version("cuda-bindings").partition(".")[0])
     except PackageNotFoundError:
@@ -101,7 +101,7 @@ needs_bindings_of_13 = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program printed, how it ended and what the driver reported."""
+    """A program's output, exit status and report of the driver."""
 
     found: Any
     report: dict[str, Any]
@@ -128,7 +128,7 @@ def run(
     timeout: float = 60,
     script: str = "driver_programs.py",
 ) -> Outcome:
-    """Runs SCRIPT PROGRAM in a fresh process; AssertionError when it fails."""
+    """Runs SCRIPT PROGRAM in a fresh process; raises AssertionError if it fails."""
     report = folder() / "report.json"
     report.unlink(missing_ok=True)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""An installation of pump of which other users may replace parts, and what is said of it."""
+"""An installation of pump with parts that other users may replace, and pump's message about it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WEAK = (
 
 @pytest.fixture
 def made() -> Iterator[Path]:
-    """A folder with an installation as `python3 -m venv` and pip make it, open to all users."""
+    """Makes an installation like `python3 -m venv` and pip, in a folder open to all users."""
     with tempfile.TemporaryDirectory(prefix="pump-code-", dir="/tmp") as name:
         folder = Path(name)
         for one in ("base/bin", "base/lib/python3.11", "venv/bin", f"{SITE}/pump", f"{SITE}/pumpd"):
@@ -55,7 +55,7 @@ def made() -> Iterator[Path]:
 
 
 def refusal(made: Path, *, user: bool = False) -> str:
-    """The one line of the refusal; "" where the installation is taken."""
+    """Returns the one-line refusal; "" if pump accepts the installation."""
     try:
         service_code.check(str(made / "venv/bin/pumpd"), user=user)
     except BadInputError as error:

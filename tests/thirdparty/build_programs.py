@@ -1,11 +1,11 @@
-"""Builds what no package contains: NVIDIA's CUDA samples, and RMM's C++ library with its tests.
+"""Builds programs that no package contains: NVIDIA's CUDA samples, and RMM's C++ library and tests.
 
     python build_programs.py FOLDER
 
-FOLDER is the one that setup_thirdparty makes. Everything is linked with the shared runtime. The
-samples are built in place; one that does not build wants a library that is not there, as its
-build.log says, and suites.toml says how many do. RMM's programs are built in FOLDER/rmm: status 1
-where one does not.
+FOLDER is the folder that setup_thirdparty makes. All programs link the shared runtime. Samples are
+built in place. A sample that does not build needs a missing library, as its build.log shows;
+suites.toml has the number of built samples. RMM's programs are built in FOLDER/rmm; the exit status
+is 1 if one of them fails.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def samples() -> None:
             return False
         log = folder / "build.log"
         options = ["-std=c++17", f"-I{SAMPLES / 'Common'}", "-Iinc"]
-        if "_kernel64.fatbin" in text:  # which the sample loads
+        if "_kernel64.fatbin" in text:  # the sample loads this file
             for kernel in folder.glob("*_kernel.cu"):
                 made = ["-fatbin", kernel.name, "-o", f"{kernel.stem}64.fatbin"]
                 compiled([*options, *made], folder, log)

@@ -1,4 +1,4 @@
-"""A plugin for pytest inside the suites: JAX asks for /dev/nvidia0, which the virtual GPU lacks."""
+"""A pytest plugin for the suites: JAX looks for /dev/nvidia0, which the virtual GPU lacks."""
 
 from jax._src import hardware_utils
 

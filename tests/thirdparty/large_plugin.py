@@ -1,6 +1,6 @@
-"""A plugin for pytest inside the suites: cuda-python's tests ask for some bytes, and get 2 MiB.
+"""A pytest plugin for the suites: small allocations of cuda-python's tests get 2 MiB.
 
-From that size on pump converts memory.
+Pump converts memory from this size.
 """
 
 from cuda import cuda, cudart

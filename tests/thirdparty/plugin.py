@@ -1,8 +1,8 @@
-"""A plugin for pytest inside the suites: what numba-cuda's repository has and its wheel lacks."""
+"""A pytest plugin for the suites: a fixture of numba-cuda's repository that its wheel lacks."""
 
 import pytest
 
 
 @pytest.fixture(scope="class")
 def initialize_from_pytest_config() -> None:
-    """There it passes options on; the tests have defaults for them."""
+    """Passes options on in numba-cuda's repository; here the tests' defaults apply."""

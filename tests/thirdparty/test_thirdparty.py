@@ -1,7 +1,7 @@
-"""What passes without pump passes under it, in software that other projects wrote.
+"""Tests of other projects that pass without pump also pass under pump.
 
-`scripts/test tests/thirdparty`: no other selection runs these. With PUMP_THIRDPARTY_RESULTS, a file
-of JSON lines, each suite's results replace its line there.
+Only `scripts/test tests/thirdparty` runs them. With PUMP_THIRDPARTY_RESULTS, a file of JSON lines,
+each suite's results replace its line in the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_what_passes_plain_passes_under_pump(
         assert sorted(plain.passed - pumped.passed) == [], way
         assert pumped.converted_bytes > 0, f"{way}: pump served nothing"
         assert pumped.violations <= plain.violations, way
-        # Another allocator: other bytes in memory, and what no kernel computed steers programs.
+        # With another allocator memory has other bytes, and uncomputed values steer the programs.
         assert way == "tensor" or pumped.kernels == plain.kernels, way
 
 

@@ -1,4 +1,4 @@
-"""Runs a suite of suites.toml in the environment of tests/thirdparty, plain or under pump."""
+"""Runs a suite of suites.toml in the environment of tests/thirdparty, with or without pump."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WAYS = {
     "planned": (*SMALL, "--policy=planned"),
     "tensor": (*SMALL, "--granularity=tensor"),
 }
-"""Options of pump-run, by the names that the table of docs/reference/frameworks.md uses."""
+"""Options of pump-run, by the names in the table of docs/reference/frameworks.md."""
 
 
 @dataclass
 class Suite:
-    """As suites.toml describes it."""
+    """A suite as described in suites.toml."""
 
     name: str
     of: str
@@ -45,7 +45,7 @@ class Suite:
 
 @dataclass
 class Outcome:
-    """Names of tests by their result; what the GPU was given; what pump converted at most."""
+    """Test names by result, the GPU's kernels and violations, and the peak of converted memory."""
 
     passed: set[str]
     failed: set[str]
@@ -60,7 +60,7 @@ def suites() -> list[Suite]:
 
 
 def run(suite: Suite, way: str, environment: Path, folder: Path) -> Outcome:
-    """AssertionError where a suite ends without a result: by a crash, or after TIMEOUT_S."""
+    """Runs a suite. Raises AssertionError after a crash or TIMEOUT_S without a result."""
     folder.mkdir()
     programs = shutil.copytree(HERE / "programs", folder / "programs")  # away from our conftest
     words = [word.format(programs=programs) for word in suite.command]
@@ -108,7 +108,7 @@ def _read(folder: Path, ending: str) -> list[dict[str, Any]]:
 def _outcome(folder: Path) -> Outcome:
     passed, failed = set(), set()
     for case in ElementTree.parse(folder / "junit.xml").iter("testcase"):
-        module = str(case.get("classname")).split(".")[-2:]  # what is before depends on the folder
+        module = str(case.get("classname")).split(".")[-2:]  # the first parts depend on the folder
         name = ".".join([*module, str(case.get("name"))])
         if case.find("failure") is not None or case.find("error") is not None:
             failed.add(name)

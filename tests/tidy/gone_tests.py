@@ -1,10 +1,10 @@
-"""Finds tests and scenarios that were there at the commit named in tests/baseline and are gone.
+"""Finds tests and scenarios that existed at the commit named in tests/baseline and are missing now.
 
-Not a test: scripts/lint runs it, `gone_tests.py [FOLDER]`. A commit from a stale tree takes tests
-back without a word, and all that is left passes. Each name that is gone, or stands in fewer places
-than before, has to match a line of tests/retired.txt: a name or a pattern (fnmatch), then the
-reason. Exit status 0: none is missing, or there is no history to compare with; 1: some are; 2: a
-file of these two makes no sense.
+Not a test: scripts/lint runs `gone_tests.py [FOLDER]`. A commit from a stale tree silently removes
+tests, and the remaining tests pass. Each name that is missing, or occurs less often than at that
+commit, must match a line of tests/retired.txt: a name or a pattern (fnmatch), then the reason. Exit
+status 0: all are there, or there is no history to compare with; 1: some are missing; 2: one of the
+two files is malformed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 BASELINE, RETIRED = "tests/baseline", "tests/retired.txt"
 TESTS = r"def test_[A-Za-z0-9_]+"
 SCENARIOS = r'SCENARIO\([a-z0-9_]+\)|\{"[a-z0-9_]+", [a-z][a-z0-9_]*\}'
-"""What a harness in C runs by name: a scenario, or a row of a table of cases."""
+"""Names that a C harness runs: a scenario, or a row of a table of cases."""
 
 
 class BadFileError(Exception):
-    """One line: which file makes no sense, and why."""
+    """A malformed file: one line with its name and the reason."""
 
 
 def git(root: Path, *words: str) -> str | None:
-    """What git prints; None where it fails. Status 1 of git grep means: nothing is found."""
+    """Returns git's output; None if git fails. Status 1 of git grep means: nothing found."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
@@ -38,8 +38,8 @@ def git(root: Path, *words: str) -> str | None:
 
 
 def names(root: Path, commit: str | None) -> Counter[str]:
-    """How often each name stands below tests/, at a commit or, for None, in the files as they
-    are."""
+    """Returns how often each name occurs below tests/, at a commit or, for None, in the present
+    files."""
     found: Counter[str] = Counter()
     for pattern, ending in ((TESTS, "py"), (SCENARIOS, "c")):
         where = [pattern, commit] if commit else ["--untracked", pattern]
@@ -52,7 +52,7 @@ def names(root: Path, commit: str | None) -> Counter[str]:
 
 
 def baseline(root: Path) -> str:
-    """The commit. Raises BadFileError."""
+    """Returns the commit. Raises BadFileError."""
     try:
         text = (root / BASELINE).read_text().strip()
     except OSError as error:
@@ -63,7 +63,7 @@ def baseline(root: Path) -> str:
 
 
 def retired(root: Path) -> list[str]:
-    """The names and patterns. Raises BadFileError for a line without a reason."""
+    """Returns the names and patterns. Raises BadFileError for a line without a reason."""
     path = root / RETIRED
     lines = path.read_text().splitlines() if path.exists() else []
     found = []
@@ -77,7 +77,7 @@ def retired(root: Path) -> list[str]:
 
 
 def gone(root: Path, commit: str) -> list[str]:
-    """The names that are missing and not retired."""
+    """Returns the names that are missing and not retired."""
     patterns = retired(root)
     missing = names(root, commit) - names(root, None)
     return [

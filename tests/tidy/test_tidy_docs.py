@@ -1,4 +1,4 @@
-"""What documents name exists: a file that has moved takes its name in each page along."""
+"""Files that documents name exist: a moved file must be renamed on each page too."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PAGES = [
     for path in files()
     if path.suffix == ".md" and not name(path).startswith(("docs/decisions/", "CHANGELOG"))
 ]
-"""Decisions and the change log tell of what was there once."""
+"""Decisions and the change log mention files of the past."""
 FILE = re.compile(r"`((?:\.\./)?[\w./-]+\.(?:c|h|py|md|toml|map|sh))(?::\d+)?`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 ELSEWHERE = {
-    *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md"),  # of users
+    *("./pump.toml", "pump.toml", "/etc/pump/config.toml", "summary.md"),  # files of users
     *("train.py", "finetune.py", "layers.py"),
-    "pump-cuda-VERSION.md",  # of a release
+    "pump-cuda-VERSION.md",  # a file of a release
     *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm_pmm_sysmem.h"),
     *("uvm_gpu_replayable_faults.c", "uvm_gpu_non_replayable_faults.c", "uvm_gpu_isr.c"),
     *("uvm_perf_prefetch.c", "uvm_policy.c", "uvm_hmm.c", "uvm.h", "cuda.h"),

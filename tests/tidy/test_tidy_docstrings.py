@@ -1,4 +1,4 @@
-"""Public Python says what it does, and which errors it raises."""
+"""Public Python has docstrings, which name the raised errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_documented(node: ast.stmt) -> TypeGuard[Documented]:
 
 
 def public() -> Iterator[tuple[str, Documented]]:
-    """Public classes and functions of modules and of public classes, with their places."""
+    """Yields public classes and functions of modules and of public classes, with their places."""
     for path in python_files(*PUBLIC):
         inside = list(filter(is_documented, ast.parse(text(path)).body))
         for node in inside:
@@ -27,14 +27,14 @@ def public() -> Iterator[tuple[str, Documented]]:
 
 
 def names(node: ast.expr | None) -> set[str]:
-    """The last words of an exception, of its call, or of several in a tuple."""
+    """Returns the last words of an exception, of its call, or of several exceptions in a tuple."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     called = [part.func if isinstance(part, ast.Call) else part for part in parts]
     return {ast.unparse(part).rpartition(".")[2] for part in called if part is not None}
 
 
 def raised(function: ast.FunctionDef) -> set[str]:
-    """Errors that a function raises itself and does not catch."""
+    """Returns the errors that a function raises itself and does not catch."""
     found: set[str] = set()
     caught: set[str] = set()
     for node in ast.walk(function):

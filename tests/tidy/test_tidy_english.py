@@ -1,4 +1,4 @@
-"""Users read technical English: pages, messages, help and log lines, by countable rules."""
+"""Users read technical English: countable rules for pages, messages, help and log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidy_sources import name
 from tidy_texts import LITERALS, PAGES, Text, is_prose, texts
 
 HITS_MAX = 1.5
-"""Constructions in a thousand words that technical English does not use."""
+"""Allowed constructions per thousand words that technical English does not use."""
 SENTENCE_MAX = 30
 MEAN_MAX = 18
 

@@ -1,7 +1,7 @@
-"""Files are opened by pump/inputs.py, pump/outputs.py and pump/folders.py; nothing else opens one.
+"""Only pump/inputs.py, pump/outputs.py and pump/folders.py open files.
 
-A plain open() waits for ever at a named pipe, reads without a bound, follows links of other users,
-and makes files that others can read.
+A plain open() blocks at a named pipe, reads without a bound, follows links of other users, and
+makes files that others can read.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from tidy_sources import name, python_files, text
 
 PLAIN = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "makedirs"}
-"""Functions, and methods of pathlib, os, io, gzip and others."""
+"""Functions, and methods of pathlib, os, io, gzip and other modules."""
 PLAIN_IN = {("shutil", "copy"), ("shutil", "copy2"), ("shutil", "copyfile"), ("shutil", "copytree")}
 KERNELS = ("/proc/", "/sys/", "/dev/")
-"""Files that begin so are the kernel's own: no user can replace them."""
+"""Paths with these prefixes belong to the kernel: no user can replace them."""
 
 ALLOWED = {
     "pump/inputs.py": "the one way to read",
@@ -29,11 +29,11 @@ ALLOWED = {
     "daemon/pumpd/common/last_line.py": "the terminal or log of the job, which it opened itself",
     "daemon/pumpd/worker/run_delay.py": "counters of threads, below /proc",
 }
-"""Files, or folders, and why they open files themselves."""
+"""Files or folders that may open files themselves, and the reasons."""
 
 
 def plain(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of each call that opens a file the plain way."""
+    """Yields line and name of each call that opens a file with a plain function."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -50,7 +50,7 @@ def plain(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def is_kernels(path: ast.expr) -> bool:
-    """Whether an expression is a text that begins with one of KERNELS, or os.devnull."""
+    """Returns whether an expression is os.devnull, or a text that starts with one of KERNELS."""
     if isinstance(path, ast.JoinedStr) and path.values:
         path = path.values[0]
     if isinstance(path, ast.Constant):

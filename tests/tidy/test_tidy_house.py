@@ -1,8 +1,8 @@
-"""The shim's target order of rooms, and today's uses that run against it.
+"""The target order of the shim's folders, and the present uses that violate it.
 
-Some files still have to move: `MOVING` says where to. `EXCEPTIONS` may only shrink: a use that is
-not listed fails, and so does an entry without a use. test_tidy_rooms.py holds the order of
-today's folders, which for the worker's core is the target already.
+`MOVING` lists files that must still move, and their target. `EXCEPTIONS` may only shrink: unlisted
+uses fail, and so do entries without a use. `test_tidy_rooms.py` checks the order of the present
+folders; for the worker's core this is already the target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORDER = (
     *("include", "base", "driver", "host", "memory", "progress", "record", "execute", "convert"),
     *("pool vmm", "link", "hooks", "life"),
 )
-"""Rooms of the shim, lower ones first. Rooms of one entry do not know each other."""
+"""Folders of the shim, lower ones first. Folders in one entry do not use each other."""
 
 MOVING = {
     "shim/host": {
@@ -34,7 +34,7 @@ MOVING = {
     },
     "shim/hooks": {"shim/pool/context_end.c", "shim/pool/pointer_answers.c"},
 }
-"""Files that are not in their room yet. All others stay in their folder."""
+"""Files that are not in their target folder yet. All other files stay in their folder."""
 
 EXCEPTIONS = {
     "shim/memory/host.h -> shim/memory/memory.h",
@@ -51,28 +51,28 @@ EXCEPTIONS = {
     "shim/pool/stream_ordered.c -> shim/pool/mapped.h",
     "shim/pool/stream_ordered.c -> shim/pool/mapped_access.c: pump_mapped_holds",
 }
-"""Includes, and uses of symbols, that run against the order."""
+"""Includes and uses of symbols that violate the order."""
 
 UPCALLS = "pump_upcalls"
-"""Used from below on purpose: the table that shim/life fills (shim/base/upcalls.h)."""
+"""Intentionally used from lower folders: the table that shim/life fills (shim/base/upcalls.h)."""
 
 RANKS = {f"shim/{room}": rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
 HOMES = {file: room for room, moving in MOVING.items() for file in moving}
 
 
 def home(path: Path) -> str:
-    """Returns the room that a file has in the target layout."""
+    """Returns the folder of a file in the target layout."""
     return HOMES.get(name(path), room_of(path))
 
 
 def runs_up(user: Path, used: Path) -> bool:
-    """Returns whether a file of the shim uses what its room may not use."""
+    """Returns whether a file of the shim uses a file that its folder may not use."""
     lower = RANKS.get(home(used), len(ORDER)) < RANKS[home(user)]
     return not lower and home(used) != home(user)
 
 
 def uses_that_run_up() -> set[str]:
-    """Returns each include and each use of a symbol that runs against the order."""
+    """Returns each include and each use of a symbol that violates the order."""
     found = {
         f"{name(path)} -> {name(included)}"
         for path in files()

@@ -1,7 +1,7 @@
-"""Imports go one way: pumpd uses pump; cli uses everything; policy, model, wire in a row.
+"""Imports have one direction: pumpd uses pump; cli uses everything; policy, model, wire in a row.
 
-The graph is derived from the imports; those for types alone do not count.
-What decides does no I/O: model and policy import nothing that could.
+The graph comes from the imports, except for imports that are only for types. Code that decides does
+no I/O: model and policy import no module that could.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tidy_sources import ROOT, imports, name, python_files, text
 
-# Each layer and the layers of pump that it may import. What is not named here may not be
-# imported; a new folder has to be given its place.
+# Each layer and the layers of pump that it may import. Layers that are missing here may not be
+# imported; each new folder needs an entry.
 LAYERS: dict[str, set[str]] = {
     "names": set(),
     "nvml": set(),
@@ -84,7 +84,7 @@ def test_product_code_imports_no_test_tools_and_tests_no_scripts() -> None:
         assert {"pytest", "unittest"}.isdisjoint(imports(path)), name(path)
 
 
-# Each part of pump_lab and those below it.
+# Each part of pump_lab and the parts below it.
 LAB: dict[str, set[str]] = {
     "paths": set(),
     "tables": set(),
@@ -110,13 +110,13 @@ def test_every_file_of_the_laboratory_lies_in_a_part() -> None:
 
 
 def test_one_file_of_the_product_knows_the_laboratory() -> None:
-    """By name: nothing imports it, and it is loaded where it is asked for alone."""
+    """The file names it: no import statement does, and it is loaded only on request."""
     for path in python_files("pump/", "daemon/"):
         assert "pump_lab" not in {module.split(".")[0] for module in imports(path)}, name(path)
         assert name(path) == "pump/cli/lab.py" or "pump_lab" not in text(path), name(path)
 
 
-# Each part of pumpd and the parts that it may import; `main` and `__main__` use all.
+# Each part of pumpd and the parts that it may import; `main` and `__main__` may use all.
 PUMPD: dict[str, set[str]] = {
     "common": set(),
     "worker": {"common"},
@@ -139,7 +139,7 @@ def test_every_file_of_pumpd_lies_in_a_part() -> None:
 
 
 def modules(folder: str, package: str) -> dict[str, Path]:
-    """Files of a package by the full name of their module."""
+    """Returns the files of a package by the full names of their modules."""
     found = {}
     for path in python_files(f"{folder}/"):
         words = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)

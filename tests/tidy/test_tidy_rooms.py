@@ -1,6 +1,6 @@
-"""Rooms of the C code and the arrows between them: a file includes and uses what lies below it.
+"""The order of the C folders: a file includes and uses only files of lower folders.
 
-Python has its layers in test_tidy_imports.py.
+test_tidy_imports.py has the layers of Python.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ BELOW: dict[str, set[str]] = {
     },
 }
 UPCALLS = {"pump_upcalls", "vd_upcalls", "vd_hooks"}
-"""Used from below on purpose: tables that the highest room fills (shim/base/upcalls.h)."""
+"""Intentionally used from below: tables that the highest folder fills (shim/base/upcalls.h)."""
 
 CALLED_BY_NAME = re.compile(r"_*cu|nvml[A-Z]|dlsym$|dlerror$|_ZN3c10|pump_(host|touch|cycles)_")
-"""Functions that programs and PyTorch call, and functions of kernels."""
+"""Functions that programs and PyTorch call, and kernel functions."""
 
 
 def may_use(room: str, other: str) -> bool:
@@ -82,7 +82,7 @@ def test_each_c_file_has_its_room() -> None:
 
 
 def test_rooms_stand_in_no_circle() -> None:
-    assert tuple(graphlib.TopologicalSorter(BELOW).static_order())  # a circle raises
+    assert tuple(graphlib.TopologicalSorter(BELOW).static_order())  # raises on a cycle
 
 
 def test_no_include_runs_up() -> None:
@@ -115,7 +115,7 @@ def test_no_symbol_of_a_higher_room_is_used() -> None:
 
 
 def test_each_function_has_a_caller_in_the_product() -> None:
-    """Another object, Python, or another line of its own source: a test alone is none."""
+    """Callers are other objects, Python, or other lines of the same source, but not tests."""
     sources = [path for path in files() if name(path).startswith(("shim/", "daemon/", "lab/"))]
     sources = [path for path in sources if path.suffix in {".c", ".cmake"}] + python_files(
         "pump/", "daemon/", "lab/"

@@ -12,13 +12,13 @@ SAY_NOTHING = {
     "daemon/pumpd/common/link.py": {"answers"},
     "pump/cli/metrics/answers.py": {"_clear"},
 }
-"""They ask whether a process listens, and close the connection."""
+"""These functions only test whether a process listens, and close the connection."""
 SEND_ONLY = {"daemon/pumpd/service/sdnotify.py": {"tell"}}
-"""Datagrams to the manager: the kernel knows no server of these, and nothing is received."""
+"""Sends datagrams to the manager: the kernel knows no server of these, and nothing is received."""
 
 
 def _connecting(path: str, tree: ast.Module) -> set[str]:
-    """Functions that connect a socket."""
+    """Returns the functions that connect a socket."""
     return {
         function.name
         for function in ast.walk(tree)

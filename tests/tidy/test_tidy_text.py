@@ -13,9 +13,9 @@ LINES_MAX = 500
 FILES_MAX = 25
 CODE = {".py", ".c", ".h", ".S", ""}
 LONGER: dict[str, int] = {}
-"""Files that are still too long, with their lines: the list may only become shorter."""
+"""Files that are still too long, with their line counts; this list may only become shorter."""
 FULLER: dict[str, int] = {}
-"""Folders that still hold too many files, with their number: it may only become shorter."""
+"""Folders that still have too many files, with their number; this list may only become shorter."""
 
 
 def test_there_is_something_to_check() -> None:
@@ -131,7 +131,7 @@ def test_test_names_are_sentences() -> None:
 
 
 def test_test_files_have_names_of_their_own() -> None:
-    # pytest imports them by their bare name; acceptance is a package.
+    # pytest imports these files by their bare name; acceptance is a package.
     shared = {"conftest.py", "__init__.py"}
     bare = [path for path in python_files("tests/") if name(path).split("/")[1] != "acceptance"]
     names = [path.name for path in bare if path.name not in shared]
@@ -150,13 +150,13 @@ GONE = re.compile(
     r"|pool_asleep|pool_woken|pump_act_\w+|(?:act|observe)_\w+\.[ch])\b",
     re.IGNORECASE,
 )
-"""Blocks and processes are no persons, each thing has one name (the glossary is in
-shim/include/pump_abi.h), and what was before stands in docs/decisions and the change log."""
+"""Blocks and processes are not persons, and each thing has one name (the glossary is in
+shim/include/pump_abi.h). The past belongs in docs/decisions and the change log."""
 NAME_OF_A_USER = re.compile(r"""["'=/(]nobody\b|\bNOBODY\b|user nobody|nobody's ids""")
 
 
 def is_gone(line: str) -> bool:
-    """Whether a word of the line, or a part of a name in it, was replaced."""
+    """Returns whether a word of the line, or a part of a name in it, was replaced."""
     line = NAME_OF_A_USER.sub("", line)
     return bool(GONE.search(line) or GONE.search(line.replace("_", " ")))
 

@@ -1,6 +1,6 @@
-"""What technical English does not use, as expressions, and how the tests count it.
+"""Regular expressions for constructions that technical English does not use, and their counting.
 
-Each of `PATTERNS` has a text that it finds and one, of good English, that it leaves alone.
+Each of `PATTERNS` has a text that it finds, and a good text that it does not find.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Pattern(NamedTuple):
-    """A construction: the expression that finds it, a text with it and a good text without."""
+    """A construction: an expression that finds it, a text with it, and a good text without it."""
 
     expression: str
     bad: str
@@ -74,7 +74,7 @@ PATTERNS = [
         "The GPU of which it has half.",
         "The device on which it runs.",
     ),
-    # Words that time has left to other kinds of text.
+    # Old-fashioned words.
     Pattern(
         r"\b[Ww]here (?:all|both|it|jobs|neither|no|none|nothing|that|they|there|this)\b",
         "Where nothing fits, pump waits.",
@@ -129,7 +129,7 @@ PATTERNS = [
         "It works on the GPU alone.",
         "A job that is alone on its GPU is left alone.",
     ),
-    # Verbs that programs and bytes do not have.
+    # Verbs that do not fit programs and bytes.
     Pattern(r"\b(?:tells?|told|says?|said)\b", "The driver says so.", "The driver reports it."),
     Pattern(
         r"\b(?:lies?|lay|stands?|stood)\b(?! for\b| in for\b|-)",
@@ -159,7 +159,7 @@ PATTERNS = [
 
 
 def hits(content: str) -> list[str]:
-    """Returns what the patterns find in one paragraph or message."""
+    """Returns the matches of all patterns in one paragraph or message."""
     return [found[0] for one in PATTERNS for found in re.finditer(one.expression, content)]
 
 

@@ -25,7 +25,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 @cache
 def files() -> list[Path]:
-    """Every text file of the project, but for what is built or measured."""
+    """Returns every text file of the project, except for built and measured files."""
     return list(_walk(ROOT))
 
 
@@ -39,7 +39,7 @@ def text(path: Path) -> str:
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Python sources, scripts without an ending included; below `folders` if given."""
+    """Returns Python sources and scripts without an ending; only below `folders` if given."""
     return [
         path
         for path in files()
@@ -53,9 +53,9 @@ def _for_types(node: ast.AST) -> bool:
 
 
 def imports(path: Path, *, at_run_time: bool = False) -> set[str]:
-    """Full names of all modules that a file imports, wherever in it.
+    """Returns the full names of all modules that a file imports anywhere.
 
-    at_run_time: without those that are for types alone.
+    at_run_time: excludes imports that are only for types.
     """
     found: set[str] = set()
     tree = ast.parse(text(path))

@@ -1,4 +1,4 @@
-"""Texts that users of pump read: paragraphs of pages, and string literals of the code."""
+"""Texts that users of pump read: paragraphs of pages, and string literals in the code."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LITERALS = {
     "scripts": ("scripts/",),
     "examples": ("examples/",),
 }
-"""Groups by where their files lie; a file belongs to the first group that has it."""
+"""Groups by path prefix; a file belongs to the first group that matches."""
 
 
 class Text(NamedTuple):
-    """One paragraph, cell or message, and its line in the file."""
+    """A paragraph, cell or message, and its line in the file."""
 
     path: Path
     line: int
@@ -45,7 +45,7 @@ def _flat(content: str) -> str:
 
 
 def _markdown(source: str) -> Iterator[tuple[int, str]]:
-    """Paragraphs, items and cells; neither code in fences nor addresses of links."""
+    """Yields paragraphs, items and cells, without fenced code and link addresses."""
     source = re.sub(r"(?ms)^ *```.*?^ *```", lambda found: "\n" * found[0].count("\n"), source)
     source = re.sub(r"(?s)<!--.*?-->", lambda found: "\n" * found[0].count("\n"), source)
     source = re.sub(r"\]\([^)]*\)", "]", source)
@@ -58,7 +58,7 @@ def _markdown(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _manual(source: str) -> Iterator[tuple[int, str]]:
-    """Paragraphs of a page for man, without its requests."""
+    """Yields paragraphs of a man page, without its requests."""
     for number, line in enumerate(source.splitlines(), 1):
         if not line.startswith("."):
             yield number, re.sub(r"\\f[A-Z]", "", line).replace("\\", "")
@@ -71,7 +71,7 @@ def _joined(node: ast.JoinedStr) -> str:
 
 
 def _python(source: str) -> Iterator[tuple[int, str]]:
-    """String literals but docstrings; X stands for a formatted value."""
+    """Yields string literals except docstrings; X replaces a formatted value."""
     tree = ast.parse(source)
     passed = set()
     for node in ast.walk(tree):
@@ -93,7 +93,7 @@ QUOTED = r'"(?:[^"\\\n]|\\.)*"'
 
 
 def _c(source: str) -> Iterator[tuple[int, str]]:
-    """String literals but those of assertions; X stands for a number of fixed width."""
+    """Yields string literals outside of assertions; X replaces a number of fixed width."""
     blank = re.compile(r"/\*.*?\*/|//[^\n]*|_?[sS]tatic_assert\([^;]*;", re.DOTALL)
     whole = re.compile(f"(?P<text>{QUOTED})|{blank.pattern}", re.DOTALL)
     source = whole.sub(lambda m: m["text"] or "\n" * m[0].count("\n"), source)
@@ -105,7 +105,7 @@ def _c(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _shell(source: str) -> Iterator[tuple[int, str]]:
-    """What --help prints, which is the script's first comment, and words in quotes."""
+    """Yields the script's first comment, which --help prints, and words in quotes."""
     comment = re.match(r"#![^\n]*\n((?:#[^\n]*\n)*)", source)
     for block in re.split(r"\n\s*\n", re.sub(r"(?m)^# ?", "", comment[1] if comment else "")):
         yield 2, block
@@ -127,14 +127,14 @@ def _split(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_prose(content: str) -> bool:
-    """Whether it has three words at least, and words more than anything else."""
+    """Returns whether the text has at least three words, and more words than other parts."""
     parts = content.split()
     words = [part for part in parts if re.fullmatch(r"[('\"`*]*[A-Za-z'-]+[.,;:!?)'\"`*]*", part)]
     return len(words) > 2 and len(words) > len(parts) / 2
 
 
 def paths(group: str) -> list[Path]:
-    """The files of a group."""
+    """Returns the files of a group."""
     starts = {**PAGES, **LITERALS}[group]
     if group in PAGES:
         found = [*files(), *sorted((ROOT / "docs" / "man").glob("*.1"))]
@@ -152,7 +152,7 @@ def paths(group: str) -> list[Path]:
 
 
 def texts(group: str) -> list[Text]:
-    """All prose of a group, a paragraph or a message each."""
+    """Returns all prose of a group, one paragraph or message each."""
     return [
         Text(path, line, _flat(part))
         for path in paths(group)

@@ -1,4 +1,4 @@
-"""What other users can do to a job and its pumpd: look at it, steer it, hurt it, take its place."""
+"""Attacks of other users on a job and its pumpd: read, control, disturb or impersonate it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from users import (
 )
 
 import pumpd.worker.recorder
-import pumpd.worker.worker  # noqa: F401  # what the victim's processes import is read as root
+import pumpd.worker.worker  # noqa: F401  # reads the modules of the victim's processes as root
 from pump import paths
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
@@ -49,7 +49,7 @@ REFUSED = (errno.EACCES, errno.EPERM)
 
 
 class Victim:
-    """Alice's recorded job, its pumpd and a client of it that holds its mapping open."""
+    """Alice's recorded job, its pumpd, and a client that keeps its mapping open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "alice"
@@ -64,7 +64,7 @@ class Victim:
         assert self.client.hear() == "served"
 
     def _serve(self, say: Say) -> None:
-        os.umask(0o077)  # as pump-run starts it
+        os.umask(0o077)  # as under pump-run
         files = ["--log-file", str(self.log), "--record", str(self.record), "--log-level", "info"]
         os.setpgid(0, 0)
         listener = link.bind_listener(str(self.socket), 8)
@@ -75,7 +75,7 @@ class Victim:
 
     def _hold(self, say: Say) -> None:
         status, files = -1, []
-        while status != link.WELCOME_OK:  # the warm process may still be on its way
+        while status != link.WELCOME_OK:  # the warm process may still be starting
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             connection.connect(str(self.socket))
             connection.send(link.pack_hello(os.getpid()))
@@ -103,7 +103,7 @@ def victim() -> Iterator[Victim]:
 
 
 def attempt(action: Callable[[], Any]) -> str:
-    """What came of it; nothing where the system refused it."""
+    """Returns the result of an action; "" if the system refused it."""
     try:
         return f"got {action()!r}"
     except OSError as error:
@@ -111,14 +111,14 @@ def attempt(action: Callable[[], Any]) -> str:
 
 
 def traced(pid: int) -> int:
-    """0 if it may be traced. Raises OSError."""
+    """Attaches as a tracer; returns 0. Raises OSError if that is refused."""
     if LIBC.ptrace(PTRACE_ATTACH, pid, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
     return 0
 
 
 def looked_into(pids: list[int]) -> list[str]:
-    """What another user gets out of processes."""
+    """Returns the parts of processes that another user can read."""
     got = []
     for pid in pids:
         for name in ("environ", "mem", "maps", "fd", "cwd", "root", "exe", "io"):
@@ -160,7 +160,7 @@ def test_no_user_reads_anothers_recording_or_log(victim: Victim) -> None:
 
 def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Victim) -> None:
     def steers() -> bool:
-        """By a client that ignores refusals."""
+        """Sends a request, ignoring refusals; returns whether there was a reply."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(5)
             connection.connect(str(victim.socket))
@@ -173,7 +173,7 @@ def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Vict
 
     for user in ATTACKERS:
         assert as_user(user, attempt, steers) == "", "its socket is its user's"
-    victim.socket.chmod(0o777)  # by a hand that means well
+    victim.socket.chmod(0o777)  # as by a well-meaning administrator
     for user in ATTACKERS:
         assert as_user(user, steers) is False
     assert as_user(ALICE, steers) is True
@@ -185,13 +185,13 @@ def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Vict
 
 
 def greeted(path: str) -> tuple[int, int]:
-    """What a hello to a pumpd brings: a status, and descriptors."""
+    """Returns the status and the number of descriptors that a hello to a pumpd brings."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(path)
         try:
             connection.send(link.pack_hello(os.getpid()))
             data, files, _, _ = socket.recv_fds(connection, link.WELCOME.size, 4)
-        except (BrokenPipeError, ConnectionResetError):  # before it has said a word
+        except (BrokenPipeError, ConnectionResetError):  # refused before any word
             return link.WELCOME_REFUSED, 0
         for file in files:
             os.close(file)
@@ -219,11 +219,11 @@ def test_three_users_who_flood_a_jobs_socket_keep_no_client_from_it(victim: Vict
             assert as_user(ALICE, greeted, str(victim.socket)) == (link.WELCOME_OK, 1)
 
 
-# ---- places ----
+# ---- folders and sockets ----
 
 
 def squats(names: list[str]) -> None:
-    """Make what another user's pump would make, first."""
+    """Creates the folders that another user's pump would make, before it does."""
     for number, name in enumerate(names):
         with contextlib.suppress(FileExistsError):
             if number % 2:
@@ -257,7 +257,7 @@ def test_thousands_of_folders_that_three_others_have_made_first_are_not_used(
 
 
 def serves_falsely(say: Say, path: Path) -> None:
-    """Takes the socket's place again and again; says in the end what it has heard."""
+    """Takes over the socket's path again and again; finally reports the received bytes."""
     heard: list[bytes] = []
     turn = 0
     while not say.told_to_end():
@@ -281,7 +281,7 @@ def serves_falsely(say: Say, path: Path) -> None:
 
 
 def asks(path: str) -> set[str]:
-    """What a service's client and a job's are told where others serve."""
+    """Returns the errors that clients of a service and of a job get if other users serve."""
     told = set()
     until_s = time.monotonic() + PATIENCE_S / 2
     while len(told) < 2 * len(ATTACKERS) and time.monotonic() < until_s:

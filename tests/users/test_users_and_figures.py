@@ -1,5 +1,5 @@
-"""`pump service metrics` among hostile users: TCP knows no users, so their connections are
-bounded; and each makes as many jobs, with as many GPUs, as the service lets it."""
+"""`pump service metrics` with hostile users. TCP does not identify users, so connections are
+bounded. Each user makes as many jobs with as many GPUs as the service allows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METRICS = (
     "import sys; from pump.cli.main import main; from pump.cli.metrics import answers\n"
     "answers.REQUEST_S = 600.0; sys.exit(main())"
 )
-"""None is answered because another one's time is over."""
+"""With this time limit no query is answered just because another connection timed out."""
 JOBS_EACH = 64
 GPUS_EACH = 8
 PATIENCE_S = 20
@@ -45,7 +45,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def port(service: Service, tmp_path: Path) -> Iterator[int]:
-    """Where root's `pump service metrics` answers for that service, with series for each job."""
+    """Yields the port of root's `pump service metrics` with series for each job."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         number = int(probe.getsockname()[1])
     words = [
@@ -76,8 +76,8 @@ def answers(port: int) -> bool:
 
 
 def scraped(port: int) -> bytes:
-    """The answer to one that is soon asking again where it has been too slow to ask: of a crowd
-    the oldest connection goes, of whichever user."""
+    """Returns an answer; queries again if it was too slow. In a crowd the server closes the oldest
+    connection of any user."""
     until_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
         with contextlib.suppress(OSError):
@@ -94,12 +94,12 @@ def asked(port: int) -> bytes:
 
 
 def names_gpus(say: Say, service: Service) -> None:
-    """Many jobs on GPUs that there are not: half of them on the same ones."""
+    """Makes many jobs on GPUs that do not exist; half of the jobs name the same ones."""
     jobs = []
     same = [os.urandom(16).hex() for _ in range(GPUS_EACH)]
     for number in range(JOBS_EACH):
         job = Played(service, name=f'{number}"}} 1 #{os.getuid()}')
-        job.adopts = False  # which would name the usual one
+        job.adopts = False  # otherwise it would report the usual one
         entries = tuple(
             wire.GpuReport(gpu, 1000 * MIB, 10 * MIB, 10 * MIB, 0, 0, 0)
             for gpu in (same if number % 2 else (os.urandom(16).hex() for _ in same))
@@ -111,8 +111,8 @@ def names_gpus(say: Say, service: Service) -> None:
 
 
 def crowds(say: Say, port: int) -> None:
-    """Many more connections than there are places, from an address each: some silent, some that
-    ask for half of a line, some that take no answer. For each that is lost comes another."""
+    """Keeps many more connections than the server allows, each from its own address: silent ones,
+    ones that send half a line, and ones that take no answer. Replaces each lost connection."""
     held = [crowding(port, number) for number in range(1, 2 * PEERS_MOST)]
     say("crowds")
     while True:
@@ -143,7 +143,7 @@ def is_closed(one: socket.socket) -> bool:
 
 
 def newer_figures(port: int, beginning: str) -> list[str]:
-    """Returns the lines of an answer with such a line. Answers of the same second are the same."""
+    """Returns the lines of an answer with such a line; answers within a second are equal."""
     end = time.monotonic() + PATIENCE_S
     while True:
         text = as_user(ALICE, scraped, port).decode()

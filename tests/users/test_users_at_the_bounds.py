@@ -1,6 +1,6 @@
-"""Several users who take all that the service gives: connections, handshakes, patience, shares.
+"""Several users take all that the service allows: connections, handshakes, patience, shares.
 
-The bounds are small here, so that three users reach them at once; their proportions are kept.
+The bounds are small here, so that three users reach them soon; their proportions are the same.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ pytestmark = needs_root
 
 NOBODY = 65534
 SHORT_S = 1.0
-"""The service's patience here."""
+"""The service's patience in these tests."""
 SHARE_S = 8.0
-"""Within which an honest job has its share where two others spend that patience."""
+"""Time limit for an honest job's share while two other users use up that patience."""
 SUBORDINATE = {BOB: range(210_000, 210_015), CAROL: range(310_000, 310_015)}
 USABLE_BYTES = 970 * MIB
 SMALL = {
@@ -52,7 +52,7 @@ SMALL = {
 
 
 def served(folder: Path, settings: str, config: str, beat_s: float = 0.5) -> Service:
-    """`pumpd serve` with some of its constants changed beforehand."""
+    """Starts `pumpd serve` with some of its constants changed."""
     code = "import functools, sys; from pumpd import main\n"
     code += f"from pumpd.service import owners, patience, serve\n{settings}\n"
     (folder / "config.toml").write_text(config)
@@ -70,11 +70,11 @@ def service() -> Iterator[Service]:
         made.kill()
 
 
-# ---- places ----
+# ---- connections ----
 
 
 def holds_connections(say: Say, service: Service) -> None:
-    """As many as it gets, and another for each that it loses."""
+    """Keeps as many connections as possible and replaces each lost one."""
     held: list[socket.socket] = []
     for turn in range(1 << 30):
         with contextlib.suppress(OSError, FrameError):
@@ -110,7 +110,7 @@ def comes_and_goes(say: Say, service: Service) -> None:
 
 
 def keeps_a_lease(say: Say, service: Service) -> None:
-    """A job that tries again while the queue of connections is full, as a job's pumpd does."""
+    """Plays a job that retries while the queue of connections is full, like a job's pumpd."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -128,7 +128,7 @@ def keeps_a_lease(say: Say, service: Service) -> None:
 
 
 def questions(service: Service) -> int:
-    """Each over a connection of its own, within pump.service.TIMEOUT_S."""
+    """Sends queries, each over its own connection and within pump.service.TIMEOUT_S."""
     for _ in range(5):
         with ServiceClient(str(service.socket)) as client:
             client.state()
@@ -159,7 +159,7 @@ def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root
 
 @pytest.fixture
 def sharing() -> Iterator[Service]:
-    """Its patience is short, and two users have subordinate ids."""
+    """Starts a service with short patience; two users have subordinate ids."""
     with public_folder() as folder:
         lines = [f"{user}:{ids[0]}:{len(ids)}\n" for user, ids in SUBORDINATE.items()]
         (folder / "subuid").write_text("".join(lines))
@@ -172,7 +172,7 @@ def sharing() -> Iterator[Service]:
 
 
 def holds_all(service: Service) -> Played:
-    """A job that has all of the memory, it says, and gives none of it back."""
+    """Makes a job that claims all of the memory and returns nothing."""
     job = Played(service, wanted_mib=1000)
     job.adopted = job.resident = job.usable
     job.adopts = False
@@ -187,7 +187,7 @@ def holds_on(say: Say, service: Service) -> None:
 
 
 def takes_turns(say: Say, service: Service) -> None:
-    """With itself: the next one holds all before the last one leaves, none for PATIENCE_S."""
+    """Alternates two jobs: the next claims all before the last leaves, both before PATIENCE_S."""
     job = holds_all(service)
     say("holds")
     while True:
@@ -205,7 +205,7 @@ def wants_much(say: Say, service: Service) -> None:
 
 
 def gets(say: Say, service: Service, least_bytes: int) -> None:
-    """What it is granted in the end."""
+    """Reports the final grant."""
     end = time.monotonic() + SHARE_S
     with closing(Played(service, wanted_mib=1000)) as (job,):
         job.adopted = 20 * MIB
@@ -231,7 +231,7 @@ def test_two_users_with_fifteen_subordinate_ids_each_are_two_to_the_service(
     sharing: Service,
 ) -> None:
     users = [user for ids in SUBORDINATE.values() for user in ids]
-    # Thirty-one users would have a thirty-first each; these are three, but for 8 MiB a job.
+    # Thirty-one users would get a thirty-first each. These are three, except for 8 MiB per job.
     least = USABLE_BYTES // 5
     with together(wants_much, sharing, users=users), User(ALICE, gets, sharing, least) as alice:
         assert alice.hear() >= least

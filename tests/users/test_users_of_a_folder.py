@@ -1,5 +1,5 @@
-"""A folder that all users may write to, where three of them keep putting things in the way of
-what another writes and reads there: its own settings, its list of trust, recordings, reports."""
+"""Three users disturb a folder that all users may write to. The victim reads and writes her
+settings, trusted files, recordings and reports there."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MINE = '[job]\nbudget = "1GiB"\n'
 THEIRS = '[job]\nbudget = "2GiB"\nrecord = "theirs"\nlog_file = "theirs"\n'
 TURNS = 200
 OTHER = '[job]\nbudget = "3GiB"\n'
-"""In another file of the victim's."""
+"""The contents of another file of the victim."""
 PAGE = "<!doctype html><title>pump report: "
 
 
 class Shared:
-    """The folder, and the victim's home with what is dear to her."""
+    """The folder, and the victim's home with her files."""
 
     def __init__(self, base: Path) -> None:
         self.folder, self.home = base / "shared", base / "home"
@@ -50,7 +50,7 @@ class Shared:
 
     @property
     def sticky(self) -> bool:
-        """Whether names that they have taken stay theirs."""
+        """Returns whether names that the attackers have taken remain theirs."""
         return bool(self.folder.stat().st_mode & 0o1000)
 
     def unharmed(self) -> bool:
@@ -67,7 +67,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
 
 
 def puts(path: Path, data: bytes) -> None:
-    """A new file that is open to all."""
+    """Makes a new file that is open to all."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         os.write(fd, data)
@@ -76,7 +76,7 @@ def puts(path: Path, data: bytes) -> None:
 
 
 def puts_at_once(path: Path, way: Callable[[Path], object]) -> None:
-    """In place of what is there: at no moment is nothing there."""
+    """Replaces a path atomically: at each moment there is a file."""
     beside = path.with_name(f"beside.{os.getuid()}")
     way(beside)
     try:
@@ -86,7 +86,7 @@ def puts_at_once(path: Path, way: Callable[[Path], object]) -> None:
 
 
 def plants(say: Say, shared: Shared, names: list[str], content: bytes) -> None:
-    """Puts things of all kinds where others' files are to be, and says what it could read."""
+    """Puts files of all kinds at the victim's paths, and checks that no secret is readable."""
     source = random.Random(os.getuid())
     os.umask(0)
     ways: list[Callable[[Path], object]] = [
@@ -140,7 +140,7 @@ def planting(shared: Shared, names: list[str], content: bytes = b"") -> Iterator
 
 
 def resolves(shared: Shared, environ: dict[str, str]) -> set[str]:
-    """The budgets that counted, in a folder into which she puts a file of her own now and then."""
+    """Returns the effective budgets in a folder in which she sometimes writes her own file."""
     os.chdir(shared.folder)
     found = set()
     for turn in range(TURNS):
@@ -163,7 +163,7 @@ def test_what_three_users_put_in_place_of_a_pump_toml_sets_nothing(shared: Share
 
 
 def trusts(shared: Shared, environ: dict[str, str]) -> list[bool]:
-    """Whether she trusts their file, while she is kept from trusting her own."""
+    """Returns whether she trusts their file; they prevent her from trusting her own."""
     trust.WAIT_S = 0.02
     believed = []
     for _ in range(TURNS // 4):
@@ -175,7 +175,7 @@ def trusts(shared: Shared, environ: dict[str, str]) -> list[bool]:
 
 
 def test_a_list_of_trust_that_three_users_put_in_place_is_not_believed(shared: Shared) -> None:
-    """In a state folder that is open to all, and whose locks they hold."""
+    """The state folder is open to all, and the attackers hold its locks."""
     environ = {"XDG_STATE_HOME": str(shared.folder)}
     (shared.folder / "pump").mkdir()
     os.chown(shared.folder / "pump", ALICE, ALICE)
@@ -199,7 +199,7 @@ def holds_lock(say: Say, folder: Path) -> None:
 
 
 def records(shared: Shared) -> list[str]:
-    """Recordings and reports of hers that took their places."""
+    """Returns her recordings and reports that were written."""
     os.umask(0o077)
     where = place.open_folder(str(shared.folder / "run"))
     done = []
@@ -251,7 +251,7 @@ def test_a_folder_that_three_users_swap_for_links_leads_no_recording_out(shared:
 
 
 def reads(shared: Shared) -> int:
-    """Each in bounded time, and with an error of one line if at all."""
+    """Counts failed reads. Each read ends in time; each error has one line."""
     refused = 0
     for _ in range(TURNS):
         for name in ("run", "pipe"):
@@ -275,7 +275,7 @@ def test_what_three_users_put_in_place_of_a_recording_keeps_no_reader_waiting(
 
 
 def replaces(made: Path, parts: list[str]) -> list[str]:
-    """The parts that it could change, in any way."""
+    """Returns the parts that this user could change in any way."""
     done = []
     for part in parts:
         path = made / part

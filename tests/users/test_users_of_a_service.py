@@ -1,5 +1,5 @@
-"""What several users together can do to others at the service. Each row of docs/security.md is
-attacked by more than one, beyond each bound, and another user must get what it gets alone."""
+"""Several users together attack others at the service. More than one user attacks each row of
+docs/security.md, beyond each bound, and another user must get the same as without them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from pumpd.service.registry import GPUS_MOST
 pytestmark = needs_root
 
 JOBS_EACH = 5
-"""Name more GPUs together than a user may."""
+"""Together these jobs name more GPUs than a user may."""
 
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    """Of root, open to all; small where a test would take long to reach a bound."""
+    """Starts root's service, open to all; small if a test would need long to reach a bound."""
     with public_folder() as folder:
         config = folder / "config.toml"
         config.write_text(f"[service]\njobs_per_user = {JOBS_EACH}\n")
@@ -53,13 +53,13 @@ def service() -> Iterator[Service]:
 
 
 def all_are_answered(service: Service, *, users: tuple[int, ...] = (ALICE, 0)) -> None:
-    """Within the time that a client waits for its answers (pump.service.TIMEOUT_S)."""
+    """Checks answers within the time that a client waits for them (pump.service.TIMEOUT_S)."""
     for user in users:
         assert as_user(user, questions, str(service.socket)) == 10
 
 
 def questions(path: str) -> int:
-    """A connection for each of ten questions, and one more; how many were answered."""
+    """Sends queries over ten connections; returns the number of rounds with answers."""
     for _ in range(10):
         with ServiceClient(path) as client:
             client.state()
@@ -67,7 +67,7 @@ def questions(path: str) -> int:
     return 10
 
 
-# ---- what they see ----
+# ---- visible jobs ----
 
 
 def has_jobs(say: Say, service: Service) -> None:
@@ -88,7 +88,7 @@ def test_three_users_see_each_their_own_jobs_and_root_sees_them_all(service: Ser
 
 
 def jobs_seen(service: Service) -> list[str]:
-    """By a client that trusts any service."""
+    """Returns the jobs that a client sees if it trusts any service."""
     with connect(service) as peer:
         peer.send(wire.pack_hello())
         wire.check_welcome(peer.recv(64))
@@ -164,8 +164,8 @@ def sends_rubbish(say: Say, service: Service) -> None:
 
 
 def reports_what_cannot_be(say: Say, service: Service) -> None:
-    """Two jobs stay, with the least and the greatest figures that a frame may carry, a GPU named
-    twice; others report each figure beyond its bounds, and the connection of each is closed."""
+    """Sends extreme values in two lasting jobs, with a GPU named twice. Other jobs report each
+    value beyond its bounds, and the service closes their connections."""
     absurd = [Played(service), Played(service)]
     for job, figure in zip(absurd, (0, wire.BYTES_MOST), strict=True):
         job.adopts = False
@@ -177,7 +177,7 @@ def reports_what_cannot_be(say: Say, service: Service) -> None:
         job.say(wire.Report(wire.COUNT_MOST, 1, figure, figure, entries))
     for turn in range(1_000_000):
         for wrong in reports_out_of_bounds():
-            with contextlib.suppress(FrameError, OSError):  # too many connects, in a second round
+            with contextlib.suppress(FrameError, OSError):  # too many connects in a second round
                 assert is_disconnected(Played(service), wrong), wrong
             for job in absurd:
                 job.turn()
@@ -205,7 +205,7 @@ def reports_out_of_bounds() -> Iterator[wire.Report]:
 
 
 def is_disconnected(job: Played, report: wire.Report) -> bool:
-    """Whether a job is, for a report, instead of being answered."""
+    """Returns whether the service closes the connection after this report instead of answering."""
     with closing(job), contextlib.suppress(OSError):
         job.say(report)
         job.say(wire.AskService())
@@ -233,7 +233,7 @@ def test_three_users_together_keep_no_other_from_an_answer(
 
 
 def keeps_a_lease(say: Say, service: Service) -> None:
-    """A job that wants half of a GPU, and says in the end whether its connection was closed."""
+    """Plays a job that wants half of a GPU; reports at the end that it still has its lease."""
     with closing(Played(service, wanted_mib=500)) as (job,):
         job.report()
         until(lambda: job.granted, "a grant", job)

@@ -1,5 +1,5 @@
-"""Several users who tell the service what is not so, or end without a word: of a GPU's size, of
-what they hold and want, of who they are. What an honest job gets is its share all the same."""
+"""Several users give the service false information, or end without notice: a GPU's size, their
+memory and wishes, their identity. An honest job gets its share anyway."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ pytestmark = needs_root
 
 JOBS_EACH = 3
 DEAD_EACH = 12
-"""Jobs of each attacker that are killed."""
+"""Killed jobs of each attacker."""
 SHARE_BYTES = USABLE_BYTES // 4
-"""Of four users."""
+"""The share of one of four users."""
 LIES = {
     BOB: {"total_mib": 10},
     CAROL: {"total_mib": 1 << 40, "wanted_mib": 1 << 40},
@@ -66,7 +66,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 
 def lies(say: Say, service: Service) -> None:
-    """From the first job on, so that no other has been there before."""
+    """Lies from the first job, so that no honest job was there before."""
     jobs = [Played(service, **LIES[os.getuid()]) for _ in range(JOBS_EACH)]  # type: ignore[arg-type]
     for job in jobs:
         job.usable = 1 << 60
@@ -86,7 +86,7 @@ def test_three_users_who_lie_of_a_gpu_from_the_first_keep_no_other_from_its_shar
 
 
 def dies_and_hangs(say: Say, service: Service) -> None:
-    """Jobs that hold all, one after the other: most are killed, the last ones stopped."""
+    """Runs jobs that claim all memory, one by one; kills most and stops the last ones."""
     for number in range(DEAD_EACH + 2):
         reader, writer = os.pipe()
         child = os.fork()
@@ -115,11 +115,11 @@ def test_jobs_of_three_users_that_die_or_are_stopped_leave_no_lease(service: Ser
             until(lambda: alone.granted == alone.usable, "all of the GPU", alone)
 
 
-# ---- who they are ----
+# ---- identity ----
 
 
 def is_process_one(say: Say, service: Service, user: int) -> None:
-    """A job that is process 1 of a PID namespace of its own, and says that of every job."""
+    """Plays a job that is process 1 in its own PID namespace; each of its jobs reports pid 1."""
     unshare(CLONE_NEWPID)
     if os.fork() == 0:
         try:

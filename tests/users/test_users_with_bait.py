@@ -1,5 +1,5 @@
-"""What several users together hand to the service that it must not take: descriptors, paths to
-open, names that break lines. Each attacker goes beyond what one test of one user tries."""
+"""Several users together send the service things that it must not accept: descriptors, paths to
+open, names that break lines. Each attacker goes beyond the tests with one user."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = needs_root
 
 FRAMES = 40
 DESCRIPTORS = 50
-"""In each frame; the kernel lets 253 pass."""
+"""Descriptors in each frame; the kernel allows 253."""
 PWN = "'\"$(touch pwned)`touch pwned`;touch pwned #"
-"""Printable: a job may be called so."""
+"""Printable, so a job may have this name."""
 EVIL = ("a\nb", "a\x1b[2J\x1b[31m", "a\x07", "\u202eb")
 
 
@@ -38,7 +38,7 @@ def baits(say: Say, service: Service, trap: str) -> None:
     out_of_bounds = wire.Report(0, -1, 0, 0, ())
     assert is_disconnected(Played(service, name=PWN), out_of_bounds), "which is logged"
     for name in EVIL:
-        with pytest.raises((OSError, AssertionError)):  # its connection is closed
+        with pytest.raises((OSError, AssertionError)):  # the service closes the connection
             Played(service, name=name)
     say("done")
     plays(say, job)
@@ -53,7 +53,7 @@ def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown_nor_run
     service: Service, tmp_path: Path
 ) -> None:
     trap = Path(service.socket).parent / "trap"
-    all_are_answered(service)  # it has opened what it keeps itself
+    all_are_answered(service)  # the service has opened its own files
     before = len(service.descriptors())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(trap))
@@ -74,7 +74,7 @@ def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown_nor_run
             for line in log.splitlines():
                 subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=False)
             assert not list(tmp_path.iterdir())
-            kept = before + len(users)  # a connection for each job
+            kept = before + len(users)  # a connection per job
             eventually(lambda: len(service.descriptors()) <= kept, "no descriptor is kept")
         finally:
             for one in users:

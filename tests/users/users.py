@@ -1,7 +1,7 @@
-"""Other users of the machine, as processes of real user ids that run functions of a test.
+"""Other users of the machine, as processes with real user ids that run functions of a test.
 
-Not a test. A process is forked from the test's, so all that its function needs is imported
-already: the folder of the interpreter need not be open to that user.
+Not a test. A process is forked from the test's process, so its function has all its imports: the
+interpreter's folder need not be open to that user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 ALICE, BOB, CAROL, DAVE = 10001, 10002, 10003, 10004
-"""Ids that no machine gives away. Alice is honest wherever she takes part."""
+"""Ids that no machine assigns. Alice is honest in all tests."""
 ATTACKERS = (BOB, CAROL, DAVE)
 PATIENCE_S = 30.0
 PR_SET_DUMPABLE = 4
@@ -32,29 +32,29 @@ CLONE_NEWPID, CLONE_NEWUSER = 0x20000000, 0x10000000
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
 
-codecs.lookup("ascii")  # imported where it is first used: too late for another user
+codecs.lookup("ascii")  # imported at first use otherwise: too late for another user
 _fork = multiprocessing.get_context("fork")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become(user: int) -> None:
-    """Be that user and nothing else, for good."""
+    """Becomes that user permanently."""
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
-    # As after exec: else the kernel would guard this process as one of root's.
+    # As after exec; otherwise the kernel would protect this process like one of root's.
     _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def unshare(flags: int) -> None:
-    """Raises OSError where the machine gives no such namespace."""
+    """Creates namespaces. Raises OSError if the machine refuses them."""
     if _libc.unshare(flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 class Say:
-    """A process's way to the test that has started it."""
+    """Sends messages from a process to the test that started it."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -63,12 +63,12 @@ class Say:
         self._pipe.send((False, what))
 
     def told_to_end(self) -> bool:
-        """Whether the test has called end()."""
+        """Returns whether the test has called end()."""
         return bool(self._pipe.poll())
 
 
 def plays(say: Say, *jobs: Any) -> None:
-    """Let jobs (Played) take their turns until the test has called end()."""
+    """Lets jobs (Played) run until the test has called end()."""
     while not say.told_to_end():
         for job in jobs:
             job.turn()
@@ -76,12 +76,12 @@ def plays(say: Say, *jobs: Any) -> None:
 
 
 class User:
-    """A process of that user that runs body(say, *words): what it says, hear() returns."""
+    """A process of that user that runs `body` with a Say; hear() returns its messages."""
 
     def __init__(self, user: int, body: Callable[..., Any], *words: Any) -> None:
         self.user = user
         self.said: Any = None
-        """Its first word, where `together` has heard it."""
+        """The first message, if `together` has received it."""
         self._ours, theirs = _fork.Pipe()
         self._process = _fork.Process(target=_run, args=(user, theirs, body, words), daemon=True)
         self._process.start()
@@ -93,14 +93,14 @@ class User:
         return self._process.pid
 
     def hear(self) -> Any:
-        """What it says next; AssertionError, with its traceback, if it fails."""
+        """Returns the next message; raises AssertionError with the process's traceback."""
         assert self._ours.poll(PATIENCE_S), f"user {self.user} says nothing"
         failed, said = self._ours.recv()
         assert not failed, said
         return said
 
     def end(self) -> None:
-        """Ask it to come to an end; where it has failed, hear() says why."""
+        """Asks the process to end; after a failure hear() raises the reason."""
         with contextlib.suppress(BrokenPipeError):
             self._ours.send("end")
 
@@ -136,7 +136,7 @@ def _run(user: int, pipe: Any, body: Callable[..., Any], words: tuple[Any, ...])
 def together(
     body: Callable[..., Any], *words: Any, users: Sequence[int] = ATTACKERS
 ) -> Iterator[list[User]]:
-    """A process of each user that runs body(say, *words); goes on when each has said a word."""
+    """Starts a process of each user that runs `body`; waits for a message of each process."""
     with contextlib.ExitStack() as stack:
         people = [stack.enter_context(User(user, body, *words)) for user in users]
         for one in people:
@@ -145,14 +145,14 @@ def together(
 
 
 def as_user(user: int, function: Callable[..., Any], *words: Any) -> Any:
-    """What the function returns to that user."""
+    """Returns the result of the function for that user."""
     with User(user, lambda say: say(function(*words))) as one:
         return one.hear()
 
 
 @contextlib.contextmanager
 def public_folder() -> Iterator[Path]:
-    """One that all users may look into; pytest's own are root's alone."""
+    """Makes a folder that all users may read; pytest's own folders are only for root."""
     folder = Path(tempfile.mkdtemp(prefix="pump-users-"))
     folder.chmod(0o755)
     try:

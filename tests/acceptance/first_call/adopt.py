@@ -1,10 +1,10 @@
-"""scripts/first_call --adopt ARCHIVE: from the answers of a first call to the product, in one step.
+"""scripts/first_call --adopt ARCHIVE: turns the answers of a first call into files of the product.
 
 DESIGN
-  The archive comes from another machine: archive.py unpacks it within bounds, reports.py sorts its
-  parts by GPU. Each GPU gets a folder of results of its own, which never replaces an older one.
-  docs/ is changed only where its pages are as in the commit; constants are never changed.
-  What holds for one kind of runtime alone is kept in the report and goes nowhere else.
+  The archive comes from another machine: archive.py unpacks it within size limits, and reports.py
+  sorts its parts by GPU. Each GPU gets its own results folder, which never replaces an older one.
+  Pages in docs/ are changed only if they have no uncommitted changes. Constants are never changed.
+  Answers that hold only for one kind of runtime are kept in the report and used nowhere else.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from acceptance.first_call.reports import Card, cards, not_adopted, transferable
 
 RESULTS = "lab/bench/results"
 REHEARSED = "build/acceptance/adopted"
-"""For results of the virtual GPU, which are never committed."""
+"""Folder for results of the virtual GPU, which are never committed."""
 UVM, FIRST = "docs/uvm.md", "docs/first-card.md"
 PROOF = re.compile(r"proof\.[a-z_.]+\.json")
 SHOWN_MOST = 12
 PLACE = re.compile(r"(?<![\w.<}$*-])/(home|root|Users|work|mnt)(?=/\w)")
-"""Folders of a machine, which committed files do not name."""
+"""Folders of a machine; committed files must not contain them."""
 
 
 @dataclass
 class Adopted:
-    """What became of one GPU's answers. `folder`: its results; `lines`: for the user; `changed`:
-    pages of docs/."""
+    """Result of adopting one GPU's answers. `folder`: its results. `lines`: messages for the user.
+    `changed`: changed pages of docs/."""
 
     card: Card
     folder: Path
@@ -52,7 +52,7 @@ class Adopted:
         self.lines.append(line)
 
     def write(self, name: str, content: str | Mapping[str, Json]) -> Path:
-        """A file of the folder, without names of the other machine's folders."""
+        """Writes a file of the folder, without names of the other machine's folders."""
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         text = PLACE.sub(r"<\1>", text)
         if not name.endswith(".json"):
@@ -67,7 +67,7 @@ class Adopted:
 
 
 def main(archive: Path, root: Path) -> int:
-    """Prints what was adopted; the exit status: 0 something, 1 nothing."""
+    """Prints the adopted files; returns exit status 0 if anything was adopted, else 1."""
     try:
         print("\n".join(_adopt(archive, root)))
     except ArchiveError as error:
@@ -77,9 +77,9 @@ def main(archive: Path, root: Path) -> int:
 
 
 def adopt(archive: Path, root: Path) -> list[str]:
-    """Takes the results in `archive` over into the checkout `root`; returns lines for the user.
+    """Copies the results in `archive` into the checkout `root`; returns lines for the user.
 
-    An archive without any result gives one line that says why.
+    An archive without any result gives one line with the reason.
     """
     try:
         return _adopt(archive, root)
@@ -88,7 +88,7 @@ def adopt(archive: Path, root: Path) -> list[str]:
 
 
 def _adopt(archive: Path, root: Path) -> list[str]:
-    """Raises ArchiveError when there is nothing to adopt, or nothing can be written."""
+    """Raises ArchiveError if there is nothing to adopt, or nothing can be written."""
     if importlib.util.find_spec("pump") is None:
         sys.path += [str(root), str(root / "lab")]
     root = root.resolve()
@@ -113,7 +113,7 @@ def _adopt(archive: Path, root: Path) -> list[str]:
 
 
 def as_committed(root: Path, page: str) -> bool:
-    """Whether a page is as in the commit; also where there is no git, or no commit."""
+    """Returns whether a page has no uncommitted changes; true also without git or a commit."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), "status", "--porcelain", "--", page],
@@ -128,7 +128,7 @@ def as_committed(root: Path, page: str) -> bool:
 
 
 def _one(card: Card, unpacked: Path | None, root: Path, untouched: Mapping[str, bool]) -> Adopted:
-    """Adopts one GPU's answers. `unpacked`: where the files that name no GPU are, for the first."""
+    """Adopts one GPU's answers. `unpacked`: files that name no GPU, only for the first GPU."""
     place = root / (REHEARSED if card.virtual else RESULTS)
     made = Adopted(card, new_folder(place / card.folder), root, stage_probe.base_for(card.name))
     made.say(f"{made.shown(made.folder)}: {card.label}")
@@ -140,7 +140,7 @@ def _one(card: Card, unpacked: Path | None, root: Path, untouched: Mapping[str, 
 
 
 def new_folder(wanted: Path) -> Path:
-    """Makes that folder; with a number behind its name where it exists. Raises OSError."""
+    """Creates that folder; appends a number to its name if it exists. Raises OSError."""
     wanted.parent.mkdir(parents=True, exist_ok=True)
     folder, number = wanted, 1
     while True:
@@ -154,7 +154,7 @@ def new_folder(wanted: Path) -> Path:
 
 
 def _results(made: Adopted, unpacked: Path | None) -> None:
-    """JSON files and summary of the folder."""
+    """Writes the folder's JSON files and summary."""
     card = made.card
     made.write(
         pages.CARD,
@@ -215,7 +215,7 @@ def _extras(made: Adopted, unpacked: Path) -> Iterator[str]:
 
 
 def _pages(made: Adopted, untouched: Mapping[str, bool]) -> None:
-    """Page, profile, list of differences, and the pages of docs/."""
+    """Writes the page, profile, list of differences, and the pages of docs/."""
     card = made.card
     try:
         made.write("first-card.md", pages.first_card_page(made.folder))
@@ -248,7 +248,7 @@ def _profile(made: Adopted) -> None:
         text = from_probe.text_of(made.card.report, profiles.load(made.base), name)
     except ImportError as error:
         made.say(f"no profile: pump's package {error.name} is missing here")
-    except ValueError as error:  # ReportError and ProfileError among them
+    except ValueError as error:  # includes ReportError and ProfileError
         made.say(f"no profile: {error}")
     else:
         file = made.write(f"probe/{name}.toml", text)
@@ -293,7 +293,7 @@ def _uvm(made: Adopted, held: Mapping[str, Json], untouched: bool) -> None:
 
 
 def _first_card(made: Adopted, untouched: bool) -> None:
-    """Fills docs/first-card.md in, the same way as docs/made/make_docs.py."""
+    """Fills in docs/first-card.md, in the same way as docs/made/make_docs.py."""
     shown = pages.newest(made.root / RESULTS)
     if shown != made.folder:
         made.say(f"{FIRST} keeps the answers of {shown.name if shown else 'no card'}")
@@ -302,7 +302,7 @@ def _first_card(made: Adopted, untouched: bool) -> None:
 
 
 def _put(made: Adopted, page: Path, text: str, untouched: bool) -> None:
-    """Writes a page of docs/, or beside the results if it has changes that are not committed."""
+    """Writes a page of docs/, or a copy in the results if the page has uncommitted changes."""
     name = made.shown(page)
     if untouched and page.parent.is_dir():
         page.write_text(text, encoding="utf-8")

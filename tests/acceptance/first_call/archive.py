@@ -1,4 +1,4 @@
-"""Unpacks an archive of results that came from another machine. Nothing in it is trusted."""
+"""Unpacks an archive of results from another machine. Trusts nothing in it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ UNPACKED_BYTES_MOST = 256 * MIB
 JSON_BYTES_MOST = 16 * MIB
 DEPTH_MOST = 32
 NAMED_MOST = 3
-"""Members that one line names."""
+"""Maximum number of members named in one line."""
 DAMAGE = (EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, RecursionError)
 
 
 class ArchiveError(Exception):
-    """One line: why nothing can be taken from the archive."""
+    """Nothing can be taken from the archive; the text is one line with the reason."""
 
 
 class OutsideError(ValueError):
-    """The name of a member leads out of the folder."""
+    """A member's name leads out of the folder."""
 
 
 def extract(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Writes a regular file of the archive below `folder`; a name from / on starts there, too.
+    """Writes a regular file of the archive below `folder`; absolute names are relative to `folder`.
 
-    Python 3.11.2, Debian 12's, has no filters for TarFile.extract. Raises OutsideError, OSError.
+    Python 3.11.2 (Debian 12) has no filters for TarFile.extract. Raises OutsideError, OSError.
     """
     place = folder / member.name.lstrip("/")
     if not place.resolve().is_relative_to(folder.resolve()):
@@ -46,9 +46,9 @@ def extract(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> 
 
 
 def unpack(archive: Path, folder: Path) -> list[str]:
-    """Unpacks regular files below `folder`; returns a line for each kind of thing left out.
+    """Unpacks regular files below `folder`; returns a line for each kind of skipped member.
 
-    A damaged archive gives the files before the damage. Raises ArchiveError when there are none.
+    A damaged archive gives the files before the damage. Raises ArchiveError if there are none.
     """
     try:
         size_bytes = archive.stat().st_size
@@ -79,10 +79,10 @@ def unpack(archive: Path, folder: Path) -> list[str]:
 
 
 def _take(members: tarfile.TarFile, folder: Path, refused: list[str]) -> tuple[int, str]:
-    """Number of files unpacked, and why reading stopped early ("": it did not)."""
+    """Returns the number of unpacked files, and why reading stopped early ("": it did not)."""
     taken, left_bytes = 0, UNPACKED_BYTES_MOST
     for number, member in enumerate(members):
-        # Even a member that is left out is decompressed on the way to the next one.
+        # Reading past a skipped member decompresses it, so its size counts.
         left_bytes -= member.size
         if number >= MEMBERS_MOST or left_bytes < 0:
             most = f"{MEMBERS_MOST} files or {UNPACKED_BYTES_MOST >> 20} MiB"
@@ -106,13 +106,13 @@ def _take(members: tarfile.TarFile, folder: Path, refused: list[str]) -> tuple[i
 
 
 def one_line(what: object) -> str:
-    """A short printable line."""
+    """Returns a short printable line."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(what))
     return " ".join(text.split())[:120]
 
 
 def load_json(file: Path) -> dict[str, Json]:
-    """The object in a file. Raises ValueError with one line: missing, too large, no JSON object.
+    """Returns the JSON object in a file. Raises ValueError if it is missing, too large or damaged.
 
     Numbers that no measurement gives (NaN, Infinity, 1e999) count as damage.
     """
@@ -128,7 +128,7 @@ def load_json(file: Path) -> dict[str, Json]:
 
 
 def parse_json(text: str, name: str) -> dict[str, Json]:
-    """The object that the text of `name` holds. Raises ValueError with one line."""
+    """Returns the JSON object in `text`, the content of `name`. Raises ValueError with one line."""
     try:
         found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -141,7 +141,7 @@ def parse_json(text: str, name: str) -> dict[str, Json]:
 
 
 def _deep(found: Json) -> bool:
-    """Whether code that recurses into it might fail."""
+    """Returns whether recursion into the object might exceed the recursion limit."""
     level = [found]
     for _ in range(DEPTH_MOST):
         level = [

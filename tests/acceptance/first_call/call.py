@@ -48,13 +48,13 @@ class EarlierError(Exception):
 class Call:
     """One call and its results.
 
-    root: the checkout. work: folder with all results. out: folder that receives the packed files.
-    seconds: time limit of the call. managed_bytes: limit of managed memory of one program. python:
-    interpreter with pump's dependencies. program: interpreter of the programs under test. virtual:
-    profile of the virtual GPU, "" on a real one. side_by_side: four programs fit into GPU memory
-    at once. kept_bytes: free GPU memory to leave to others. private: texts that results must not
-    contain, and their replacements; recordings cannot be edited, and are then left out. runtime:
-    private folder for sockets.
+    `root`: the checkout. `work`: folder with all results. `out`: folder for the packed files.
+    `seconds`: time limit of the call. `managed_bytes`: limit of managed memory of one program.
+    `python`: interpreter with pump's dependencies. `program`: interpreter of the programs under
+    test. `virtual`: profile of the virtual GPU, "" on a real one. `side_by_side`: four programs fit
+    into GPU memory at once. `kept_bytes`: free GPU memory to leave to others. `private`: texts that
+    results must not contain, and their replacements; recordings, which cannot be edited, are then
+    left out. `runtime`: private folder for sockets.
     """
 
     root: Path
@@ -156,7 +156,7 @@ class Call:
             child.wait(1.0)
 
     def step(self, name: str, work: Callable[[Call], Told]) -> None:
-        """Runs a step and packs the results. No exception of a step affects the others."""
+        """Runs a step and packs the results. A step's exception does not affect other steps."""
         if self.left() < STEP_LEAST_S:
             self.steps[name] = {"verdict": LATE, "why": "no time left in this call"}
         else:
@@ -170,7 +170,7 @@ class Call:
         self.pack()
 
     def pack(self) -> None:
-        """Writes at most six files below `out`, each of them atomically."""
+        """Writes at most six files below `out`, each atomically."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             (self.work / STEPS).write_text(json.dumps(self.steps, indent=1) + "\n")

@@ -1,7 +1,7 @@
 """The claims of docs/uvm.md that an answer of the probe confirms or corrects. Pure.
 
-A claim is named by the beginning of its row. Its judge gets the report and returns a verdict
-with the value that it goes by; docs/uvm.md says which question settles which row.
+A claim is named by the beginning of its row. Its judge gets the report and returns a verdict with
+the deciding value. docs/uvm.md lists the question that settles each row.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ CONFIRMED, WRONG, MEASURED = "confirmed", "wrong", "measured"
 Verdict = tuple[str, str]
 Judge = Callable[[Mapping[str, Json]], Verdict | None]
 FORM_ERRORS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What code meets that reads an answer of another form than its question gives."""
+"""Exceptions that a judge may raise if an answer has an unexpected form."""
 SLACK = 0.25
-"""Share by which a constant may miss the range of a claim."""
+"""A constant may miss the range of a claim by this share."""
 FAR_WORSE, FASTER, FREE = 0.5, 1.0, 1.05
 CALLER_MOST = 0.9
-"""Share of a prefetch's time from which on its caller counts as blocked to the end."""
+"""Share of a prefetch's time; a caller that spends at least this share is blocked to the end."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`row`: beginning of the row. `questions`, `constants`: what the judge goes by; none of them
-    may hold for one runtime alone. The first question is the one that the row names."""
+    """A claim. `row`: beginning of its row. `questions`, `constants`: inputs of the judge, which
+    must all hold for every runtime. The row names the first question."""
 
     row: str
     questions: tuple[str, ...]
@@ -40,7 +40,7 @@ class Claim:
 
 
 def answer(report: Mapping[str, Json], *path: str) -> float:
-    """The number at a path of an answer. Raises KeyError when it is missing."""
+    """Returns the number at a path of an answer. Raises KeyError if it is missing."""
     found = dig(report["questions"][path[0]]["result"], *path[1:])
     if found is None:
         raise KeyError(".".join(path))
@@ -48,7 +48,7 @@ def answer(report: Mapping[str, Json], *path: str) -> float:
 
 
 def constant(report: Mapping[str, Json], name: str) -> float:
-    """A constant of the report. Raises KeyError when nothing was learned of it."""
+    """Returns a constant of the report. Raises KeyError if the probe did not learn it."""
     found = report["profile"].get(name)
     if found is None:
         raise KeyError(name)
@@ -62,7 +62,7 @@ def verdict(right: bool, said: str) -> Verdict:
 def outcome(
     question: str, right: tuple[str, ...], wrong: tuple[str, ...], report: Mapping[str, Json]
 ) -> Verdict | None:
-    """By the outcome of the row of docs/first-card.md; None for all others."""
+    """Judges by the row's outcome in docs/first-card.md; None if it is in neither tuple."""
     row = next(row for row in rows.ROWS if row.name == question)
     key, said = row.judge(report["questions"][question]["result"])
     if key not in right + wrong:
@@ -71,7 +71,7 @@ def outcome(
 
 
 def ranges(report: Mapping[str, Json], **bounds: tuple[float, float]) -> Verdict:
-    """Whether constants lie in their ranges (microseconds), give or take SLACK."""
+    """Judges whether constants (in microseconds) are in their ranges, with a tolerance of SLACK."""
     found = {name: constant(report, name) for name in bounds}
     right = all(
         low * (1 - SLACK) <= found[name] <= high * (1 + SLACK)
@@ -81,7 +81,7 @@ def ranges(report: Mapping[str, Json], **bounds: tuple[float, float]) -> Verdict
 
 
 def locks(report: Mapping[str, Json], otherwise: str = WRONG) -> Verdict:
-    """Whether mmap waits behind a long migration; `otherwise`: the verdict if it does not."""
+    """Judges whether mmap waits for a long migration; `otherwise`: the verdict if it does not."""
     control, felt = (
         answer(report, "felt_by_others", "mmap", phase, "mmap", which, "p99")
         for phase, which in (("control", "control"), ("evict_slices_256_mib", "out"))
@@ -134,7 +134,7 @@ def duplex(report: Mapping[str, Json]) -> Verdict:
 
 def calls(report: Mapping[str, Json]) -> Verdict:
     one, more = constant(report, "t_call_hblk_us"), constant(report, "t_hblk_passes_us")
-    each = (1 - SLACK) * 6 <= more <= (1 + SLACK) * 8 * 1.3  # the second pass included
+    each = (1 - SLACK) * 6 <= more <= (1 + SLACK) * 8 * 1.3  # includes the second pass
     right = (1 - SLACK) * 12 <= one <= (1 + SLACK) * 16 and each
     return verdict(right, f"a call of one block {one:.1f} us, each block of more {more:.1f} us")
 
@@ -259,7 +259,7 @@ KINDS = partial(outcome, "discard", ("unmaps",), ("keeps_mappings",))
 
 
 def ranged(row: str, question: str, **bounds: tuple[float, float]) -> Claim:
-    """A claim that gives ranges of constants."""
+    """Returns a claim that gives ranges of constants."""
 
     def judge(report: Mapping[str, Any]) -> Verdict:
         return ranges(report, **bounds)
@@ -320,9 +320,9 @@ CLAIMS = (
 
 
 def judged(claim: Claim, report: Mapping[str, Json]) -> Verdict | None:
-    """The verdict on a claim; None without an answer, or when it holds for its runtime alone.
+    """Returns the verdict on a claim; None without an answer, or if it holds only for its runtime.
 
-    `report`: what transferable() of reports.py left of it.
+    `report`: the part of the report that transferable() of reports.py keeps.
     """
     answers = [report["questions"].get(name, {}) for name in claim.questions]
     if any(one.get("status") != "ok" for one in answers):
@@ -330,4 +330,4 @@ def judged(claim: Claim, report: Mapping[str, Json]) -> Verdict | None:
     try:
         return claim.judge(report)
     except FORM_ERRORS:
-        return None  # the answer lacks what the claim is judged by
+        return None  # the answer lacks a value that the judge needs

@@ -1,4 +1,4 @@
-"""What a first call measures beside probe and acceptance: the proof and the decoder. Pure."""
+"""Results of a first call outside of probe and acceptance: the proof and the decoder. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ UNLIMITED, DEMAND = "unlimited", "demand"
 
 
 def phases(lines: str) -> list[dict[str, Json]]:
-    """The timed phases in what the decoder wrote, damaged lines left out."""
+    """Returns the timed phases from the decoder's output, without damaged lines."""
     found = []
     for line in lines.splitlines()[:LINES_MOST]:
         try:
             row = parse_json(line, "decoder.lines")
         except ValueError:
-            continue  # the last one may have been cut
+            continue  # the last line may be incomplete
         phase = row.get("phase")
         if row.get("kind") != "phase" or not isinstance(phase, dict):
             continue
@@ -32,7 +32,7 @@ def phases(lines: str) -> list[dict[str, Json]]:
 
 
 def decoder(found: list[dict[str, Json]]) -> str:
-    """Section of the summary: milliseconds an iteration by budget and policy; "" of none."""
+    """Returns a section of the summary: milliseconds per iteration by budget and policy, or ""."""
     times: dict[tuple[float, str], list[float]] = {}
     for row in found:
         key = (float(row["phase"]["ratio"]), text(row["phase"].get("policy", "")))
@@ -50,7 +50,7 @@ def decoder(found: list[dict[str, Json]]) -> str:
 
 
 def verdicts(steps: Mapping[str, Json]) -> dict[str, bool]:
-    """Whether each run of the proof has the bits of the plain one, by the name of the run."""
+    """Returns for each run of the proof whether it has the plain run's bits."""
     proof = steps.get("proof") or steps.get("earlier.proof")
     same = proof.get("same_bits") if isinstance(proof, dict) else None
     if not isinstance(same, dict):
@@ -59,7 +59,7 @@ def verdicts(steps: Mapping[str, Json]) -> dict[str, bool]:
 
 
 def proof(steps: Mapping[str, Json]) -> str:
-    """Section of the summary: which runs of the proof have the same bits; "" without a proof."""
+    """Returns a section of the summary: which runs of the proof have the same bits, or ""."""
     found = verdicts(steps)
     if not found:
         return ""
@@ -70,7 +70,7 @@ def proof(steps: Mapping[str, Json]) -> str:
 
 
 def broken(steps: Mapping[str, Json]) -> Iterator[str]:
-    """A line for each step that broke, was stopped, or ended with an exit status other than 0."""
+    """Yields a line for each step that broke, was stopped, or ended with a nonzero exit status."""
     for name, step in steps.items():
         if not isinstance(step, dict):
             continue

@@ -1,6 +1,6 @@
-"""scripts/first_call: the first minutes on a card, as one or two commands.
+"""scripts/first_call: the first minutes on a GPU, as one or two commands.
 
-Exit status: 0, whatever the steps found; 2 bad arguments; 3 nothing to run on.
+Exit status: 0 whatever the steps found; 2 bad arguments; 3 no GPU to run on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARM_UP_S = 30.0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Options; exits with status 2 on a bad one."""
+    """Parses the options; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Ask a card what decides about pump, in order of worth: docs/first-card.md. "

@@ -1,4 +1,4 @@
-"""docs/first-card.md with the answers of a folder of results that was adopted."""
+"""Fills docs/first-card.md with the answers of an adopted folder of results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CARD = "card.json"
 
 
 def newest(place: Path) -> Path | None:
-    """The folder whose answers docs/first-card.md shows, None without one.
+    """Returns the folder whose answers docs/first-card.md shows; None without one.
 
-    The last one with a report; under gVisor only if there is no other, since it has fewer answers.
+    Chooses the newest one with a report. One from gVisor, with fewer answers, is the last resort.
     """
     found = []
     for file in place.glob(f"*/{CARD}"):
@@ -33,9 +33,9 @@ def newest(place: Path) -> Path | None:
 
 
 def first_card_page(folder: Path | None) -> str:
-    """The page with the answers in `folder` that hold elsewhere too; None: not asked yet.
+    """Returns the page with the transferable answers in `folder`; None means no GPU was asked yet.
 
-    Raises ValueError when the folder has neither a report nor the results of a stage.
+    Raises ValueError if the folder has neither a report nor the results of a stage.
     """
     if folder is None:
         return first_card.page(None, {})
@@ -50,6 +50,6 @@ def first_card_page(folder: Path | None) -> str:
 
 
 def _held(result: Mapping[str, Any]) -> Mapping[str, Json]:
-    """The result of a stage; without its items if they hold for one runtime alone."""
+    """Returns a stage's result; without its items if they hold only for one runtime."""
     reasons = [item["values"][KEY] for item in result["items"] if item["values"].get(KEY)]
     return {**result, "items": [], "not_adopted": reasons[0]} if reasons else result

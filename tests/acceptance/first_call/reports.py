@@ -1,6 +1,6 @@
-"""Reports of scripts/gpu_probe and results of stages, sorted by the GPU that they are of.
+"""Sorts reports of scripts/gpu_probe and results of stages by the GPU that they describe.
 
-Nothing read here is trusted: a part of another form than the probe writes is left out.
+Does not trust the files: a part whose form the probe does not write is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acceptance.first_call.claims import FORM_ERRORS
 from acceptance.machine import VIRTUAL_MARK
 
 REPORTS = ("first.json", "rest.json", "acceptance/probe/gpu_probe.json")
-"""Reports of the probe in an archive, in the order in which they were taken."""
+"""The probe's reports in an archive, in the order in which they were taken."""
 STATUSES = ("ok", "unsupported", "failed", "timeout", "skipped")
 TEXT_MOST = 100
 SECONDS_MOST = 1e6
@@ -29,10 +29,10 @@ SECONDS_MOST = 1e6
 
 @dataclass
 class Card:
-    """One kind of GPU under one driver, with what was measured on it.
+    """One kind of GPU with one driver, and its measurements.
 
-    `sources`: files of the archive. `report`: the probe's, merged; None without one. `stages`:
-    results of the acceptance by name. `uuids`: hexadecimal digits, of each GPU.
+    `sources`: files of the archive. `report`: the probe's merged report, None without one.
+    `stages`: results of the acceptance by name. `uuids`: hexadecimal digits of each GPU.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Card:
 
     @property
     def quick(self) -> bool:
-        """Whether a stage ran with the smallest sizes: its numbers mean nothing."""
+        """Returns whether a stage ran with the smallest sizes: such numbers are meaningless."""
         return any(result.get("quick") for result in self.stages.values())
 
     @property
     def kind(self) -> str:
-        """The kind of figure."""
+        """Returns the kind of its numbers."""
         if self.virtual:
             return "virtual GPU, a model's figures"
         return "measured on this card" + (", some with --quick: not figures" if self.quick else "")
@@ -67,7 +67,7 @@ class Card:
 
     @property
     def label(self) -> str:
-        """What every page is labelled with."""
+        """Returns the label of every page."""
         return (
             f"{self.name}, driver {self.driver}, {self.day}, commit {self.commit[:12]}, "
             f"{self.runtime}, {self.kind}"
@@ -75,19 +75,19 @@ class Card:
 
     @property
     def short(self) -> str:
-        """What a row of a table is labelled with."""
+        """Returns the label of a table's row."""
         return f"{self.name}, driver {self.driver}, {self.runtime}, {self.day}"
 
     @property
     def folder(self) -> str:
-        """Name of the folder of results."""
+        """Returns the name of the results folder."""
         slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         return f"{slug or 'unknown-card'}-{self.day}"
 
     def same(self, other: Card) -> bool:
-        """Whether both are of one kind of GPU under one driver, as far as both say.
+        """Returns whether both have the same kind of GPU and driver, as far as both are known.
 
-        Two calls on lent machines seldom have the same GPU, and neither makes a profile alone.
+        Two calls on lent machines rarely get the same GPU, and a profile needs the answers of both.
         """
         told = ((self.driver, other.driver), (self.runtime, other.runtime))
         return self.name == other.name and all(
@@ -96,12 +96,12 @@ class Card:
 
 
 def known(fact: str) -> bool:
-    """Whether a report knew that fact of its machine."""
+    """Returns whether a report contained that fact about its machine."""
     return bool(fact) and not fact.startswith("unknown")
 
 
 def cards(folder: Path) -> tuple[list[Card], list[str]]:
-    """The GPUs of an unpacked archive, and a line for each part that is missing or left out."""
+    """Returns the GPUs of an unpacked archive, and a line for each missing or skipped part."""
     found: list[Card] = []
     lines: list[str] = []
     for name in REPORTS:
@@ -124,7 +124,7 @@ def cards(folder: Path) -> tuple[list[Card], list[str]]:
 
 
 def _add(found: list[Card], fresh: Card, lines: list[str]) -> None:
-    """Merges with the card that it is of, or appends."""
+    """Merges `fresh` into the card of the same kind, or appends it."""
     for card in found:
         if card.same(fresh):
             break
@@ -152,7 +152,7 @@ def _uuids(device: Mapping[str, Json]) -> set[str]:
 
 
 def _of_report(found: Mapping[str, Json], source: str, lines: list[str]) -> Card:
-    """A report alone. Raises ValueError with one line."""
+    """Parses a report of the probe. Raises ValueError with one line."""
     device, host = found.get("device"), found.get("host")
     asked = found.get("questions")
     if not isinstance(device, dict) or not isinstance(asked, dict) or not device.get("name"):
@@ -197,9 +197,9 @@ def _is_seconds(found: Json) -> bool:
 
 
 def concluded(report: Mapping[str, Json]) -> dict[str, Json]:
-    """The report with the constants that follow from its answers, and what does not transfer.
+    """Returns the report with the constants derived from its answers, and what does not transfer.
 
-    Raises ValueError when an answer is of another form than its question gives.
+    Raises ValueError if the form of an answer differs from its question's.
     """
     whole = {**report, "questions": {name: {**a} for name, a in report["questions"].items()}}
     own = dict(report.get(KEY) or {})
@@ -213,7 +213,7 @@ def concluded(report: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def transferable(report: Mapping[str, Json]) -> dict[str, Json]:
-    """The report without the answers and constants that hold for its runtime alone."""
+    """Returns the report without answers and constants that hold only for its runtime."""
     questions = {}
     for name, answer in report["questions"].items():
         reason = answer.get(KEY)
@@ -227,12 +227,12 @@ def transferable(report: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def not_adopted(report: Mapping[str, Json]) -> list[str]:
-    """Names of the questions whose answers hold for the report's runtime alone."""
+    """Returns the questions whose answers hold only for the report's runtime."""
     return [name for name, answer in report["questions"].items() if answer.get(KEY)]
 
 
 def _of_stage(found: Mapping[str, Json], stage: str) -> Card:
-    """The results of one stage alone. Raises ValueError with one line."""
+    """Parses the results of one stage. Raises ValueError with one line."""
     items = found.get("items")
     if not isinstance(items, list) or not found.get("device"):
         raise ValueError(f"{stage}.json: not the result of a stage")
@@ -253,7 +253,7 @@ def _of_stage(found: Mapping[str, Json], stage: str) -> Card:
 
 
 def _driver(host: Mapping[str, Json], device: Mapping[str, Json]) -> str:
-    """Version of the driver, or the CUDA version that it supports."""
+    """Returns the version of the driver, or the CUDA version that it supports."""
     if VIRTUAL_MARK in str(device["name"]):
         return "virtual"
     version = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", str(host.get("nvidia_version_file", ""))[:500])
@@ -270,7 +270,7 @@ def _date(found: Mapping[str, Json]) -> str:
 
 
 def printable(found: Json, also: str = "") -> Json:
-    """The same JSON whose texts are printable; `also`: letters that are kept."""
+    """Returns the same JSON with printable texts; `also`: characters that are kept."""
     if isinstance(found, dict):
         return {printable(key): printable(value, also) for key, value in found.items()}
     if isinstance(found, list):
@@ -281,7 +281,7 @@ def printable(found: Json, also: str = "") -> Json:
 
 
 def text(found: Json) -> str:
-    """One short printable line that cannot break a table of Markdown."""
+    """Returns one short printable line that cannot break a Markdown table."""
     letters = (
         letter if letter.isprintable() and letter not in "|`<>" else " "
         for letter in str(found)[:500]

@@ -1,4 +1,4 @@
-"""Settings and constants whose answer differs from what pump assumes. Changes none of them."""
+"""Lists settings and constants whose answers differ from pump's assumptions. Changes none."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from acceptance.first_card import rows
 from acceptance.first_card.page import judged as judged_row
 
 DIFFERS = 1.1
-"""Ratio of found and assumed value from which on a line is worth reading."""
+"""A line is worth reading if found and assumed values differ at least by this factor."""
 NOTHING = 1e-6
-"""Part of another value below which one counts as 0: the rest of a fit."""
+"""A value below this share of the other one counts as 0, as an error of a fit."""
 DECIDES = float("inf")
-"""Ratio of an answer that is not a number: another outcome than the assumed one comes first."""
+"""Ratio of an answer that is not a number: an unexpected outcome is listed first."""
 GAIN_LEAST = 0.9
-"""Share of the best rate with which fewer threads are enough."""
+"""With fewer threads, this share of the best rate is enough."""
 NO_SAMPLES = "no_samples"
 SLICES_MIB = {"up_to_256": 256, "up_to_32": 32, "up_to_8": 8}
 PLACES_MOST = 3
@@ -36,12 +36,12 @@ ASSUMED = {
     "tma": ("faults",),
     "engine": ("kept",),
 }
-"""Outcomes of docs/first-card.md with which pump works as it is designed."""
+"""Outcomes of docs/first-card.md for which pump works as designed."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One line of the list. `assumed` and `found` have their units; `ratio` is at least 1."""
+    """A line of the list. `assumed` and `found` include their units; `ratio` is at least 1."""
 
     name: str
     assumed: str
@@ -56,8 +56,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Coded:
-    """A constant of the code. `pattern`: its number, in the file; `unit`: of what `found` returns,
-    None for "as assumed". `scale`: of the number, to that unit."""
+    """A constant in the code. `pattern` finds its number in the file, and `scale` converts that
+    number to `unit`. `found` returns the measured value, None for "as assumed"."""
 
     name: str
     file: str
@@ -69,13 +69,13 @@ class Coded:
 
 
 def quiet_slice_mib(report: Mapping[str, Json]) -> float | None:
-    """Longest slice to the host that other threads do not feel."""
+    """Returns the size of the longest slice to the host that other threads do not feel."""
     key, _ = rows.felt_by_others(report["questions"]["felt_by_others"]["result"])
     return SLICES_MIB.get(key)
 
 
 def free_lanes(report: Mapping[str, Json]) -> float | None:
-    """Lanes of another priority that hold no kernel up, with 32 queues; None: all of them."""
+    """Returns how many prioritized lanes block no kernel with 32 queues; None: any number."""
     answers = report["questions"]["lanes"]["result"]["connections_32"]
     stuck = [
         row["first_stuck_at_lanes"]
@@ -86,7 +86,7 @@ def free_lanes(report: Mapping[str, Json]) -> float | None:
 
 
 def enough_threads(way: str) -> Callable[[Mapping[str, Json]], float]:
-    """Fewest threads that reach the best rate with slices of 8 MiB; `way`: in or out."""
+    """Returns a judge for the fewest threads that suffice for 8 MiB slices; `way`: in or out."""
 
     def found(report: Mapping[str, Json]) -> float:
         rates = {
@@ -113,17 +113,17 @@ CODED = (
 
 
 def differences(report: Mapping[str, Json], base: str, root: Path) -> list[Difference]:
-    """What the report (only what transfers) contradicts, the largest ratio first.
+    """Lists what the report (only its transferable part) contradicts, the largest ratio first.
 
-    base: name of the nearest profile that comes with pump. Raises what pump_lab.profiles raises,
-    and ImportError where pump's packages are missing.
+    base: name of the nearest profile included in pump. Raises what pump_lab.profiles raises, and
+    ImportError if pump's packages are missing.
     """
     found = [*_outcomes(report), *_coded(report, root), *_profile(report, base, root)]
     return sorted(found, key=lambda one: -one.ratio)
 
 
 def ratio(assumed: float, found: float) -> float:
-    """How many times one is the other, at least 1; DECIDES if one of them is 0 beside the other."""
+    """Returns the ratio of two values, at least 1; DECIDES if only one of them is practically 0."""
     low, high = sorted((abs(assumed), abs(found)))
     if low == high:
         return 1.0
@@ -163,7 +163,7 @@ def _coded(report: Mapping[str, Json], root: Path) -> Iterator[Difference]:
 
 
 def coded_value(one: Coded, root: Path) -> float | None:
-    """The constant as the code has it; None where the code has it no longer."""
+    """Returns the constant in the code; None if the code does not contain it."""
     try:
         match = re.search(one.pattern, (root / one.file).read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
@@ -194,7 +194,7 @@ def _profile(report: Mapping[str, Json], base: str, root: Path) -> Iterator[Diff
 
 
 def profile_fields(root: Path) -> dict[str, str]:
-    """Field of struct uvm_profile for each key of a profile."""
+    """Returns the field of struct uvm_profile for each key of a profile."""
     try:
         lines = (root / "lab/pump_lab/profiles/keys.def").read_text(encoding="utf-8")
     except OSError:
@@ -204,7 +204,7 @@ def profile_fields(root: Path) -> dict[str, str]:
 
 @cache
 def model(root: Path) -> tuple[tuple[str, str], ...]:
-    """Name and text of each source of the model."""
+    """Returns name and text of each source file of the model."""
     rooms = (root / "lab" / room for room in ("driver", "gpu", "simulate"))
     files = sorted(file for room in rooms for file in room.rglob("*.c"))
     return tuple(
@@ -214,7 +214,7 @@ def model(root: Path) -> tuple[tuple[str, str], ...]:
 
 
 def users(root: Path, field: str) -> str:
-    """Files of the model that read a field, a few of them."""
+    """Names a few of the model's files that read a field."""
     reads = re.compile(rf"(?:->|\.){field}\b")
     found = [name for name, text in model(root) if reads.search(text)]
     more = f" and {len(found) - PLACES_MOST} more" if len(found) > PLACES_MOST else ""
@@ -222,7 +222,7 @@ def users(root: Path, field: str) -> str:
 
 
 def page(found: list[Difference], label: str, base: str) -> str:
-    """The list as a page of Markdown."""
+    """Returns the list as a page of Markdown."""
     head = [
         "# What differs from the assumptions",
         "",

@@ -36,7 +36,7 @@ which -a cc gcc cmake ninja nvcc git; ldconfig -p | grep -E 'libcuda.so|libnvidi
 env | grep -E '^(CUDA|CUBLAS|PYTORCH|XLA|OMP|LD_LIBRARY)' | sort; df -h /tmp /dev/shm; ulimit -a
 dmesg | grep -iE 'nvrm|nvidia' | tail -40
 """
-"""Collects no names of the machine, its users or other programs: people publish the file."""
+"""Collects no names of the machine, its users or other programs, because users publish the file."""
 
 
 def facts(call: Call) -> Told:
@@ -111,8 +111,8 @@ POLICIES = ("demand", *PREFETCHING)
 
 
 def proof(call: Call) -> Told:
-    """Trains twice without pump, once with enough memory, and with half of it under each policy.
-    Passes if all hashes are equal."""
+    """Trains twice without pump, once with enough memory, and with half the memory under each
+    policy. Passes if all hashes are equal."""
     if not (call.libraries / "libpump.so").is_file():
         return {"verdict": UNAVAILABLE, "why": f"there is no libpump.so in {call.libraries}"}
     program, model = _training(call)

@@ -13,10 +13,11 @@ SAID_MOST = 120
 
 
 def marked(page: str, report: Mapping[str, Json], card: str) -> tuple[str, list[str]]:
-    """The page with a mark in each row that the report settles, and a line for each of them.
+    """Returns the page with a mark in each row that the report settles, and a line for each mark.
 
-    `report`: only what transfers (reports.transferable). `card`: name, driver, runtime, date. A
-    mark goes to the end of the row's second cell; an earlier one of the same card is replaced.
+    `report`: only the transferable part (reports.transferable). `card`: name, driver, runtime,
+    date. A mark goes to the end of the row's second cell and replaces an earlier mark of the same
+    GPU.
     """
     lines = page.splitlines(keepends=True)
     told = []
@@ -38,7 +39,7 @@ def marked(page: str, report: Mapping[str, Json], card: str) -> tuple[str, list[
 
 
 def _cell(value: str) -> str:
-    """A value as a cell of a table may hold it, without the character that ends a mark."""
+    """Returns a value as text for a table cell, without the character that ends a mark."""
     clean = "".join(
         " " if letter in "|`<>" or not letter.isprintable() else letter for letter in value
     )

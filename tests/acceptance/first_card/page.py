@@ -1,6 +1,6 @@
-"""The page for the first minutes on a card: docs/first-card.md, or filled in from results.
+"""Makes the page for the first minutes on a GPU: docs/first-card.md, or filled in from results.
 
-The page in docs/ is the same without results, made by docs/made/make_docs.py.
+docs/made/make_docs.py makes the page in docs/, which is the same without results.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MARK = "**this**"
 
 
 def page(report: Mapping[str, Json] | None, stages: Mapping[str, Mapping[str, Json]]) -> str:
-    """The page. `report`: the probe's; `stages`: results by name. None and {}: not asked yet."""
+    """Returns the page. `report`: the probe's. `stages`: by name. None and {}: not asked yet."""
     parts = [HEAD]
     if report or stages:
         parts.append(origin(report or next(iter(stages.values()))))
@@ -76,14 +76,14 @@ def page(report: Mapping[str, Json] | None, stages: Mapping[str, Mapping[str, Js
 
 
 def origin(found: Mapping[str, Json]) -> str:
-    """One line: which card, and when."""
+    """Returns one line that names the GPU, date and commit."""
     device = found.get("device")
     name = device.get("name") if isinstance(device, dict) else found.get("label", device)
     return f"**Filled in:** {name}, {found.get('date', '')}, commit {found.get('commit', '')}\n"
 
 
 def found_of_question(row: Row, answer: Mapping[str, Json] | None) -> tuple[str, str]:
-    """Outcome ("" for none) and figures."""
+    """Returns outcome ("" for none) and numbers."""
     if answer is None:
         return "", "not asked yet."
     if answer["status"] != "ok":
@@ -95,7 +95,7 @@ def found_of_question(row: Row, answer: Mapping[str, Json] | None) -> tuple[str,
 
 
 def found_of_stage(row: Row, result: Mapping[str, Json] | None) -> tuple[str, str]:
-    """Outcome ("" for none) and counts."""
+    """Returns outcome ("" for none) and counts."""
     if result is None:
         return "", "not run yet."
     if "not_adopted" in result:
@@ -106,7 +106,7 @@ def found_of_stage(row: Row, result: Mapping[str, Json] | None) -> tuple[str, st
 
 
 def judged(row: Row, result: Mapping[str, Json]) -> tuple[str, str]:
-    """The row's judgement; an answer that lacks what it goes by is none."""
+    """Returns the row's judgement; no outcome if the answer lacks a deciding value."""
     try:
         key, said = row.judge(result)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -115,9 +115,9 @@ def judged(row: Row, result: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def load(path: Path) -> tuple[Mapping[str, Json] | None, dict[str, Mapping[str, Json]]]:
-    """The probe's report and the stages of a folder of results, or of a report alone.
+    """Loads the probe's report and the stages from a results folder, or only a report from a file.
 
-    Raises ValueError with one line when there is neither.
+    Raises ValueError with one line if there is neither.
     """
     if path.is_dir():
         report = results.read(path / "probe" / "gpu_probe.json")

@@ -1,7 +1,7 @@
-"""What each first answer of a card can be, what it means and what has to change. Pure.
+"""The possible first answers of a GPU: what each means and what has to change. Pure.
 
-A row's `judge` gets the question's result and names one of the row's outcomes, with the figures
-that it goes by. The texts are in rows.toml; page.py makes docs/first-card.md.
+A row's `judge` gets the question's result. It returns the name of one of the row's outcomes, and
+the deciding numbers. The texts are in rows.toml; page.py makes docs/first-card.md.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from acceptance.contract import Json
 
 UNSUPPORTED = "unsupported"
-"""Outcome of a question that driver or card refuse; only some rows have it."""
+"""Outcome of a question that the driver or the GPU refuses; only some rows have it."""
 SPEED_MOST = 1.01
-"""Managed over plain memory, while all of it is resident."""
+"""Largest acceptable time on managed memory relative to plain memory, all of it resident."""
 FELT_MOST, FELT_US = 2.0, 100.0
-"""A launch beside an eviction: times the control's 99th percentile, and microseconds above it."""
+"""Bounds for a launch during an eviction: multiple of the control's p99, microseconds above it."""
 ENGINE_MOST = 0.8
-"""Share of its own rate that a process has at most beside one that computes on the same card."""
+"""A process counts as slowed if it keeps at most this share of its rate next to a computing one."""
 FAULT_US = 10.0
-"""A resident write that takes so much longer than before has faulted."""
+"""A write to resident memory has faulted if it takes this much longer than before."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def felt_by_others(result: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def percentile(row: Mapping[str, Json], call: str, phase: str) -> float | None:
-    """p99 in microseconds of one call in one phase."""
+    """Returns the p99 of one call in one phase, in microseconds."""
     found = row.get(call, {}).get(phase, {}).get("p99")
     return None if found is None else float(found)
 
@@ -172,7 +172,7 @@ def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def speed(result: Mapping[str, Json]) -> tuple[str, str]:
-    """A stage that ran is not yet one whose bar was met: only `window`'s own verdicts count."""
+    """Judges the stage only by `window`'s own verdicts: a stage may run without meeting its bar."""
     key, said = verdicts(result)
     window = {item["status"] for item in result["items"] if item["name"].endswith(".window")}
     return (key if key == "fail" else "pass" if "pass" in window else "undecided"), said
@@ -185,11 +185,11 @@ JUDGES = {
     },
     **{judge.__name__: judge for judge in (lanes, tma, engine, speed)},
 }
-"""By name; all other stages are judged by their verdicts."""
+"""Judges by row name; stages without an entry are judged by their verdicts."""
 
 
 def rows() -> tuple[Row, ...]:
-    """Of rows.toml, in the order in which they matter."""
+    """Returns the rows of rows.toml, the most important first."""
     found = tomllib.loads(Path(__file__).with_name("rows.toml").read_text())["row"]
     return tuple(
         Row(
@@ -207,5 +207,5 @@ ROWS = rows()
 
 
 def questions() -> Iterator[str]:
-    """Names of the rows that the probe answers."""
+    """Returns the names of the rows that the probe answers."""
     return (row.name for row in ROWS if not row.stage)

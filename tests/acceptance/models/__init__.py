@@ -1,20 +1,20 @@
-"""The models of the speed stage: one interface over PyTorch models and programs of examples/.
+"""The models of the speed stage: one interface for PyTorch models and programs of examples/.
 
-MODELS is plain data, importable anywhere; `build` needs what its family needs (PyTorch,
-or cuda.bindings and a driver). What a model is made of does not depend on pump.
+MODELS is plain data, importable anywhere; `build` needs the packages of its family (PyTorch, or
+cuda.bindings and a driver). A model does not depend on pump.
 
 DESIGN of the sizes
-  A card is lent for minutes and managed memory stays below 4 GiB, so a model of about
-  3 GiB stands in for one that fills a card, and its budget for the card. What decides
-  paging is then  compute time / time of the bytes that do not fit.  Arithmetic per byte of
-  footprint falls with a transformer's size: one that fills an H200 (6e9 parameters, 23,000
-  tokens, bf16 at 500 TFLOP/s) computes 1.7 s where a third of its 210 GB needs 1.3 s of
-  PCIe 5 x16 (55 GB/s), a ratio of 1.3. The 3 GiB one computes 1.4 TFLOP: 3 ms in bf16 and
-  6 ms with TF32, against 20 ms for its third: there any policy only waits for the link.
-  In plain float32 (45 TFLOP/s), which is PyTorch's default for matrices, it is 31 ms and
-  1.6. So models compute as PyTorch does by default: matrices in float32, convolutions of
-  cuDNN in TF32. ResNet-50's ratio does not depend on the batch: 0.59 TFLOP for 24 images,
-  about 8 ms and as much again for what is bound by memory, against the same 20 ms.
+  A GPU is lent for minutes, and managed memory stays below 4 GiB. So a model of about 3 GiB
+  represents one that fills a GPU, and its budget represents the GPU's memory. Paging then depends
+  on  compute time / transfer time of the bytes that do not fit. For transformers, arithmetic per
+  byte of footprint grows with the size. A transformer that fills an H200 has 6e9 parameters and
+  23,000 tokens. At 500 TFLOP/s (bf16) it computes for 1.7 s; a third of its 210 GB takes 1.3 s over
+  PCIe 5 x16 (55 GB/s). Its ratio is 1.3. The 3 GiB model computes 1.4 TFLOP: 3 ms in bf16, 6 ms
+  with TF32. A third of it takes 20 ms, so any policy would only wait for the link. In plain float32
+  (45 TFLOP/s), PyTorch's default for matrices, it takes 31 ms: a ratio of 1.6. So models compute
+  with PyTorch's defaults: matrices in float32, convolutions of cuDNN in TF32. ResNet-50's ratio
+  does not depend on the batch: 0.59 TFLOP for 24 images takes about 8 ms. Its memory-bound
+  operations take about as long again, compared with the same 20 ms.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ TORCH, PROGRAM = "torch", "program"
 class Model(Protocol):
     """A training in GPU memory. Everything is issued to one stream of one device.
 
-    facts: what it is made of, units in the key names; JSON. `cycle`: iterations after which
-    its accesses repeat, where that is not 1.
+    `facts`: description of the model for JSON, with units in the keys. The fact `cycle` is the
+    number of iterations after which its accesses repeat, if that is not 1.
     """
 
     facts: dict[str, Any]
 
     def step(self) -> None:
-        """Issues one iteration; waits for nothing that the iteration itself does not need."""
+        """Issues one iteration; waits only if the iteration itself needs it."""
 
     def wait(self) -> None:
-        """Returns when everything issued has executed."""
+        """Waits until everything issued has executed."""
 
     def state_hash(self) -> str:
-        """SHA-256 of all that is trained; waits. The same again where the framework's kernels
-        are deterministic: on a CPU, and of programs everywhere."""
+        """Waits, and returns the SHA-256 of all trained state. It is reproducible on a CPU, for
+        programs of examples/, and whenever the framework's kernels are deterministic."""
 
     def touches(self) -> Sequence[Any]:
-        """What one iteration is known to touch, as floor.Touch; empty: unknown.
+        """Returns the known accesses of one iteration as floor.Touch; empty if unknown.
 
-        Runs an iteration where that is how to find out.
+        Runs an iteration if the model can only find out that way.
         """
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A model by name. footprint_bytes: most GPU memory that it is expected to take, known
-    before anything is allocated; `quick`: of its smallest size."""
+    """A model by name. `footprint_bytes`: most GPU memory that it is expected to use, known before
+    anything is allocated. `quick_footprint_bytes`: the same for its smallest size."""
 
     name: str
     family: str
@@ -88,10 +88,10 @@ PROGRAMS = tuple(spec.name for spec in MODELS.values() if spec.family == PROGRAM
 
 
 def build(name: str, seed: int, quick: bool, device: str = "cuda") -> Model:
-    """The model `name`, its weights made and copied. `device`: of PyTorch models.
+    """Returns the model `name` with its weights on the GPU. `device`: of PyTorch models.
 
     The same arguments give the same weights and data. Raises KeyError for an unknown name,
-    ImportError where the family's packages are missing, the framework's own errors otherwise.
+    ImportError if the family's packages are missing, the framework's own errors otherwise.
     """
     spec = MODELS[name]
     if spec.family == PROGRAM:

@@ -1,7 +1,7 @@
-"""A large table of embeddings under a small perceptron, plain SGD on the rows looked up.
+"""A large embedding table below a small perceptron, with plain SGD on the rows looked up.
 
-The kernels get the table's address and look where they like: a launch does not
-tell which rows. It shows what pump does where its knowledge ends.
+The kernels get only the table's address, so a launch does not show which rows it reads. The model
+shows what pump does without that knowledge.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from acceptance.models.torch_model import device_facts, digest, prepare, wait
 
 RATE = 0.05
 HOT_SHARE = 16
-"""The part of the table that half of the look-ups go to is its first 1 / HOT_SHARE."""
+"""Half of the look-ups go to the first 1 / HOT_SHARE of the table."""
 
 
 class Lookups:
-    """Which rows an iteration looks up: from a generator on the device, so the same again."""
+    """Chooses the rows of an iteration with a seeded generator on the device, so runs repeat."""
 
     def __init__(self, shape: sizes.Embedding, seed: int, device: str) -> None:
         self._shape = shape
@@ -29,7 +29,7 @@ class Lookups:
         self._device = device
 
     def rows(self, iteration: int) -> Tensor:
-        """Numbers of rows, shape [lookups]."""
+        """Returns row numbers, shape [lookups]."""
         shape, half = self._shape, self._shape.lookups // 2
         places = torch.rand(shape.lookups, generator=self._source, device=self._device)
         hot = (places[:half] ** 4 * (shape.rows // HOT_SHARE)).long()
@@ -39,7 +39,7 @@ class Lookups:
 
 
 class Recommender:
-    """See acceptance.models.Model."""
+    """Implements acceptance.models.Model."""
 
     def __init__(self, shape: sizes.Embedding, seed: int, device: str) -> None:
         prepare(seed)
@@ -72,7 +72,7 @@ class Recommender:
         outputs = self._perceptron(looked_up.view(self._samples, -1))
         nn.functional.cross_entropy(outputs, self._labels).backward()
         assert looked_up.grad is not None
-        # Adds up rows that were looked up more than once in a fixed order, unlike index_add_.
+        # Unlike index_add_, adds up gradients of repeated rows in a fixed order.
         self._table.index_put_((rows,), looked_up.grad * -RATE, accumulate=True)
         self._optimizer.step()
 
@@ -84,9 +84,9 @@ class Recommender:
         return digest((self._table, *self._perceptron.state_dict().values()))
 
     def touches(self) -> Sequence[Any]:
-        return ()  # which rows, the floor cannot know
+        return ()  # the floor cannot know which rows
 
 
 def build(seed: int, quick: bool, device: str) -> Recommender:
-    """The model on `device`; see acceptance.models.build."""
+    """Returns the model on `device`; see acceptance.models.build."""
     return Recommender(sizes.embedding(quick), seed, device)

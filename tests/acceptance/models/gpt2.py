@@ -68,12 +68,12 @@ def _initialise(module: nn.Module) -> None:
 
 
 def build(seed: int, quick: bool, device: str) -> Trained:
-    """The decoder on `device`; see acceptance.models.build."""
+    """Returns the decoder on `device`; see acceptance.models.build."""
     return train(seed, sizes.gpt(quick), device)
 
 
 def train(seed: int, shape: sizes.Gpt, device: str) -> Trained:
-    """A decoder of that shape, its weights made and copied."""
+    """Returns a decoder of that shape with its weights on the device."""
     prepare(seed)
     module = Decoder(shape).to(device)
     optimizer = torch.optim.AdamW(module.parameters(), lr=3e-4)

@@ -1,6 +1,6 @@
-"""Models without a framework: the programs of examples/, step by step in this process.
+"""Models without a framework: the programs of examples/, run step by step in this process.
 
-They need cuda.bindings and NVRTC only, so they run on the virtual GPU too.
+They need only cuda.bindings and NVRTC, so they also run on the virtual GPU.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ACCESS: Mapping[str, str] = {
     "adam": "uruu",
     "sweep": "u",
 }
-"""Of each kernel's pointers in examples/kernels.cu: r read, u updated, w overwritten whole.
-The pointers come first among the parameters. Kernels that are not here, or an argument
-beyond, are not certain (the gather reads what its index says)."""
+"""Access of each kernel's pointers in examples/kernels.cu: r read, u updated, w overwritten whole.
+Pointers are the first parameters. Other kernels and further arguments are uncertain (the gather
+reads what its index selects)."""
 
 VIRTUAL_SETTINGS: Mapping[str, Mapping[str, str]] = {"sweep": {"kernel.sweep.gbps": "60"}}
-"""Of the virtual GPU: a sweep that takes as long as the link needs for 0.4 of the buffer."""
+"""Settings of the virtual GPU: a sweep takes as long as the link needs for 0.4 of the buffer."""
 
 
 class _Program:
-    """What both programs share: a GPU, waiting, what they touch."""
+    """Common part of both programs: the GPU, waiting, and known touches."""
 
     def __init__(self, gpu: Any, touches: Sequence[floor.Touch], facts: dict[str, Any]) -> None:
         self._gpu = gpu
@@ -48,7 +48,7 @@ class _Program:
 
 
 class Perceptron(_Program):
-    """examples/train_mlp.py."""
+    """Runs examples/train_mlp.py."""
 
     def __init__(self, gpu: Any, quick: bool) -> None:
         import train_mlp
@@ -67,7 +67,7 @@ class Perceptron(_Program):
 
 
 class Sweep(_Program):
-    """examples/cyclic_sweep.py."""
+    """Runs examples/cyclic_sweep.py."""
 
     def __init__(self, gpu: Any, quick: bool, seed: int) -> None:
         shape = sizes.sweep(quick)
@@ -99,7 +99,7 @@ class Sweep(_Program):
 
 
 def known_touches(name: str, quick: bool) -> Sequence[floor.Touch]:
-    """What an iteration of the program touches, told without a GPU."""
+    """Returns the touches of an iteration of the program, determined without a GPU."""
     if name == "mlp":
         model = perceptron_model(quick)
         return floor.touches(model.iteration(), floor.block_numbers(model.tensors()))
@@ -110,7 +110,7 @@ def known_touches(name: str, quick: bool) -> Sequence[floor.Touch]:
 
 
 def perceptron_model(quick: bool) -> Any:
-    """The model of examples/mlp.py at this size."""
+    """Returns the model of examples/mlp.py at this size."""
     from mlp import Model
 
     shape = sizes.mlp(quick)
@@ -118,7 +118,7 @@ def perceptron_model(quick: bool) -> Any:
 
 
 def build(name: str, seed: int, quick: bool) -> Perceptron | Sweep:
-    """See acceptance.models.build. Raises gpu.GpuError where the driver refuses."""
+    """See acceptance.models.build. Raises gpu.GpuError if the driver refuses."""
     from gpu import Gpu
     from workload import KERNELS
 

@@ -12,7 +12,7 @@ BATCHES = 2
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the size (but for its stride), and its batch norm."""
+    """Returns a convolution with batch norm; only its stride changes the image size."""
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
@@ -55,7 +55,7 @@ class ResNet50(nn.Module):
 
 
 def build(seed: int, quick: bool, device: str) -> Trained:
-    """The network on `device`; see acceptance.models.build."""
+    """Returns the network on `device`; see acceptance.models.build."""
     prepare(seed)
     shape = sizes.resnet(quick)
     module = ResNet50(shape).to(device)

@@ -1,7 +1,7 @@
-"""Shapes of the models and the memory that follows from them. Pure arithmetic, no PyTorch.
+"""Shapes of the models and the memory that they need. Pure arithmetic, no PyTorch.
 
-Footprints are estimates from above: they decide before anything is allocated whether a
-model may run at all. What budgets are taken from is measured.
+Footprints are upper estimates that decide, before any allocation, whether a model may run. Budgets
+are computed from measured footprints.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import ClassVar
 MIB = 1 << 20
 FLOAT_BYTES = 4
 ALLOCATOR_SHARE = 1.12
-"""Reserved over allocated memory of PyTorch's allocator: 1.02 to 1.19 seen (docs/extents.md
-has the traffic), and 1.05 to 1.08 for float32 models."""
+"""Reserved over allocated memory of PyTorch's allocator: observed 1.02 to 1.19 (docs/extents.md has
+the traffic), and 1.05 to 1.08 for float32 models."""
 LIBRARY_BYTES = 96 * MIB
 """Workspaces of cuBLAS (32 MiB on Hopper) and cuDNN, allocated through PyTorch."""
 
@@ -46,20 +46,20 @@ class Gpt:
 
     @property
     def persistent_bytes(self) -> int:
-        """Weights and both moments of AdamW: what lives from iteration to iteration."""
+        """Returns the bytes that live across iterations: weights and both moments of AdamW."""
         return 3 * FLOAT_BYTES * self.parameters
 
     @property
     def activation_bytes(self) -> int:
-        """Kept for the backward pass. Of each token, in widths: input of the first norm and
-        its result 2, queries, keys, values 3, attention's result and its copy 2, second norm
-        2, the two halves of the perceptron 8; and the vocabulary 3 times at its end."""
+        """Returns the bytes kept for the backward pass. Each token needs 17 widths per layer. Input
+        and result of the first norm take 2, queries, keys, values 3, attention's result and its
+        copy 2, second norm 2, both perceptron halves 8. Plus 3 floats per vocabulary entry."""
         a_token = self.layers * 17 * self.width + 3 * self.vocabulary
         return FLOAT_BYTES * self.tokens * a_token
 
     @property
     def flop(self) -> float:
-        """Of one iteration: 6 for each parameter and token, and attention's products."""
+        """Returns FLOP per iteration: 6 for each parameter and token, and attention's products."""
         attention = 12.0 * self.layers * self.sequence * self.width * self.tokens
         return 6.0 * self.parameters * self.tokens + attention
 
@@ -77,7 +77,7 @@ def gpt(quick: bool) -> Gpt:
 
 @dataclass(frozen=True)
 class Convolution:
-    """One of ResNet-50, with the batch norm behind it. side: of its result, in pixels."""
+    """A convolution of ResNet-50 with the batch norm after it. side: of its result, in pixels."""
 
     inputs: int
     outputs: int
@@ -95,10 +95,10 @@ class ResNet:
     classes: int
     quick: bool
     stages: ClassVar[tuple[tuple[int, int], ...]] = ((64, 3), (128, 4), (256, 6), (512, 3))
-    """(narrow channels, blocks); the last 1 x 1 of a block has four times the channels."""
+    """(narrow channels, blocks) of each stage; a block's last 1 x 1 has four times the channels."""
 
     def convolutions(self) -> Iterator[Convolution]:
-        """In the order of the forward pass, the one beside the first of a stage last."""
+        """Yields convolutions in forward order; a stage's shortcut is last in its first block."""
         side = self.image // 2
         yield Convolution(3, 64, 7, 2, side)
         side, inputs = side // 2, 64
@@ -124,14 +124,14 @@ class ResNet:
 
     @property
     def activation_bytes(self) -> int:
-        """Results of each convolution and of the norm behind it; the relu works in place."""
+        """Returns the bytes of each convolution's and norm's results; the relu works in place."""
         pixels = sum(c.outputs * c.side**2 for c in self.convolutions())
-        pool = 64 * (self.image // 4) ** 2 * 3  # its result, and 8 bytes each of where from
+        pool = 64 * (self.image // 4) ** 2 * 3  # its result, and an 8-byte index for each value
         return FLOAT_BYTES * self.batch * (2 * pixels + pool)
 
     @property
     def flop(self) -> float:
-        """Of one iteration: forward, and twice as much backward."""
+        """Returns FLOP per iteration: forward once, and twice as much backward."""
         products = sum(c.inputs * c.outputs * c.kernel**2 * c.side**2 for c in self.convolutions())
         return 6.0 * self.batch * products
 
@@ -149,10 +149,10 @@ def resnet(quick: bool) -> ResNet:
 
 @dataclass(frozen=True)
 class Embedding:
-    """A table of rows, some thousands of which are looked up and updated in each iteration.
+    """A table of rows. Each iteration looks up and updates some thousands of rows.
 
-    Half of the look-ups go to the first sixteenth of the table, the rest to one of `shards`
-    equal parts, the next one in each iteration: as where samples are sorted by time or user.
+    Half of the look-ups go to the first sixteenth of the table. The rest go to one of `shards`
+    equal parts, and each iteration uses the next part, as if samples were sorted by time or user.
     """
 
     rows: int
@@ -199,8 +199,8 @@ def mlp(quick: bool) -> Mlp:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The buffers of examples/cyclic_sweep.py. rounds: multiplications and additions on each
-    float, about as long as the link needs for a third of the buffer."""
+    """The buffers of examples/cyclic_sweep.py. rounds: multiplications and additions on each float;
+    they take about as long as the link needs for a third of the buffer."""
 
     buffers: int
     buffer_bytes: int

@@ -1,4 +1,4 @@
-"""What the PyTorch models share: the optimiser's step, waiting, the hash of the state."""
+"""Common code of the PyTorch models: the training step, waiting, and the hash of the state."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from acceptance.models import torch_touches
 
 
 def prepare(seed: int) -> None:
-    """PyTorch's defaults, the same data again. PUMP_ACCEPTANCE_CUDNN=0 leaves cuDNN out, which
-    the virtual GPU does not have.
+    """Sets the seed and keeps PyTorch's defaults. PUMP_ACCEPTANCE_CUDNN=0 disables cuDNN, which the
+    virtual GPU does not have.
 
-    Deterministic algorithms are not asked for: they are slower than what people run.
+    Does not request deterministic algorithms: they are slower than PyTorch's usual ones.
     """
     torch.manual_seed(seed)
     if os.environ.get("PUMP_ACCEPTANCE_CUDNN") == "0":
@@ -29,7 +29,7 @@ def wait(device: str) -> None:
 
 
 def digest(tensors: Iterable[torch.Tensor]) -> str:
-    """SHA-256 of the tensors' bits, in that order."""
+    """Returns the SHA-256 of the tensors' bits, in that order."""
     found = hashlib.sha256()
     for tensor in tensors:
         found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -37,7 +37,7 @@ def digest(tensors: Iterable[torch.Tensor]) -> str:
 
 
 def device_facts(device: str) -> dict[str, Any]:
-    """Names and versions that a figure depends on."""
+    """Returns names and versions on which measured numbers depend."""
     facts = {"torch": torch.__version__, "device": device}
     if device != "cpu":
         facts["gpu"] = torch.cuda.get_device_name()
@@ -46,9 +46,9 @@ def device_facts(device: str) -> dict[str, Any]:
 
 
 class Trained:
-    """A module trained on a few fixed batches, which take turns.
+    """Trains a module on a few fixed batches in rotation.
 
-    `loss_of(module, inputs, labels)`; `batches` lie on the device.
+    `batches`: pairs of inputs and labels on the device.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
-"""What an iteration of a PyTorch model is known to touch, seen at PyTorch's own operators.
+"""Finds what an iteration of a PyTorch model is known to touch, by watching PyTorch's operators.
 
 DESIGN
-  The floor must stay a floor. An operator reads its tensors whole only if its name is in
-  READS (look-ups and views are not); of what it writes it needs the old contents only if it
-  is in UPDATES. Of every other one it is only certain that afterwards new contents of what
-  it can write may lie on the GPU: `floor.may_appear`. A tensor's blocks are those that lie
-  in it whole: neighbours that share a block could be moved in smaller pieces. Memory is
-  numbered by address, so that the allocator's reuse shows: a new tensor overwrites what was
-  there. The iteration is taken to repeat at the same addresses, as it does once the
+  The floor must remain a lower bound. An operator reads its tensors whole only if its name is in
+  READS (look-ups and views are not). It needs the old contents of its outputs only if it is in
+  UPDATES. For any other operator only one thing is certain: afterwards, new contents of its outputs
+  may be on the GPU (`floor.may_appear`). A tensor's blocks are the blocks that it covers
+  completely, because blocks shared with neighbors could move in smaller pieces. Memory is numbered
+  by address, so that the allocator's reuse is visible: a new tensor overwrites the old contents of
+  its address. The iteration is assumed to repeat at the same addresses, which is true once the
   allocator has its segments.
 """
 
@@ -20,7 +20,7 @@ import torch
 from floor import BLOCK_BYTES, Touch, may_appear
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Each reads all its tensors, but for the arguments in UNREAD.
+# These operators read all their tensors, except the arguments in UNREAD.
 READS = frozenset(
     {
         *("mm", "bmm", "addmm", "add", "add_", "mul", "mul_", "sub", "div", "div_", "neg", "sum"),
@@ -39,14 +39,14 @@ READS = frozenset(
     }
 )
 UNREAD = {
-    "max_pool2d_with_indices_backward": {"self"},  # its shape only
-    "convolution_backward": {"weight"},  # not where the images need no gradient
+    "max_pool2d_with_indices_backward": {"self"},  # uses only its shape
+    "convolution_backward": {"weight"},  # not read if the images need no gradient
 }
 UPDATES = frozenset(name for name in READS if name.endswith("_") and name != "copy_")
 
 
 def of_iteration(step: Callable[[], None]) -> list[Touch]:
-    """Touches of one iteration, which is run for it. Blocks are addresses / 2 MiB."""
+    """Runs one iteration and returns its touches. Blocks are numbered by address / 2 MiB."""
     seen = _Watch()
     with seen:
         step()
@@ -105,7 +105,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _blocks(tensor: torch.Tensor) -> range:
-    """Blocks that lie whole in a dense tensor; none of one with gaps."""
+    """Returns the blocks that a dense tensor covers completely; none for a tensor with gaps."""
     span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     if tensor.numel() == 0 or span != tensor.numel():
         return range(0)

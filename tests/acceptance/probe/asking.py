@@ -1,4 +1,4 @@
-"""The run: which questions are asked in which order, and the report on disk."""
+"""Runs the probe: selects and orders the questions, and keeps the report on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOTAL_LIMIT_S = 345.0  # the whole run, below six minutes
 
 
 def selected(only: Sequence[str] | None, skip: Sequence[str]) -> Iterator[tuple[Question, bool]]:
-    """All questions in order, each with whether it is asked; `machine` always is."""
+    """Yields all questions in order and whether to ask each; `machine` is always included."""
     for asked in QUESTIONS.values():
         chosen = (not only or asked.name in only) and asked.name not in skip
         yield asked, chosen or asked.name == "machine"
@@ -52,10 +52,10 @@ Ask = Callable[[Question, float, Terms], Json]
 
 
 def limit_s(asked: Question, later: Sequence[Question], left_s: float) -> float:
-    """Seconds that a question may take of the `left_s` seconds of the run. Pure.
+    """Returns how many of the run's remaining `left_s` seconds a question may take. Pure.
 
-    Its own limit. Where the first questions together may take longer than is left, each is cut
-    alike, so that none of them starves another. What comes after them takes what is left.
+    Usually this is the question's own limit. If the first questions together may take longer than
+    `left_s`, all of them are shortened by the same factor. Later questions share the rest.
     """
     wanted_s = asked.limit_s
     if asked.name in FIRST:
@@ -66,7 +66,7 @@ def limit_s(asked: Question, later: Sequence[Question], left_s: float) -> float:
 def probe(
     args: argparse.Namespace, ask: Ask = ask, clock: Callable[[], float] = time.monotonic
 ) -> int:
-    """The parent: ask every chosen question, keep the report on disk up to date."""
+    """Runs the parent: asks every chosen question and keeps the report on disk up to date."""
     with tempfile.TemporaryDirectory(prefix="gpu-probe-") as cache:
         return ask_all(args, Terms(args.max_managed, Path(cache)), ask, clock)
 

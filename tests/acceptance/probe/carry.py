@@ -1,4 +1,4 @@
-"""The package as one file for a machine without the checkout, and the commit that it is of."""
+"""Packs the package and its commit into one file for a machine without the checkout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 COMMIT_FILE = "commit.txt"
-"""In a carried file only: there is no git where it runs."""
+"""Only in a carried file, because the target machine has no git checkout."""
 START = "import sys\n\nfrom probe.entry import main\n\nsys.exit(main())\n"
 
 
 def write(target: Path) -> None:
-    """Writes all of the package to one executable file. Raises OSError.
+    """Writes the whole package to one executable file for a Python with cuda-bindings.
 
-    A Python with cuda-bindings runs it. OSError also from a file that was carried itself.
+    Raises OSError if the file cannot be written, or if this program is such a file itself.
     """
     if not PACKAGE.is_dir():
         raise OSError("this file was carried itself; copy it")
@@ -33,8 +33,8 @@ def write(target: Path) -> None:
 
 
 def commit() -> str:
-    """The commit of the checkout that this file lies in or was carried from, "-dirty" behind it
-    if changed; "" where nothing tells it."""
+    """Returns the commit of the checkout that this file is in or was carried from, "" if unknown.
+    Appends "-dirty" if the checkout had changes."""
     if not PACKAGE.is_dir():
         return (pkgutil.get_data("probe", COMMIT_FILE) or b"").decode()
     command = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]

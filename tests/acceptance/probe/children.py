@@ -1,4 +1,4 @@
-"""A question in a process of its own: the child's side, and the parent's watchdog."""
+"""Runs each question in its own process: the child's side, and the parent's watchdog."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ KILL_GRACE_S = 10.0
 
 @dataclass(frozen=True)
 class Terms:
-    """What every child is given. `cache`: a folder for compiled kernels, None for none."""
+    """Inputs of every child. `cache`: folder for compiled kernels, None for no cache."""
 
     managed_cap: int
     cache: Path | None = None
 
 
 def child_main(name: str, limit_s: float, terms: Terms) -> int:
-    """Answer one question in this process; the records on stdout are the answer."""
-    faulthandler.enable()  # a crash inside the driver leaves its Python line on stderr
+    """Answers one question in this process; the records on stdout are the answer."""
+    faulthandler.enable()  # after a crash in the driver, stderr has the Python line
     asked, notes = QUESTIONS[name], Notes(limit_s)
     status, reason = "ok", ""
     try:
@@ -54,7 +54,7 @@ def child_main(name: str, limit_s: float, terms: Terms) -> int:
 
 
 def read_records(text: str) -> Json:
-    """A child's records as {"status", "reason", "result"}; no status if it did not finish."""
+    """Parses a child's records to {"status", "reason", "result"}; no status if it was cut off."""
     answer: Json = {"result": {}}
     for line in text.splitlines():
         if not line.startswith(RECORD):
@@ -71,7 +71,7 @@ def read_records(text: str) -> Json:
 
 
 def ask(asked: Question, limit_s: float, terms: Terms) -> Json:
-    """The answer, from one child or from one in each of the question's environments."""
+    """Returns the answer of one child, or of one child for each of the question's environments."""
     if not asked.environments:
         return ask_in_child(asked, limit_s, terms, {})
     answers: dict[str, Json] = {}
@@ -85,7 +85,7 @@ def ask(asked: Question, limit_s: float, terms: Terms) -> Json:
 
 
 def merged(answers: Mapping[str, Json]) -> Json:
-    """One answer of several environments': ok if one is, else the first one's status."""
+    """Merges the answers of several environments: ok if one of them is, else the first's status."""
     first = next(iter(answers.values()))
     statuses = [answer["status"] for answer in answers.values()]
     whole: Json = {
@@ -102,7 +102,7 @@ def merged(answers: Mapping[str, Json]) -> Json:
 
 
 def ask_in_child(asked: Question, limit_s: float, terms: Terms, environ: Mapping[str, str]) -> Json:
-    """Run one question in its own process under the watchdog. `stuck`: it could not be killed."""
+    """Runs a question in its own process under the watchdog. `stuck`: it could not be killed."""
     command = [
         sys.executable,
         str(Path(sys.argv[0]).resolve()),
@@ -131,7 +131,7 @@ def ask_in_child(asked: Question, limit_s: float, terms: Terms, environ: Mapping
                 end_child(child)
                 raise
             if stuck:
-                child.returncode = -9  # keeps Popen's exit from waiting for ever
+                child.returncode = -9  # keeps Popen's exit from waiting forever
         out.seek(0)
         err.seek(0, os.SEEK_END)
         err.seek(max(err.tell() - 2000, 0))
@@ -148,7 +148,7 @@ def ask_in_child(asked: Question, limit_s: float, terms: Terms, environ: Mapping
 
 
 def end_child(child: subprocess.Popen[bytes]) -> bool:
-    """Kill our own child; False if it is still there after the grace time."""
+    """Kills our child; returns False if it still exists after the grace time."""
     child.kill()
     try:
         child.wait(KILL_GRACE_S)

@@ -1,4 +1,4 @@
-"""Constants of the cost model from the answers. Pure; formulas: docs/uvm.md."""
+"""Derives constants of the cost model from the answers. Pure; formulas: docs/uvm.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probe.questions.ask_faults import SWEPT_BLOCKS
 
 
 def dig(tree: Any, *path: str) -> float | None:
-    """The number at a path of keys, or None."""
+    """Returns the number at a path of keys, or None."""
     for key in path:
         if not isinstance(tree, dict) or key not in tree:
             return None
@@ -21,7 +21,7 @@ def dig(tree: Any, *path: str) -> float | None:
 
 
 def subtract(left: float | None, *rights: float | None) -> float | None:
-    """left minus all rights, not below zero; None if one is unknown."""
+    """Returns left minus all rights, at least 0; None if any value is unknown."""
     if left is None or any(right is None for right in rights):
         return None
     return max(left - sum(right for right in rights if right is not None), 0.0)
@@ -30,7 +30,7 @@ def subtract(left: float | None, *rights: float | None) -> float | None:
 def collapse_us(
     per_block: float | None, base_replay: float | None, block: float | None
 ) -> float | None:
-    """Of a page of 4 KiB that is written, by a duplicated block: its faults fill two batches."""
+    """Returns the cost per 4 KiB page of a write to a duplicated block: two batches of faults."""
     pages = subtract(per_block, base_replay, base_replay, block, block)
     return None if pages is None else pages / (BLOCK / (4 * KIB))
 
@@ -44,15 +44,15 @@ def least(*values: float | None) -> float | None:
 
 
 BATCHES_OF_A_BLOCK = 6
-"""A kernel that sweeps brings a block in so many batches (docs/uvm.md)."""
+"""Number of fault batches in which a sweeping kernel brings a block in (docs/uvm.md)."""
 
 
 def fault_constants(at: Reader, memset_gbps: float | None) -> Json:
-    """Costs of a fault batch, from memory that has no pages yet: nothing is copied.
+    """Returns the costs of a fault batch, from memory that has no pages yet: nothing is copied.
 
-    `base_replay`: of the batches of a sweep, which follow one another. The first fault of a
-    kernel takes `wake` longer: the driver's fault handler is idle until then.
-    `copied`: what 64 KiB cost that a sweep's fault copies, over what fresh ones cost.
+    `base_replay`: cost of a batch in a sweep, whose batches follow one another. `wake`: extra time
+    of a kernel's first fault, because the driver's fault handler was idle. `copied`: extra cost of
+    a block whose pages a sweep's faults copy, compared with a fresh block.
     """
 
     def faults(name: str, *path: str) -> float | None:
@@ -85,9 +85,9 @@ def fault_constants(at: Reader, memset_gbps: float | None) -> Json:
 
 
 def derive_profile(questions: Json) -> Json:
-    """Suggested constants of the cost model from the answers; None where nothing was learned.
+    """Suggests constants of the cost model from the answers; None if nothing was learned.
 
-    Units as in the names: GB/s (1e9 bytes), microseconds. Formulas: docs/uvm.md.
+    Units are in the names: GB/s (1e9 bytes), microseconds. Formulas: docs/uvm.md.
     """
     results = {name: answer.get("result", {}) for name, answer in questions.items()}
 
@@ -105,7 +105,7 @@ def derive_profile(questions: Json) -> Json:
     h2d = max((rate for rate in rates if rate is not None), default=None)
     passes = at("populate", "fit_prefetch_caller", "per_block_us")
     one_call = at("populate", "2_mib", "prefetch", "caller_us", "p10")
-    # Of more blocks some are copied while others are mapped; one has to wait for its copy.
+    # With several blocks, copying and mapping overlap; a single block waits for its copy.
     copied = BLOCK / d2h / 1e3 if d2h else None
     one_out = at("prefetch_idle", "2_mib", "out", "caller_us", "p10")
     mapped = subtract(one_out, one_call, copied)
@@ -119,8 +119,8 @@ def derive_profile(questions: Json) -> Json:
         fault["wake_us"],
     )
     kernel_min = at("markers", "us_per_launch_marker_every_never", "p10")
-    # The call hands its work over when its arguments are converted, which is most of what
-    # it takes its caller.
+    # A launch hands over its work after converting its arguments, which is most of its
+    # caller's time.
     nothing = at("markers", "idle_nothing_us", "p10")
     asking = subtract(at("markers", "idle_refused_us", "p10"), nothing)
     launching = nothing + asking * 2 / 3 if nothing is not None and asking is not None else None

@@ -1,4 +1,4 @@
-"""libcuda by ctypes and cuda-bindings: declarations, errors, timed calls. Holds no device."""
+"""libcuda through ctypes and cuda-bindings: declarations, errors, timed calls. Holds no device."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class UnsupportedError(Exception):
 
 
 class GuardError(UnsupportedError):
-    """The memory asked for is above what the probe may take."""
+    """The requested memory exceeds what the probe may use."""
 
 
 class NoDriverError(Exception):
-    """No libcuda, no device, or no cuda-bindings: nothing can be asked."""
+    """There is no libcuda, no device, or no cuda-bindings: nothing can be asked."""
 
 
 class CudaError(Exception):
-    """A driver call answered with an error code."""
+    """A driver call returned an error code."""
 
     def __init__(self, call: str, code: int) -> None:
         super().__init__(f"{call} answered {code} ({error_name(code)})")
@@ -72,7 +72,7 @@ class PoolProps(ctypes.Structure):
 TO_HOST, NON_BLOCKING, DISABLE_TIMING, ATTACH_GLOBAL = -1, 1, 2, 1
 NOT_READY, INVALID_VALUE = 600, 1
 
-# ELF name -> argument types. Exact symbols: libcuda's plain names are often old ABIs.
+# Argument types by exact ELF symbol: libcuda's unversioned names often have old ABIs.
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDriverGetVersion": (PTR,),
     "cuCtxGetCurrent": (PTR,),
@@ -151,7 +151,7 @@ def error_name(code: int) -> str:
 
 
 def must(answer: tuple[Any, ...], call: str) -> Any:
-    """The values of a cuda-bindings call, or CudaError."""
+    """Returns the values of a cuda-bindings call. Raises CudaError."""
     if int(answer[0]) != 0:
         raise CudaError(call, int(answer[0]))
     return answer[1] if len(answer) == 2 else answer[1:]
@@ -168,7 +168,7 @@ def load_libcuda() -> ctypes.CDLL:
 @functools.cache
 @functools.cache
 def native(name: str) -> Any:
-    """The function of that exact ELF name, typed; UnsupportedError if libcuda lacks it."""
+    """Returns the typed function of that exact ELF name. Raises UnsupportedError if missing."""
     function: Any = getattr(load_libcuda(), name, None)
     if function is None:
         raise UnsupportedError(f"libcuda has no {name}")
@@ -177,7 +177,7 @@ def native(name: str) -> Any:
 
 
 def call(name: str, *args: Any) -> None:
-    """UnsupportedError where the driver exports a function that it does not have."""
+    """Calls a function. Raises UnsupportedError if the driver does not support it, or CudaError."""
     code = native(name)(*args)
     if code == NOT_SUPPORTED:
         raise UnsupportedError(f"{name} answered {code} ({error_name(code)})")
@@ -186,7 +186,7 @@ def call(name: str, *args: Any) -> None:
 
 
 def timed(name: str, *args: Any) -> int:
-    """Nanoseconds that the calling thread spends in the call."""
+    """Returns the nanoseconds that the calling thread spends in the call."""
     function = native(name)
     start = now()
     code = function(*args)
@@ -197,26 +197,26 @@ def timed(name: str, *args: Any) -> int:
 
 
 def refused(name: str, *args: Any) -> Callable[[], int]:
-    """The call with arguments that the driver turns down: what it costs to ask at all."""
+    """Returns a call with arguments that the driver rejects, to measure the base cost of a call."""
     return functools.partial(native(name), *args)
 
 
 def handle_of(name: str, *args: Any) -> int:
-    """Call name(&out, *args) and return the pointer-sized value it stored."""
+    """Calls name(&out, *args) and returns the pointer-sized value that it stored."""
     out = U64(0)
     call(name, ctypes.byref(out), *args)
     return out.value
 
 
 def elapsed_ns(first: int, last: int) -> float:
-    """GPU nanoseconds between two recorded events that have completed."""
+    """Returns the GPU nanoseconds between two completed recorded events."""
     spent = ctypes.c_float(0)
     call("cuEventElapsedTime", ctypes.byref(spent), first, last)
     return float(spent.value) * 1e6
 
 
 def outcome(work: Callable[[], Any]) -> Json:
-    """{"code": 0, ...} or the error that the work met, as data."""
+    """Returns {"code": 0}, or the error raised by `work` as data."""
     try:
         work()
     except CudaError as error:

@@ -1,4 +1,4 @@
-"""The probe's arguments.
+"""Parses the probe's arguments.
 
 Exit status: 0 questions asked (each has its own status), 2 bad arguments, 3 no usable driver.
 """
@@ -18,7 +18,7 @@ from probe.questions import QUESTIONS
 
 
 def parse_size(text: str) -> int:
-    """Bytes, with an optional suffix K, M or G (powers of 1024)."""
+    """Parses bytes with an optional suffix K, M or G (powers of 1024)."""
     factor = {"K": KIB, "M": MIB, "G": GIB}.get(text[-1:].upper(), 1)
     digits = text[:-1] if factor != 1 else text
     if not digits.isdigit() or int(digits) == 0:
@@ -71,7 +71,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def carried(target: Path) -> int:
-    """Writes the one file; the exit status."""
+    """Writes the single-file probe; returns the exit status."""
     try:
         carry.write(target)
     except OSError as error:

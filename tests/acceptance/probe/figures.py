@@ -1,4 +1,4 @@
-"""Figures from samples: percentiles, summaries, a line's fit. Pure; no driver."""
+"""Summarizes samples: percentiles, summaries, line fits. Pure; no driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value at `share` (0..1) of an ascending sequence, by linear interpolation."""
+    """Returns the value at `share` (0..1) of an ascending sequence, by linear interpolation."""
     if not ordered:
         raise ValueError("percentile of nothing")
     place = share * (len(ordered) - 1)
@@ -22,12 +22,12 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def rounded(value: float) -> float:
-    """Five significant digits: enough for any figure here, and readable JSON."""
+    """Rounds to five significant digits: precise enough here, and readable in JSON."""
     return float(f"{value:.5g}")
 
 
 def summary(samples: Iterable[float], scale: float = 1.0) -> Json:
-    """Median and spread of samples, each multiplied by `scale`; {"n": 0} if there are none."""
+    """Returns median and spread of samples multiplied by `scale`; {"n": 0} if there are none."""
     ordered = sorted(sample * scale for sample in samples)
     if not ordered:
         return {"n": 0}
@@ -36,15 +36,15 @@ def summary(samples: Iterable[float], scale: float = 1.0) -> Json:
 
 
 def us(samples_ns: Iterable[float]) -> Json:
-    """Summary in microseconds of samples in nanoseconds."""
+    """Returns a summary in microseconds of samples in nanoseconds."""
     return summary(samples_ns, 1e-3)
 
 
 def line_fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """(intercept, slope) through (x, y) by least squares of relative errors; two x needed.
+    """Returns (intercept, slope) by least squares of relative errors; needs two different x.
 
-    Relative, because a cost's noise grows with the cost: otherwise the largest size alone would
-    decide, and the intercept would be its error.
+    Errors are relative because a cost's noise grows with the cost. With absolute errors only the
+    largest size would count, and its error would become the intercept.
     """
     weighted = [(x, y, 1.0 / max(abs(y), 1e-9) ** 2) for x, y in points]
     total = sum(w for _, _, w in weighted) or 1.0
@@ -58,12 +58,12 @@ def line_fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def gbps(length_bytes: float, time_ns: float) -> float:
-    """Bytes per nanosecond, which is GB/s (1e9)."""
+    """Returns bytes per nanosecond, which equals GB/s (1e9)."""
     return rounded(length_bytes / time_ns) if time_ns > 0 else 0.0
 
 
 def undisturbed(samples: Iterable[float]) -> float:
-    """The 10th percentile: other work on the machine only ever adds to a cost."""
+    """Returns the 10th percentile, because other work on the machine only adds to a cost."""
     return percentile(sorted(samples), 0.1)
 
 

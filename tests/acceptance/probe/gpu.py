@@ -41,14 +41,14 @@ from probe.figures import now
 from probe.kernels import Images, cached_kernels
 
 MANAGED_CAP = 4 * GIB  # hard rule: never more managed memory than this in one process
-FREE_SHARE = 0.9  # and never more than this share of the card's free memory
+FREE_SHARE = 0.9  # and never more than this share of the GPU's free memory
 
 
 def managed_refusal(asked: int, held: int, free: int, cap: int) -> str | None:
-    """Why `asked` more bytes of managed memory may not be had, or None if they may.
+    """Returns why `asked` more bytes of managed memory are not allowed, or None if they are.
 
-    `held` is what this process holds already, `free` what the card reports free now. Resident
-    managed memory has left `free` already, so counting `held` too errs on the safe side.
+    `held`: bytes that this process already holds. `free`: free memory that the GPU reports now.
+    Resident managed memory is already missing from `free`, so counting `held` too is conservative.
     """
     wanted, cap = asked + held, min(cap, MANAGED_CAP)
     if asked <= 0:
@@ -62,23 +62,23 @@ def managed_refusal(asked: int, held: int, free: int, cap: int) -> str | None:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with its arguments; `values` keeps alive what `holder` points to."""
+    """A kernel with its arguments; `values` keeps the targets of `holder`'s pointers alive."""
 
     head: tuple[int, ...]
     holder: Any
     values: tuple[Any, ...]
 
     def on(self, stream: int) -> tuple[Any, ...]:
-        """All arguments of cuLaunchKernel."""
+        """Returns all arguments of cuLaunchKernel."""
         return (*self.head, stream, self.holder, None)
 
 
-COVER_NS = 200_000.0  # what issuing one operation from Python may take, and more
+COVER_NS = 200_000.0  # more than Python needs to issue one operation
 COVER_BYTES = GIB
 
 
 class Gpu:
-    """Device 0, its primary context current on this thread, and guarded allocation."""
+    """Device 0 with its primary context current on this thread, and guarded allocation."""
 
     def __init__(self, managed_cap: int, cache: Path | None = None) -> None:
         load_libcuda()
@@ -97,7 +97,7 @@ class Gpu:
         self.stream = self.new_stream()
 
     def attribute(self, name: str) -> int:
-        """Device attribute by name; 0 when this cuda-bindings or driver does not know it."""
+        """Returns a device attribute by name; 0 if cuda-bindings or the driver lacks it."""
         driver = bindings()
         which = getattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name, None)
         if which is None:
@@ -113,7 +113,7 @@ class Gpu:
     # -- memory
 
     def memory_info(self) -> tuple[int, int]:
-        """(free, total) bytes."""
+        """Returns (free, total) bytes."""
         free, total = SIZE(0), SIZE(0)
         call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
@@ -125,14 +125,14 @@ class Gpu:
             raise GuardError(reason)
 
     def managed(self, length: int) -> int:
-        """Address of fresh managed memory; refused above the guard."""
+        """Returns the address of new managed memory. Raises GuardError above the limit."""
         self.check_managed(length)
         address = handle_of("cuMemAllocManaged", length, ATTACH_GLOBAL)
         self.held[address] = length
         return address
 
     def plain(self, length: int) -> int:
-        """Address of device memory; leaves room for the managed memory held and 10 %."""
+        """Returns the address of device memory; keeps 10 % and the held managed memory free."""
         free = self.memory_info()[0]
         if length + sum(self.held.values()) > FREE_SHARE * free:
             raise GuardError(f"{length} bytes of device memory leave too little of {free} free")
@@ -144,7 +144,7 @@ class Gpu:
             self.held.pop(address, None)
 
     def pinned(self, length: int) -> int:
-        """Page-locked host memory, mapped (one address for both sides) and portable."""
+        """Allocates page-locked host memory, portable and mapped (same address on both sides)."""
         address = handle_of("cuMemHostAlloc", length, 3)
         ctypes.memset(address, 0, length)
         return address
@@ -159,21 +159,21 @@ class Gpu:
 
     @functools.cached_property
     def prefetch_call(self) -> tuple[str, Callable[[int], tuple[Any, ...]]]:
-        """(ELF name, destination -> its arguments) of the prefetch that this driver has."""
+        """Returns this driver's prefetch: ELF name, function from destination to arguments."""
         if hasattr(load_libcuda(), "cuMemPrefetchAsync_v2"):
             host, device = MemLocation(2, 0), MemLocation(1, int(self.device))
             return "cuMemPrefetchAsync_v2", lambda to: (host if to == TO_HOST else device, 0)
         return "cuMemPrefetchAsync", lambda to: (to,)
 
     def prefetch(self, address: int, length: int, to: int, stream: int | None = None) -> int:
-        """Prefetch to TO_HOST or to device 0; returns the caller's nanoseconds."""
+        """Prefetches to TO_HOST or to device 0; returns the caller's nanoseconds."""
         name, where = self.prefetch_call
         to = TO_HOST if to == TO_HOST else int(self.device)
         stream = self.stream if stream is None else stream
         return timed(name, address, length, *where(to), stream)
 
     def move(self, address: int, length: int, to: int) -> tuple[int, int]:
-        """Prefetch and wait: nanoseconds (in the call, until the stream is idle)."""
+        """Prefetches and waits; returns nanoseconds in the call and until the stream is idle."""
         start = now()
         caller = self.prefetch(address, length, to)
         self.sync()
@@ -181,13 +181,13 @@ class Gpu:
 
     @functools.cached_property
     def arch(self) -> int:
-        """Compute capability, 90 for 9.0."""
+        """Returns the compute capability, 90 for 9.0."""
         major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
         return major * 10 + self.attribute("COMPUTE_CAPABILITY_MINOR")
 
     @functools.cached_property
     def image(self) -> Images:
-        """KERNELS for this device."""
+        """Returns KERNELS compiled for this device."""
         return cached_kernels(self.cache, self.arch)
 
     @functools.cached_property
@@ -199,7 +199,7 @@ class Gpu:
         return kernel_of(self.module, name)
 
     def prepare(self, name: str, grid: int, block: int, *values: Any) -> Launch:
-        """A launch of `grid` thread blocks of `block` threads; `values` are ctypes objects."""
+        """Prepares a launch of `grid` blocks of `block` threads; `values` are ctypes objects."""
         holder = (PTR * max(len(values), 1))(*[ctypes.addressof(value) for value in values])
         return Launch((self.kernel(name), grid, 1, 1, block, 1, 1, 0), holder, values)
 
@@ -207,12 +207,12 @@ class Gpu:
         call("cuLaunchKernel", *prepared.on(self.stream if stream is None else stream))
 
     def warm_up(self) -> None:
-        """Keep every multiprocessor busy for 0.2 s, so that clocks have risen."""
+        """Keeps every multiprocessor busy for 0.2 s, so that clocks rise."""
         self.launch(self.prepare("probe_spin", self.wide, 256, U64(200_000_000)))
         self.sync()
 
     def kernel_ns(self, prepared: Launch) -> float:
-        """GPU time of one launch, between two events."""
+        """Returns the GPU time of one launch, between two events."""
         return self.between_events(lambda: self.launch(prepared))
 
     @functools.cached_property
@@ -221,9 +221,9 @@ class Gpu:
 
     @functools.cached_property
     def cover_memory(self) -> tuple[int, int, float]:
-        """(address, length, ns) of plain memory and how long the GPU needs to zero it.
+        """Returns (address, length, ns): plain memory, and the GPU's time to zero it.
 
-        About COVER_NS, less where the memory does not suffice for it.
+        The time is about COVER_NS, or less if there is too little memory.
         """
         length = 32 * MIB
         address = self.plain(length)
@@ -243,15 +243,15 @@ class Gpu:
         return address, length, spent(length)
 
     def cover(self, time_ns: float) -> None:
-        """Keep self.stream busy for at least so long, so that what follows is queued behind it."""
+        """Keeps self.stream busy for at least `time_ns`, so that later operations queue up."""
         address, length, each_ns = self.cover_memory
         for _ in range(math.ceil(time_ns / max(each_ns, 1.0))):
             call("cuMemsetD8Async", address, 0, length, self.stream)
 
     def between_events(self, work: Callable[[], None], cover_ns: float = COVER_NS) -> float:
-        """GPU nanoseconds of what `work` puts on self.stream.
+        """Returns the GPU nanoseconds of the operations that `work` issues to self.stream.
 
-        The GPU is kept busy before it, so that issuing the work is not part of the time: as
+        The GPU is kept busy first, so that the time to issue them does not count. That holds as
         long as `work` takes its caller less than `cover_ns`.
         """
         first, last = self.event_pair
@@ -265,12 +265,12 @@ class Gpu:
         return elapsed_ns(first, last)
 
     def uncovered_ns(self, work: Callable[[], None]) -> float:
-        """The same on an idle GPU: what it waits for the caller counts."""
+        """Returns the same for an idle GPU, where the time to issue the operations counts."""
         return self.between_events(work, 0.0)
 
     @functools.cached_property
     def wide(self) -> int:
-        """Thread blocks of 256 that fill the GPU."""
+        """Returns the number of 256-thread blocks that fill the GPU."""
         return max(self.attribute("MULTIPROCESSOR_COUNT"), 1) * 8
 
     def fill(self, address: int, length: int, value: int) -> Launch:
@@ -290,11 +290,11 @@ class Gpu:
         return self.prepare("probe_touch", grid, 64, U64(address), words, U64(order), U64(count))
 
     def spin(self, time_ns: int) -> Launch:
-        """One thread that runs so long; longer by what a preemption takes."""
+        """Prepares one thread that spins for `time_ns`, plus the time of any preemption."""
         return self.prepare("probe_spin", 1, 1, U64(time_ns))
 
     def written(self, length: int, value: int = 1) -> int:
-        """Fresh managed memory, every word `value`, resident on the GPU, no host pages."""
+        """Returns new managed memory on the GPU, without host pages, with every word `value`."""
         address = self.managed(length)
         self.move(address, length, 0)
         self.launch(self.fill(address, length, value))
@@ -303,7 +303,7 @@ class Gpu:
 
 
 def load_module(image: Images) -> Any:
-    """CUmodule of the cubin, else of the PTX, which an older driver may not know either."""
+    """Loads the cubin, else the PTX, as a CUmodule. Raises UnsupportedError if neither loads."""
     reasons = []
     for form in image:
         code, module = bindings().cuModuleLoadData(form)
@@ -319,10 +319,10 @@ def kernel_of(module: Any, name: str) -> int:
 
 
 def peek(address: int) -> int:
-    """The 32-bit word at a host-accessible address."""
+    """Returns the 32-bit word at a host-accessible address."""
     return ctypes.c_uint32.from_address(address).value
 
 
 def read_pages(address: int, length: int) -> None:
-    """Read one byte of every 4 KiB page with the CPU."""
+    """Reads one byte of every 4 KiB page with the CPU."""
     bytes(memoryview((ctypes.c_ubyte * length).from_address(address))[:: 4 * KIB])

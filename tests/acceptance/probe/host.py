@@ -1,4 +1,4 @@
-"""What this process runs in and on: kernel, container, driver files, link. Reads only."""
+"""Describes this process's environment: kernel, container, driver files, link. Reads only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_text(path: str) -> str:
 
 
 def detect_runtime() -> Json:
-    """What the process runs in, with the evidence: gVisor, a VM, a container, bare metal."""
+    """Detects gVisor, a VM, a container or bare metal, and returns the evidence."""
     dmi = {k: read_text(f"/sys/class/dmi/id/{k}") for k in ("sys_vendor", "product_name")}
     cgroup = read_text("/proc/1/cgroup")
     marks = ("docker", "kubepods", "containerd", "libpod", "lxc")
@@ -62,13 +62,13 @@ def describe_host() -> Json:
         "uvm_parameters": parameters,
         "libcuda": next((line.split()[-1] for line in maps if "libcuda.so" in line), ""),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(watched)},
-        # Names alone: what pump or its virtual GPU was told must not reach an answer.
+        # Only names: values of pump's or the virtual GPU's settings must not influence an answer.
         "pump_variables": sorted(name for name in os.environ if name.startswith("PUMP_")),
     }
 
 
 def describe_link() -> Json:
-    """PCIe generation and width, if pynvml is importable and NVML answers. Reads only."""
+    """Returns PCIe generation and width, if pynvml is importable and NVML answers. Reads only."""
     try:
         import pynvml
 

@@ -58,7 +58,7 @@ Images = tuple[bytes, bytes]  # cubin and PTX of one source
 
 
 def cached_kernels(cache: Path | None, arch: int, source: str = KERNELS) -> Images:
-    """compile_kernels, once for all children that share the folder `cache`."""
+    """Runs compile_kernels once for all children that share the folder `cache`."""
     if cache is None:
         return compile_kernels(arch, source)
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -74,7 +74,7 @@ def cached_kernels(cache: Path | None, arch: int, source: str = KERNELS) -> Imag
 
 
 def compile_kernels(arch: int, source: str = KERNELS) -> Images:
-    """`source` for sm_<arch> by NVRTC; UnsupportedError with the reason."""
+    """Compiles `source` for sm_<arch> with NVRTC. Raises UnsupportedError with the reason."""
     try:
         from cuda.bindings import nvrtc
 

@@ -1,4 +1,4 @@
-"""Prefetches of ranges: slices, and the summary of their times."""
+"""Prefetches ranges in slices, and summarizes times of prefetches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probe.gpu import Gpu
 
 
 def moves_summary(samples: Sequence[tuple[int, int]], length: int) -> Json:
-    """samples: (caller ns, total ns) of prefetches of `length` bytes."""
+    """Summarizes samples (caller ns, total ns) of prefetches of `length` bytes."""
     totals = [total for _, total in samples]
     return {
         "caller_us": us(caller for caller, _ in samples),
@@ -19,7 +19,7 @@ def moves_summary(samples: Sequence[tuple[int, int]], length: int) -> Json:
 
 
 def sliced(gpu: Gpu, address: int, length: int, *, slice_length: int, to: int, stream: int) -> None:
-    """Prefetch a range slice by slice and wait for the stream."""
+    """Prefetches a range slice by slice and waits for the stream."""
     for offset in range(0, length, slice_length):
         gpu.prefetch(address + offset, min(slice_length, length - offset), to, stream)
     gpu.sync(stream)

@@ -1,4 +1,4 @@
-"""Questions by name, and the notes by which a child tells its answer."""
+"""Questions by name, and the notes with which a child reports its answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from probe.figures import Json
 from probe.gpu import Gpu
 
-RECORD = "@@probe "  # lines of a child's stdout that are ours
+RECORD = "@@probe "  # prefix of our lines in a child's stdout
 
 
 class Notes(dict[str, Any]):
-    """A question's result; every entry is also written out at once, for the watchdog's sake.
+    """A question's result. Every entry is also written at once, so that it survives a kill.
 
     `limit_s`: seconds from now that the question may take.
     """
@@ -28,7 +28,7 @@ class Notes(dict[str, Any]):
         self._deadline = time.monotonic() + limit_s
 
     def left_s(self) -> float:
-        """Seconds that are left; not below 0."""
+        """Returns the seconds left, at least 0."""
         return max(0.0, self._deadline - time.monotonic())
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -43,10 +43,10 @@ def emit(record: Json) -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """One bounded question. `decides`: what in the design hangs on the answer.
+    """A bounded question. `decides`: the design decision that depends on the answer.
 
-    `environments`: by label, what the child's environment has in addition. One child each, and
-    the result has one under each label; they share `limit_s`.
+    `environments`: variables added to the child's environment, by label. Each label gets its own
+    child and its own result; all of them share `limit_s`.
     """
 
     name: str
@@ -67,7 +67,7 @@ def question(
     managed: bool = True,
     environments: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Callable[[Asker], Question]:
-    """Makes a function ask_<name> the question <name>."""
+    """Turns a function ask_<name> into the question <name>."""
 
     def made(run: Asker) -> Question:
         name = run.__name__.removeprefix("ask_")
@@ -77,6 +77,6 @@ def question(
 
 
 def questions_of(*modules: ModuleType) -> Iterator[Question]:
-    """The questions of modules, in the order of their definitions."""
+    """Yields the questions of modules, in the order of their definitions."""
     for module in modules:
         yield from (value for value in vars(module).values() if isinstance(value, Question))

@@ -1,4 +1,4 @@
-"""Values that a stream waits for or writes, and whether a stream comes to rest."""
+"""Stream waits for values, stream writes of values, and whether a stream becomes idle."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from probe.driver import NOT_READY, CudaError, call, load_libcuda, native
 
 
 def stream_value(what: str, stream: int, address: int, value: int) -> None:
-    """cuStream<what>Value32 (Wait means: until the word is at least value) by its current ABI."""
+    """Calls cuStream<what>Value32 with its current ABI; Wait ends when the word is >= value."""
     name = f"cuStream{what}Value32"
     current = hasattr(load_libcuda(), name + "_v2")
     call(name + "_v2" if current else name, stream, address, value, 0)
 
 
 def settles(stream: int, limit_s: float = 2.0) -> bool:
-    """Whether the stream becomes idle in time. A wait that is never ended must not hang us."""
+    """Returns whether the stream becomes idle in time; a wait that never ends must not hang us."""
     deadline = time.monotonic() + limit_s
     while (code := native("cuStreamQuery")(stream)) == NOT_READY:
         if time.monotonic() > deadline:

@@ -13,7 +13,7 @@ from probe.gpu import Gpu
 
 
 class Worker(threading.Thread):
-    """A thread with the context current; join() returns its result or raises its error."""
+    """A thread with the context current; finish() returns its result or raises its error."""
 
     def __init__(self, gpu: Gpu, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -26,7 +26,7 @@ class Worker(threading.Thread):
         try:
             call("cuCtxSetCurrent", self.gpu.context)
             self.result = self.work()
-        except BaseException as error:  # handed to finish()
+        except BaseException as error:  # finish() raises it
             self.error = error
 
     def finish(self, limit_s: float = 30.0) -> Any:
@@ -39,7 +39,7 @@ class Worker(threading.Thread):
 
 
 def together(gpu: Gpu, jobs: Sequence[Callable[[], None]]) -> list[tuple[int, int]]:
-    """Run jobs in threads that start at once; (start, end) of each in nanoseconds."""
+    """Runs jobs in threads that start at once; returns (start, end) of each in nanoseconds."""
     barrier = threading.Barrier(len(jobs))
 
     def timed_job(job: Callable[[], None]) -> tuple[int, int]:

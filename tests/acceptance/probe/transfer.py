@@ -1,7 +1,7 @@
-"""Which answers hold for one kind of runtime alone, with the reason. Pure.
+"""Lists answers that hold only for one kind of runtime, with the reason. Pure.
 
-gVisor stands between a program and the kernel's driver: a call goes through its own kernel, and
-the driver is made to serve several processes, where it treats evictions otherwise.
+gVisor runs between a program and the kernel's driver: a call passes through gVisor's own kernel. It
+configures the driver to serve several processes, in which case evictions work differently.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ CONSTANTS = {
     "kernel_idle_us": CALL,
     "kernel_launch_us": CALL,
 }
-"""Fault constants are not among them: times of the GPU, served by the host's own driver."""
+"""Fault constants transfer: they are GPU times, and the host's driver serves the faults."""
 
 
 def is_gvisor(release: str, version: str) -> bool:
-    """By the name in the kernel's release or version, or by the version that it long told."""
+    """Detects gVisor by its name in release or version, or by the version that it long reported."""
     named = "gvisor" in f"{release} {version}".lower()
     return named or (release == "4.4.0" and "2016" in version)
 
 
 def mark(report: Json) -> None:
-    """Puts the reason into each answer, and into `not_transferable` for each constant."""
+    """Adds the reason to each answer, and to `not_transferable` for each constant."""
     runtime = report["host"].get("runtime") or {}
     report[KEY] = dict(CONSTANTS) if runtime.get("kind") == GVISOR else {}
     if not report[KEY]:

@@ -1,8 +1,8 @@
-"""What the small programs of the acceptance share: their arithmetic, and how they tell.
+"""Common code of the acceptance's small programs: their arithmetic and how they report.
 
-Every program keeps ARRAYS arrays of COUNT 32-bit integers on the GPU and does, ROUNDS times,
-array = array * MULTIPLIER + ADDEND to each of them, wrapping around. Integers, so that every
-framework must give the same bits, and numpy knows them too.
+Every program keeps ARRAYS arrays of COUNT 32-bit integers on the GPU. In each of ROUNDS rounds it
+computes array = array * MULTIPLIER + ADDEND for each array, with wrap-around. With integers every
+framework must give the same bits, and numpy can check the result.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ FOOTPRINT_BYTES = ARRAYS * COUNT * 4
 
 
 def rounds() -> int:
-    """ROUNDS, or what the environment says: operations are counted by differences."""
+    """Returns ROUNDS or the environment's value, because operations are counted by differences."""
     return int(os.environ.get("ACCEPTANCE_ROUNDS", str(ROUNDS)))
 
 
 def start(number: int) -> Any:
-    """The host's values of one array."""
+    """Returns the initial values of one array on the host."""
     import numpy as np
 
     return np.arange(number, COUNT + number, dtype=np.int32)
 
 
 def expected(times: int) -> str:
-    """Hash of what all arrays hold at the end, by numpy."""
+    """Computes the hash of the final arrays with numpy."""
     return sha256(_by_numpy(number, times) for number in range(ARRAYS))
 
 
@@ -47,7 +47,7 @@ def _by_numpy(number: int, times: int) -> Any:
 
 
 def sha256(arrays: Iterable[Any]) -> str:
-    """Hash of numpy arrays, one after the other."""
+    """Returns the hash of numpy arrays, in order."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(memoryview(array).cast("B"))

@@ -1,6 +1,6 @@
 """A small deterministic PyTorch training; prints the hash of all parameters and optimiser state.
 
-The environment must set CUBLAS_WORKSPACE_CONFIG, as PyTorch's page on reproducibility says.
+The environment must set CUBLAS_WORKSPACE_CONFIG, as PyTorch's page on reproducibility requires.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def main() -> int:
-    """Sweeps over buffers, slowly if asked, so that it can be interrupted meanwhile."""
+    """Sweeps over buffers; may sleep between operations, so that it can be interrupted."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--buffers", type=int, default=16)
     parser.add_argument("--mib", type=int, default=8)

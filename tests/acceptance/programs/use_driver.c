@@ -1,11 +1,11 @@
-/* use_driver.c - the driver API, linked directly, for nvcc -cudart none -lcuda; and what a
- * launch costs its caller.
+/* use_driver.c - tests the driver API, linked directly (nvcc -cudart none -lcuda), and
+ * measures a launch's cost for its caller.
  *
- *   use_driver sweep PTX             launches examples' kernel `sweep`, prints a hash
- *   use_driver cost BATCHES LAUNCHES  median ns a launch of an empty kernel, batch by batch
+ *   `use_driver sweep PTX`: launches examples' kernel `sweep`, prints a hash;
+ *   `use_driver cost BATCHES LAUNCHES`: prints ns per launch of an empty kernel.
  *
- * Declares what it calls itself: machines without a toolkit compile it too, and then find
- * the driver's functions by dlopen and dlsym.
+ * Declares all functions that it calls. Machines without a toolkit also compile it, and
+ * then find the driver's functions with dlopen and dlsym.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -160,7 +160,7 @@ static void cost(int batches, int launches) {
     CHECK(call_cuMemAlloc_v2(&arrays[n], 4 << 20));
     parameters[n] = &arrays[n];
   }
-  for (int batch = -3; batch < batches; batch++) { /* the first ones warm up */
+  for (int batch = -3; batch < batches; batch++) { /* the first batches warm up */
     double began = now_ns();
     for (int i = 0; i < launches; i++)
       CHECK(call_cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));

@@ -14,7 +14,7 @@ def step(arrays: list[torch.Tensor]) -> None:
 
 
 def profiled(arrays: list[torch.Tensor], times: int) -> dict[str, int]:
-    """Runs `times` steps; what CUPTI saw on the GPU, by kind."""
+    """Runs `times` steps and returns the GPU activities that CUPTI reported, counted by kind."""
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()

@@ -1,17 +1,17 @@
-"""The floor of a program from its recording: what one iteration is certain to touch. Pure.
+"""Computes a program's floor from its recording: what an iteration certainly touches. Pure.
 
 DESIGN
-  A recording tells of each kernel which ranges its pointers lie in, but not whether it reads
-  or writes there; what it tells of lengths is a belief. `access` names the kernels of which
-  it is known: a letter for each pointer, r, u (updated) or w (overwritten whole), from
-  there to the end of the range, as in programs that allocate each tensor for itself. Of
-  every other kernel only this is certain: afterwards each range that it has a pointer into
-  may hold new contents, which appeared on the GPU without a transfer (floor.may_appear).
-  Copies and memsets tell for themselves; one that writes a part of a range is taken for one
-  whose old contents are not needed.
+  For each kernel, a recording contains the ranges that its pointers are in. It does not contain
+  whether the kernel reads or writes there, and its lengths are estimates. `access` lists the
+  kernels whose accesses are known, with a letter for each pointer: r, u (updated) or w (overwritten
+  whole). Each access reaches the end of the range, as in programs that allocate each tensor
+  separately. For any other kernel only one thing is certain: afterwards each range that it points
+  into may have new contents that appeared on the GPU without a transfer (floor.may_appear).
+  Recordings contain the accesses of copies and memsets. A copy that writes a part of a range counts
+  as a copy that does not need the old contents.
 
-  The iteration is the shortest stretch of operations at the recording's end that repeats:
-  the same kernels with pointers to the same places.
+  The iteration is the shortest sequence of operations at the recording's end that repeats: the same
+  kernels with the same pointers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pump.trace import records as rec
 
 POINTER_BYTES = 8
 POINTER, READ, WRITTEN, OVERWRITTEN = range(4)
-"""extent_access of docs/trace-format.md."""
+"""Values of extent_access in docs/trace-format.md."""
 
 
 class Place(NamedTuple):
-    """What one extent of an operation is certain to name.
+    """The memory that one extent of an operation certainly names.
 
-    address, length_bytes: of a copy or memset what it reaches, of a kernel's pointer from
-    there to the end of the range. base, range_bytes: of the range.
+    `address`, `length_bytes`: the memory that a copy or memset reaches; for a kernel's pointer, the
+    memory from there to the end of the range. `base`, `range_bytes`: of the range.
     """
 
     address: int
@@ -48,13 +48,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """An operation with what it reaches in the address space. Equal ones repeat."""
+    """An operation and its places in the address space. Equal launches repeat."""
 
     name: str
     places: tuple[Place, ...]
 
     def touches(self, access: Mapping[str, str]) -> list[Touch]:
-        """What is certain of it."""
+        """Returns the touches that are certain for the operation."""
         known = access.get(self.name, "")
         parts: dict[str, set[int]] = {"r": set(), "u": set(), "w": set(), "?": set()}
         for place in self.places:
@@ -74,9 +74,9 @@ class Launch:
 
 
 def touches_of(records: Iterable[rec.Record], access: Mapping[str, str]) -> tuple[list[Touch], int]:
-    """What the last iteration that repeats touches, and how many operations it has.
+    """Returns the touches and the number of operations of the last repeated iteration.
 
-    ([], 0) where nothing repeats. What came before a loss of events is left out.
+    Returns ([], 0) if nothing repeats. Operations before a loss of events are ignored.
     """
     launches = list(_launches(records))
     iteration = repeating(launches)
@@ -85,8 +85,8 @@ def touches_of(records: Iterable[rec.Record], access: Mapping[str, str]) -> tupl
 
 
 def repeating(launches: Sequence[Launch]) -> Sequence[Launch]:
-    """The iteration: the shortest stretch that comes twice in a row at the end, and holds all
-    that comes more than once in the later half. Empty if there is none."""
+    """Returns the iteration or (): the shortest sequence that ends the launches twice in a row, and
+    contains every launch that occurs more than once in the later half."""
     numbers: dict[Launch, int] = {}
     words = [numbers.setdefault(launch, len(numbers)) for launch in launches]
     half = len(words) // 2
@@ -100,7 +100,7 @@ def repeating(launches: Sequence[Launch]) -> Sequence[Launch]:
 
 
 def _launches(records: Iterable[rec.Record]) -> Iterator[Launch]:
-    """Operations that reach something. Nothing before the last loss or resync is given out."""
+    """Returns operations that reach memory, without those before the last loss or resync."""
     found: list[Launch] = []
     live: dict[int, rec.RangeRow] = {}
     names: dict[int, str] = {}
@@ -137,5 +137,5 @@ def _launch(
 
 
 def _whole_blocks(address: int, length_bytes: int) -> range:
-    """Blocks that lie whole in a stretch of the address space."""
+    """Returns the blocks that a part of the address space covers completely."""
     return range(-(-address // BLOCK_BYTES), (address + length_bytes) // BLOCK_BYTES)

@@ -1,11 +1,11 @@
-"""What the speed stage measures and in which order, and the figures from it. Pure.
+"""Plans the speed stage's measurements and their order, and computes the results. Pure.
 
 DESIGN
-  A phase is one policy under one budget, timed over some iterations of a running training.
-  A round holds a phase with memory for everything and one of each policy; rounds follow one
-  after another, and their order turns, so that what disturbs the machine disturbs all.
-  Ratios are taken within a round, figures are their medians. One oversubscription is
-  finished before the next begins, so that a run that is cut short has whole results.
+  A phase is one policy under one budget, timed over some iterations of a running training. A round
+  has one phase without a limit and one phase for each policy. The order rotates from round to
+  round, so that disturbances affect all policies alike. Ratios are computed within a round, and
+  results are their medians. One oversubscription is finished before the next begins, so that an
+  interrupted run has complete results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["compare", "interval"]
 UNLIMITED, DEMAND, WINDOW = "unlimited", "demand", "window"
 ROUNDS = 3
 SPEEDUP_WANTED = 2.0
-"""Of window over emulated demand at 1.5x and 2x."""
+"""Required speedup of window over emulated demand at 1.5x and 2x."""
 DEMAND_LABEL = (
     "emulated: pump's executors evict what was migrated longest ago, as the driver would; "
     "the budget may be exceeded by overshoot_bytes"
@@ -32,8 +32,8 @@ DEMAND_LABEL = (
 
 @dataclass(frozen=True)
 class Phase:
-    """What is measured at once. `ratio`: footprint / budget, also of the unlimited phase that
-    belongs to that round."""
+    """One measurement. `ratio`: footprint / budget; the unlimited phase has the ratio of its
+    round."""
 
     ratio: float
     round: int
@@ -42,12 +42,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class Measured:
-    """A phase's outcome. Bytes are pump's own transfers in the timed iterations.
+    """Result of a phase. Bytes are pump's own transfers in the timed iterations.
 
-    floor_h2d_bytes: least that any policy must bring in those iterations; None: not known.
-    overshoot_bytes: most above the budget since the switch, for however short a time.
-    resident_bytes: at the end. settled: residency had reached the budget and traffic was steady
-    before the timing began, after `settling_iterations`.
+    `floor_h2d_bytes`: least that any policy must bring in then; None if unknown.
+    `overshoot_bytes`: most bytes above the budget since the switch, even briefly.
+    `resident_bytes`: at the end. `settled`: before timing, residency had reached the budget and
+    traffic was steady, after `settling_iterations`.
     """
 
     phase: Phase
@@ -78,7 +78,7 @@ class Measured:
 
 
 def phases(ratio: float, policies: Sequence[str], rounds: int) -> Iterator[Phase]:
-    """All phases of one oversubscription, in their order."""
+    """Yields all phases of one oversubscription, in order."""
     every = [UNLIMITED, *policies]
     for number in range(rounds):
         turn = number % len(every)
@@ -87,26 +87,26 @@ def phases(ratio: float, policies: Sequence[str], rounds: int) -> Iterator[Phase
 
 
 def tag(ratio: float) -> str:
-    """Of an oversubscription in names: 1.5 -> "1_5x"."""
+    """Returns an oversubscription's part of names: 1.5 -> "1_5x"."""
     return f"{ratio:g}".replace(".", "_") + "x"
 
 
 def budget_bytes(footprint_bytes: int, ratio: float) -> int:
-    """Budget of which the footprint is `ratio` times as much, in whole blocks."""
+    """Returns the footprint divided by `ratio`, in whole blocks."""
     return int(footprint_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
 
 
 def iterations_of(unit_seconds: float, unit: int, target_seconds: float) -> int:
-    """How many iterations to time: about `target_seconds`, whole units, 3 to 24 of them.
+    """Returns how many iterations to time: about `target_seconds`, and 3 to 24 whole units.
 
-    `unit`: iterations after which the training repeats itself, which take `unit_seconds`.
+    `unit`: iterations after which the training repeats itself. `unit_seconds`: time of a unit.
     """
     return unit * max(3, min(24, round(target_seconds / max(unit_seconds, 1e-6))))
 
 
 def floor_seconds(measured: Measured, found: Sequence[Measured], link: float) -> float | None:
-    """Least time of an iteration in that phase: the least that computing took in any round, or
-    the least bytes over the link (bytes per second)."""
+    """Returns the least possible time of an iteration in that phase. It follows from the least
+    computing time of any round, and from the least bytes over the link (bytes per second)."""
     computing = [one.seconds_per_iteration for one in found if one.phase.policy == UNLIMITED]
     if measured.floor_h2d_bytes is None or not computing:
         return None
@@ -115,10 +115,10 @@ def floor_seconds(measured: Measured, found: Sequence[Measured], link: float) ->
 
 
 def figures(found: Sequence[Measured], policy: str, link: float) -> dict[str, Any]:
-    """Figures of one policy at one oversubscription, from the rounds that have it complete.
+    """Returns one policy's results at one oversubscription, from the rounds that completed it.
 
-    {} when no round has the policy and the unlimited phase. speedup_over_demand_emulated is
-    None where the round has no demand, or for demand itself.
+    Returns {} if no round has both the policy and the unlimited phase. speedup_over_demand_emulated
+    is None for demand itself, and if the round has no demand phase.
     """
     rounds: dict[int, dict[str, Measured]] = {}
     for measured in found:
@@ -175,12 +175,12 @@ def figures(found: Sequence[Measured], policy: str, link: float) -> dict[str, An
 
 
 def _each(own: Sequence[Measured], name: str) -> int:
-    """Median of a phase's bytes for each iteration."""
+    """Returns the median of a phase's bytes per iteration."""
     return int(median([getattr(one, name) / one.iterations for one in own]))
 
 
 def speedup_possible(found: Sequence[Measured], link: float) -> float | None:
-    """What a policy at the floor would be faster than emulated demand; None: not known."""
+    """Returns the speedup of a policy at the floor over emulated demand; None if unknown."""
     pairs = [
         (one.seconds_per_iteration, floor_seconds(one, found, link))
         for one in found

@@ -1,13 +1,13 @@
-"""A model trained in one process, its policy and budget switched between iterations.
+"""Trains a model in one process, and switches policy and budget between iterations.
 
-Run by the speed and trace stages, under pump-run or without. It writes a JSON object a line,
-each as soon as it is known, so that nothing is lost when it is killed:
+The speed and trace stages run it, under pump-run or without. It writes one JSON object per line as
+soon as possible, so that a kill loses nothing:
 
-    model     facts, link-independent; footprint
-    phase     plan.Measured
-    timeline  of one policy, see timeline()
-    loop      seconds of a loop of iterations (--loop, --turns), nothing switched
-    ready     the model is warm, about the seconds of an iteration (--turns)
+    `model`     facts, which do not depend on the link; footprint;
+    `phase`     plan.Measured;
+    `timeline`  of one policy, see _timeline();
+    `loop`      seconds of a loop of iterations (--loop, --turns), nothing switched;
+    `ready`     the model is warm; estimated seconds of an iteration (--turns).
 
     pump-run python tests/acceptance/speed/program.py --model mlp --ratio 1.5 --out lines
 """
@@ -34,21 +34,21 @@ from acceptance.speed.switching import Figures, Switch, SwitchError  # noqa: E40
 
 WARM_UNITS = 3
 WARM_SECONDS = 0.7
-"""Before anything is measured: PyTorch's allocator has its segments after two iterations, a
-card its clocks after some tenths of a second."""
+"""Time before measuring: PyTorch's allocator has its segments after two iterations, and a GPU
+reaches its clocks after some tenths of a second."""
 SETTLE_UNITS_MOST = 6
 SETTLE_UNITS_LEAST = 2
 STEADY = 0.1
-"""Traffic is steady when that of an iteration differs from the one before by less."""
+"""Traffic is steady if two consecutive iterations differ by less than this share."""
 BUDGET_SLACK = 0.03
-"""Of the budget, that residency may lie above it at the end of an iteration."""
+"""Residency may exceed the budget by this share at the end of an iteration."""
 TIMELINE_STEP_S = 0.01
 TIMELINE_UNITS = 3
 SEED = 1
 
 
 class Trainer:
-    """A model and the switch of its job."""
+    """A model and the control of its job's policy and budget."""
 
     def __init__(self, options: argparse.Namespace, lines: Any) -> None:
         self._began = time.monotonic()
@@ -68,7 +68,7 @@ class Trainer:
         self._lines.flush()
 
     def iterations(self, count: int) -> float:
-        """Runs so many and waits; seconds."""
+        """Runs `count` iterations and waits; returns the seconds."""
         self._model.wait()
         started = time.perf_counter()
         for _ in range(count):
@@ -77,7 +77,7 @@ class Trainer:
         return time.perf_counter() - started
 
     def warm_up(self) -> None:
-        """Runs until what an iteration needs is there."""
+        """Runs until allocator and clocks are ready."""
         began = time.monotonic()
         self.iterations(WARM_UNITS * self._unit)
         while time.monotonic() - began < self._options.warm_seconds:
@@ -92,9 +92,9 @@ class Trainer:
         self.say(kind="model", facts=self._model.facts)
 
     def turns(self) -> None:
-        """Runs as many iterations as each line of stdin says, until its end.
+        """For each line of stdin, runs that many iterations; ends with stdin.
 
-        An untimed unit comes first: the caches are full of what the other program had in them.
+        An untimed unit runs first, because the caches still hold the other program's data.
         """
         self.warm_up()
         self.say(kind="ready", seconds_per_iteration=self.iterations(self._unit) / self._unit)
@@ -106,7 +106,7 @@ class Trainer:
     # ---- switched ----
 
     def measure(self) -> None:
-        """Everything that was asked, as long as there is time. Raises SwitchError."""
+        """Measures all requested phases while time is left. Raises SwitchError."""
         self.warm_up()
         touches = self._model.touches()
         self._switch = Switch()
@@ -128,7 +128,7 @@ class Trainer:
             self.say(kind="whole", ratio=ratio)
 
     def _is_slow(self, found: Sequence[Measured]) -> bool:
-        """Whether the reason has to be shown."""
+        """Returns whether window is so slow that a timeline must explain it."""
         figures = speed_plan.figures(found, speed_plan.WINDOW, 1.0)
         speedup = figures.get("speedup_over_demand_emulated")
         return speedup is not None and speedup < self._options.timeline_below
@@ -171,8 +171,8 @@ class Trainer:
     def _settle(self, phase: Phase, budget: int) -> tuple[bool, int]:
         """Switches, and runs until residency fits the budget and traffic is steady.
 
-        Whether that came about, and after how many iterations. PyTorch's cache is left as it
-        is between phases: emptied, it would change the footprint that budgets are taken from.
+        Returns whether that happened and after how many iterations. Does not empty PyTorch's cache,
+        because that would change the footprint, the base of all budgets.
         """
         policy = speed_plan.WINDOW if phase.policy == UNLIMITED else phase.policy
         self._switch.to(policy, budget)
@@ -196,7 +196,7 @@ class Trainer:
     def _floor(
         self, touches: Sequence[floor.Touch], phase: Phase, count: int, footprint: int
     ) -> int | None:
-        """Least bytes to the GPU of the timed iterations."""
+        """Returns the least bytes that must reach the GPU in the timed iterations."""
         if not touches:
             return None
         if phase.policy == UNLIMITED:
@@ -211,7 +211,7 @@ class Trainer:
     # ---- why ----
 
     def _timelines(self, ratio: float, footprint: int) -> None:
-        """Of the window and of demand, so that a small difference can be explained."""
+        """Records timelines of window and demand that explain a small difference."""
         for policy in (speed_plan.WINDOW, speed_plan.DEMAND):
             if self._phase_seconds.get(policy, 0) * 1.5 > self.left_s():
                 return
@@ -222,7 +222,7 @@ class Trainer:
                      rows=rows, iteration_ends_ms=marks)  # fmt: skip
 
     def _timeline(self) -> tuple[list[list[float]], list[float]]:
-        """What happened every 10 ms, and when iterations ended. It waits after each one."""
+        """Returns the activity per 10 ms and the ends of iterations; waits after each iteration."""
         rows: list[list[float]] = []
         stop = threading.Event()
         started = time.perf_counter()

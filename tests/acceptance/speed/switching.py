@@ -1,6 +1,6 @@
-"""Switches policy and budget of the job that this process is part of, and reads its figures.
+"""Switches policy and budget of this process's own job, and reads its numbers.
 
-A narrow view of pump.control for one client with one device.
+Covers the part of pump.control for one client with one device.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 
 class SwitchError(Exception):
-    """The job cannot be steered; one line says why."""
+    """The job cannot be controlled; the text is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of this client's device. Bytes by place are beliefs of the worker; moved bytes and block
-    uses count from the beginning of the job, overshoot from the last switch."""
+    """Numbers of this client's device. The worker estimates resident, leaving and arriving bytes.
+    Moved bytes and block uses count from the start of the job, overshoot from the last switch."""
 
     resident_bytes: int
     leaving_bytes: int
@@ -33,7 +33,7 @@ class Figures:
     footprint_bytes: int
 
     def since(self, before: Figures) -> dict[str, int]:
-        """Differences, by name."""
+        """Returns the differences, by name."""
         return {
             field.name: getattr(self, field.name) - getattr(before, field.name)
             for field in fields(self)
@@ -41,7 +41,7 @@ class Figures:
 
 
 class Switch:
-    """Of the job around this process. Raises SwitchError outside of one."""
+    """Controls the job of this process. Raises SwitchError outside of a job."""
 
     def __init__(self) -> None:
         try:
@@ -55,18 +55,18 @@ class Switch:
             raise SwitchError(str(error)) from None
 
     def to(self, policy: str, budget_bytes: int) -> None:
-        """From now on: that policy, that budget. Raises SwitchError."""
+        """Sets the policy and the budget. Raises SwitchError."""
         try:
             self._control.set(policy=policy, budget_bytes=budget_bytes, client_pid=os.getpid())
         except self._error as error:
             raise SwitchError(str(error)) from None
 
     def total_bytes(self) -> int:
-        """The card's memory; as a budget it stands for no budget."""
+        """Returns the GPU's memory; as a budget this value means no limit."""
         return int(self._device(self._client()).total_bytes)
 
     def figures(self) -> Figures:
-        """As they are now. Raises SwitchError."""
+        """Returns the current numbers. Raises SwitchError."""
         client = self._client()
         device, shim = self._device(client), client.shim
         return Figures(

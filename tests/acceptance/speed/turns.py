@@ -1,7 +1,7 @@
-"""Two programs that are alive at the same time and run their loops in turn, never at once.
+"""Runs the loops of two live programs alternately, never at the same time.
 
-Each has paid for its start, its imports and its model once. Run in the order A B B A, both sides
-of a pair meet the same machine; while one computes, the other waits for its next line on stdin.
+Each program starts, imports and builds its model only once. In the order A B B A, both sides of a
+pair meet the same machine. While one computes, the other waits for its next line on stdin.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from acceptance.running import Program, Run
 
 POLL_S = 0.02
 END_S = 15.0
-"""For a program to end by itself after its last turn."""
+"""Time for a program to end by itself after its last loop."""
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """The whole lines of a program's file; a last one may have been cut."""
+    """Returns the complete lines of a program's file; the last line may be cut off."""
     found = []
     text = file.read_text() if file.exists() else ""
     for line in text.splitlines():
@@ -32,21 +32,20 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 
 class Player:
-    """A program of speed/program.py --turns, started with a pipe as its stdin. `lines`: the file
-    that it writes to."""
+    """A running speed/program.py --turns with a pipe as its stdin. `lines`: its output file."""
 
     def __init__(self, program: Program, lines: Path) -> None:
         self._program, self._lines = program, lines
         self._answers = 0
 
     def ready(self, deadline: float) -> float | None:
-        """Waits until its model has been warmed up: about the seconds of an iteration; None if it
-        ended, or was not ready by `deadline`, a time of time.monotonic()."""
+        """Waits until the model is warm and returns the estimated seconds of an iteration. Returns
+        None if the program ended or was not ready by `deadline` (time.monotonic())."""
         answer = self._answer("ready", deadline)
         return float(answer["seconds_per_iteration"]) if answer else None
 
     def loop(self, iterations: int, deadline: float) -> float | None:
-        """Seconds of an iteration, over so many; None if it ended, or did not by `deadline`."""
+        """Runs iterations; returns seconds of one, None at the program's end or the `deadline`."""
         stdin = self._program.popen.stdin
         if stdin is None:
             raise ValueError("the program was started without a pipe as its stdin")
@@ -57,14 +56,14 @@ class Player:
         return answer["seconds"] / answer["iterations"] if answer else None
 
     def end(self) -> Run:
-        """Lets it end, and kills it if it does not."""
+        """Lets the program end, and kills it if it does not."""
         if self._program.popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._program.popen.stdin.close()
         return self._program.finish(END_S)
 
     def _answer(self, kind: str, deadline: float) -> dict[str, Any]:
-        """Its next line, {} without one of that kind."""
+        """Returns the next line; {} if it is missing or of another kind."""
         while True:
             ended = self._program.popen.poll() is not None
             found = read_lines(self._lines)[self._answers :]

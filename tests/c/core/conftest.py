@@ -1,4 +1,4 @@
-"""For the fuzz tests of this folder: the first report of a sanitizer ends the program."""
+"""For the fuzz tests of this folder: the first sanitizer report ends the program."""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
-/* extents_fuzz.c - the learner of extents against nonsense, and its starts against a
- * naive model.
+/* extents_fuzz.c - fuzzes the learner of extents, and compares its starts with a naive
+ * model.
  *
- * "noise SEED ROUNDS": random ranges, launches, parameters, names and signatures, few
- * enough of each that they collide. After each launch: answers lie inside their range,
- * a second learner that heard the same answers the same, the tables are in order.
- * "starts SEED ROUNDS": the starts of a segment against an array of flags.
- * "full": as many starts as there may be, and more.
+ * `noise SEED ROUNDS`: random ranges, launches, parameters, names and signatures, from
+ * small sets, so that they collide. After each launch, answers must be inside their range.
+ * A second learner with the same input must give the same answers, and the tables must be
+ * in order.
+ *
+ * `starts SEED ROUNDS`: compares the starts of a segment with an array of flags.
+ *
+ * `full`: inserts the maximum number of starts, and more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +108,7 @@ static void odd_parameters(uint32_t bytes, const struct pump_pointer *pointers,
   }
 }
 
-/* A table of two lists that makes sense, save that lengths may be anything. */
+/* Writes a plausible table of two lists, except that lengths are arbitrary. */
 static uint32_t sensible_table(const struct pump_pointer *pointers, uint32_t count,
                                uint32_t grid[3]) {
   memset(parameters, 0, 3400);
@@ -164,8 +167,8 @@ static void launch(void) {
     bytes = sensible_table(pointers, count, grid);
     for (uint32_t i = 0; i < count; i++) pointers[i].argument = 8 * below(400);
   }
-  uint8_t *exact =
-      memcpy(malloc(bytes + !bytes), parameters, bytes); /* found if read beyond */
+  /* An exact copy, so that sanitizers detect reads beyond it. */
+  uint8_t *exact = memcpy(malloc(bytes + !bytes), parameters, bytes);
   for (int i = 0; i < 2; i++) {
     if (told)
       pump_extents_params(learners[i], function, signature, grid, block, exact, bytes);
@@ -234,7 +237,7 @@ static void starts(uint32_t rounds) {
   struct extents_segment *segment = extents_segment_at(learner, 0, 1);
   CHECK(segment != NULL && extents_segment_at(learner, 0, 2) == NULL);
   bool known[PLACES] = {true};
-  uint32_t used[PLACES] = {0}; /* operation that used it last */
+  uint32_t used[PLACES] = {0}; /* last operation that used it */
   for (uint32_t round = 0; round < rounds; round++) {
     uint32_t at = below(PLACES);
     uint32_t length = 1 + below(PLACES - at);

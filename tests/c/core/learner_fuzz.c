@@ -1,11 +1,14 @@
-/* learner_fuzz.c - the iteration learner against nonsense, and against naive models.
+/* learner_fuzz.c - fuzzes the iteration learner, and compares it with naive models.
  *
- * "noise SEED ROUNDS": random operations, streams, ranges, losses and questions, few enough
- * of each that things repeat. After each operation: a second learner that heard the same
- * says the same; what is predicted was seen, and is what pump_learner_see then confirms.
- * "stories SEED ROUNDS": learners that recall nonsense as another run's story, and noise
- * behind it.
- * "contexts SEED ROUNDS": the rolling hashes of every stream against hashes made anew.
+ * `noise SEED ROUNDS`: random operations, streams, ranges, losses and queries, from
+ * small sets, so that they repeat. After each operation, a second learner with the same
+ * input must give the same answers. Predictions must have been seen before, and
+ * pump_learner_see must confirm them.
+ *
+ * `stories SEED ROUNDS`: learners that load random data as another run's event log, and
+ * then get noise.
+ *
+ * `contexts SEED ROUNDS`: compares the rolling hashes of every stream with recomputed ones.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +33,7 @@ static struct pump_learner *learners[2];
 
 static uint32_t body[64], length, at;
 
-/* A loop whose body changes from time to time, with strange operations between. */
+/* Returns the next signature of a loop whose body sometimes changes, with random extras. */
 static uint64_t signature(void) {
   if (length == 0 || below(2000) == 0) {
     length = 1 + below(64);
@@ -70,7 +73,7 @@ static void check_prediction(uint32_t index) {
   for (uint32_t i = 0; i < a.count; i++) CHECK(a.accesses[i].slot < 6);
 }
 
-/* What is neither an operation nor a question. */
+/* Feeds other events than operations and queries. */
 static void disturb(void) {
   uint32_t slot = below(6), generation = 1 + below(3), what = below(200);
   const uint32_t grid[3] = {1 + below(3), 1, 1}, block[3] = {32, 1, 1};
@@ -109,7 +112,7 @@ static void noise(uint32_t rounds) {
 
 /* ---- stories ------------------------------------------------------------------------ */
 
-/* Mostly such steps as there are, with a few of them beyond all bounds. */
+/* Fills an event log: most steps are plausible, a few are far out of bounds. */
 static uint32_t fill_story(struct pump_learner_step *steps, uint32_t count,
                            struct pump_access *accesses, uint32_t most) {
   uint32_t used = 0;
@@ -173,7 +176,7 @@ static void stories(uint32_t rounds) {
 
 /* ---- contexts ---------------------------------------------------------------------- */
 
-/* The hash of a context, made from its keys. */
+/* Recomputes the hash of a context from its keys. */
 static uint64_t made_anew(const struct pump_learner *l, const struct context *context) {
   uint64_t hash = 0, number = context->tail;
   for (uint64_t i = 0; i < context->filled; i++) {
@@ -181,7 +184,7 @@ static uint64_t made_anew(const struct pump_learner *l, const struct context *co
     hash = hash * 0x9e3779b97f4a7c15u + past->key;
     number = past->next;
   }
-  CHECK(number == NEVER); /* it ends with the stream's newest */
+  CHECK(number == NEVER); /* the context ends with the stream's newest operation */
   return hash;
 }
 

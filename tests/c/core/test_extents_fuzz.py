@@ -1,4 +1,4 @@
-"""The learner of extents told nonsense, under sanitizers, and against naive models."""
+"""Fuzzes the learner of extents under sanitizers, and compares it with naive models."""
 
 import random
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_more_starts_than_may_be_known_are_answered_and_not_kept() -> None:
 
 
 def test_many_kernels_and_signatures_leave_its_memory_as_it_is() -> None:
-    """All caches have been filled once; from then on the process does not grow."""
+    """All caches are filled once; after that the process must not grow."""
 
     def resident_kib() -> int:
         text = Path("/proc/self/statm").read_text(encoding="ascii")
@@ -51,7 +51,7 @@ def test_many_kernels_and_signatures_leave_its_memory_as_it_is() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_unnamed_kernels_without_parameters_get_the_distance_to_the_next_start(seed: int) -> None:
-    """Against a naive model: with nothing else known, the nearest end at least 1 MiB away."""
+    """In a naive model without other knowledge, the nearest end at least 1 MiB away counts."""
     chosen = random.Random(seed)
     client = Client([256 * MIB])
     known = {0}

@@ -1,4 +1,4 @@
-"""The iteration learner told nonsense, under sanitizers, and its hashes against naive ones."""
+"""Fuzzes the iteration learner under sanitizers, and compares its hashes with naive ones."""
 
 import pytest
 from c_build import build, run

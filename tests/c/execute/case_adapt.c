@@ -1,7 +1,7 @@
 /* case_adapt.c - scenarios of the controller, with synthetic latencies.
  *
- * A direction is modelled as two resources: a link that carries one slice at a time
- * and threads that each spend CPU time in the driver, on a number of processors.
+ * A direction is modelled by two resources. The link carries one slice at a time. Threads
+ * spend CPU time in the driver, on a number of CPU cores.
  */
 #include "executor_harness.h"
 
@@ -19,8 +19,8 @@ static double least(double a, double b) {
   return a < b ? a : b;
 }
 
-/* What one slice takes while the queue is never empty. With one slice in flight a
- * thread waits for the link inside the call; with two the link works meanwhile. */
+/* Returns the times of one slice while the queue is never empty. With one slice in flight
+ * a thread waits for the link inside the call; with two, the link works in parallel. */
 static struct pump_adapt_sample measure(const struct direction_model *model,
                                         uint32_t threads, uint32_t slices) {
   double flight = threads * slices;
@@ -37,7 +37,7 @@ static struct pump_adapt_sample measure(const struct direction_model *model,
                                     .in_flight = (uint32_t)flight};
 }
 
-/* Without what is only tried. */
+/* Returns the number of threads, ignoring a current trial. */
 static uint32_t settled(const struct pump_adapt *state) {
   return state->trial != 0 ? state->base : state->threads;
 }
@@ -63,9 +63,9 @@ static uint32_t run(struct pump_adapt *state, const struct pump_adapt_bounds *bo
 
 /* ---- a link with threads -----------------------------------------------------------
  *
- * Each thread prepares a slice, waits for the link, which serves them in turn, and maps
- * what was copied. At times the other direction is busy, and the link slower by a quarter.
- * Each part takes its time and up to `noise` more or less. */
+ * Each thread prepares a slice, waits for the link, which serves threads in order, and
+ * maps the copied pages. Sometimes the other direction is busy and slows the link by a
+ * quarter. Each part takes its time plus or minus `noise`. */
 struct link_model {
   double prepare_us, copy_us, map_us;
   double noise;
@@ -94,7 +94,7 @@ static void begin_slice(struct link_run *run, const struct link_model *model, ui
     if (j != i && run->ends_us[j] != 0) run->in_flight[i]++;
 }
 
-/* One slice arrives. */
+/* Runs until one slice arrives. */
 static void step(struct link_run *run, const struct link_model *model) {
   for (uint32_t i = 0; i < run->state.threads; i++)
     if (run->ends_us[i] == 0) begin_slice(run, model, i);
@@ -124,8 +124,8 @@ static uint32_t steps(struct link_run *run, const struct link_model *model,
   return changes;
 }
 
-/* To the host on an A100, four blocks a slice: when they get host pages, and later; and
- * where the link is all that counts. */
+/* Transfers to the host on an A100, four blocks a slice: while blocks get host pages,
+ * afterwards, and with the link as the only limit. */
 static const struct link_model cpu_bound = {650, 336, 512, 0.25};
 static const struct link_model mixed = {50, 336, 650, 0.25};
 static const struct link_model link_bound = {10, 336, 20, 0.25};
@@ -144,7 +144,7 @@ SCENARIO(the_best_number_is_found_within_few_slices_on_a_noisy_link_and_kept) {
   }
 }
 
-/* The fourth brings 7 %, a fifth of what it could. */
+/* The fourth thread gains 7 %, a fifth of the ideal gain. */
 SCENARIO(the_fourth_thread_is_not_a_matter_of_luck) {
   for (int round = 0; round < 50; round++) {
     struct link_run run = {.state = pump_adapt_begin(&out_bounds)};
@@ -153,7 +153,7 @@ SCENARIO(the_fourth_thread_is_not_a_matter_of_luck) {
   }
 }
 
-/* Sooner up than down: too few threads cost the program more than one too many. */
+/* Threads are added sooner than removed, because too few cost the program more. */
 SCENARIO(another_number_is_found_when_the_link_changes) {
   struct link_run run = {.state = pump_adapt_begin(&out_bounds)};
   for (int round = 0; round < 20; round++) {
@@ -165,7 +165,7 @@ SCENARIO(another_number_is_found_when_the_link_changes) {
 }
 
 SCENARIO(threads_are_added_while_each_brings_its_share) {
-  /* A link so fast that the driver's work for the CPU is all there is. */
+  /* The link is so fast that only the driver's CPU work counts. */
   struct direction_model model = {50, 1000, 16, 0.02, 8u << 20};
   struct pump_adapt state = pump_adapt_begin(&out_bounds);
   CHECK(state.threads == 2);
@@ -173,11 +173,11 @@ SCENARIO(threads_are_added_while_each_brings_its_share) {
   CHECK(settled(&state) == 4);
   double mean;
   run(&state, &out_bounds, &model, 20000, &mean);
-  CHECK(mean > 3.8); /* at times it tries with one less */
+  CHECK(mean > 3.8); /* sometimes it tries with one less */
 }
 
 SCENARIO(no_thread_is_added_that_the_link_cannot_feed) {
-  /* To the host on an A100: 8 MiB at 25 GB/s, and 2,048 pages at 0.25 us. */
+  /* To the host on an A100: 8 MiB at 25 GB/s, and 2,048 pages at 0.25 us each. */
   struct direction_model model = {336, 512, 16, 0.02, 8u << 20};
   struct pump_adapt state = pump_adapt_begin(&out_bounds);
   double mean;
@@ -224,7 +224,7 @@ SCENARIO(a_second_in_thread_comes_where_the_driver_is_the_limit) {
   CHECK(mean > 1.9);
 }
 
-/* Blocks without data need no link, so the driver is the limit; others wait for it. */
+/* Blocks without data need no link, so the driver limits them; others wait for the link. */
 SCENARIO(a_load_that_waits_for_the_link_takes_no_thread_from_one_that_does_not) {
   struct direction_model without = {5, 60, 16, 0.25, 4u << 20};
   struct direction_model with = {365, 60, 16, 0.25, 4u << 20};

@@ -1,4 +1,4 @@
-/* case_apart.c - scenarios of evictions that hold the program's calls up. */
+/* case_apart.c - scenarios of evictions that delay the program's calls. */
 #include "executor_harness.h"
 
 #define IN_TURN 4 /* slices of each direction that wait or move */
@@ -13,8 +13,8 @@ static CUcontext begin(uint32_t lock) {
   return context;
 }
 
-/* Slices in both directions, so many of each; where the last one to the host was sent from.
- */
+/* Moves `slices` slices in each direction; returns the context of the last one to the
+ * host. */
 static CUcontext move(uint32_t slices) {
   static uint32_t slot = UINT32_MAX;
   if (slot == UINT32_MAX) slot = harness_allocate(0, 8);
@@ -49,7 +49,8 @@ SCENARIO(evictions_that_hold_calls_up_get_contexts_of_their_own_and_keep_them) {
   CHECK(own != first && own != second && state() == PUMP_OWN_CONTEXT_YES);
   CHECK(made() != 0 && made() <= PUMP_OUT_THREADS_MOST);
   CHECK(PUMP_LOAD(&fake.own_bytes) == made() * FAKE_CONTEXT_BYTES);
-  /* The program's ends. Nothing of ours is left in it, and ours are used again. */
+  /* End the program's context. It may contain nothing of ours, and our contexts are
+   * reused. */
   pump_context_seen(0, second);
   pump_executors_context_gone(first);
   fake_context_destroy(first);

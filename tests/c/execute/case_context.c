@@ -1,5 +1,5 @@
-/* case_context.c - scenarios of several contexts on one device, and of streams,
- * events and launches whose markers need care. */
+/* case_context.c - scenarios of several contexts on one device, and of streams, events
+ * and launches that need special markers. */
 #include <pthread.h>
 
 #include "executor_harness.h"
@@ -16,7 +16,7 @@ static CUcontext begin(void) {
   return context;
 }
 
-/* Issues one operation as a launch hook would; the stream's context is current. */
+/* Issues one operation like a launch hook; the stream's context must be current. */
 static uint64_t issue(CUstream stream, uint64_t now_ns) {
   uint32_t index = pump_stream_index(stream, false);
   uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
@@ -25,7 +25,7 @@ static uint64_t issue(CUstream stream, uint64_t now_ns) {
   return seq;
 }
 
-/* Issues and executes until progress follows: markers of the context are there. */
+/* Issues and executes until progress follows, which shows that the context has markers. */
 static void warm(CUcontext context, CUstream stream) {
   pump_real.cuCtxSetCurrent(context);
   uint64_t now_ns = pump_now_ns(), seq;
@@ -49,8 +49,7 @@ SCENARIO(another_context_of_the_device_takes_over_at_once) {
   }
   end(first);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    CHECK(worker_submit(0, d,
-                        harness_slice(slot, 0, 1))); /* no sign of life of the program */
+    CHECK(worker_submit(0, d, harness_slice(slot, 0, 1))); /* no new call of the program */
     CHECK(worker_reap(0, d) == PUMP_RESULT_MOVED);
   }
   end(second);
@@ -119,7 +118,7 @@ SCENARIO(a_context_that_ends_leaves_the_markers_of_the_others_alone) {
   CHECK(PUMP_LOAD(&fake.events_alive) == 0 && PUMP_LOAD(&fake.streams_alive) == 0);
 }
 
-/* Issues in one context while another one comes and goes. */
+/* Issues in one context while another one is created and destroyed. */
 static uint32_t issuing;
 static void *issue_on(void *argument) {
   CUcontext context = argument;
@@ -162,18 +161,18 @@ SCENARIO(a_marker_after_a_long_pause_is_seen_at_once) {
     uint64_t begin_ns = pump_now_ns(), seq = issue(stream, begin_ns);
     fake_execute(stream, 1);
     EVENTUALLY(executed(pump_stream_index(stream, false)) == seq);
-    CHECK(pump_now_ns() - begin_ns < 500000000); /* not by the end of an idle sleep */
+    CHECK(pump_now_ns() - begin_ns < 500000000); /* not at the end of an idle sleep */
   }
 }
 
-/* Between its last look and falling asleep the marker thread reads the clock. */
+/* The marker thread reads the clock between its last poll and falling asleep. */
 SCENARIO(a_marker_that_meets_the_thread_falling_asleep_is_seen_at_once) {
   CUcontext context = begin();
   CUstream stream = fake_stream_create(context);
   warm(context, stream);
   PUMP_STORE(&fake.slow_clock_us, 2000);
   for (int i = 0; i < 100; i++) {
-    harness_sleep_us(3000 + harness_random() % 8000); /* it lingers for 5 ms */
+    harness_sleep_us(3000 + harness_random() % 8000); /* it polls for another 5 ms */
     uint64_t begin_ns = pump_now_ns(), seq = issue(stream, begin_ns);
     fake_execute(stream, 1);
     EVENTUALLY(executed(pump_stream_index(stream, false)) == seq);
@@ -213,9 +212,9 @@ SCENARIO(chained_launches_get_few_markers_and_not_none) {
   issue(plain, now_ns);
   before = PUMP_LOAD(&fake.records);
   for (int i = 0; i < 32; i++) issue(plain, now_ns);
-  CHECK(PUMP_LOAD(&fake.records) - before == 2); /* other streams are as they were */
+  CHECK(PUMP_LOAD(&fake.records) - before == 2); /* other streams are not affected */
   for (int i = 0; i < 64; i++) issue(stream, now_ns);
   before = PUMP_LOAD(&fake.records);
   for (int i = 0; i < 64; i++) issue(stream, now_ns);
-  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and this one has become so again */
+  CHECK(PUMP_LOAD(&fake.records) - before == 4); /* and this one is normal again */
 }

@@ -1,7 +1,8 @@
-/* case_duplicates.c - scenarios of duplicates: advice, the page map, what is moved.
+/* case_duplicates.c - scenarios of duplicates: advice, the page map, and moved blocks.
  *
- * The memory of a scenario is mapped, so the kernel's own page map shows what is there. A
- * page that is given back stands for one whose mapping the GPU's write has taken away.
+ * A scenario's memory is mapped, so the kernel's own page map shows its pages. Returning
+ * a page to the kernel has the same effect on the map as a write by the GPU, which unmaps
+ * it.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +13,7 @@
 #define SET 1
 #define END 2
 
-/* ---- what range table and driver would say ------------------------------------
- */
+/* ---- stubs of the range table and the driver ---------------------------------------- */
 
 static uint64_t hinted; /* a bit for each block from `base` on */
 static uint64_t base;
@@ -44,8 +44,7 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 }
 void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
 
-/* ---- the driver's advice ----------------------------------------------------------------
- */
+/* ---- the driver's advice ------------------------------------------------------------ */
 
 static uint32_t calls[3];
 static uint64_t advised_bytes[3];
@@ -64,12 +63,12 @@ static uint64_t at_block(uint32_t block) {
   return base + (uint64_t)block * PUMP_BLOCK_BYTES;
 }
 
-/* The host has these blocks. */
+/* Gives these blocks pages on the host. */
 static void map(uint32_t block, uint32_t count) {
   memset((void *)at_block(block), 1, (size_t)count * PUMP_BLOCK_BYTES);
 }
 
-/* The GPU writes a page. */
+/* Simulates a GPU write to a page. */
 static void write_page(uint32_t block, uint32_t page) {
   CHECK(madvise((void *)(at_block(block) + page * 4096ull), 4096, MADV_DONTNEED) == 0);
 }
@@ -93,8 +92,7 @@ static CUresult depart(uint32_t *clean) {
   return pump_duplicates_depart(0, base, BLOCKS * PUMP_BLOCK_BYTES, clean);
 }
 
-/* ---- scenarios -------------------------------------------------------------------------
- */
+/* ---- scenarios ---------------------------------------------------------------------- */
 
 SCENARIO(what_was_not_written_leaves_without_a_copy) {
   uint32_t clean;

@@ -18,7 +18,7 @@ static CUcontext begin(void) {
   return context;
 }
 
-/* Executors start with the first range that shall be populated. */
+/* Starts the executors with the first range to be populated. */
 static uint32_t begin_with_range(uint64_t blocks) {
   begin();
   uint32_t slot = harness_allocate(0, blocks);
@@ -82,7 +82,7 @@ SCENARIO(a_managed_range_may_begin_and_end_inside_a_block) {
   struct pump_command whole = harness_slice(slot, 0, 1);
   whole.length_bytes = 2 * PUMP_BLOCK_BYTES + 4096;
   CHECK(ask(PUMP_TO_GPU, whole) == PUMP_RESULT_MOVED);
-  struct pump_command first = whole; /* up to the first border of a block */
+  struct pump_command first = whole; /* up to the first block boundary */
   first.length_bytes = PUMP_BLOCK_BYTES - 65536;
   CHECK(ask(PUMP_TO_GPU, first) == PUMP_RESULT_MOVED);
   first.length_bytes = PUMP_BLOCK_BYTES;
@@ -100,10 +100,10 @@ SCENARIO(an_eviction_of_bytes_used_since_the_decision_is_stale) {
   command = harness_slice(slot, 0, 4); /* ends where the used eighth begins */
   command.observed_seq = 99;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_MOVED);
-  command = harness_slice(slot, 3, 2); /* reaches one block into it */
+  command = harness_slice(slot, 3, 2); /* includes one used block */
   command.observed_seq = 99;
   CHECK(ask(PUMP_TO_HOST, command) == PUMP_RESULT_STALE);
-  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED); /* not a matter of prefetches */
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED); /* does not apply to prefetches */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_stale) == 2);
 }
 
@@ -136,8 +136,7 @@ SCENARIO(a_command_for_an_earlier_range_of_the_slot_is_dead) {
   struct pump_command command = harness_slice(slot, 0, 1);
   struct pump_range *range = &pump_shm->ranges[slot];
   pump_range_write_begin(range);
-  PUMP_STORE(&range->generation,
-             command.generation + 1); /* the same place, another owner */
+  PUMP_STORE(&range->generation, command.generation + 1); /* the same slot, another owner */
   pump_range_write_end(range);
   CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_DEAD);
   command.generation++;
@@ -168,7 +167,7 @@ SCENARIO(a_free_waits_for_the_running_slice_and_for_nothing_else) {
   CHECK(moved == 3 && dead == 3);
 }
 
-/* Two threads allocate, ask for transfers and free; the driver is slow. The fake
+/* Two threads allocate, request transfers and free, while the driver is slow. The fake
  * driver checks that no slice ever runs on freed memory. */
 static uint32_t churning;
 static void *churn(void *direction_as_pointer) {
@@ -206,7 +205,7 @@ SCENARIO(a_full_ring_is_worked_off_in_parallel_and_in_bounds) {
   uint32_t submitted = 0;
   while (worker_submit(0, PUMP_TO_HOST, harness_slice(slot, submitted % 256, 1)))
     submitted++;
-  CHECK(submitted == PUMP_COMMAND_SLOTS); /* a slot is free again only once it was reaped */
+  CHECK(submitted == PUMP_COMMAND_SLOTS); /* a reaped slot is free again */
   EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
   PUMP_STORE(&fake.hold, 0);
   for (uint32_t i = 0; i < submitted; i++)
@@ -226,18 +225,18 @@ SCENARIO(a_worker_that_scribbles_over_the_rings_does_no_harm) {
     pump_executors_wake(pump_executors_of(0));
     harness_sleep_us(100);
   }
-  harness_free(slot); /* returns */
+  harness_free(slot); /* must return */
 }
 
 SCENARIO(a_driver_error_is_reported_and_sixteen_in_a_row_end_the_prefetching) {
   uint32_t slot = begin_with_range(16), before = PUMP_LOAD(&fake.prefetches);
-  harness_wait_until_idle(); /* what a thread does as it starts would break the row */
+  harness_wait_until_idle(); /* a thread's calls at its start would interrupt the series */
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_UNKNOWN);
   for (int i = 0; i < 15; i++)
     CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.prefetch_error, CUDA_SUCCESS);
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) ==
-        PUMP_RESULT_MOVED); /* the row is broken */
+        PUMP_RESULT_MOVED); /* interrupts the series */
   uint64_t now_ns = pump_now_ns();
   PUMP_STORE(&fake.stopped_clock_ns, now_ns); /* an executor gives up for two seconds */
   PUMP_STORE(&fake.prefetch_error, CUDA_ERROR_OUT_OF_MEMORY);
@@ -245,7 +244,7 @@ SCENARIO(a_driver_error_is_reported_and_sixteen_in_a_row_end_the_prefetching) {
     CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   CHECK(PUMP_LOAD(&fake.prefetches) - before == 15 + 1 + 16);
   PUMP_STORE(&fake.prefetch_error, CUDA_SUCCESS);
-  CHECK(ask(PUMP_TO_HOST, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED); /* stays off */
+  CHECK(ask(PUMP_TO_HOST, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED); /* still off */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_failed) == 36);
   PUMP_STORE(&fake.stopped_clock_ns, now_ns + 2000000000u);
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_MOVED);
@@ -256,7 +255,7 @@ SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_c
   CUcontext context = begin();
   PUMP_STORE(&fake.create_error, CUDA_ERROR_OUT_OF_MEMORY);
   uint32_t slot = harness_allocate(0, 4);
-  PUMP_STORE(&pump_shm->devices[0].budget_bytes, 0); /* no populate: the row stays short */
+  PUMP_STORE(&pump_shm->devices[0].budget_bytes, 0); /* no populate in the series */
   pump_populate(slot, 1);
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.create_error, CUDA_SUCCESS);
@@ -401,7 +400,7 @@ SCENARIO(exit_from_a_signal_handler_on_top_of_our_code_does_not_hang) {
 
 SCENARIO(a_forked_child_is_inert_until_its_own_start) {
   begin_with_range(4);
-  harness_wait_until_idle(); /* a fork inside of AddressSanitizer's allocator is the end */
+  harness_wait_until_idle(); /* a fork inside AddressSanitizer's allocator would deadlock */
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
@@ -422,8 +421,8 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* Number of threads of ours whose names begin like that and that have exactly the
- * processors of `expected`. */
+/* Returns the number of our threads whose names begin with this prefix and that may run
+ * on exactly the CPU cores in `expected`. */
 static unsigned own_threads(const char *begin_of_name, const cpu_set_t *expected) {
   unsigned count = 0;
   DIR *tasks = opendir("/proc/self/task");
@@ -460,7 +459,7 @@ SCENARIO(threads_have_the_processors_of_the_process_not_of_their_parent) {
   fake_context_destroy(context);
 }
 
-/* PUMP_SYS_ROOT, and what the test has in EXPECTED: the movers' processors. */
+/* The test sets PUMP_SYS_ROOT, and in EXPECTED the CPU cores of the executors. */
 SCENARIO(movers_have_the_processors_of_the_cards_node) {
   cpu_set_t all, expected;
   CHECK(sched_getaffinity(0, sizeof all, &all) == 0);

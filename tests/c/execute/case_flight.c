@@ -1,4 +1,4 @@
-/* case_flight.c - scenarios of what is in flight: lanes, bytes, threads, wake-ups. */
+/* case_flight.c - scenarios of slices in flight: lanes, bytes, threads, wake-ups. */
 #include <pthread.h>
 
 #include "executor_harness.h"
@@ -17,13 +17,13 @@ static uint32_t begin_with_range(uint64_t blocks) {
   return harness_allocate(0, blocks);
 }
 
-/* From this call to the end no thread adapts the direction. */
+/* From this call on no thread adapts the direction. */
 static void stop_adapting(struct pump_direction *direction) {
   while (__atomic_exchange_n(&direction->adapting, 1, __ATOMIC_ACQUIRE) != 0) {
   }
 }
 
-/* As if slices had asked for all the threads that a direction may have. */
+/* Acts as if slices had requested all threads that a direction may have. */
 static void want_all_threads(uint32_t direction) {
   struct pump_direction *way = direction_of(direction);
   uint32_t most = pump_direction_bounds(direction)->threads_max;
@@ -86,8 +86,8 @@ SCENARIO(fewer_lanes_share_a_priority_where_the_program_uses_all) {
   expect_lanes(PUMP_IN_LANES_SHARED);
 }
 
-/* A slice that takes about 15 ms; the next command comes at once. Whether it went to the
- * driver before the first had arrived. */
+/* Moves a slice for about 15 ms and submits the next command at once. Returns whether the
+ * driver got that command before the first slice arrived. */
 static bool next_goes_meanwhile(uint32_t slot) {
   uint32_t before = PUMP_LOAD(&fake.prefetches);
   PUMP_STORE(&fake.late, 1);
@@ -104,7 +104,7 @@ static bool next_goes_meanwhile(uint32_t slot) {
 
 SCENARIO(a_slice_in_flight_does_not_keep_the_next_command_waiting) {
   uint32_t slot = begin_with_range(8), count = 0;
-  stop_adapting(direction_of(PUMP_TO_GPU)); /* with another thread it would show nothing */
+  stop_adapting(direction_of(PUMP_TO_GPU)); /* another thread would hide the effect */
   for (int i = 0; i < 20; i++) count += next_goes_meanwhile(slot);
   CHECK(count >= 5); /* the others met a busy machine */
 }
@@ -123,7 +123,7 @@ SCENARIO(a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued) {
   uint64_t begin_ns = pump_now_ns();
   PUMP_STORE(&fake.late, 0);
   pthread_join(thread, NULL);
-  CHECK(pump_now_ns() - begin_ns < 3000000000); /* it did not just lose patience */
+  CHECK(pump_now_ns() - begin_ns < 3000000000); /* it did not time out */
   int moved = 0, dead = 0;
   for (int i = 0; i < MOST + 4; i++) {
     uint32_t result = worker_reap(0, PUMP_TO_GPU);
@@ -134,7 +134,7 @@ SCENARIO(a_free_waits_for_all_slices_in_flight_and_cancels_what_is_queued) {
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.commands_dead) == 4);
 }
 
-/* All threads of both directions, as many commands as the rings take. */
+/* Uses all threads of both directions, and as many commands as the rings hold. */
 static void move_much(uint32_t slot, uint64_t blocks, uint64_t per_slice) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     for (uint64_t i = 0; i < 60; i++)
@@ -164,10 +164,10 @@ SCENARIO(a_small_budget_bounds_what_is_in_flight_and_a_large_slice_goes_alone) {
   want_all_threads(PUMP_TO_GPU);
   want_all_threads(PUMP_TO_HOST);
   PUMP_STORE(&fake.prefetch_us, 500);
-  move_much(slot, 64, 2); /* 4 MiB: three of them */
+  move_much(slot, 64, 2); /* 4 MiB each: three fit */
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     CHECK(PUMP_LOAD(&fake.flight_bytes_peak[d]) == 12 * MIB);
-  move_much(slot, 64, 16); /* 32 MiB */
+  move_much(slot, 64, 16); /* 32 MiB each */
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     CHECK(PUMP_LOAD(&fake.flight_bytes_peak[d]) == 32 * MIB);
 }
@@ -227,7 +227,7 @@ SCENARIO(what_is_dropped_is_counted_once_for_each_command) {
   CHECK(PUMP_LOAD(&fake.prefetches) == 0);
 }
 
-/* Wakes one thread, as a worker may that has one command. */
+/* Wakes one thread, as a worker with one command may do. */
 static void ring_for_one(struct pump_command_ring *ring) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (PUMP_LOAD(&ring->executors_asleep) == 0) return;
@@ -239,14 +239,14 @@ static void ring_for_one(struct pump_command_ring *ring) {
 static void expect_running(uint32_t count) {
   uint64_t begin_ns = pump_now_ns();
   EVENTUALLY(PUMP_LOAD(&fake.running) == count);
-  CHECK(pump_now_ns() - begin_ns < 700000000); /* not by the end of an idle sleep */
+  CHECK(pump_now_ns() - begin_ns < 700000000); /* not at the end of an idle sleep */
 }
 
 SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
   uint32_t slot = begin_with_range(16);
   struct pump_command_ring *ring = &pump_shm->commands[0][PUMP_TO_HOST];
   EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 3);
-  harness_sleep_us(5000); /* in the kernel */
+  harness_sleep_us(5000); /* until they sleep in the kernel */
   PUMP_STORE(&fake.hold, 1);
   for (uint64_t i = 0; i < 2; i++) {
     struct pump_command command = harness_slice(slot, i, 1);
@@ -288,7 +288,7 @@ SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) 
   }
   EVENTUALLY(PUMP_LOAD(&fake.running_peak) == 4);
   stop_adapting(out);
-  PUMP_STORE(&out->wanted, 2); /* as if they no longer paid */
+  PUMP_STORE(&out->wanted, 2); /* as if the others did not pay off */
   while (PUMP_LOAD(&fake.running) != 0)
     if (worker_try_reap(0, PUMP_TO_HOST, NULL) < 0) harness_sleep_us(100);
   PUMP_STORE(&fake.hold, 1);

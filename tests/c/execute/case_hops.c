@@ -1,5 +1,5 @@
-/* case_hops.c - scenarios of what a recording is told of slices: with a clock that stands
- * still until a scenario moves it. */
+/* case_hops.c - scenarios of times that a recording gets about slices. The clock stops
+ * until a scenario moves it. */
 #include <string.h>
 
 #include "executor_harness.h"
@@ -77,7 +77,7 @@ SCENARIO(a_slice_waits_from_when_its_readers_had_executed) {
   entry.after_seq = 7;
   pump_progress_advance(5, 6);
   at_ms(2);
-  pump_progress_advance(5, 8); /* this counts, and those behind it do not */
+  pump_progress_advance(5, 8); /* this advance counts, later ones do not */
   at_ms(4);
   pump_progress_advance(5, 9);
   at_ms(9);

@@ -1,5 +1,4 @@
-/* case_schedule.c - scenarios of schedules: what executors take, and what is valid of it.
- */
+/* case_schedule.c - scenarios of schedules: which entries executors take and refuse. */
 #include <pthread.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@ static void begin(void) {
   pump_executors_need(0, true);
 }
 
-/* ---- the worker's side of it ------------------------------------------------------- */
+/* ---- the worker's side ------------------------------------------------------------- */
 
 static struct pump_schedule *schedule(void) {
   return &worker_shm->schedules[0];
@@ -66,8 +65,7 @@ static struct pump_entry arrival(uint32_t slot, uint64_t block, uint64_t blocks)
   return entry;
 }
 
-/* ---- scenarios ------------------------------------------------------------------------
- */
+/* ---- scenarios ---------------------------------------------------------------------- */
 
 SCENARIO(entries_of_a_schedule_go_in_order_and_are_reported) {
   begin();
@@ -117,7 +115,7 @@ SCENARIO(an_arrival_waits_for_the_room_that_departures_make) {
   entry.left_bytes = 3 * PUMP_BLOCK_BYTES;
   add(PUMP_TO_GPU, 1, entry);
   put_in_force(1);
-  /* Whether scheduled or not. */
+  /* Evictions count whether or not they were scheduled. */
   CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 2)));
   CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
   struct pump_command stale = harness_slice(slot, 4, 2);
@@ -146,7 +144,7 @@ SCENARIO(a_departure_waits_until_enough_of_what_comes_has_ended) {
   harness_sleep_us(20000);
   CHECK(taken(PUMP_TO_HOST) == 0);
   pump_progress_advance(5, 7);
-  CHECK(end_of(12) == PUMP_RESULT_LATE); /* which counts as well */
+  CHECK(end_of(12) == PUMP_RESULT_LATE); /* a late arrival counts as well */
   CHECK(end_of(1) == PUMP_RESULT_MOVED);
   CHECK(PUMP_LOAD(&schedule()->ended_bytes) == 3 * PUMP_BLOCK_BYTES);
 }
@@ -158,7 +156,7 @@ SCENARIO(behind_a_departure_that_is_refused_none_waits_for_what_comes) {
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
   stale.command.observed_seq = 99;
   entry.ended_bytes = 8 * PUMP_BLOCK_BYTES;
-  struct pump_entry last = arrival(slot, 8, 8); /* and that for what did not leave */
+  struct pump_entry last = arrival(slot, 8, 8); /* waits for the bytes that did not leave */
   last.left_bytes = PUMP_BLOCK_BYTES;
   add(PUMP_TO_HOST, 1, stale);
   add(PUMP_TO_HOST, 2, entry);
@@ -204,7 +202,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_predicted) {
   CHECK(holds_after(launch(40, 999))); /* a step count among its parameters */
   CHECK(holds_after(launch(41, 124)));
   CHECK(!holds_after(launch(41, 999)));
-  CHECK(!holds_after(launch(42, 123))); /* which was not expected */
+  CHECK(!holds_after(launch(42, 123))); /* it was not expected */
   CHECK(!holds_after(launch(40 + PUMP_PREDICTIONS, 123)));
   struct pump_issued other = launch(40, 123);
   other.stream = 6;
@@ -231,7 +229,7 @@ SCENARIO(behind_a_deviation_nothing_arrives_and_up_to_it_all_does) {
     struct pump_entry entry = arrival(slot, i, 1);
     entry.command.needed_by_seq = 40 + i;
     entry.command.stream = 5;
-    entry.after_stream = 6; /* not before all is compared */
+    entry.after_stream = 6; /* waits until all operations are compared */
     entry.after_seq = 1;
     add(PUMP_TO_GPU, 1 + i, entry);
   }
@@ -249,7 +247,7 @@ SCENARIO(behind_a_deviation_nothing_arrives_and_up_to_it_all_does) {
   wake();
   harness_sleep_us(20000);
   CHECK(taken(PUMP_TO_GPU) == 1);
-  CHECK(worker_submit(0, PUMP_TO_GPU, arrival(slot, 9, 1).command)); /* commands go on */
+  CHECK(worker_submit(0, PUMP_TO_GPU, arrival(slot, 9, 1).command)); /* not affected */
   CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
   wake();
@@ -261,7 +259,7 @@ SCENARIO(behind_a_deviation_departs_what_no_operation_behind_it_uses) {
   uint32_t slot = harness_allocate(0, 16);
   for (uint64_t i = 0; i < 2; i++) {
     struct pump_entry entry = slice(slot, 8 * i, 2);
-    entry.command.observed_seq = 100; /* predicted so far */
+    entry.command.observed_seq = 100; /* predictions end there */
     entry.after_stream = 6;
     entry.after_seq = 1;
     add(PUMP_TO_HOST, 1 + i, entry);
@@ -346,7 +344,7 @@ SCENARIO(commands_go_before_entries_of_a_schedule) {
   CHECK(end_of(1) == PUMP_RESULT_MOVED);
 }
 
-/* Arrivals for that operation, of 8 MiB each, while none ends: bytes that are taken. */
+/* Returns the bytes of 8 MiB arrivals for that operation that are taken while none ends. */
 static uint64_t taken_at_once(uint64_t needed_by_seq) {
   begin();
   uint32_t slot = harness_allocate(0, 160);
@@ -413,9 +411,9 @@ SCENARIO(threads_are_added_for_a_schedule_as_for_commands) {
   }
 }
 
-/* Puts schedules in force and withdraws them while executors take. Each entry that counts
- * as taken ends exactly once, with the ticket of its own schedule; no other one ever ends.
- */
+/* Puts schedules in force and withdraws them while executors take entries. Each entry
+ * that counts as taken ends exactly once, with the ticket of its own schedule. All others
+ * never end. */
 SCENARIO(a_schedule_that_is_replaced_is_taken_up_to_one_point) {
   begin();
   uint32_t slot = harness_allocate(0, 16);
@@ -464,5 +462,5 @@ SCENARIO(a_worker_that_scribbles_over_a_schedule_does_no_harm) {
     pump_progress_advance(harness_random() % PUMP_MAX_STREAMS, harness_random());
     harness_sleep_us(100);
   }
-  harness_free(slot); /* returns */
+  harness_free(slot); /* must return */
 }

@@ -41,7 +41,7 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   *most = device == 0 ? harness_most : 0;
 }
 
-uint64_t harness_need, harness_others; /* of device 0; what others need there */
+uint64_t harness_need, harness_others; /* needs on device 0: ours, others' */
 uint8_t harness_card;
 
 bool pump_device_card(uint32_t device, struct pump_card *card) {
@@ -58,7 +58,7 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
       pump_neighbours_on(neighbours, (const uint8_t *)"card\0\0\0\0\0\0\0\0\0\0\0", &found);
   for (uint32_t i = 0; i < neighbours->count; i++) {
     sum += neighbours->cards[i].need_bytes;
-    same += neighbours->cards[i].uuid[15] != 0; /* a script has named another card */
+    same += neighbours->cards[i].uuid[15] != 0; /* a script has named another GPU */
   }
   CHECK(same == neighbours->count);
   PUMP_STORE(&harness_others, sum);
@@ -134,7 +134,7 @@ struct fake_event {
 static __thread CUcontext current;
 static __thread CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/* Freed bytes of the arena, one mark a block of the first 1 TiB. */
+/* Freed bytes of the arena, one mark per block of the first 1 TiB. */
 static uint8_t freed[ARENA_BYTES / PUMP_BLOCK_BYTES];
 static uint64_t arena_next = PUMP_BLOCK_BYTES;
 
@@ -156,7 +156,7 @@ static CUresult fake_ctx_get_device(CUdevice *device) {
   *device = context_of(current)->device;
   return CUDA_SUCCESS;
 }
-/* Made by us; with it goes some of the device's memory. */
+/* Contexts that the shim made; each takes some of the device's memory. */
 static uint32_t contexts_made;
 static CUresult fake_ctx_create(CUcontext *context, unsigned int flags, CUdevice device) {
   CHECK(flags == CU_CTX_SCHED_BLOCKING_SYNC && current == NULL);
@@ -238,7 +238,7 @@ static uint32_t leaving; /* prefetches to the host, in all contexts */
 
 static CUresult fake_event_record(CUevent event, CUstream stream) {
   struct fake_event *recorded = (struct fake_event *)(void *)event;
-  static struct fake_stream special; /* legacy and per-thread ones: always done */
+  static struct fake_stream special; /* legacy and per-thread streams: always done */
   bool is_special = (uintptr_t)stream <= 2;
   struct fake_stream *on = is_special ? &special : (struct fake_stream *)(void *)stream;
   CHECK(is_special || on->context == recorded->context);
@@ -259,7 +259,7 @@ static void check_alive(uint64_t address, uint64_t bytes) {
     CHECK(!PUMP_LOAD(&freed[at / PUMP_BLOCK_BYTES]));
 }
 
-/* The slice on an executor's stream is known to have arrived. */
+/* Notes that the slice on an executor's stream is known to have arrived. */
 static void arrive(struct fake_stream *stream) {
   check_alive(stream->flight_address, stream->flight_bytes);
   __atomic_fetch_sub(&fake.flight_bytes[stream->flight_direction], stream->flight_bytes,
@@ -329,7 +329,7 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   uint64_t slow = PUMP_LOAD(&fake.prefetch_us);
   if (slow != 0) harness_sleep_us(harness_random() % (2 * slow));
   while (PUMP_LOAD(&fake.hold) != 0) harness_sleep_us(100);
-  /* From the first moment to the last the memory must have been the program's. */
+  /* The memory must have been the program's from beginning to end. */
   check_alive(address, bytes);
   CHECK(!PUMP_LOAD(&context->destroyed));
   uint32_t error = PUMP_LOAD(&fake.prefetch_error);
@@ -368,7 +368,7 @@ CUcontext fake_context_create(CUdevice device) {
 }
 void fake_context_destroy(CUcontext context) {
   CHECK(__atomic_load_n(&context_of(context)->inside, __ATOMIC_ACQUIRE) == 0);
-  PUMP_STORE(&context_of(context)->destroyed, 1); /* kept: late use shall be noticed */
+  PUMP_STORE(&context_of(context)->destroyed, 1); /* kept, so that late uses are detected */
 }
 CUstream fake_stream_create(CUcontext context) {
   struct fake_stream *made = calloc(1, sizeof *made);

@@ -1,4 +1,4 @@
-/* fake_worker.c - the worker's side of the commands, played for case_*.c. */
+/* fake_worker.c - a test worker that submits and reaps commands, for case_*.c. */
 #include "executor_harness.h"
 
 #include <string.h>

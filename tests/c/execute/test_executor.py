@@ -1,4 +1,4 @@
-"""Executors, populate, quiesce and exit, against a fake driver under sanitizers."""
+"""Tests executors, populate, quiesce and exit with a fake driver under sanitizers."""
 
 import os
 import time
@@ -46,7 +46,7 @@ def test_executors_block_every_signal_and_carry_names() -> None:
 
 
 def test_a_worker_that_scribbles_over_the_rings_does_no_harm() -> None:
-    # Not under ThreadSanitizer: scribbling without order is a race on purpose.
+    # Not under ThreadSanitizer: the unordered scribbling is an intentional race.
     run("address,undefined", "a_worker_that_scribbles_over_the_rings_does_no_harm")
 
 
@@ -59,7 +59,7 @@ def test_a_worker_that_scribbles_over_the_rings_does_no_harm() -> None:
     ],
 )
 def test_exit_is_prompt(scenario: str) -> None:
-    run("address,undefined", scenario)  # built and warm
+    run("address,undefined", scenario)  # builds the program and warms up
     begin = time.monotonic()
     run("address,undefined", scenario, timeout=20)
     assert time.monotonic() - begin < 5
@@ -75,7 +75,7 @@ def test_driver_errors_are_logged_once_per_code() -> None:
 
 
 def machine(root: Path, nodes: dict[int, str], card: int) -> Path:
-    """A /sys with the processors of each node, and the card of the fake driver at one of them."""
+    """Makes a /sys with the CPU cores of each node, and the fake driver's GPU at one node."""
     device = root / "bus" / "pci" / "devices" / "0000:41:00.0"
     device.mkdir(parents=True)
     (device / "numa_node").write_text(f"{card}\n")
@@ -89,7 +89,7 @@ def machine(root: Path, nodes: dict[int, str], card: int) -> Path:
 MINE = sorted(os.sched_getaffinity(0))
 ALL = ",".join(map(str, MINE))
 FIRST = str(MINE[0])
-REST = ",".join(map(str, MINE[1:])) or FIRST  # a machine of one processor has one node
+REST = ",".join(map(str, MINE[1:])) or FIRST  # a machine with one CPU core has one node
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Evictions that hold the program's calls up go through contexts of their own, if that helps."""
+"""Evictions that delay the program's calls use contexts of their own, if that helps."""
 
 import pytest
 from c_build import SANITIZERS

@@ -1,4 +1,4 @@
-"""Several contexts on one device, and markers that need care, under sanitizers."""
+"""Tests several contexts on one device, and special markers, under sanitizers."""
 
 import pytest
 from c_build import SANITIZERS

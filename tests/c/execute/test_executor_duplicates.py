@@ -1,4 +1,4 @@
-"""Duplicates: which blocks get advice, what the page map tells of them, and what is moved."""
+"""Duplicates: which blocks get advice, what the page map shows, and which blocks move."""
 
 import pytest
 from executor_build import run

@@ -1,4 +1,4 @@
-"""The controller of threads and slices, and what executors have in flight."""
+"""Tests the controller of threads and slices, and the executors' slices in flight."""
 
 import pytest
 from c_build import SANITIZERS

@@ -1,4 +1,4 @@
-"""What a recording is told of each slice, on a clock that the test moves, under sanitizers."""
+"""Tests the times of slices in recordings, with a controlled clock, under sanitizers."""
 
 import re
 from pathlib import Path

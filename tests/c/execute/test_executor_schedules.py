@@ -1,4 +1,4 @@
-"""Schedules: what executors carry out without a command, under sanitizers."""
+"""Tests schedules, which executors carry out without commands, under sanitizers."""
 
 import re
 from pathlib import Path
@@ -19,5 +19,5 @@ def test_executors_carry_out_schedules_as_they_must(scenario: str, sanitizer: st
 
 
 def test_a_worker_that_scribbles_over_a_schedule_does_no_harm() -> None:
-    # Not under ThreadSanitizer: scribbling without order is a race on purpose.
+    # Not under ThreadSanitizer: the unordered scribbling is an intentional race.
     run("address,undefined", SCRIBBLES)

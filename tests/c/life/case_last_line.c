@@ -1,5 +1,5 @@
-/* case_last_line.c - the last line for every combination of its parts, with the smallest
- * and the greatest numbers that can be noted.
+/* case_last_line.c - prints the last line for every combination of its parts, with the
+ * smallest and the largest possible numbers.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void print(struct pump_line *line) {
   for (size_t i = 0; i < 3; i++) pump_line_print(line, statuses[i]);
 }
 
-/* What the counters say for each reason that there can be, the last one for none. */
+/* Sets the counters for each possible reason; the last value of `which` means none. */
 static bool set_reason(int which) {
   struct pump_shim_counters *shim = &pump_shm->shim_counters;
   struct pump_worker_counters *worker = &pump_shm->worker_counters;

@@ -1,4 +1,4 @@
-"""The form of a job's last line: at most 100 characters, whatever the numbers are."""
+"""A job's last line has at most 100 characters, for any numbers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OTHERS = (
 def test_each_last_line_has_100_characters_at_most(
     tmp_path: Path, scenario: str, parts: tuple[str, ...]
 ) -> None:
-    log = tmp_path / "log"  # which, unlike a pipe, is never full
+    log = tmp_path / "log"  # a file; a pipe could be full
     run(SAN, scenario, {"PUMP_LOG_FILE": str(log)})
     lines = log.read_text().splitlines()
     assert len(lines) > 100 and all(line.startswith("pump: ") for line in lines)
@@ -69,6 +69,6 @@ def test_quiet_leaves_errors_alone_on_stderr(tmp_path: Path) -> None:
     assert run(SAN, "the_summary_of_an_active_job", quiet).stderr == ""
     found = run(SAN, "the_log_levels_are_respected", quiet).stderr
     assert "this is an error" in found and "warning" not in found and "info" not in found
-    log = tmp_path / "log"  # which has all that its level asks for
+    log = tmp_path / "log"  # gets every line of its level
     done = run(SAN, "the_summary_of_an_active_job", quiet | {"PUMP_LOG_FILE": str(log)})
     assert done.stderr == "" and "pump: lost about 52 %" in log.read_text()

@@ -1,4 +1,4 @@
-/* case_link.c - scenarios of hello, attach, death of the worker, and again. */
+/* case_link.c - scenarios of hello, attach, death of the worker, and the next attach. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,8 +53,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   CHECK(PUMP_LOAD(&seen->header.next_seq) > 500);
   CHECK(PUMP_LOAD(&seen->progress[stream].issued_seq) == 42);
   CHECK(PUMP_LOAD(&seen->progress[stream].live) == 1);
-  uint32_t later =
-      harness_allocate(0, 2); /* hooks write into pumpd's memory from here on */
+  uint32_t later = harness_allocate(0, 2); /* now hooks write into pumpd's memory */
   CHECK(PUMP_LOAD(&seen->ranges[later].length_bytes) == 2 * PUMP_BLOCK_BYTES);
   pumpd_end();
 }
@@ -67,7 +66,7 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   uint32_t slot = harness_allocate(0, 16);
   pump_populate(slot, 1);
   pump_executors_need(0, true);
-  /* No slice of it is in the driver when those on the way to the host are counted there. */
+  /* Wait, so that only slices to the host are in the driver when they are counted. */
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 16 * PUMP_BLOCK_BYTES);
   pumpd_accept_and_attach(1);
   for (uint64_t life = 1; life <= 3; life++) {
@@ -78,7 +77,7 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
                                    .ticket = life};
     CHECK(worker_submit(0, PUMP_TO_HOST, command));
     CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
-    /* One that is under way when the worker dies must not show up in the next ring. */
+    /* A slice in flight when the worker dies must not appear in the next ring. */
     PUMP_STORE(&fake.hold, 1);
     CHECK(worker_submit(0, PUMP_TO_HOST, command));
     EVENTUALLY(PUMP_LOAD(&fake.running) == 1);
@@ -113,18 +112,18 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
     CHECK(send(pumpd.connection, "b", 1, MSG_NOSIGNAL) == 1);
     EVENTUALLY(PUMP_LOAD(&device->adopted_budget_bytes) == blocks * PUMP_BLOCK_BYTES);
   }
-  /* Without the ring, the link looks every half second. */
+  /* Without the wake-up, the link polls every half second. */
   CHECK(pump_now_ns() - begin_ns < 3000000000u);
   EVENTUALLY(PUMP_LOAD(&pump_executors_of(0)->full) == 1);
   CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
   pumpd_die();
-  pumpd_accept_and_attach(2); /* the next worker asks for nothing: it stays */
+  pumpd_accept_and_attach(2); /* the next worker requests nothing, so the budget stays */
   device = &pumpd.shm->devices[0];
   CHECK(PUMP_LOAD(&device->budget_bytes) == 12 * PUMP_BLOCK_BYTES);
   CHECK(device->asked_budget_bytes == 0 && device->adopted_budget_bytes == 0);
   pumpd_die();
   pumpd.asked_bytes = 5 * PUMP_BLOCK_BYTES;
-  pumpd_accept_and_attach(3); /* what this one wrote before the attach outlives it */
+  pumpd_accept_and_attach(3); /* the request written before the attach takes effect */
   device = &pumpd.shm->devices[0];
   EVENTUALLY(PUMP_LOAD(&device->budget_bytes) == pumpd.asked_bytes);
   pumpd_end();
@@ -137,7 +136,7 @@ SCENARIO(a_pumpd_of_another_version_is_named_once) {
   pumpd.status = PUMP_WELCOME_VERSION;
   pump_threads_start();
   pumpd_accept();
-  /* It has closed the connection. */
+  /* The client has closed the connection. */
   EVENTUALLY(recv(pumpd.connection, &pumpd.hello, 1, MSG_DONTWAIT) == 0);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0);
   pumpd_end();
@@ -146,14 +145,14 @@ SCENARIO(a_pumpd_of_another_version_is_named_once) {
 #define STRANGER_USER 12345
 #define OWN_USER 12346
 
-/* Listens as another user: what the kernel tells a client is who called listen last. */
+/* Listens as another user: the kernel reports to clients who called listen last. */
 static void pumpd_listen_as(uid_t user) {
-  CHECK(syscall(SYS_setresuid, -1, user, -1) == 0); /* this thread only */
+  CHECK(syscall(SYS_setresuid, -1, user, -1) == 0); /* affects only this thread */
   CHECK(listen(pumpd.listener, 8) == 0);
   CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0);
 }
 
-/* A client connects and leaves again without a word, `times` times. */
+/* Checks that a client connects and leaves `times` times without sending anything. */
 static void pumpd_is_told_nothing(int times) {
   for (int attempt = 0; attempt < times; attempt++) {
     struct pollfd ready = {.fd = pumpd.listener, .events = POLLIN};
@@ -176,7 +175,7 @@ SCENARIO(a_pumpd_of_another_user_is_named_once_and_told_nothing) {
   pumpd_end();
 }
 
-/* Puts the socket into the folder that the test has made for that user. */
+/* Moves the socket into the folder that the test has made for that user. */
 static void pumpd_move_to_folder_of(uid_t user) {
   char path[sizeof pumpd.path];
   snprintf(path, sizeof path, "%s/socket", getenv("FOLDER"));
@@ -186,7 +185,7 @@ static void pumpd_move_to_folder_of(uid_t user) {
   setenv("PUMP_SOCKET", path, 1);
 }
 
-/* In a user namespace without a map all users have one number, this process's own too. */
+/* In a user namespace without a map all users have the same number, this process's too. */
 static void become_unmapped(void) {
   CHECK(setresuid(OWN_USER, OWN_USER, OWN_USER) == 0);
   CHECK(unshare(CLONE_NEWUSER) == 0 && geteuid() == 65534);
@@ -239,12 +238,12 @@ SCENARIO(a_worker_that_stops_beating_is_left_for_a_new_one) {
   pump_threads_start();
   pumpd_accept_and_attach(1);
   uint64_t begin_ns = pump_now_ns();
-  while (pump_now_ns() - begin_ns < 3500000000u) { /* beats: stays */
+  while (pump_now_ns() - begin_ns < 3500000000u) { /* while it beats, it stays */
     PUMP_STORE(&pumpd.shm->header.worker_heartbeat_ns, pump_now_ns());
     CHECK(pump_link_losses() == 0);
     harness_sleep_us(100000);
   }
-  EVENTUALLY(pump_link_losses() == 1); /* silent, the socket still open */
+  EVENTUALLY(pump_link_losses() == 1); /* silent, but its socket is still open */
   CHECK(pump_now_ns() - begin_ns > 6000000000u);
   int old = pumpd.connection;
   pumpd_accept_and_attach(2);
@@ -268,14 +267,14 @@ SCENARIO(a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open) {
 SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
   fake_context_create(0);
   pumpd_start();
-  harness_refuse(SYS_close_range, ENOSYS); /* no table of its own: the program sees it */
+  harness_refuse(SYS_close_range, ENOSYS); /* no table of its own */
   pump_threads_start();
   pumpd_accept_and_attach(1);
   int number = link_socket();
   CHECK(number >= 900 && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
   int own[2];
   CHECK(pipe(own) == 0);
-  CHECK(dup2(own[0], number) == number); /* closes ours, like any daemonize() */
+  CHECK(dup2(own[0], number) == number); /* closes ours, as daemonize() does */
   pumpd_die();
   pumpd_accept_and_attach(2);
   struct stat mine, theirs;
@@ -340,8 +339,8 @@ static void fork_while_attached(void) {
   pumpd_start();
   pump_threads_start();
   pumpd_accept_and_attach(1);
-  /* Counted before it is done. A child of that moment has the mapping; pump is off there.
-   */
+  /* The attach is counted before it is complete. A child forked in between would have the
+   * mapping, but pump is off there. */
   pthread_mutex_lock(&pump_range_lock);
   pthread_mutex_unlock(&pump_range_lock);
   int number = link_socket();
@@ -388,7 +387,7 @@ SCENARIO(a_pumpd_that_listens_and_is_slow_is_waited_for) {
   pumpd_end();
 }
 
-/* From the death of the worker to the client's next hello. */
+/* Returns the time from the worker's death to the client's next hello. */
 static uint64_t pause_ns(uint64_t attaches) {
   uint64_t begin_ns = pump_now_ns();
   pumpd_die();
@@ -397,7 +396,7 @@ static uint64_t pause_ns(uint64_t attaches) {
 }
 
 SCENARIO(workers_that_die_young_are_asked_for_ever_more_rarely) {
-  const uint64_t ms = 1000000, slack = 400 * ms; /* sanitizers and a busy machine */
+  const uint64_t ms = 1000000, slack = 400 * ms; /* for sanitizers and a busy machine */
   fake_context_create(0);
   pumpd_start();
   pump_threads_start();
@@ -407,7 +406,7 @@ SCENARIO(workers_that_die_young_are_asked_for_ever_more_rarely) {
     CHECK(pause >= least && pause < least + slack);
   }
   uint64_t begin_ns = pump_now_ns();
-  while (pump_now_ns() - begin_ns < 5100 * ms) { /* this one serves for long */
+  while (pump_now_ns() - begin_ns < 5100 * ms) { /* this worker serves for long */
     PUMP_STORE(&pumpd.shm->header.worker_heartbeat_ns, pump_now_ns());
     harness_sleep_us(100000);
   }
@@ -416,14 +415,14 @@ SCENARIO(workers_that_die_young_are_asked_for_ever_more_rarely) {
   pumpd_end();
 }
 
-/* Hooks and executors work on while one worker after the other dies. */
+/* Hooks and executors keep working while one worker after another dies. */
 static uint32_t hammering;
 static void *hammer(void *context) {
   pump_real.cuCtxSetCurrent(context);
   uint64_t last = 0;
   while (__atomic_load_n(&hammering, __ATOMIC_ACQUIRE) != 0) {
     uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
-    CHECK(seq > last); /* numbers never go back */
+    CHECK(seq > last); /* numbers never decrease */
     last = seq;
     pump_progress_issued(pump_stream_index(NULL, true), NULL, seq, pump_now_ns(), 0);
     pump_progress_stream_synced(pump_stream_index(NULL, true), seq);
@@ -467,7 +466,7 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
       if (answered > 20 && harness_random() % 16 == 0) break;
       harness_sleep_us(harness_random() % 100);
     }
-    uint64_t ticket; /* on a busy machine none of them may have come yet */
+    uint64_t ticket; /* on a busy machine none may have arrived yet */
     if (answered == 0) EVENTUALLY(worker_try_reap(0, 0, &ticket) == PUMP_RESULT_MOVED);
     pumpd_die();
   }

@@ -1,5 +1,4 @@
-/* case_table.c - scenarios of the descriptor table that the link thread has to itself.
- */
+/* case_table.c - scenarios of the link thread's own descriptor table. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,10 +13,10 @@
 
 #define NUMBERS 1024
 
-/* ---- what the link does, seen from outside ----------------------------------------- */
+/* ---- the link's close(), controlled by the test -------------------------------------- */
 
 enum { PAUSE_NOT, PAUSE_NEXT, PAUSE_NOW, PAUSE_OVER };
-static uint32_t pause_state; /* of the link's next close() */
+static uint32_t pause_state; /* state of the link's next close() */
 
 int __real_close(int number);
 int __wrap_close(int number);
@@ -42,8 +41,7 @@ static ino_t inode_of(int number) {
   return fstat(number, &status) == 0 ? status.st_ino : 0;
 }
 
-/* ---- scenarios ------------------------------------------------------------------------
- */
+/* ---- scenarios ---------------------------------------------------------------------- */
 
 SCENARIO(a_close_of_the_link_never_hits_a_descriptor_of_the_program) {
   fake_context_create(0);
@@ -53,7 +51,7 @@ SCENARIO(a_close_of_the_link_never_hits_a_descriptor_of_the_program) {
   int number = link_socket(), own[2];
   CHECK(number >= 900 && pipe(own) == 0);
   PUMP_STORE_RELEASE(&pause_state, PAUSE_NEXT);
-  pumpd_die(); /* the link has looked whose the number is, and is about to close it */
+  pumpd_die(); /* the link has checked the number's owner, and is about to close it */
   EVENTUALLY(PUMP_LOAD_ACQUIRE(&pause_state) == PAUSE_NOW);
   CHECK(dup2(own[0], number) == number);
   PUMP_STORE_RELEASE(&pause_state, PAUSE_OVER);
@@ -109,7 +107,7 @@ SCENARIO(a_program_that_has_used_up_its_descriptors_is_attached_nonetheless) {
     last[0] = last[1];
     last[1] = number;
   }
-  close(last[0]); /* for pumpd: connection and memory */
+  close(last[0]); /* two free numbers for pumpd: connection and memory */
   close(last[1]);
   pump_threads_start();
   pumpd_accept_and_attach(1);
@@ -121,7 +119,7 @@ struct owner {
 };
 static uint32_t closing;
 
-/* Closes and fills numbers of its own, as programs do that know no others. */
+/* Closes and reuses numbers of its own, like a program that knows only these. */
 static void *close_and_fill(void *argument) {
   const struct owner *owner = argument;
   const ino_t inodes[2] = {inode_of(owner->source[0]), inode_of(owner->source[1])};

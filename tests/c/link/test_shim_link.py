@@ -1,4 +1,4 @@
-"""Hello, attach, the worker's death and return; pumpd is played by the test itself."""
+"""Tests hello, attach, the worker's death and return; the test itself plays pumpd."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ OF_TABLES = [
     "a_program_that_has_used_up_its_descriptors_is_attached_nonetheless",
     "all_numbers_stay_the_programs_own_while_workers_come_and_go",
 ]
-"""To ThreadSanitizer a process has one table of descriptors."""
+"""For ThreadSanitizer a process has only one table of descriptors."""
 
 
 def lines_of(text: str) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_pumpd_of_another_user_is_named_once_and_told_nothing() -> None:
 def test_in_a_user_namespace_the_folder_says_whose_pumpd_it_is(
     scenario: str, user: int, mode: int
 ) -> None:
-    """There every user may have the same number."""
+    """In a user namespace every user may have the same number."""
     with tempfile.TemporaryDirectory(prefix="pump-link-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         folder = Path(made) / "job"

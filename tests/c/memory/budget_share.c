@@ -1,5 +1,5 @@
-/* budget_share.c - how memory/devices.c adopts the budgets that a worker asks for, and the
- * share that other processes leave (memory/share.c). No driver, no pumpd, no ledger.
+/* budget_share.c - tests how memory/devices.c adopts a worker's requested budgets, and
+ * the share that other processes leave (memory/share.c). No driver, no pumpd, no ledger.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,10 +52,10 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
 }
-/* What the ledger holds. */
+/* Contents of the ledger. */
 static struct pump_neighbours others;
 static struct pump_card told;
-static int blind; /* errno of a look */
+static int blind; /* errno of the next read of the ledger */
 int pump_claims_cards(struct pump_neighbours *neighbours) {
   if (blind == 0) *neighbours = others;
   return -blind;
@@ -113,7 +113,7 @@ static void allocate(int64_t blocks) {
 
 #define IDLE_NS 250000000u /* without an operation, a drain ends (memory/drain.c) */
 
-/* Asks and returns the budget in blocks that follows, once the launch queue has run dry. */
+/* Requests a budget; returns the budget adopted after the launch queue drains. */
 static uint64_t ask(struct pump_device *device, uint64_t bytes) {
   device->asked_budget_bytes = bytes;
   uint64_t activity = pump_shm->header.activity;
@@ -123,9 +123,9 @@ static uint64_t ask(struct pump_device *device, uint64_t bytes) {
     pump_device_adopt_budgets();
   }
   CHECK(device->adopted_budget_bytes == bytes);
-  CHECK(pump_shm->header.activity == activity + 1); /* the worker is told */
+  CHECK(pump_shm->header.activity == activity + 1); /* the worker is notified */
   pump_device_adopt_budgets();
-  CHECK(pump_shm->header.activity == activity + 1); /* once */
+  CHECK(pump_shm->header.activity == activity + 1); /* only once */
   CHECK(device->budget_bytes % BLOCK == 0);
   return device->budget_bytes / BLOCK;
 }
@@ -137,7 +137,7 @@ static void what_is_asked_is_brought_within_bounds(void) {
   CHECK(ask(device, 1) == PUMP_BUDGET_BLOCKS_LEAST && device->emulated == 1);
   CHECK(ask(device, UINT64_MAX) == MOST_BLOCKS && device->emulated == 0);
   CHECK(ask(device, 400 * BLOCK) == 400);
-  CHECK(ask(device, 0) == 400); /* nothing is asked for: the budget stays */
+  CHECK(ask(device, 0) == 400); /* no request: the budget stays */
 }
 
 static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
@@ -149,13 +149,13 @@ static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
   CHECK(pump_device_prepare(2) && warned == 1);
   CHECK(device->budget_bytes == PUMP_BUDGET_BLOCKS_LEAST * BLOCK && device->emulated == 1);
   free(pump_shm);
-  free_blocks = 2; /* a wish alone is raised */
+  free_blocks = 2; /* only a requested budget is raised */
   device = set_up("");
   CHECK(pump_device_prepare(2) && warned == 1);
   CHECK(device->budget_bytes == BLOCK && device->emulated == 0);
 }
 
-/* What a program is told is free, in blocks, and of how much. */
+/* Returns the free memory reported to a program, and the total, in blocks. */
 static uint64_t told_free(uint64_t *total) {
   size_t free_bytes = FREE_BLOCKS * BLOCK, total_bytes = 1024 * BLOCK;
   pump_device_report(2, 0, &free_bytes, &total_bytes);
@@ -178,13 +178,13 @@ static void a_bound_above_what_is_free_changes_nothing(void) {
   CHECK(device->budget_bytes == MOST_BLOCKS * BLOCK && device->emulated == 0);
 }
 
-/* They have budgets of their own, and the driver takes what is above them. */
+/* Other jobs have budgets of their own, and the driver evicts what exceeds them. */
 static void what_other_jobs_hold_gives_way_to_a_budget_that_was_asked_for(void) {
   free_blocks = 100;
   struct pump_device *device = prepared("50%");
   CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
   CHECK(ask(device, 700 * BLOCK) == 700 && device->emulated == 1);
-  CHECK(ask(device, UINT64_MAX) == 97 && device->emulated == 0); /* as without a wish */
+  CHECK(ask(device, UINT64_MAX) == 97 && device->emulated == 0); /* as without a request */
   free(pump_shm);
   device = set_up("");
   CHECK(pump_device_prepare(2));
@@ -210,9 +210,9 @@ static void programs_that_want_it_are_told_what_the_limit_leaves(void) {
   uint64_t total;
   room_left = 1400 * BLOCK, room_whole = 1536 * BLOCK;
   CHECK(told_free(&total) == 1400 && total == 1536);
-  room_left = 10 * BLOCK, room_whole = 512 * BLOCK; /* a limit below the card */
+  room_left = 10 * BLOCK, room_whole = 512 * BLOCK; /* a limit below the GPU's memory */
   CHECK(told_free(&total) == 10 && total == 1024);
-  room_left = room_whole = UINT64_MAX; /* nothing bounds it: the card does */
+  room_left = room_whole = UINT64_MAX; /* no limit: only the GPU's memory counts */
   CHECK(told_free(&total) == 1024 && total == 1024);
 }
 
@@ -226,7 +226,7 @@ static void programs_are_told_what_the_budget_leaves(void) {
   CHECK(told_free(&total) == 0 && total == 1024);
   CHECK(ask(device, 900 * BLOCK) == 900);
   CHECK(told_free(&total) == 800 && total == 1024);
-  pump_device_budgets(2, &least, &most); /* without the first one */
+  pump_device_budgets(2, &least, &most); /* excludes the first one */
   CHECK(least == 50 * BLOCK && most == 900 * BLOCK);
 }
 
@@ -243,7 +243,7 @@ static void a_device_that_fits_no_more_becomes_active(void) {
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
 }
 
-/* Begins a drain, by a budget that is too small. */
+/* Begins a drain with a budget that is too small. */
 static struct pump_device *draining(void) {
   struct pump_device *device = prepared("");
   allocate(100);
@@ -311,7 +311,7 @@ static void a_smaller_budget_waits_for_the_drain_that_a_hold_begins(void) {
   now_ns += 1;
   pump_device_adopt_budgets();
   CHECK(device->budget_bytes == 50 * BLOCK && !pump_drain_lasts());
-  CHECK(pump_draining() && pump_hold_lasts(2)); /* which the hold outlasts */
+  CHECK(pump_draining() && pump_hold_lasts(2)); /* the hold lasts longer */
 }
 
 static void a_device_that_comes_later_finds_what_was_asked(void) {
@@ -332,7 +332,7 @@ static void without_a_request_no_budget_changes(void) {
   CHECK(device->budget_bytes == 512 * BLOCK && device->emulated == 1);
 }
 
-/* Another process on device 2, or on another card. In blocks. */
+/* Adds another process on device 2, or on another GPU; sizes in blocks. */
 static void neighbour(uint8_t card, uint64_t found, uint64_t plain, uint64_t need) {
   struct pump_card *one = &others.cards[others.count++];
   *one = (struct pump_card){.found_bytes = found * BLOCK,
@@ -341,7 +341,7 @@ static void neighbour(uint8_t card, uint64_t found, uint64_t plain, uint64_t nee
   memset(one->uuid, card, sizeof one->uuid);
 }
 
-/* What this process may have on the device after its next look, in blocks. */
+/* Returns this process's share of the device after its next refresh, in blocks. */
 static uint64_t share(const struct pump_device *device) {
   pump_share_refresh(false);
   CHECK(device->emulated == 0);
@@ -354,7 +354,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
   size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, 0, &free_bytes, &total_bytes); /* the other's makes way */
+  pump_device_report(2, 0, &free_bytes, &total_bytes); /* the other job makes way */
   CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
 }
 
@@ -363,7 +363,7 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   allocate(900);
   CHECK(share(device) == MOST_BLOCKS && device->device_state == PUMP_DEVICE_DORMANT);
   CHECK(device->neighbours == 0);
-  neighbour(2, 5, 0, 0); /* it has only just begun */
+  neighbour(2, 5, 0, 0); /* it has only just started */
   CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1);
   others.cards[0].need_bytes = 100 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS && pump_draining());
@@ -376,24 +376,24 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(share(device) == MOST_BLOCKS / 2 && pump_shm->header.activity == activity + 1);
   neighbour(2, 5, 0, 70); /* needs less than its third, and the rest is shared */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
-  neighbour(7, 2000, 0, 2000); /* on another card */
+  neighbour(7, 2000, 0, 2000); /* on another GPU */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
-  blind = 24; /* they cannot be seen, which does not mean that they have left */
+  blind = 24; /* processes are unreadable, which does not mean that they ended */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
   blind = 0;
   others.count = 0;
-  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 2); /* it has had */
+  CHECK(share(device) == MOST_BLOCKS && device->neighbours == 2); /* the highest count */
 }
 
 static void what_cannot_make_way_is_left_to_its_owner(void) {
   struct pump_device *device = prepared("");
   neighbour(2, FREE_BLOCKS, 800, 800);
   CHECK(share(device) == MOST_BLOCKS - 800);
-  others.cards[0].need_bytes = 900 * BLOCK; /* beyond its half, so no more than that */
+  others.cards[0].need_bytes = 900 * BLOCK; /* more than its half, so it gets no more */
   CHECK(share(device) == MOST_BLOCKS - 800);
 }
 
-/* Whatever each of them needs: what all have together is no more than the card. */
+/* For any needs, the shares of all processes together fit on the GPU. */
 static void all_shares_together_are_no_more_than_the_card(void) {
   struct pump_device *device = prepared("");
   srand(1);
@@ -410,14 +410,14 @@ static void all_shares_together_are_no_more_than_the_card(void) {
       CHECK(mine >= MOST_BLOCKS / 5);
     }
     CHECK(sum <= MOST_BLOCKS);
-    CHECK(sum + 5 >= (most < MOST_BLOCKS ? most : MOST_BLOCKS)); /* and all of it */
+    CHECK(sum + 5 >= (most < MOST_BLOCKS ? most : MOST_BLOCKS)); /* and use all of it */
   }
 }
 
 static void figures_that_are_lies_do_no_more_than_take_a_share(void) {
   struct pump_device *device = prepared("");
   neighbour(2, UINT64_MAX / BLOCK, 0, UINT64_MAX / BLOCK);
-  CHECK(share(device) == 993 / 2); /* the whole card, less 3 % */
+  CHECK(share(device) == 993 / 2); /* the whole GPU, less 3 % */
   for (int i = 1; i < PUMP_NEIGHBOURS_MOST; i++) neighbour(2, 1, UINT64_MAX / BLOCK, 1);
   CHECK(share(device) == PUMP_BUDGET_BLOCKS_LEAST);
 }

@@ -35,20 +35,20 @@ static void sleep_in_child(void) {
   for (;;) pause();
 }
 
-/* Follows a script on stdin, one answer a line on stdout:
- *   admit BYTES | return BYTES | active 0/1 | sleep MS | write PATH TEXT
- *   room BYTES: what the device has left for plain memory, at first nothing
- *   device BYTES: its memory; card NUMBER: which of several cards it is
- *   exhaust 0/1: the program has all descriptors that it may have; or closes them again
- *   user NUMBER: becomes that user's process
- *   closefrom, fork, exec: as programs do it; the child, and what was executed, only sleep
- *   need BYTES: on its device; others: what others need there, as was last seen
- *   report: what may still be converted, and all that may */
+/* Follows a script on stdin and prints one answer per line. Commands:
+ *   `admit BYTES`, `return BYTES`, `active 0/1`, `sleep MS`, `write PATH TEXT`;
+ *   `room BYTES`: sets the device's free memory for plain allocations, initially 0;
+ *   `device BYTES`: sets its memory; `card NUMBER`: selects one of several GPUs;
+ *   `exhaust 0/1`: opens all descriptors that the program may have, or closes them again;
+ *   `user NUMBER`: becomes that user's process;
+ *   `closefrom`, `fork`, `exec`: as a program does; a child or new program only sleeps;
+ *   `need BYTES`: sets its need on the device; `others`: prints others' last seen need;
+ *   `report`: prints what may still be converted, and the limit. */
 static void follow_script(void) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;
   pump_shm->devices[0].budget_bytes = 0;
-  pump_link_start();                /* PUMP_LEDGER, and no pumpd */
+  pump_link_start();                /* uses PUMP_LEDGER, without pumpd */
   setvbuf(stdout, NULL, _IOLBF, 0); /* the test waits for each answer */
   while (fgets(line, sizeof line, stdin) != NULL) {
     if (sscanf(line, "admit %llu", &value) == 1) {
@@ -124,7 +124,7 @@ SCENARIO(threads_never_exceed_the_limit_together) {
   for (int i = 0; i < 12; i++)
     CHECK(pthread_create(&threads[i], NULL, admit_and_return, &admitted) == 0);
   for (int i = 0; i < 12; i++) pthread_join(threads[i], NULL);
-  CHECK(pump_limit_admit(0, 8 * PUMP_BLOCK_BYTES) == 0); /* all of it came back */
+  CHECK(pump_limit_admit(0, 8 * PUMP_BLOCK_BYTES) == 0); /* all of it was returned */
 }
 
 SCENARIO(the_log_levels_are_respected) {
@@ -137,10 +137,10 @@ SCENARIO(the_log_levels_are_respected) {
   CHECK(!pump_log_once(&said, PUMP_LOG_ERROR, "once"));
   static char text[5000];
   memset(text, 'x', sizeof text - 1);
-  pump_log(PUMP_LOG_ERROR, "%s", text); /* is cut, not overrun */
+  pump_log(PUMP_LOG_ERROR, "%s", text); /* is truncated, not overrun */
 }
 
-/* The program gave descriptor 2 to a file of its own: nothing of ours may land there. */
+/* The program uses descriptor 2 for a file of its own: pump must not write to it. */
 SCENARIO(a_descriptor_two_that_is_no_longer_stderr_is_not_written) {
   char path[] = "/tmp/pump-act-data-XXXXXX";
   int data = mkstemp(path), before = dup(2);
@@ -155,12 +155,12 @@ SCENARIO(a_descriptor_two_that_is_no_longer_stderr_is_not_written) {
 }
 
 SCENARIO(a_reader_that_left_raises_no_signal) {
-  harness_sleep_us(300000); /* the test closes the pipe meanwhile */
+  harness_sleep_us(300000); /* the test closes the pipe now */
   for (int i = 0; i < 1000; i++) pump_log(PUMP_LOG_ERROR, "this is not read");
   puts("alive");
 }
 
-/* With a log file, or stderr in a file, as long as the program may make one. */
+/* The log file, or the file that is stderr, may not grow. */
 SCENARIO(a_file_that_may_not_grow_raises_no_signal) {
   const struct rlimit none = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
   CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
@@ -210,7 +210,7 @@ SCENARIO(the_summary_of_a_job_whose_lease_changed) {
   harness_most = 3ull << 30;
 }
 
-/* Nothing is known, nothing was lost, and what is vague, of one process each. */
+/* Nothing known, nothing lost, and a vague result, each by one process. */
 SCENARIO(the_summaries_of_times_lost) {
   active_job();
   struct pump_worker_counters *counters = &pump_shm->worker_counters;

@@ -1,4 +1,4 @@
-"""The ledger of host memory that a test's processes share."""
+"""Provides the ledger of host memory that a test's processes share."""
 
 from pathlib import Path
 

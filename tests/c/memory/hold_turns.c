@@ -1,6 +1,6 @@
-/* hold_turns.c - holds while it is other jobs' turn, and the drains that they begin
- * (memory/drain.c). No threads that wait: those are in progress/case_progress.c. No
- * budgets: those are in budget_share.c.
+/* hold_turns.c - tests holds during other jobs' turns, and the drains that they begin
+ * (memory/drain.c). Waiting threads are in progress/case_progress.c, budgets are in
+ * budget_share.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void a_hold_begins_a_drain_once_and_lasts_until_its_time(void) {
   CHECK(pump_draining() && pump_drain_lasts() && pump_hold_lasts(3));
   now_ns += IDLE_NS;
   CHECK(!pump_drain_lasts() && pump_draining() && pump_hold_lasts(3));
-  pump_hold(3, until_ns); /* as the link thread does at each look */
+  pump_hold(3, until_ns); /* as the link thread does at each poll */
   pump_hold(3, until_ns += SECOND_NS);
   CHECK(!pump_drain_lasts());
   now_ns = until_ns - 1;
@@ -38,7 +38,7 @@ static void a_hold_begins_a_drain_once_and_lasts_until_its_time(void) {
   CHECK(!pump_hold_lasts(3) && !pump_draining());
   pump_hold(3, until_ns);
   CHECK(!pump_draining() && !pump_drain_lasts());
-  pump_hold(3, now_ns + 1); /* another one */
+  pump_hold(3, now_ns + 1); /* a new hold */
   CHECK(pump_drain_lasts());
 }
 
@@ -93,7 +93,7 @@ static void threads_that_wait_are_counted_into_whichever_mapping_there_is(void) 
   pump_hold_waits(3);
   CHECK(pump_shm->devices[3].held_threads == 2 && pump_shm->devices[0].held_threads == 0);
   free(pump_shm);
-  pump_shm = mapping(); /* a new worker's */
+  pump_shm = mapping(); /* a new worker's mapping */
   pump_hold(3, 0);
   CHECK(pump_shm->devices[3].held_threads == 2);
   pump_hold_waited(3, 5 * SECOND_NS);
@@ -107,7 +107,7 @@ static void a_forked_child_waits_for_no_turn(void) {
   pump_hold_waits(3);
   pump_drain_fork_child();
   CHECK(!pump_hold_lasts(3) && !pump_draining() && !pump_drain_lasts());
-  pump_hold(3, now_ns + SECOND_NS); /* the child's own worker asks for the same */
+  pump_hold(3, now_ns + SECOND_NS); /* the child's own worker requests the same */
   CHECK(pump_shm->devices[3].held_threads == 0 && pump_hold_lasts(3));
 }
 

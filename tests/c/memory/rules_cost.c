@@ -1,7 +1,8 @@
-/* rules_cost.c - what a look at the stack costs an allocation, in the thread's own time.
+/* rules_cost.c - measures the cost of a stack check for an allocation, in thread CPU
+ * time.
  *
- * Links memory/rules.c alone. Prints nanoseconds of one look: while no library of the
- * rules is loaded, and with one loaded that is not on a stack of 30 calls.
+ * Links only memory/rules.c. Prints the nanoseconds of one check without any library of
+ * the rules loaded, and with a loaded one that is not on the stack of 30 calls.
  */
 #include <execinfo.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static double cost_with(const char *rules) {
 
 int main(void) {
   void *frames[4];
-  backtrace(frames, 4); /* loads libgcc_s, which then is "loaded and not on the stack" */
+  backtrace(frames, 4); /* loads libgcc_s, which is then loaded but not on the stack */
   double none = cost_with("library=libnccl");
   printf("%.0f %.0f\n", none, cost_with("library=libgcc_s"));
   return 0;

@@ -1,4 +1,4 @@
-"""Budgets that are asked for or shared, and holds: how the shim follows, under a sanitizer."""
+"""Tests how the shim follows requested and shared budgets, and holds, under a sanitizer."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Invariant 8: converted bytes never outgrow the host's headroom, summed over processes."""
+"""Invariant 8: converted bytes never exceed the host's headroom, summed over processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EDGE_GIB = 56
 
 
 class Process:
-    """limit_script as a process that goes on (case_limit.c)."""
+    """Runs limit_script as a long-lived process (case_limit.c)."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Process:
         job: str = "",
         limit: str = "",
     ) -> None:
-        """group: the cgroup that it sees as the root of all, as in a container. before: words
-        in front of the command. user: whose process it is, None for ours. job, limit: PUMP_JOB
-        and PUMP_LIMIT."""
+        """Starts the process. `group`: the cgroup that it sees as root, as in a container.
+        `before`: arguments before the command. `user`: owner of the process, None for ours. `job`,
+        `limit`: PUMP_JOB and PUMP_LIMIT."""
         self.process = subprocess.Popen(
             [*before, str(build(SAN)), scenario],
             user=user,
@@ -82,7 +82,7 @@ class Process:
         return int(self.answer().split()[0])
 
     def end(self) -> str:
-        """What it said on stderr."""
+        """Ends the process and returns its stderr."""
         return self.process.communicate(timeout=20)[1]
 
     def kill(self) -> None:
@@ -91,7 +91,7 @@ class Process:
 
 
 def entries(ledger: Path) -> list[Path]:
-    """Of this process's user."""
+    """Returns the entries of this process's user."""
     folder = ledger / str(os.geteuid())
     return sorted(p for p in folder.glob("*") if p.name.isdigit())
 
@@ -142,7 +142,7 @@ def test_what_is_returned_can_be_had_by_others(tmp_path: Path, ledger: Path) -> 
     with processes(2, big_host(tmp_path), ledger) as (first, second):
         assert first.admit(40 * GIB) and not second.admit(20 * GIB)
         first.say(f"return {20 * GIB}")
-        assert first.left() < 40 * GIB  # it has carried that out
+        assert first.left() < 40 * GIB  # the return is complete
         assert second.admit(20 * GIB)
 
 
@@ -159,7 +159,7 @@ def test_the_claim_of_a_process_that_was_killed_is_gone_with_it(
 def test_of_many_that_ask_at_once_as_many_get_it_as_there_is_room_for(
     tmp_path: Path, ledger: Path, seed: int
 ) -> None:
-    size = 13 * GIB + seed * 64 * MIB  # four times that is within the 56.8 GiB
+    size = 13 * GIB + seed * 64 * MIB  # four times this size is within the 56.8 GiB
     with processes(8, big_host(tmp_path), ledger) as all_:
         for one in all_:
             assert one.left() > size  # it has started
@@ -178,7 +178,7 @@ def test_pages_that_others_have_on_the_host_already_are_not_counted_twice(
     with processes(2, host, ledger) as (first, second):
         assert first.admit(30 * GIB)
         first.say("active 1")
-        assert first.admit(128 * MIB)  # says so as it claims more
+        assert first.admit(128 * MIB)  # publishes its state with the new claim
         host.meminfo.write_text(host.meminfo_text(30 * GIB))  # its blocks have left the GPU
         assert second.left() == pytest.approx((EDGE_GIB - 30) * GIB, abs=GIB)
         assert second.admit(25 * GIB) and not second.admit(2 * GIB)
@@ -191,7 +191,7 @@ def test_memory_that_goes_while_all_jobs_fit_was_taken_by_others(
     with processes(2, host, ledger) as (first, second):
         assert first.admit(20 * GIB)
         host.meminfo.write_text(host.meminfo_text(30 * GIB))
-        assert not second.admit(10 * GIB)  # 30 less the reserve less 20 that may still come
+        assert not second.admit(10 * GIB)  # 30, less the reserve, less 20 that may still be used
         assert second.admit(6 * GIB)
 
 
@@ -227,7 +227,7 @@ def test_own_files_that_are_no_entries_mislead_no_process(tmp_path: Path, ledger
         (folder / "12").symlink_to(mine)
         (folder / "13").mkdir()
         os.mkfifo(folder / "14")
-        os.link(mine, folder / "256")  # no slot
+        os.link(mine, folder / "256")  # not a slot number
         os.link(mine, folder / "007")
         for name in ("no-number", "-1", "+5", "99999999999999999999"):
             (ledger / name).mkdir()
@@ -308,7 +308,7 @@ def test_a_claim_whose_file_was_removed_is_written_again(tmp_path: Path, ledger:
     with processes(2, big_host(tmp_path), ledger) as (first, second):
         assert first.admit(40 * GIB)
         shutil.rmtree(ledger / str(os.geteuid()))
-        assert eventually(lambda: len(entries(ledger)) == 2)  # of both
+        assert eventually(lambda: len(entries(ledger)) == 2)  # entries of both
         second.say("sleep 200")
         assert second.left() == pytest.approx((EDGE_GIB - 40) * GIB, abs=GIB)
 
@@ -343,7 +343,7 @@ def test_each_process_sees_what_the_others_need_on_their_cards(
         def sees(process: Process, needed: int) -> bool:
             return int(process.ask("others")) == needed
 
-        # The harness's device has no size, so needs are told as they are.
+        # The harness's device has no size, so needs are reported unchanged.
         assert eventually(lambda: sees(first, 5 * GIB))
         assert eventually(lambda: sees(second, 30 * GIB))
         assert eventually(lambda: sees(third, 35 * GIB)), "though it uses no card itself"
@@ -369,7 +369,7 @@ def test_each_process_sees_what_the_others_need_on_their_cards(
 def test_a_lock_on_a_file_that_lost_its_name_does_not_let_two_make_entries(
     tmp_path: Path, ledger: Path
 ) -> None:
-    """The second lock file is another process's, which makes an entry at this moment."""
+    """The second lock file belongs to another process, which makes an entry at this moment."""
     folder = ledger / str(os.geteuid())
     folder.mkdir()
     with contextlib.ExitStack() as files:
@@ -388,14 +388,14 @@ def test_a_lock_on_a_file_that_lost_its_name_does_not_let_two_make_entries(
 
 
 def begun(process: Process) -> bool:
-    """Whether its link thread, which makes the entry, exists."""
+    """Returns whether the link thread, which makes the entry, exists."""
     with contextlib.suppress(OSError):
         return len(list(Path(f"/proc/{process.process.pid}/task").iterdir())) > 1
     return False
 
 
 def test_processes_that_begin_at_once_all_have_their_entries(tmp_path: Path) -> None:
-    """In an unused ledger, as after a start of the machine."""
+    """The ledger is unused, as after a reboot."""
     host = big_host(tmp_path)
     for number in range(6):
         ledger = tmp_path / f"fresh-{number}"

@@ -1,4 +1,4 @@
-"""The host ledger among hostile users: real user ids, namespaces, full disks."""
+"""Tests the host ledger with hostile users: real user ids, namespaces, full disks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.skipif(
 
 ATTACKER, VICTIM, STRANGER = 10001, 10002, 10003
 OTHERS = (10004, 10005)
-"""Users that attack beside the attacker."""
+"""Users that attack together with the attacker."""
 WRITE_LOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-ENTRY_BYTES = 192  # cards lie behind them
+ENTRY_BYTES = 192  # cards follow them in the file
 READ_LOCK = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 
@@ -35,12 +35,12 @@ NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
 
 
 def becoming(user: int) -> tuple[str, ...]:
-    """Words in front of a command."""
+    """Returns arguments that run a command as that user."""
     return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
 
 
 class Machine:
-    """A host and a common ledger that all users can reach, as an administrator has made it."""
+    """A host and a common ledger that all users can reach, as set up by an administrator."""
 
     def __init__(self, root: Path) -> None:
         self.ledger = root / "ledger"
@@ -64,7 +64,7 @@ class Machine:
             one.kill()
 
     def seen(self) -> int:
-        """GiB that another process finds claimed."""
+        """Returns the GiB that another process finds claimed."""
         with self.process(0) as one:
             return round(EDGE_GIB + 0.8 - one.left() / GIB)
 
@@ -80,7 +80,7 @@ def machine() -> Iterator[Machine]:
 
 @contextlib.contextmanager
 def acting(user: int, act: Callable[[], None]) -> Iterator[None]:
-    """`act` by a process of that user, which lives on, with all that it has opened, meanwhile."""
+    """Runs `act` in a process of that user, which keeps its open files until the end."""
     done, begun = os.pipe()
     child = os.fork()
     if child == 0:
@@ -107,12 +107,12 @@ def acting(user: int, act: Callable[[], None]) -> Iterator[None]:
 
 
 def hold(path: Path, flags: int, lock: bytes) -> None:
-    """With a lock of this process's on it, for as long as it lives."""
+    """Locks the file for as long as this process lives."""
     fcntl.fcntl(os.open(path, flags | os.O_CREAT, 0o644), fcntl.F_OFD_SETLK, lock)
 
 
 def as_claim(entry: bytes, claimed_bytes: int, levels: int | None = None) -> bytes:
-    """An entry with another claim, and the sum that belongs to it."""
+    """Returns an entry with another claim, and the matching checksum."""
     words = list(struct.unpack(f"<{ENTRY_BYTES // 8}Q", entry[:ENTRY_BYTES]))
     words[4] = claimed_bytes
     words[7] = words[7] if levels is None else levels
@@ -142,7 +142,7 @@ def test_thousands_of_files_of_one_user_hide_no_claim_of_another(
     with machine.process(VICTIM) as victim:
         assert victim.admit(39 * GIB)
         with (
-            acting(ATTACKER, fill),  # behind the claim: the newest names are read first
+            acting(ATTACKER, fill),  # after the claim: the newest names are read first
             machine.process(0) as other,
             machine.process(ATTACKER) as attacker,
         ):
@@ -150,7 +150,7 @@ def test_thousands_of_files_of_one_user_hide_no_claim_of_another(
             assert not other.admit(20 * GIB) and other.admit(10 * GIB)
             assert not attacker.admit(10 * GIB)
             other.say(f"return {10 * GIB}")
-            assert other.left() > 0  # it has carried that out
+            assert other.left() > 0  # the return is complete
             assert machine.seen() == 40
 
 
@@ -197,7 +197,7 @@ def test_three_users_who_fill_their_folders_and_lock_entries_together_hide_no_cl
                 (machine.folder(os.geteuid()) / f"{i}").touch()
             for _ in range(200):
                 file = os.open(path, os.O_RDONLY)
-                with contextlib.suppress(BlockingIOError):  # the owner's stands against it
+                with contextlib.suppress(BlockingIOError):  # the owner's lock conflicts
                     fcntl.fcntl(file, fcntl.F_OFD_SETLK, READ_LOCK)
                 fcntl.flock(file, fcntl.LOCK_SH)
 
@@ -268,7 +268,7 @@ def test_a_user_without_a_folder_gets_an_eighth_and_counts_the_others(machine: M
 
 
 def test_a_name_that_another_user_has_taken_is_refused(machine: Machine) -> None:
-    machine.ledger.chmod(0o1777)  # as an administrator may have left it
+    machine.ledger.chmod(0o1777)  # a possible mistake of an administrator
     squat = acting(ATTACKER, lambda: machine.folder(STRANGER).mkdir())
     with squat, machine.process(STRANGER) as stranger:
         assert not stranger.admit(8 * GIB) and stranger.admit(6 * GIB)
@@ -296,14 +296,14 @@ SQUATS: dict[str, Callable[[Path], None]] = {
     "links": lambda path: path.symlink_to("/nonexistent"),
     "pipes": os.mkfifo,
 }
-"""What another user can put in place of an entry."""
+"""Objects that another user can put in place of an entry."""
 
 
 @pytest.mark.parametrize("squat", SQUATS)
 def test_a_folder_that_another_user_filled_before_it_was_given_away_is_the_owners(
     machine: Machine, squat: str
 ) -> None:
-    """systemd-tmpfiles gives a folder that is there to its user, and leaves the content."""
+    """systemd-tmpfiles gives an existing folder to its user and leaves the content."""
     folder = machine.folder(VICTIM)
     os.chown(folder, ATTACKER, ATTACKER)
 
@@ -336,7 +336,7 @@ def test_a_claim_of_another_pid_namespace_counts_until_its_process_dies(machine:
 def test_claims_of_three_users_in_pid_namespaces_of_their_own_count_until_they_die(
     machine: Machine,
 ) -> None:
-    """Each is process 1 of its namespace, as the others are."""
+    """Each process is process 1 of its own namespace."""
     with contextlib.ExitStack() as stack:
         for user, claimed_gib in zip((ATTACKER, *OTHERS), (10, 15, 20), strict=True):
             one = stack.enter_context(machine.process(0, before=(*NAMESPACE, *becoming(user))))
@@ -349,7 +349,7 @@ def test_claims_of_three_users_in_pid_namespaces_of_their_own_count_until_they_d
 def test_of_users_that_ask_at_once_no_more_get_it_than_there_is_room_for(
     machine: Machine,
 ) -> None:
-    size = 13 * GIB  # four times that is within the 56.8 GiB
+    size = 13 * GIB  # four times this size is within the 56.8 GiB
     with contextlib.ExitStack() as stack:
         users = 2 * (ATTACKER, VICTIM, *OTHERS)
         many = [stack.enter_context(machine.process(user)) for user in users]

@@ -1,4 +1,4 @@
-"""--limit bounds what all processes of a job convert together, by their entries in the ledger."""
+"""--limit bounds what all processes of a job convert together, based on their ledger entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 8 * MIB
 
 
 def take(of: list[Process], limit_bytes: int) -> int:
-    """All processes convert pieces at the same moment until none gets another one; the sum."""
+    """Lets all processes convert pieces concurrently until none gets another; returns the sum."""
     sum_bytes, left = 0, list(of)
     while left and sum_bytes <= 2 * limit_bytes:
         for one in left:
@@ -60,7 +60,7 @@ def test_jobs_do_not_count_against_each_others_limits(tmp_path: Path, ledger: Pa
     with (
         processes(1, host, ledger, job=JOB, limit=limit) as (first,),
         processes(1, host, ledger, job="1", limit=limit) as (second,),
-        processes(2, host, ledger, limit=limit) as (third, fourth),  # each a job of its own
+        processes(2, host, ledger, limit=limit) as (third, fourth),  # each is a job of its own
     ):
         assert all(one.admit(GIB) for one in (first, second, third, fourth))
         assert not any(one.admit(2 * MIB) for one in (first, second, third, fourth))
@@ -71,7 +71,7 @@ def test_a_percentage_is_of_what_the_jobs_first_process_found(tmp_path: Path, le
     with processes(2, host, ledger, job=JOB, limit="50%") as (first, second):
         assert first.admit(20 * GIB)
         host.meminfo.write_text(host.meminfo_text(40 * GIB))  # its pages are on the host
-        assert second.admit(8 * GIB)  # a half of the first 56.8 GiB, not of what is left
+        assert second.admit(8 * GIB)  # a half of the first 56.8 GiB, not of the rest
         assert not second.admit(GIB)
 
 

@@ -1,4 +1,4 @@
-"""Limit and host headroom on trees of our own making, log, and the summary line."""
+"""Tests limit and host headroom on fake file trees, the log, and the summary line."""
 
 import errno
 import subprocess
@@ -42,7 +42,7 @@ class Host:
         return folder
 
     def script(self, lines: list[str], limit: str = "", most: str = "") -> tuple[list[str], str]:
-        """Runs the lines; returns the answers and what was said on stderr."""
+        """Runs the lines; returns the answers and the process's stderr."""
         done = subprocess.run(
             [str(build(SAN)), "limit_script"],
             input="\n".join(lines),
@@ -75,7 +75,7 @@ def test_a_limit_in_bytes_is_held_and_named(tmp_path: Path) -> None:
 
 
 def test_a_limit_in_percent_is_a_share_of_the_hosts_headroom(tmp_path: Path) -> None:
-    # 60 GiB available less 5 % of 64 GiB (3.2 GiB) = 56.8 GiB; half of it is 28.4 GiB.
+    # 60 GiB available less 5 % of 64 GiB (3.2 GiB) = 56.8 GiB; 50 % are 28.4 GiB.
     answers, _ = big_host(tmp_path).script([f"admit {28 * GIB}", f"admit {1 * GIB}"], limit="50%")
     assert answers[:2] == ["0", OUT_OF_MEMORY]
 
@@ -171,7 +171,7 @@ def test_a_cgroup_of_version_two_bounds_and_its_idle_cache_counts_as_free(tmp_pa
             "memory.stat": f"anon 1\nfile 2\ninactive_file {3 * GIB}\nactive_file 7",
         },
     )
-    # 8 - (5 - 3) - 0.5 in reserve = 5.5 GiB
+    # 8 - (5 - 3) - 0.5 reserve = 5.5 GiB
     answers, said = host.script([f"admit {5632 * MIB + MIB}", f"admit {5632 * MIB}"])
     assert answers[:2] == [OUT_OF_MEMORY, "0"]
     assert str(folder) in said and "raise the cgroup's memory limit" in said
@@ -247,9 +247,9 @@ def test_host_memory_that_others_took_meanwhile_is_not_promised_again(tmp_path: 
     time.sleep(0.1)
     low.rename(tmp_path / "now")
     time.sleep(0.2)
-    # Headroom is 16.8 GiB now and nothing was pushed out yet: 10 + 6 fit, 10 + 7 do not.
+    # Headroom is now 16.8 GiB and nothing was evicted yet: 10 + 6 fit, 10 + 7 do not.
     process.stdin.write(f"admit {7 * GIB}\nadmit {6 * GIB}\n")
-    # Once the job is active, what has gone from the host is taken for its own pages.
+    # Once the job is active, memory missing from the host counts as its own pages.
     process.stdin.write(f"return {6 * GIB}\nactive 1\nadmit {7 * GIB}\n")
     process.stdin.close()
     answers = process.stdout.read().split()
@@ -304,7 +304,7 @@ def test_a_log_file_takes_the_place_of_stderr_and_is_appended_to(tmp_path: Path)
     assert done.stderr == ""
     assert log.read_text().startswith("before\npump: this is an error\n")
     done = run(SAN, "the_log_levels_are_respected", {"PUMP_LOG_FILE": str(tmp_path / "no" / "x")})
-    assert "pump: this is an error" in done.stderr  # cannot be opened: stderr after all
+    assert "pump: this is an error" in done.stderr  # the file cannot be opened, so stderr is used
 
 
 def test_a_descriptor_two_that_is_no_longer_stderr_is_not_written() -> None:
@@ -399,6 +399,6 @@ def test_a_forked_child_prints_no_summary() -> None:
 
 
 def test_a_job_that_stayed_dormant_is_told_so_by_its_first_process() -> None:
-    """Another one leaves a note, where there is a folder for it."""
+    """Any other process leaves a note, if there is a folder for it."""
     done = run(SAN, "the_summary_of_a_dormant_job")
     assert done.stderr == "" and done.stdout == ""

@@ -1,5 +1,6 @@
-/* pool_places_check.c - places by lifetimes: no two at once in one place, and how much room
- * they need beside the least that does, which all orders of few items are tried for.
+/* pool_places_check.c - checks placement by lifetimes: items that live at the same time
+ * must not overlap. Compares the space used with the minimum, found by trying all orders of
+ * a few items.
  *
  * Usage: pool_places_check rooms|least SEED CASES
  */
@@ -45,7 +46,7 @@ static void check_places(const struct pool_item *items, uint32_t count, uint32_t
   }
 }
 
-/* Some lie at the front of their rooms already, for good or for a while. */
+/* Some items already occupy the beginning of their rooms, always or for a while. */
 static void check_rooms(uint64_t seed, uint32_t cases) {
   uint64_t state = noise_begin(seed), placed = 0, left_out = 0;
   for (uint32_t c = 0; c < cases; c++) {
@@ -74,11 +75,11 @@ static void check_rooms(uint64_t seed, uint32_t cases) {
          (unsigned long long)left_out);
 }
 
-/* ---- the least ------------------------------------------------------------------- */
+/* ---- the minimum ------------------------------------------------------------------ */
 
 static uint64_t least_bytes;
 
-/* All orders, each item as low as it can be: one of them is the least. */
+/* Tries all orders, with each item as low as possible; the best one gives the minimum. */
 static void try_orders(struct pool_item *items, uint32_t count, uint32_t placed,
                        uint64_t height) {
   if (height >= least_bytes) return;

@@ -1,17 +1,18 @@
-/* pool_stress.c - the pool against a driver that knows what is allowed.
+/* pool_stress.c - tests the pool with a driver that checks every use of memory.
  *
- * The driver here executes nothing: a stream is a number of operations issued and a
- * number of operations executed, and the test decides when it moves. So it knows, for
- * each 512 bytes, which holder has them, and behind which operation of which stream they
- * were freed, without asking the pool. Handing memory out twice, or to a stream that is not
- * ordered behind the free, is an error; so is anything done to a stream that is captured or
- * gone.
+ * This driver executes nothing: a stream consists of two numbers, of operations issued and
+ * executed, and the test decides when it advances. So, without asking the pool, the driver
+ * knows each 512 bytes' holder, and the operation of a stream after which they were freed.
+ * Errors are: to hand memory out twice, to hand it to a stream that is not ordered after
+ * the free, and to use a captured or destroyed stream.
  *
- * Usage: pool_stress model|threads|quiet SEED STEPS
- *        pool_stress periods|periods-noisy SEED ITERATIONS
- *        pool_stress crowd|gone|captured|chain|pools|stays|discarded|ahead|late 1 0
- *        pool_stress replay 0 0 < lines "INDEX BYTES" (allocate), "INDEX 0" (free) and
- *          "65536 0" (an iteration ends)
+ * Usage: `pool_stress model|threads|quiet SEED STEPS`;
+ *        `pool_stress periods|periods-noisy SEED ITERATIONS`;
+ *        `pool_stress CASE 1 0`, for a name in `cases`;
+ *        `pool_stress replay 0 0`.
+ *
+ * `replay` reads lines "INDEX BYTES" (allocate), "INDEX 0" (free) and "65536 0" (an
+ * iteration ends).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,17 +33,16 @@
 #define UNITS (SPACE_BYTES / POOL_UNIT_BYTES)
 #define STREAMS 12
 #define OURS (STREAMS + 1) /* the pool's own stream, for discards */
-#define LAST (OURS + 1)    /* the populator, and no more of them */
+#define LAST (OURS + 1)    /* the populator, the last stream of the pool */
 #define HELD 4096
 #define CONTEXT ((CUcontext)1)
 #define DEFAULT_POOL ((CUmemoryPool)0x5000)
 
 #include "pool_stress_driver.h"
 
-/* ---- the program's side of it ---------------------------------------------------------
- */
+/* ---- the program's side ------------------------------------------------------------ */
 
-/* Whatever the stream does next comes behind an operation that repopulated the block. */
+/* Returns whether the stream's next operation follows one that repopulated the block. */
 static bool is_populated(uint64_t unit, const struct stream *s) {
   const struct repopulated *by = repopulated[unit * POOL_UNIT_BYTES / PUMP_BLOCK_BYTES];
   for (uint32_t w = 1; w <= LAST; w++) {
@@ -54,7 +54,7 @@ static bool is_populated(uint64_t unit, const struct stream *s) {
   return false;
 }
 
-/* `holder` was given these bytes on a stream. */
+/* Checks and notes that `holder` gets these bytes on a stream. */
 static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t stream) {
   pthread_mutex_lock(&driver_lock);
   CHECK(base % POOL_UNIT_BYTES == 0);
@@ -72,8 +72,8 @@ static void handed_out(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t 
   pthread_mutex_unlock(&driver_lock);
 }
 
-/* Before the free: what the holder did is issued; it may be used until the stream gets
- * there. `stream` 0: everything has been waited for. */
+/* Called before the free: the holder's work is issued, and may use the bytes until the
+ * stream reaches that point. `stream` 0: the program has waited for everything. */
 static void taken_back(uint64_t base, uint64_t bytes, uint32_t holder, uint32_t stream) {
   pthread_mutex_lock(&driver_lock);
   uint64_t first = (base - BASE) / POOL_UNIT_BYTES;
@@ -96,7 +96,7 @@ static void execute(uint32_t stream, uint64_t most) {
   pthread_mutex_unlock(&driver_lock);
 }
 
-/* What is issued can run to its end: it waits for nothing that is not issued. */
+/* Executes everything issued: an operation waits only for issued operations. */
 static void execute_all(void) {
   pthread_mutex_lock(&driver_lock);
   for (uint32_t i = 1; i <= LAST; i++) streams[i].executed = streams[i].issued;
@@ -198,7 +198,7 @@ void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
   CHECK(slot < PUMP_MAX_RANGES && offset_bytes % PUMP_BLOCK_BYTES == 0 &&
         length_bytes != 0);
 }
-/* Sometimes an executor is at work there. */
+/* Fails sometimes, as if an executor were working there. */
 bool pump_slot_close(uint32_t slot) {
   static uint32_t calls;
   __atomic_fetch_add(&closed[slot], 1, __ATOMIC_SEQ_CST);
@@ -245,7 +245,7 @@ static void set_up(void) {
   repopulated = calloc(SPACE_BYTES / PUMP_BLOCK_BYTES, sizeof *repopulated);
   CHECK(pump_shm != NULL && units != NULL && repopulated != NULL);
   pump_shm->header.next_seq = 1;
-  pump_shm->devices[0].allocated_bytes = SPACE_BYTES; /* of a budget of 0 */
+  pump_shm->devices[0].allocated_bytes = SPACE_BYTES; /* the budget is 0 */
   for (uint32_t i = 1; i <= STREAMS; i++) streams[i].alive = true;
 }
 
@@ -315,7 +315,8 @@ static void give_back(struct program *p) {
   CHECK(ours && result == CUDA_SUCCESS);
 }
 
-/* Allocated and, unused, freed with cuMemFree: that ends no wait for the holder before. */
+/* Allocates memory and frees it unused with cuMemFree: its previous holder may still run.
+ */
 static void allocate_in_vain(struct program *p) {
   struct pump_at at = pump_at(stream_of(random_stream(p)), false);
   CUdeviceptr address = 0;
@@ -327,7 +328,7 @@ static void allocate_in_vain(struct program *p) {
   pump_leave();
 }
 
-/* What the marker thread does. */
+/* Does the marker thread's work for dead memory. */
 static void look_after_the_dead(void) {
   uint64_t now_ns = pump_now_ns();
   pump_enter();
@@ -336,7 +337,7 @@ static void look_after_the_dead(void) {
 }
 
 static void step(struct program *p) {
-  /* At times everything fits. */
+  /* Sometimes everything fits. */
   if (p->id == 0 && p->steps % 2048 == 0)
     PUMP_STORE(&pump_shm->devices[0].allocated_bytes,
                p->steps / 2048 % 3 != 0 ? SPACE_BYTES : 0);
@@ -347,7 +348,7 @@ static void step(struct program *p) {
       execute(w, noise_below(&p->state, 3));
   }
   uint64_t what = noise_below(&p->state, 100);
-  /* The load rises and falls: the pool fills up, and runs nearly empty. */
+  /* The load alternates: the pool fills up and then runs nearly empty. */
   uint64_t share = (p->steps / 512) % 2 ? 35 : 60;
   if (what < share)
     allocate(p);
@@ -368,7 +369,7 @@ static void *run(void *argument) {
   return NULL;
 }
 
-/* Everything has run: nothing is in use, and all of it can be given back. */
+/* Executes everything. Then nothing may be in use, and all memory can be returned. */
 static void check_end(void) {
   execute_all();
   pump_enter();

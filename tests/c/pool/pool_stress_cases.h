@@ -1,10 +1,10 @@
-/* pool_stress_cases.h - the single cases of pool_stress.c, which alone includes it and
- * whose driver and program they use.
+/* pool_stress_cases.h - cases of pool_stress.c, which is the only file that includes them
+ * and provides their driver and program.
  */
 #ifndef POOL_STRESS_CASES_H
 #define POOL_STRESS_CASES_H
 
-/* One stream, and nothing that runs: its progress is not needed. */
+/* One stream, and nothing runs: the stream's progress must not be needed. */
 static void check_quiet(uint64_t seed, uint32_t steps) {
   clock_step_ns = 1000;
   struct program p = {
@@ -17,7 +17,7 @@ static void check_quiet(uint64_t seed, uint32_t steps) {
   CHECK(most_bytes <= 96 * MIB);
 }
 
-/* One block allocated, used and freed; whether the pool served it. */
+/* Allocates, uses and frees one block; returns whether the pool served it. */
 static bool come_and_go(CUstream stream, uint64_t bytes) {
   CUdeviceptr address = 0;
   CUresult result = -1;
@@ -34,8 +34,8 @@ static bool come_and_go(CUstream stream, uint64_t bytes) {
   return served;
 }
 
-/* More streams than there are accounts, of which none ever ends. Here several handles are
- * the same stream. */
+/* Uses more streams than there are accounts, and no stream ends. Here several handles
+ * name the same stream. */
 static void check_crowd(void) {
   for (uint64_t handle = 0; handle < 200; handle++)
     for (uint32_t i = 2; i <= STREAMS; i++) {
@@ -44,7 +44,7 @@ static void check_crowd(void) {
     }
 }
 
-/* Time goes by, until something more is discarded, or nothing will be. */
+/* Lets time pass until something more is discarded, or nothing will be. */
 static void lie_idle(void) {
   uint64_t before = discards;
   clock_step_ns = 100000000;
@@ -58,7 +58,7 @@ static void lie_idle(void) {
   }
 }
 
-/* The context goes while memory is in quarantine. */
+/* The context ends while memory is in quarantine. */
 static void check_gone(void) {
   CHECK(come_and_go(NULL, 30 * MIB));
   execute_all();
@@ -68,8 +68,8 @@ static void check_gone(void) {
   for (uint32_t i = 0; i < PUMP_MAX_RANGES; i++) CHECK(closed[i] == 0);
 }
 
-/* One repopulation fails: its memory has no owner. What lies beside it shares a block with
- * it, and is repopulated for itself; and nothing more is discarded. */
+/* One repopulation fails: its memory has no owner. The memory next to it shares a block
+ * with it, and is repopulated separately. There is no second discard. */
 static void check_discarded(void) {
   CHECK(come_and_go(NULL, 30 * MIB));
   execute_all();
@@ -87,7 +87,7 @@ static void check_discarded(void) {
   CHECK(discards == 1);
 }
 
-/* An event that a capture has taken does not stand in the way of all later ones. */
+/* An event that was lost to a capture does not block later events. */
 static void check_captured(void) {
   CUstream one = stream_of(2), other = stream_of(3);
   CHECK(come_and_go(other, 4096));
@@ -97,7 +97,7 @@ static void check_captured(void) {
   CHECK(come_and_go(one, 4096));
   CHECK(come_and_go(one, 4096));
   execute_all();
-  CHECK(come_and_go(other, 40 * MIB)); /* the same room */
+  CHECK(come_and_go(other, 40 * MIB)); /* the same memory */
   CHECK(most_bytes < 80 * MIB);
 }
 
@@ -107,8 +107,8 @@ static uint64_t kept(CUmemPool_attribute attribute) {
   return bytes;
 }
 
-/* The program takes for given back what the driver's pool would give back when it waits:
- * what the GPU has come to, beyond the threshold. */
+/* When the program waits, it must see the same memory returned as by the driver's pool:
+ * freed memory that the GPU has reached, beyond the threshold. */
 static void check_kept(void) {
   CUstream one = stream_of(2), other = stream_of(3);
   CHECK(come_and_go(other, 30 * MIB) && come_and_go(one, 40 * MIB));
@@ -139,22 +139,21 @@ static void check_kept(void) {
   CHECK(kept(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
 }
 
-/* What a stream has freed is free to all once its work is done, though the stream is not.
- */
+/* Memory that a stream freed is available to all once its work is done, even if the stream
+ * is gone. */
 static void end_and_execute(CUstream stream) {
   pump_enter();
   pump_pool_stream_ends(stream);
   pump_leave();
   execute_all();
-  CHECK(come_and_go(stream_of(3), 40 * MIB)); /* the same room */
+  CHECK(come_and_go(stream_of(3), 40 * MIB)); /* the same memory */
   CHECK(most_bytes < 80 * MIB);
 }
 
-/* Another context is current when the stream is destroyed, and stays so. */
+/* Another context is current when the stream is destroyed, and must stay current. */
 static void check_elsewhere(void) {
   clock_step_ns = 1000;
-  CHECK(
-      come_and_go(stream_of(2), 4096)); /* its event is out, so that a new one is needed */
+  CHECK(come_and_go(stream_of(2), 4096)); /* takes its event, so a new one is needed */
   CHECK(come_and_go(stream_of(2), 40 * MIB));
   current = (CUcontext)((uintptr_t)CONTEXT + 64);
   CUcontext before = current;
@@ -166,7 +165,7 @@ static void check_elsewhere(void) {
   end_and_execute(stream_of(2));
 }
 
-/* As many events as can be kept are out when the stream is destroyed. */
+/* The maximum number of events is pending when the stream is destroyed. */
 static void check_behind(void) {
   CHECK(come_and_go(stream_of(3), 4096)); /* a second stream: each free gets an event */
   for (uint32_t i = 0; i < POOL_EVENTS; i++) CHECK(come_and_go(stream_of(2), 4096));
@@ -194,9 +193,9 @@ static void let_go(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_
   pump_leave();
 }
 
-/* A program that runs ahead of the GPU is given back what it has just freed; what it freed
- * earlier only when the GPU is done with it, and that was thrown away; or when there is no
- * other. */
+/* A program that runs ahead of the GPU gets back what it has just freed. Memory
+ * freed earlier is reused only as a last resort, or once the GPU was done with it and it
+ * was discarded. */
 static void check_ahead(void) {
   CUstream stream = stream_of(2);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 32 * MIB);
@@ -209,22 +208,22 @@ static void check_ahead(void) {
   hold(stream, 10 * MIB, 3);
   CHECK(hold(stream, 6 * MIB, 4) != first && discards == 0);
   execute_all();
-  clock_step_ns = 1000000; /* too short a time to count as long */
+  clock_step_ns = 1000000; /* a short step, which does not count as long */
   look_after_the_dead();
   execute_all();
   look_after_the_dead();
   CHECK(discards == 1 && wakes == 0);
   CHECK(hold(stream, 6 * MIB, 5) == first && wakes == 1);
-  CHECK(told_populated_bytes == 0); /* not before the GPU has come to it */
+  CHECK(told_populated_bytes == 0); /* not before the GPU reaches it */
   let_go(stream, first, 6 * MIB, 5);
   hold(stream, 9 * MIB, 6);
   limit_bytes = admitted_bytes;
   CHECK(hold(stream, 6 * MIB, 7) == first && refusals == 0);
 }
 
-/* Memory is out, and a block goes from stream to stream before any of them has come to its
- * free: each waits for the one before, and so for all of them. The second one does not use
- * the last of it, where only the first one has been. */
+/* With no memory left, a block moves from stream to stream before any of them reaches its
+ * free. Each stream waits for the previous stream, and so for all before it. The second
+ * stream leaves the block's end unused, so only the first stream has used that part. */
 static void check_chain(void) {
   const uint64_t block_bytes = 608 << 10, rest_bytes = (2 * MIB - block_bytes) / 2;
   limit_bytes = 2 * MIB;
@@ -238,7 +237,7 @@ static void check_chain(void) {
   CHECK(streams[4].behind[2] != 0 && streams[2].executed == 0);
 }
 
-/* Pools come and go without end: each of them is served. */
+/* Creates and destroys more pools than there are arenas: each pool must be served. */
 static void check_pools(void) {
   const CUmemPoolProps wishes = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
@@ -259,7 +258,7 @@ static void check_pools(void) {
   CHECK(most_bytes <= 8 * MIB);
 }
 
-/* A pool that the driver does not destroy is served on, with what it holds. */
+/* A pool that the driver does not destroy is still served, with its memory. */
 static void check_stays(void) {
   const CUmemPoolProps wishes = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
@@ -281,8 +280,8 @@ static void check_stays(void) {
   CHECK(!pump_pool_serves(&same, 0) && arena->used_bytes != 0);
 }
 
-/* Address space was spent, and no segment that is left is long enough: those go back when
- * the GPU is done with them, for which the request waits. */
+/* Address space is used up, and no remaining segment is long enough. Segments are returned
+ * when the GPU is done with them, and the request waits for that. */
 static void *execute_later(void *unused) {
   (void)unused;
   nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
@@ -295,7 +294,7 @@ static void check_late(void) {
   for (uint32_t i = 0; i < 4; i++) {
     CUdeviceptr block = hold(stream, 20 * MIB, 1);
     let_go(stream, block, 20 * MIB, 1);
-    hold(stream, 4096, 2); /* so the block no longer counts as just freed */
+    hold(stream, 4096, 2); /* so that the block does not count as just freed */
   }
   CHECK(mapped_bytes == (2 + 2 * 32) * MIB);
   pthread_t gpu;
@@ -305,7 +304,7 @@ static void check_late(void) {
   CHECK(refusals == 0 && mapped_bytes <= limit_bytes);
 }
 
-/* Where the limit is small, the pool takes no more than what it is asked for. */
+/* With a small limit, the pool reserves no more than requested. */
 static void check_small(void) {
   limit_bytes = 100 * MIB;
   hold(stream_of(2), 3 * MIB, 1);
@@ -317,7 +316,7 @@ static void check_small(void) {
   CHECK(mapped_bytes == 90 * MIB);
 }
 
-/* While a thread is in the driver with memory that lies idle, another one needs it. */
+/* One thread is in the driver with idle memory that another thread needs. */
 static pthread_t needy;
 static void *need(void *unused) {
   (void)unused;
@@ -344,11 +343,10 @@ static void check_busy(void) {
   }
 }
 
-/* Replays recorded allocations on one stream where all of them fit, and tells what they
- * took. */
+/* Number of requests in an iteration. */
 #define REQUESTS 64u
 
-/* What a program requests in each iteration, and how many requests later it frees that. */
+/* A request of each iteration; it is freed `lives` requests later. */
 struct repeated {
   uint64_t bytes;
   uint32_t stream, lives;
@@ -382,7 +380,7 @@ static void request(struct program *p, struct repeated what) {
   p->held[p->count++] = held;
 }
 
-/* Iterations that are all the same, or (`noisy`) are at times not. */
+/* Runs iterations that are all equal, or (`noisy`) sometimes not. */
 static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
   static uint64_t due[HELD], last[2 * REQUESTS], same;
   struct repeated all[REQUESTS];
@@ -396,7 +394,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
         .lives = 1 + (uint32_t)noise_below(&p.state, longest),
     };
   }
-  all[0].lives = REQUESTS + 2; /* data of an iteration: until those of the next are there */
+  all[0].lives = REQUESTS + 2; /* live until the next iteration's data */
   for (uint64_t now = 0; now < (uint64_t)iterations * REQUESTS; now++) {
     struct repeated what = all[now % REQUESTS];
     bool other = noisy && noise_below(&p.state, 300) == 0;
@@ -407,7 +405,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
     request(&p, what);
     if (p.count > count) {
       due[p.held[count].holder % HELD] = now + what.lives;
-      uint64_t *base = &last[now % (2 * REQUESTS)]; /* places of two iterations in turn */
+      uint64_t *base = &last[now % (2 * REQUESTS)]; /* alternates between two iterations */
       same += p.held[count].base == *base;
       *base = p.held[count].base;
     }
@@ -415,7 +413,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
       give_back_at(&p, (uint32_t)noise_below(&p.state, p.count));
     if (now % 4 == 0) execute(1 + (uint32_t)noise_below(&p.state, 2), 1000);
     if (!noisy) execute_all();
-    /* A little memory is wanting, or a lot of it, or none. */
+    /* Little memory is missing, or a lot, or none. */
     static const uint64_t wanting[] = {1, 0, 1, SPACE_BYTES};
     PUMP_STORE(&pump_shm->devices[0].allocated_bytes, wanting[noisy ? now / 2048 % 4 : 0]);
     clock_step_ns = noisy ? 1000000 : 100000;
@@ -433,12 +431,12 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
   if (!noisy) CHECK(pool_period_came(arena));
   while (p.count > 0) give_back_at(&p, p.count - 1);
   execute_all();
-  cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES); /* there is room for events again */
+  cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES); /* makes room for events again */
   check_end();
 }
 
-/* The GPU keeps up, and has memory for the most that lived; at the end of an iteration,
- * what was reserved when most of it lived. */
+/* Replays allocations with a GPU that keeps up and memory for the peak of live bytes.
+ * Prints for each iteration the memory reserved at its peak, and at the end the maxima. */
 static void replay(void) {
   static uint64_t addresses[1 << 16];
   unsigned long long index, bytes;

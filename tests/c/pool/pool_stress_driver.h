@@ -1,5 +1,5 @@
-/* pool_stress_driver.h - the driver of pool_stress.c: it executes nothing and knows the
- * owner of each piece. Included there once.
+/* pool_stress_driver.h - the driver of pool_stress.c, which includes it once. It executes
+ * nothing and knows the owner of each piece of memory.
  */
 #ifndef POOL_STRESS_DRIVER_H
 #define POOL_STRESS_DRIVER_H
@@ -16,22 +16,22 @@ static struct stream {
 
 struct event {
   uint32_t stream;
-  bool lost; /* a capture began between question and record */
+  bool lost; /* a capture began between query and record */
   uint64_t position;
   uint64_t
-      behind[LAST + 1]; /* what its stream had waited for: what waits for it has, too */
+      behind[LAST + 1]; /* what its stream had waited for, as waiters of the event do */
 };
 static uint64_t events_made, events_gone, events_to_lose;
 
-/* What is known of 512 bytes: held, or freed behind an operation of a stream. */
+/* State of 512 bytes: held, or freed after an operation of a stream. */
 static struct unit {
   uint32_t holder; /* 0: none */
   uint32_t stream; /* 0: free to all */
   bool discarded;  /* since it was held */
   uint64_t position;
 } *units;
-/* By which operations a block was repopulated since it was discarded, by stream: the first,
- * behind which it is, and the newest. */
+/* Operations that repopulated a block after its discard, by stream: the first one, which
+ * orders it, and the newest. */
 static struct repopulated {
   uint64_t first, newest;
 } (*repopulated)[LAST + 1];
@@ -100,8 +100,8 @@ static CUresult stream_wait(CUstream stream, CUevent event, unsigned int flags) 
   pthread_mutex_lock(&driver_lock);
   struct stream *s = &streams[number_of(stream)];
   CHECK(s->alive && !s->captured);
-  /* With the populator it waits for no other stream of the program's that it did not wait
-   * for anyway: that one may be waiting for the host, and the host for this one. */
+  /* A wait for the populator must not add a wait for another stream of the program. That
+   * stream may wait for the host, and the host for this one. */
   for (uint32_t i = 1; i <= STREAMS && e->stream == LAST; i++)
     CHECK(&streams[i] == s || streams[i].executed >= e->behind[i] ||
           s->behind[i] >= e->behind[i]);
@@ -151,7 +151,7 @@ static CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *wishes) {
   *pool = (CUmemoryPool)++last;
   return CUDA_SUCCESS;
 }
-/* Another thread may be given the handle at once: the pool must have forgotten it. */
+/* Another thread may get the handle at once: the pool must have forgotten it. */
 static CUresult pool_destroy(CUmemoryPool pool) {
   CUmemoryPool same = pool;
   CHECK(pool != DEFAULT_POOL && !pump_pool_serves(&same, 0));
@@ -187,8 +187,8 @@ static void something_happens_meanwhile(void) {
   void (*happens)(void) = __atomic_exchange_n(&meanwhile, NULL, __ATOMIC_SEQ_CST);
   if (happens != NULL) happens();
 }
-/* No owner may hold any of it, everything issued before its free must have executed, and
- * no executor may get at it. */
+/* The memory must have no owner, everything issued before its free must have executed, and
+ * no executor may reach it. */
 static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
                         unsigned long long flags, CUstream stream) {
   CHECK(number_of(stream) == OURS && flags == 0 && count > 0);
@@ -217,7 +217,7 @@ static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
-/* May reach into neighbours that live: it changes no data. */
+/* May include live neighbors, since it changes no data. */
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
                          unsigned int flags, CUstream stream) {
   CHECK(number_of(stream) != OURS && flags == 0);
@@ -251,8 +251,8 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned int f
   pthread_mutex_unlock(&driver_lock);
   return CUDA_SUCCESS;
 }
-/* No owner may still hold any of it, and the program's streams must have come to its free.
- * It waits for what the pool itself has under way: a block that was repopulated, given back
+/* The memory must have no owner, and the program's streams must have reached its free. The
+ * call waits for the pool's own operations: on a block that was repopulated, returned
  * unused and trimmed. */
 static CUresult mem_free(CUdeviceptr address) {
   something_happens_meanwhile();

@@ -1,6 +1,6 @@
-"""The pool's rules under random load, checked by a driver that keeps its own account.
+"""Tests the pool's rules under random load, with a driver that keeps its own records.
 
-Whether that account would notice: bugs are put into copies of its files, and have to be caught.
+To test whether those records detect bugs, bugs are put into copies of the pool's files.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ SOURCES = (
     "stream_ordered.c",
 )
 REQUESTS = 64
-"""Of an iteration, as in pool_stress_cases.h."""
+"""Requests of an iteration, as in pool_stress_cases.h."""
 TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 
-# What is wrong: file, the right text, the wrong one.
+# Each bug: file, the right text, the wrong one.
 BUGS = {
     "events that are not complete count": (
         "pool_streams.c",
@@ -123,8 +123,8 @@ BUGS = {
     ),
     "an owner that frees it unused has waited until memory was populated": (
         "pool_blocks.c",
-        "piece->order = order; /* an owner",
-        "piece->order = 0 * order; /* an owner",
+        "piece->order = order; /* its owner",
+        "piece->order = 0 * order; /* its owner",
     ),
     "executors are let into a quarantine": (
         "pool_dead.c",
@@ -189,7 +189,7 @@ def test_places_for_what_repeats_are_free_and_for_that_stream() -> None:
 
 
 def report(text: str) -> dict[str, int]:
-    """The figures of a line "name figure name figure"."""
+    """Parses the numbers of a line "name number name number"."""
     words = text.split()
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
@@ -215,7 +215,7 @@ CASES += ["ahead", "late", "small", "busy"]
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_happens_to_streams_and_contexts_leaves_the_pool_whole(case: str) -> None:
-    # Of events that end with their context the test's driver hears nothing: no leak check.
+    # The test's driver does not see events that end with their context: no leak check.
     run(build("thread", "pool_stress", *SOURCES), case, "1", "0")
 
 
@@ -230,13 +230,13 @@ def test_a_bug_put_into_a_copy_of_the_pool_is_caught(tmp_path: Path, bug: str) -
     program = build("address,undefined", "pool_stress", *SOURCES, changed=changed)
     with pytest.raises(AssertionError, match=r"not so: |Sanitizer"):
         for timeout_s, seed in itertools.product((2, 10), range(1, 7)):
-            # What is handed out twice may also make the pool go round in circles: no verdict.
+            # Memory handed out twice may also cause an endless loop in the pool: no verdict.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run(program, how, str(seed), steps, timeout_s=timeout_s)
 
 
 def lives(name: str, *, iterations: bool = False) -> tuple[str, int]:
-    """Recorded allocations as pool_stress takes them, and the peak of their bytes."""
+    """Returns recorded allocations as input of pool_stress, and the peak of their bytes."""
     live: dict[str, tuple[int, int]] = {}
     lines, held, peak, number = [], 0, 0, 0
     with lzma.open(TRAFFIC / f"{name}.txt.xz", "rt") as recording:
@@ -247,7 +247,7 @@ def lives(name: str, *, iterations: bool = False) -> tuple[str, int]:
             lines.append(ITERATION)
         if row[0] == "I" or (row[0] == "B") != blocks:
             continue
-        if row[1] in live:  # freed, or handed out again: the free was not recorded
+        if row[1] in live:  # freed, or handed out again after an unrecorded free
             index, bytes_ = live.pop(row[1])
             held -= bytes_
             lines.append(f"{index} 0")
@@ -269,7 +269,7 @@ RESERVED_AS_REQUESTS_COME = {
     "mlp": 1.037,
     "res18": 1.344,
 }
-"""At most, without places, / peak."""
+"""Largest reserved memory / peak without placement."""
 
 
 @pytest.mark.parametrize("name", RESERVED_AS_REQUESTS_COME)
@@ -278,20 +278,20 @@ def test_what_a_training_repeats_is_placed_by_lifetimes_in_fewer_segments(name: 
     program = build("address,undefined", "pool_stress", *SOURCES)
     rows = run(program, "replay", "0", "0", given=lines).splitlines()
     *iterations, most = (int(row.split()[-1]) / peak for row in rows)
-    # From the third on it is known what repeats; the pool gives back what it does without.
+    # After the third iteration the pool knows the cycle, and returns unneeded memory.
     assert max(iterations[3:]) <= 1.05
     assert round(most, 3) <= RESERVED_AS_REQUESTS_COME[name]
 
 
 @pytest.mark.parametrize("name", ["gpt_async", "gpt", "mlp", "res18"])
 def test_rounding_takes_at_most_a_twentieth_of_what_pytorch_holds(name: str) -> None:
-    """What is asked for at the peak against what the pool takes for it, by rounding."""
+    """Compares the bytes requested at the peak with the pool's rounded bytes for them."""
     lines, peak = lives(name)
     program = build("address,undefined", "pool_stress", *SOURCES)
     words = run(program, "replay", "0", "0", given=lines).split()
     used, reserved = int(words[1]), int(words[3])
     assert peak <= used <= peak / 0.95
-    # Beside that, free pieces between live ones: about what PyTorch's own allocator has.
+    # Free pieces between live ones come on top, as in PyTorch's own allocator.
     assert reserved <= 1.4 * peak
 
 

@@ -1,4 +1,4 @@
-/* case_event.c - scenarios of the program's own events: what they tell of progress. */
+/* case_event.c - scenarios of the program's own events, and the progress that they show. */
 #include <pthread.h>
 
 #include "executor_harness.h"
@@ -20,7 +20,7 @@ static uint64_t executed(int stream) {
   return PUMP_LOAD(&pump_shm->progress[indexes[stream]].executed_seq);
 }
 
-/* The program asks, and the driver says that it is complete. */
+/* The program queries the event, and the driver reports that it is complete. */
 static void complete(CUevent event) {
   pump_progress_event_synced(event, pump_progress_event_asked(event));
 }
@@ -29,7 +29,7 @@ SCENARIO(an_event_that_is_gone_says_nothing_about_its_successor) {
   begin();
   CUevent event = (CUevent)(void *)&indexes;
   pump_progress_event_recorded(event, indexes[0], 500);
-  pump_progress_event_gone((CUevent)(void *)&streams); /* another one */
+  pump_progress_event_gone((CUevent)(void *)&streams); /* another event */
   pump_progress_event_gone(event);
   complete(event); /* the same handle, a new event, never recorded */
   CHECK(executed(0) == 0);
@@ -44,7 +44,7 @@ SCENARIO(an_answer_about_an_event_that_is_recorded_meanwhile_tells_nothing) {
   pump_progress_event_recorded(event, indexes[0], 500);
   uint64_t asked = pump_progress_event_asked(event);
   pump_progress_event_gone(event);
-  pump_progress_event_synced(event, asked); /* the new record is under way */
+  pump_progress_event_synced(event, asked); /* the new record is in progress */
   pump_progress_event_recorded(event, indexes[1], 600);
   pump_progress_event_synced(event, asked);
   CHECK(executed(0) == 0 && executed(1) == 0);
@@ -52,8 +52,8 @@ SCENARIO(an_answer_about_an_event_that_is_recorded_meanwhile_tells_nothing) {
   CHECK(executed(0) == 0 && executed(1) == 600);
 }
 
-/* As the driver would: what the event was recorded behind last, and how far the streams
- * really are. */
+/* The driver's view: after which operation the event was last recorded, and how far the
+ * streams really are. */
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static int recorded_on;
 static uint64_t recorded_seq, really[2], issued_seq[2];
@@ -69,7 +69,7 @@ static void *record_on_both_in_turn(void *event) {
     pthread_mutex_unlock(&driver_lock);
     pump_progress_event_recorded(event, indexes[on], seq);
     pthread_mutex_lock(&driver_lock);
-    if (seq % 3 == 0) really[on] = issued_seq[on]; /* one lags behind the other */
+    if (seq % 3 == 0) really[on] = issued_seq[on]; /* one stream lags */
     pthread_mutex_unlock(&driver_lock);
   }
   __atomic_store_n(&over, true, __ATOMIC_RELEASE);
@@ -103,17 +103,17 @@ SCENARIO(an_event_that_another_process_has_as_well_tells_nothing) {
   pump_progress_event_recorded(event, indexes[0], 500);
   CHECK(!pump_progress_events_distrusted() && pump_progress_event_distrust(event));
   CHECK(pump_progress_events_distrusted() && !pump_progress_event_distrust(event));
-  complete(event); /* recorded before, but perhaps there since */
+  complete(event); /* recorded earlier, but perhaps shared since then */
   pump_progress_event_gone(event);
   pump_progress_event_recorded(event, indexes[0], 600);
   complete(event);
   CHECK(executed(0) == 0);
   pump_progress_event_recorded(other, indexes[1], 700);
-  complete(other); /* all others are as they were */
+  complete(other); /* other events are not affected */
   CHECK(executed(1) == 700 && !pump_progress_event_trust(other));
   pump_progress_event_gone(event);
   CHECK(pump_progress_event_trust(event) && !pump_progress_events_distrusted());
-  pump_progress_event_recorded(event, indexes[0], 800); /* a new one of that handle */
+  pump_progress_event_recorded(event, indexes[0], 800); /* a new event with that handle */
   complete(event);
   CHECK(executed(0) == 800);
 }
@@ -125,6 +125,6 @@ SCENARIO(with_more_shared_events_than_can_be_kept_none_is_believed) {
   pump_progress_event_recorded(event, indexes[0], 500);
   complete(event);
   for (uintptr_t i = 1; i <= 100000; i++) pump_progress_event_trust((CUevent)(i * 64));
-  complete(event); /* which are shared was lost */
+  complete(event); /* pump lost track of the shared ones */
   CHECK(executed(0) == 0 && pump_progress_events_distrusted());
 }

@@ -7,7 +7,7 @@
 
 #define MS 1000000u
 
-/* The driver's side: what streams were made to wait for last. */
+/* The driver's side: the newest wait of a stream. */
 static const uint32_t *word;
 static uint32_t value, waits, registrations, wait_error, register_error;
 
@@ -31,7 +31,7 @@ static CUresult fake_wait(CUstream stream, CUdeviceptr address, cuuint32_t at_le
   return CUDA_SUCCESS;
 }
 
-/* As the driver compares: in a circle. */
+/* Compares like the driver: with wrap-around. */
 static bool is_open(void) {
   return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
 }
@@ -48,7 +48,7 @@ static CUcontext context_made(void) {
   return context;
 }
 
-/* A stream of a device on which the job yields. */
+/* Returns a stream of a device on which the job yields. */
 static CUstream yielding(void) {
   pump_real.cuMemHostRegister_v2 = fake_register;
   pump_real.cuMemHostGetDevicePointer_v2 = fake_device_pointer;
@@ -68,7 +68,7 @@ static void gate(CUstream stream) {
   pump_progress_gate(pump_stream_index(stream, false), stream);
 }
 
-/* The first one: until then the context's word may not be registered. */
+/* Waits for the first gate, because the context's word may not be registered yet. */
 static void first_gate(CUstream stream) {
   EVENTUALLY((gate(stream), PUMP_LOAD(&waits) == 1));
 }
@@ -79,7 +79,7 @@ static void launch(CUstream stream) {
   pump_progress_issued(pump_stream_index(stream, false), stream, seq, 1000000000, 0);
 }
 
-/* Something moves, so that only PUMP_GATE_MOST_NS ends a wait. */
+/* Shows activity, so that only PUMP_GATE_MOST_NS ends a wait. */
 static void stay_shut(unsigned int ms) {
   for (unsigned int i = 0; i < ms; i++) {
     PUMP_ADD(&pump_shm->header.activity, 1);
@@ -100,7 +100,7 @@ SCENARIO(a_launch_waits_in_its_stream_until_its_memory_is_there) {
   CHECK(value == 101 && PUMP_LOAD(&waits) == 2);
   launch(stream);
   stay_shut(10);
-  PUMP_STORE(&pump_shm->devices[0].ready_seq, 150); /* of no operation yet */
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 150); /* beyond the issued operations */
   EVENTUALLY(is_open());
   PUMP_STORE(&pump_shm->devices[0].ready_seq, 101); /* a new worker knows less */
   gate(stream);
@@ -108,7 +108,7 @@ SCENARIO(a_launch_waits_in_its_stream_until_its_memory_is_there) {
   PUMP_STORE(&pump_shm->devices[0].ready_seq, 102);
   EVENTUALLY(is_open());
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.gates) == 3 && forced() == 0);
-  CHECK(PUMP_LOAD(&fake.records) == 2); /* a marker behind each launch */
+  CHECK(PUMP_LOAD(&fake.records) == 2); /* a marker after each launch */
   CHECK(PUMP_LOAD(&registrations) == 1);
 }
 
@@ -120,7 +120,7 @@ SCENARIO(gates_open_when_the_job_yields_no_longer) {
   EVENTUALLY(is_open());
   gate(stream);
   CHECK(PUMP_LOAD(&waits) == 1);
-  pump_yield(0, pump_now_ns() + 100 * MS); /* renewed by nothing */
+  pump_yield(0, pump_now_ns() + 100 * MS); /* without renewal */
   gate(stream);
   CHECK(PUMP_LOAD(&waits) == 2);
   launch(stream);
@@ -168,7 +168,7 @@ SCENARIO(no_gate_where_none_may_stand) {
   PUMP_STORE(&fake.capturing, 0);
   CHECK(PUMP_LOAD(&waits) == 1);
   pump_progress_chained(pump_stream_index(stream, false));
-  gate(stream); /* it would keep such launches apart */
+  gate(stream); /* a gate would separate such launches */
   CHECK(PUMP_LOAD(&waits) == 1);
   CUstream another = fake_stream_create(((struct fake_stream *)(void *)stream)->context);
   __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
@@ -180,7 +180,7 @@ SCENARIO(no_gate_where_none_may_stand) {
   PUMP_STORE(&wait_error, CUDA_ERROR_NOT_SUPPORTED);
   gate(another);
   PUMP_STORE(&wait_error, 0);
-  gate(another); /* it is asked no more */
+  gate(another); /* no further attempt */
   CHECK(PUMP_LOAD(&waits) == 2);
 }
 
@@ -202,7 +202,7 @@ SCENARIO(a_word_of_an_earlier_life_of_its_context_is_registered_anew) {
   pump_executors_context_gone(context);
   gate(stream); /* nothing may be registered or waited for there */
   fake_context_destroy(context);
-  EVENTUALLY(is_open()); /* though the launch never came */
+  EVENTUALLY(is_open()); /* although the launch never came */
   PUMP_STORE(&pump_shm->devices[0].ready_seq, 99);
   context = context_made();
   pump_markers_wake(0);

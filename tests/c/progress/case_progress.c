@@ -10,7 +10,7 @@ static CUcontext begin(void) {
   pump_threads_start();
   pump_context_seen(0, context);
   pump_executors_need(0, true);
-  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64); /* markers are there */
+  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64); /* markers exist */
   return context;
 }
 
@@ -18,7 +18,7 @@ static uint64_t executed(uint32_t index) {
   return PUMP_LOAD(&pump_shm->progress[index].executed_seq);
 }
 
-/* Issues one operation as a launch hook would. */
+/* Issues one operation like a launch hook. */
 static uint64_t issue(CUstream stream, uint64_t now_ns) {
   uint32_t index = pump_stream_index(stream, false);
   uint64_t seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
@@ -69,7 +69,7 @@ SCENARIO(executed_follows_the_stream_and_never_runs_ahead_or_back) {
   uint64_t before = 0;
   for (uint64_t done = 1; done <= 161; done++) {
     fake_execute(stream, 1);
-    /* Markers lie behind operations 1, 17, 33, ... of the stream. */
+    /* Markers come after operations 1, 17, 33, ... of the stream. */
     uint64_t expected = first + (done - 1) / 16 * 16;
     EVENTUALLY(executed(index) == expected);
     CHECK(executed(index) >= before);
@@ -83,7 +83,7 @@ SCENARIO(a_stream_that_is_stuck_does_not_hold_up_another_one) {
   CUstream stuck = fake_stream_create(context), running = fake_stream_create(context);
   uint64_t now_ns = 1000000000;
   for (int i = 0; i < 100; i++) issue(stuck, now_ns += 1000);
-  uint64_t last = 0; /* each is due; no issue waits for the thread of the markers */
+  uint64_t last = 0; /* each issue needs a marker and does not wait for the thread */
   EVENTUALLY((last = issue(running, now_ns += 200000)) && (fake_execute(running, 1), 1) &&
              executed(pump_stream_index(running, false)) + 4 > last);
   CHECK(executed(pump_stream_index(stuck, false)) == 0);
@@ -94,10 +94,10 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   CUstream stream = fake_stream_create(context);
   uint64_t now_ns = 1000000000, last = 0;
   uint64_t begin_ns = pump_now_ns();
-  for (int i = 0; i < 9000; i++) last = issue(stream, now_ns += 300000); /* each is due */
+  for (int i = 0; i < 9000; i++) last = issue(stream, now_ns += 300000); /* all marked */
   CHECK(pump_now_ns() - begin_ns < 5000000000u);
-  /* Nothing has executed, so each of them was recorded once at most. How many there were
-   * depends on how fast the marker thread could make them. */
+  /* Nothing has executed, so each marker was recorded at most once. Their number depends on
+   * the marker thread's speed. */
   CHECK(PUMP_LOAD(&fake.records) <= 4096);
   CHECK(PUMP_LOAD(&fake.events_alive) <= 4096 + 5);
   fake_execute(stream, 9000);
@@ -112,7 +112,7 @@ SCENARIO(a_burst_that_meets_a_small_pool_is_marked_thinly_to_its_end) {
   CUstream stream = fake_stream_create(context);
   uint32_t index = pump_stream_index(stream, false);
   uint64_t seq = 0;
-  for (int i = 0; i < 1024; i++) { /* dormant: the pool does not grow meanwhile */
+  for (int i = 0; i < 1024; i++) { /* dormant: the pool does not grow now */
     seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
     PUMP_ADD(&((struct fake_stream *)(void *)stream)->issued, 1);
     pump_progress_issued(index, stream, seq, 1000000000, 16u * PUMP_BLOCK_BYTES);
@@ -153,7 +153,7 @@ SCENARIO(nothing_is_recorded_on_a_capturing_stream) {
   CHECK(PUMP_LOAD(&fake.records) == 1);
 }
 
-/* Markers with timing are made once the client is active. */
+/* Timed markers are created once the client is active. */
 static CUcontext begin_timed(void) {
   pump_real.cuEventElapsedTime = fake_event_elapsed;
   pump_present.cuEventElapsedTime = true;
@@ -178,7 +178,7 @@ SCENARIO(the_time_of_an_operation_lies_between_two_events_around_it) {
   CHECK(PUMP_LOAD(&harness_timed.seq) == seq);
   CHECK(PUMP_LOAD(&harness_timed.stream_index) == index);
   CHECK(PUMP_LOAD(&harness_timed.elapsed_ns) == 2500000);
-  EVENTUALLY(executed(index) == seq); /* it is a marker, too */
+  EVENTUALLY(executed(index) == seq); /* it is also a marker */
 }
 
 SCENARIO(a_time_that_cannot_be_taken_costs_nothing) {
@@ -188,12 +188,12 @@ SCENARIO(a_time_that_cannot_be_taken_costs_nothing) {
   issue(stream, 1000000000);
   issue(other, 1000000000);
   uint64_t records = PUMP_LOAD(&fake.records);
-  pump_progress_time(index, stream); /* and its launch fails */
+  pump_progress_time(index, stream); /* its launch fails */
   CHECK(pump_timed_begun);
   pump_timed_give_back();
   issue(stream, 1000001000);
   CHECK(PUMP_LOAD(&fake.records) == records + 1);
-  pump_progress_time(index, stream); /* and another stream's operation is reported */
+  pump_progress_time(index, stream); /* another stream's operation is reported */
   issue(other, 1000001000);
   CHECK(!pump_timed_begun && PUMP_LOAD(&fake.records) == records + 2);
   pump_progress_chained(index); /* the next launch may begin before this one ends */
@@ -218,7 +218,7 @@ SCENARIO(strides_between_times_vary_and_follow_the_pace) {
   uint32_t longest = 0, different = 0, before = 0;
   CHECK(pump_timed_countdown == 0); /* the first operation */
   for (int i = 0; i < 400; i++) {
-    pump_timed_count(); /* at once, one after the other */
+    pump_timed_count(); /* one directly after the other */
     different += pump_timed_countdown != before;
     before = pump_timed_countdown;
     if (before > longest) longest = before;
@@ -241,7 +241,7 @@ SCENARIO(markers_with_timing_end_with_their_context) {
     pump_progress_time(index, stream);
     issue(stream, 1000000000);
   }
-  pump_executors_context_gone(context); /* none of them has executed */
+  pump_executors_context_gone(context); /* none has executed */
   CHECK(PUMP_LOAD(&fake.events_alive) == 0);
   fake_context_destroy(context);
 }
@@ -280,7 +280,7 @@ SCENARIO(the_programs_own_synchronisations_advance_progress) {
   CHECK(executed(index_two) == on_two);
   pump_progress_context_synced(later);
   CHECK(executed(index_two) == later);
-  pump_progress_stream_synced(0, 1000); /* of the shared slot nothing is known */
+  pump_progress_stream_synced(0, 1000); /* the shared slot has no progress */
   CHECK(executed(0) == 0);
 }
 
@@ -384,7 +384,7 @@ static void *issue_one(void *unused) {
   return NULL;
 }
 
-/* A thread that has issued while it is the turn of other jobs, and waits. */
+/* Starts a thread that has issued during other jobs' turn, and now waits. */
 static pthread_t issue_in_a_hold(void) {
   issuing_context = begin();
   __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
@@ -453,7 +453,7 @@ SCENARIO(markers_survive_the_end_of_their_context) {
     uint32_t index = pump_stream_index(stream, false);
     uint64_t now_ns = pump_now_ns(), last = 0;
     for (int i = 0; i < 200; i++) last = issue(stream, now_ns += 100000);
-    pump_executors_context_gone(context); /* none of them has executed */
+    pump_executors_context_gone(context); /* none has executed */
     CHECK(PUMP_LOAD(&fake.events_alive) == 0);
     CHECK(executed(index) == last); /* no thread will ever wait for them */
     CHECK(PUMP_LOAD(&pump_shm->progress[index].live) == 0);

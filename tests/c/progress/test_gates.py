@@ -1,4 +1,4 @@
-"""Launches that wait in their stream for their memory, against a fake driver under sanitizers."""
+"""Tests launches that wait in their stream for memory, with a fake driver under sanitizers."""
 
 import pytest
 from c_build import SANITIZERS

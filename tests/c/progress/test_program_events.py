@@ -1,4 +1,4 @@
-"""Events of the program as evidence of progress, under sanitizers."""
+"""Tests the program's events as evidence of progress, under sanitizers."""
 
 import re
 from pathlib import Path

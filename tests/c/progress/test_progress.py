@@ -1,4 +1,4 @@
-"""Streams, markers and synchronisations, against a fake driver under sanitizers."""
+"""Tests streams, markers and synchronisations with a fake driver under sanitizers."""
 
 import pytest
 from c_build import SANITIZERS

@@ -1,6 +1,6 @@
 /* arrays.c - arrays and imported memory count until they are destroyed.
  *
- * As operations.c. Usage: arrays SCENARIO
+ * Built like operations.c. Usage: arrays SCENARIO
  */
 #include "record_harness.h"
 
@@ -46,7 +46,7 @@ static void connect_driver(CUresult answer) {
   pump_real.cuDestroyExternalMemory = drop;
 }
 
-/* What an array of that shape counts. */
+/* Returns the bytes that an array of that shape counts. */
 static int64_t counts(CUDA_ARRAY3D_DESCRIPTOR shape) {
   CUarray array;
   CHECK(cuArray3DCreate_v2(&array, &shape) == CUDA_SUCCESS);
@@ -109,7 +109,7 @@ static void levels_are_halves_and_layers_are_not(void) {
   CHECK(cuMipmappedArrayCreate(&array, &shape, 2) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == (1024 * 512 * 8 + 512 * 256 * 8) * 4);
   CHECK(cuMipmappedArrayDestroy(array) == CUDA_SUCCESS && told.plain_bytes == 0);
-  shape.Flags = 0; /* more levels than there can be: a driver's to refuse */
+  shape.Flags = 0; /* more levels than possible: the driver must refuse them */
   CHECK(cuMipmappedArrayCreate(&array, &shape, 1u << 31) == CUDA_SUCCESS);
   CHECK(told.plain_bytes < 1024 * 512 * 8 * 4 * 8 / 7 + 2 * PAGE);
 }
@@ -128,7 +128,7 @@ static void what_the_driver_refuses_changes_nothing(void) {
   CHECK(cuArrayDestroy(array) == CUDA_ERROR_INVALID_CONTEXT);
   CHECK(told.plain_bytes == 4 << 20);
   driver.answer = CUDA_SUCCESS;
-  pump_plain_context_gone((CUcontext)1); /* and its arrays with it */
+  pump_plain_context_gone((CUcontext)1); /* ends its arrays too */
   CHECK(told.plain_bytes == 0);
   CHECK(cuArrayDestroy(array) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
@@ -140,7 +140,7 @@ static void imported_memory_counts_until_it_is_given_back(void) {
   CHECK(cuImportExternalMemory(&memory, &description) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == 100 << 20);
   CHECK(cuDestroyExternalMemory(memory) == CUDA_SUCCESS && told.plain_bytes == 0);
-  pump_off = true; /* nothing is counted, nothing asked */
+  pump_off = true; /* counts nothing and queries nothing */
   CHECK(cuImportExternalMemory(&memory, &description) == CUDA_SUCCESS);
   CHECK(cuDestroyExternalMemory(memory) == CUDA_SUCCESS && told.plain_bytes == 0);
 }

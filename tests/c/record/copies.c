@@ -1,6 +1,6 @@
-/* copies.c - copies of rows, boxes and batches: which bytes they are said to reach.
+/* copies.c - copies of rows, boxes and batches: the bytes that they are reported to reach.
  *
- * As operations.c. Usage: copies SCENARIO
+ * Built like operations.c. Usage: copies SCENARIO
  */
 #include "record_harness.h"
 
@@ -72,7 +72,7 @@ static void a_box_reaches_from_its_first_byte_to_its_last(void) {
   CHECK(extent_is(0, &b, 3 * layer + 2 * 1024 + 8, 3 * layer + 9 * 1024 + 1000,
                   PUMP_ACCESS_READ));
   CHECK(extent_is(1, &a, 0, 4 * 10 * 1000, PUMP_ACCESS_WRITE)); /* less than a block */
-  copy.Depth = 400; /* tight, so it overwrites */
+  copy.Depth = 400; /* without gaps, so it overwrites */
   CHECK(cuMemcpy3D_v2(&copy) == CUDA_SUCCESS && next_event());
   CHECK(extent_is(1, &a, 0, BLOCK, PUMP_ACCESS_OVERWRITE));
   CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -93,7 +93,7 @@ static void a_batch_is_so_many_copies(void) {
   CUstream stream = (CUstream)9;
   CHECK(cuMemcpyBatchAsync_v2(to, from, bytes, 3, NULL, NULL, 0, stream) == CUDA_SUCCESS);
   CHECK(next_event() && head.seq == 1 && extent_is(0, &b, 0, 64, PUMP_ACCESS_READ));
-  CHECK(next_event() && head.seq == 2 && head.extent_count == 2); /* one is not ours */
+  CHECK(next_event() && head.seq == 2 && head.extent_count == 2); /* one is foreign */
   CHECK(extent_is(1, &a, BLOCK, BLOCK, PUMP_ACCESS_OVERWRITE) && !next_event());
   size_t failed = 0;
   driver.answer = CUDA_ERROR_INVALID_VALUE;
@@ -126,7 +126,7 @@ static void a_batch_that_leaves_requested_memory_is_refused_by_number(void) {
   CHECK(next_event() && next_event() && !next_event());
 }
 
-/* The driver knows the size of an array's elements; here it is only bounded. */
+/* Only the driver knows the size of an array's elements; pump uses a bound. */
 static void what_an_array_may_reach_is_not_refused(void) {
   short_of_its_last_block(A);
   CUDA_MEMCPY3D_BATCH_OP copy = {

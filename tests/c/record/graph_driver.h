@@ -1,5 +1,5 @@
-/* graph_driver.h - a driver that tells of graphs, and graphs made for it; for
- * graphs.c alone.
+/* graph_driver.h - a fake driver that describes graphs, and graphs for it. Only graphs.c
+ * uses it.
  */
 #ifndef GRAPH_DRIVER_H
 #define GRAPH_DRIVER_H
@@ -13,7 +13,7 @@
 #define STREAM ((CUstream)0x7)
 #define EXEC ((CUgraphExec)0x2000)
 
-/* ---- graphs of the driver -------------------------------------------------- */
+/* ---- graphs of the driver ---------------------------------------------------- */
 
 struct node {
   CUgraphNodeType type;
@@ -32,7 +32,7 @@ struct graph {
 
 static uint64_t reserved_bytes; /* memory of graphs */
 static int asked;
-static bool silent; /* the driver tells nothing of kernels */
+static bool silent; /* the driver does not describe kernels */
 static struct node nodes_made[16384];
 static struct graph graphs_made[16384];
 static size_t nodes_used, graphs_used;
@@ -108,7 +108,7 @@ static CUresult trim(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* Once; true always. */
+/* Installs the functions once; always returns true. */
 static bool tell_graphs(void) {
   static bool told_already;
   if (told_already) return true;
@@ -127,7 +127,7 @@ static bool tell_graphs(void) {
   return true;
 }
 
-/* ---- building them ------------------------------------------------------------ */
+/* ---- building graphs -------------------------------------------------------- */
 
 static struct node *kernel_params(struct node *node, uint64_t a, uint64_t b) {
   *node = (struct node){.type = CU_GRAPH_NODE_TYPE_KERNEL, .words = {a, b, 5}};
@@ -184,14 +184,14 @@ static void instantiate(CUgraphExec exec, struct graph *graph) {
   CHECK(cuGraphInstantiateWithFlags(&exec, (CUgraph)(void *)graph, 0) == CUDA_SUCCESS);
 }
 
-/* ---- what comes of it ----------------------------------------------------------- */
+/* ---- reported events ------------------------------------------------------------ */
 
 static bool uses_at(uint32_t i, const struct pump_range_info *r, uint64_t argument) {
   return extent_is(i, r, 0, argument, PUMP_ACCESS_ARGUMENT);
 }
 
-/* Launches and reads the row in front: so many operations come, the first of number
- * `seq`. */
+/* Launches and reads the leading row, which announces `operations` operations. Returns the
+ * number of the first one. */
 static uint64_t launch_graph(uint32_t operations) {
   CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && pump_reentry_depth == 0);
   if (operations == 0) {

@@ -1,7 +1,6 @@
-/* graphs.c - launches of graphs: operations of their nodes, as those are at the launch.
+/* graphs.c - launches of graphs: operations of their nodes, in their state at the launch.
  *
- * As operations.c, with graphs that the driver tells of. Usage: graphs
- * SCENARIO
+ * Built like operations.c, with graphs that the driver describes. Usage: graphs SCENARIO
  */
 #include <string.h>
 
@@ -24,7 +23,7 @@ static void a_launch_is_an_operation_for_every_node_that_touches_memory(void) {
   CHECK(extent_is(0, &a, 0, 4 * BLOCK, PUMP_ACCESS_OVERWRITE));
   next_is(PUMP_EVENT_KERNEL, 4, 0);
   CHECK(!next_event());
-  /* One marker behind all of it, which counts them all. */
+  /* One marker after the whole graph counts all of them. */
   CHECK(told.issues == 1 && told.issued_seq == 4 && told.issued_many == 3);
   CHECK(told.touched_bytes == 10 * BLOCK + 128 && told.issued_stream == STREAM);
   CHECK(pump_shm->shim_counters.operations == 4);
@@ -82,7 +81,7 @@ static void parameters_are_those_of_the_instantiation(void) {
   struct node *node = kernel(A, 0);
   instantiate(EXEC, GRAPH(node));
   kernel_params(node, B, B);
-  memset(&driver.sizes, 0xff, sizeof driver.sizes); /* nor does the layout matter */
+  memset(&driver.sizes, 0xff, sizeof driver.sizes); /* the layout does not matter either */
   pump_params_forget();
   launch_graph(1);
   next_is(PUMP_EVENT_KERNEL, 1, 1);
@@ -131,7 +130,7 @@ static void a_node_may_get_other_parameters(void) {
   CHECK(extent_is(0, &b, 0, 32, PUMP_ACCESS_WRITE));
   CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .memset = nodes[2]->set};
   CHECK(cuGraphExecNodeSetParams(EXEC, handle(nodes[2]), &any) == 0);
-  driver.answer = CUDA_ERROR_INVALID_VALUE; /* and this one changes nothing */
+  driver.answer = CUDA_ERROR_INVALID_VALUE; /* this call changes nothing */
   CHECK(cuGraphExecMemsetNodeSetParams(EXEC, handle(nodes[2]), &filled, NULL) != 0);
   driver.answer = CUDA_SUCCESS;
   launch_graph(3);
@@ -149,7 +148,7 @@ static void memory_of_its_own_counts_as_device_memory(void) {
   CHECK(asked == 0);
   instantiate(EXEC, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), node));
   reserved_bytes = 5 * BLOCK;
-  pump_active = 0; /* a dormant program's counts, too */
+  pump_active = 0; /* dormant programs are counted too */
   for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == 5 * (int64_t)BLOCK && asked == 1);
   pump_active = 1;
@@ -189,12 +188,12 @@ static void each_graph_is_counted_when_it_first_takes_its_memory(void) {
   CHECK(cuGraphLaunch(second, STREAM) == CUDA_SUCCESS && asked == 3);
   CHECK(told.plain_bytes == 12 * (int64_t)BLOCK);
   CHECK(cuDeviceGraphMemTrim(3) == CUDA_SUCCESS && told.plain_bytes == 0 && asked == 4);
-  reserved_bytes = 7 * BLOCK; /* which it takes again */
+  reserved_bytes = 7 * BLOCK; /* the graph takes memory again */
   for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(second, STREAM) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == 7 * (int64_t)BLOCK && asked == 5);
   CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS && asked == 6);
   CHECK(cuGraphExecDestroy(second) == CUDA_SUCCESS && asked == 7);
-  instantiate(EXEC, GRAPH(kernel(A, 0))); /* which has none */
+  instantiate(EXEC, GRAPH(kernel(A, 0))); /* a graph without memory */
   CHECK(cuGraphUpload_ptsz(EXEC, STREAM) == CUDA_SUCCESS);
   CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && asked == 7);
 }
@@ -243,7 +242,7 @@ static void a_child_takes_the_place_of_another(void) {
   CHECK(extent_is(0, &b, 0, 32, PUMP_ACCESS_WRITE));
   next_is(PUMP_EVENT_KERNEL, 3, 1);
   CHECK(uses_at(0, &b, 0));
-  cuGraphNodeSetEnabled(EXEC, handle(inside), 0); /* by the name that it had */
+  cuGraphNodeSetEnabled(EXEC, handle(inside), 0); /* by its earlier name */
   launch_graph(2);
 }
 
@@ -308,13 +307,13 @@ static void more_parameters_than_the_bound_are_not_kept(void) {
     CHECK(cuGraphLaunch((CUgraphExec)(0x10000 + 8 * i), STREAM) == CUDA_SUCCESS);
     bool reported = false;
     while (next_of_any_kind()) reported |= head.kind == PUMP_EVENT_KERNEL;
-    CHECK(reported ? kept == i : true); /* once it is full, it is full */
+    CHECK(reported ? kept == i : true); /* once full, it stays full */
     kept += reported;
   }
   CHECK(kept > 7000 && kept < 8192); /* of 32 KiB each, within 256 MiB */
   CHECK(pump_shm->shim_counters.graphs_unknown == 10000 - kept);
   CHECK(cuGraphExecDestroy((CUgraphExec)0x10000) == CUDA_SUCCESS);
-  instantiate(EXEC, GRAPH(set(A, 4))); /* and what is given back can be had again */
+  instantiate(EXEC, GRAPH(set(A, 4))); /* returned memory is available again */
   launch_graph(1);
 }
 

@@ -1,8 +1,7 @@
-/* launches.c - from launches to events: parameters, the extents they reach,
- * layouts.
+/* launches.c - from launches to events: parameters, the extents that they reach, layouts.
  *
- * As operations.c. What launches tell beside their pointers is in
- * signatures.c. Usage: launches SCENARIO
+ * Built like operations.c. Other information of launches is in signatures.c.
+ * Usage: launches SCENARIO
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +21,7 @@ static void a_launch_reports_the_ranges_that_its_pointers_reach(void) {
   CHECK(head.kind == PUMP_EVENT_KERNEL && head.seq == 1 && head.extent_count == 2);
   CHECK(head.function == (uint64_t)(uintptr_t)KERNEL && head.stream == 0x42);
   CHECK(head.device == 3 && head.time_ns == NOW_NS && head.extents_dropped == 0);
-  /* In place of a length: where the pointer stands among the parameters. */
+  /* Instead of a length: the position of the pointer among the parameters. */
   CHECK(extent_is(0, &a, 4096, 0, PUMP_ACCESS_ARGUMENT));
   CHECK(extent_is(1, &b, 0, 16, PUMP_ACCESS_ARGUMENT));
   CHECK(told.issued_seq == 1 && told.issued_stream == (CUstream)0x42);
@@ -46,7 +45,7 @@ static void an_operation_is_compared_with_the_prediction_while_a_schedule_is_arm
   CHECK(next_event() && next_event() && told.issued.signature == head.signature);
 }
 
-/* Three pieces, the middle one free. */
+/* The pool has three pieces; the middle one is free. */
 static void a_pointer_into_the_pool_reaches_to_the_end_of_its_block(void) {
   static uint64_t begins[64], live[64], any[1];
   struct pump_pool_map map = {
@@ -67,7 +66,7 @@ static void a_pointer_into_the_pool_reaches_to_the_end_of_its_block(void) {
   driver.sizes[0] = driver.sizes[1] = driver.sizes[2] = 8, driver.parameters = 3;
   CHECK(launch(params, NULL) == CUDA_SUCCESS);
   CHECK(next_event() && head.extent_count == 2); /* the dead one is a stale pointer */
-  /* In units, the one that the pointer stands in included; and where it stands. */
+  /* The length in units, including the pointer's own unit, and the pointer's position. */
   CHECK(extent_is(0, &a, 0x10008, 0x40 << PUMP_ARGUMENT_BITS, PUMP_ACCESS_ARGUMENT));
   uint64_t rest = (BLOCK - 0x30000) / PUMP_UNIT_BYTES;
   CHECK(extent_is(1, &a, 0x30000, rest << PUMP_ARGUMENT_BITS | 16, PUMP_ACCESS_ARGUMENT));
@@ -82,7 +81,7 @@ static void every_distinct_pointer_arrives_once_and_tells_where_it_stands(void) 
   structure[65] = a.base + 3 * BLOCK;
   structure[90] = a.base + BLOCK;
   structure[130] = a.base + 5 * BLOCK + 4; /* a row of odd length in fp32 */
-  uint64_t single = b.base + 0x40001;      /* programs pass no rubbish as a parameter */
+  uint64_t single = b.base + 0x40001;      /* a single parameter is always a real pointer */
   uint32_t number = 1;
   void *params[] = {&number, structure, &single};
   driver.sizes[0] = 4, driver.sizes[1] = sizeof structure, driver.sizes[2] = 8;
@@ -93,7 +92,7 @@ static void every_distinct_pointer_arrives_once_and_tells_where_it_stands(void) 
   CHECK(extent_is(1, &a, BLOCK, 8 + 64 * 8, PUMP_ACCESS_ARGUMENT));
   CHECK(extent_is(2, &a, 5 * BLOCK + 4, 8 + 130 * 8, PUMP_ACCESS_ARGUMENT));
   CHECK(extent_is(3, &b, 0x40001, 8 + sizeof structure, PUMP_ACCESS_ARGUMENT));
-  structure[130] -= 2; /* rubbish of a by-value table */
+  structure[130] -= 2; /* garbage in a by-value table */
   launch(params, NULL);
   CHECK(next_event() && head.extent_count == 3);
 }
@@ -110,7 +109,7 @@ static void a_buffer_of_parameters_is_read_like_any_other(void) {
   CHECK(extent_is(1, &a, 65536, 24, PUMP_ACCESS_ARGUMENT));
 }
 
-/* What a pointer reaches is not known: see argument_bytes in memory/range_table.c. */
+/* A pointer's length is unknown: see argument_bytes in memory/range_table.c. */
 static void a_pointer_to_the_beginning_uses_all_one_inside_its_slice_and_the_next(void) {
   struct pump_range_info a = range(0x7f0010000000, 64); /* slices of 8 blocks */
   uint64_t pointer = a.base;
@@ -123,13 +122,13 @@ static void a_pointer_to_the_beginning_uses_all_one_inside_its_slice_and_the_nex
   launch(params, NULL);
   for (int i = 0; i < PUMP_USE_SLICES; i++)
     CHECK(uses(&a)[i] == (i == 2 || i == 3 ? 2u : 1u));
-  CHECK(told.touched_bytes == 4 * BLOCK); /* no more than a tensor has, for the markers */
+  CHECK(told.touched_bytes == 4 * BLOCK); /* at most a tensor's size, for the markers */
   pointer = a.base + 63 * BLOCK;
   launch(params, NULL);
   CHECK(uses(&a)[6] == 1 && uses(&a)[7] == 3 && told.touched_bytes == BLOCK);
 }
 
-/* Parameters end where the mapping ends: a byte more would be a crash. */
+/* The parameters end where the mapping ends: reading one more byte would crash. */
 static void not_a_byte_is_read_beyond_a_parameter(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   char *pages =
@@ -160,7 +159,7 @@ static void packed_small_numbers_are_not_taken_for_pointers(void) {
     launch(params, NULL);
     CHECK(next_event() && head.extent_count == expected[i]);
   }
-  /* ... unless they are exactly where a range begins. */
+  /* ... unless they are exactly the beginning of a range. */
   struct pump_range_info b = range(0x7e0000000000, 1);
   void *params[] = {&b.base};
   launch(params, NULL);
@@ -233,7 +232,7 @@ static void a_handle_of_known_kind_is_never_asked_as_one_of_the_other(void) {
   CHECK(next_event() && head.extent_count == 1);
   driver.only_kernel_handles = driver.kind_known = false;
   CHECK(cuLibraryUnload(NULL) == CUDA_SUCCESS);
-  pump_function_note(KERNEL, false); /* the handle has come back */
+  pump_function_note(KERNEL, false); /* the handle was reused */
   size_t asked = driver.questions;
   launch(params, NULL);
   CHECK(next_event() && head.extent_count == 1 && driver.questions > asked);
@@ -264,7 +263,7 @@ static void twins_speak_of_the_per_thread_stream(void) {
   CHECK(next_event() && head.stream == 1 && told.issued_stream == NULL);
 }
 
-/* A marker in front of such a launch would keep it from beginning early. */
+/* A marker before such a launch would keep it from starting early. */
 static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
   CUlaunchAttribute attributes[2] = {{.id = 1}, {.id = 2}};
   CUlaunchConfig config = {
@@ -273,7 +272,7 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
   CHECK(next_event() && told.issues == 1 && told.chained == 0);
   attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
-  CHECK(next_event() && told.issues == 2 && told.chained == 0); /* says: no */
+  CHECK(next_event() && told.issues == 2 && told.chained == 0); /* the attribute is off */
   attributes[1].value.programmaticStreamSerializationAllowed = 1;
   cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
   CHECK(next_event() && told.issues == 3 && told.chained == 1);
@@ -285,8 +284,8 @@ static void launches_that_may_overlap_are_made_known_to_the_markers(void) {
   CHECK(next_event() && told.issues == 5 && told.chained == 2);
 }
 
-/* The event in front of it is recorded before the real call; one that may begin early gets
- * none, and one that fails gives it back. */
+/* The gate comes before the real call. A launch that may start early gets none, and neither
+ * does a memset. */
 static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
   CUlaunchAttribute attribute = {.id =
                                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -297,7 +296,7 @@ static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
   pump_gates_devices = 1;
   cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
   CHECK(next_event() && told.gates == 1 && told.gate_stream == (CUstream)0x42);
-  CHECK(told.gated_after == 1); /* ahead of its own report */
+  CHECK(told.gated_after == 1); /* before its own report */
   cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
   CHECK(next_event() && told.gates == 2);
   attribute.value.programmaticStreamSerializationAllowed = 1;
@@ -305,7 +304,7 @@ static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
   CHECK(next_event() && told.gates == 2);
   struct pump_range_info a = range(0x7f0010000000, 1);
   cuMemsetD8Async(a.base, 0, 1, (CUstream)0x42);
-  CHECK(next_event() && told.gates == 2); /* it takes no engine */
+  CHECK(next_event() && told.gates == 2); /* it uses no engine */
 }
 
 static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
@@ -318,7 +317,7 @@ static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
   CHECK(next_event() && told.timed == 0 && pump_timed_countdown == 0);
   cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
   CHECK(next_event() && told.timed == 1 && told.timed_stream == (CUstream)0x42);
-  CHECK(told.timed_after == 1); /* ahead of its own report */
+  CHECK(told.timed_after == 1); /* before its own report */
   pump_timed_begun = false;
   pump_timed_countdown = 0;
   cuLaunchKernelEx(&config, KERNEL, NULL, NULL);
@@ -341,7 +340,7 @@ static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
   pump_active = 1;
 }
 
-/* A stream's handle comes back as another's, in another place of the table. */
+/* Each launch is reported on its own stream, and the thread's context stays current. */
 static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   void *params[] = {&a.base};

@@ -1,7 +1,7 @@
 /* operations.c - from hooks to events: copies, captures, streams, hints, silence.
  *
- * Links the files of the shim that test_record_operations.py names, and
- * record_harness.c. Launches are in launches.c.
+ * Links the shim's files listed in test_record_operations.py, and record_harness.c.
+ * Launches are in launches.c.
  * Usage: operations SCENARIO
  */
 #include <errno.h>
@@ -33,7 +33,7 @@ static void copies_read_one_side_and_overwrite_whole_blocks_of_the_other(void) {
   CHECK(extent_is(0, &b, 0, 64, PUMP_ACCESS_READ) && told.synced_seq == head.seq);
   CHECK(next_event() && head.kind == PUMP_EVENT_SYNC && head.seq == told.synced_seq);
   CHECK(cuMemcpyHtoDAsync_v2(0x5000, host, 64, NULL) == CUDA_SUCCESS);
-  CHECK(!next_event()); /* nothing of ours is touched */
+  CHECK(!next_event()); /* touches no range of ours */
 }
 
 static void what_lies_behind_the_requested_bytes_is_overwritten_with_them(void) {
@@ -85,8 +85,8 @@ static void a_capturing_stream_is_left_alone(void) {
   CHECK(!next_event() && told.issues == 0);
   told.event_seq = 77;
   CHECK(cuEventRecord((CUevent)5, (CUstream)0x42) == CUDA_SUCCESS && told.event_seq == 77);
-  CHECK(told.event_gone == (CUevent)5); /* nor does it tell what it told before */
-  cuMemsetD8Async(a.base, 0, BLOCK, (CUstream)0x43); /* another stream goes on */
+  CHECK(told.event_gone == (CUevent)5);              /* and its earlier record is void */
+  cuMemsetD8Async(a.base, 0, BLOCK, (CUstream)0x43); /* another stream continues */
   CHECK(next_event() && told.issues == 1);
   CHECK(cuEventRecord((CUevent)5, (CUstream)0x43) == CUDA_SUCCESS && told.event_seq != 77);
   driver.capturing = false;
@@ -106,7 +106,7 @@ static void a_recaptured_stream_is_left_alone(void) {
   CHECK(pump_captures == 2 && !next_event() && told.issues == 0);
 }
 
-/* Nothing is known of what joined a CIG capture: no stream is touched beside one. */
+/* It is unknown what joined a CIG capture, so no stream is touched during one. */
 static void beside_a_capture_for_graphics_no_stream_is_touched(void) {
   CHECK(cuStreamBeginCaptureToCig((CUstream)0x43, NULL) == CUDA_SUCCESS);
   launch(NULL, NULL);
@@ -126,7 +126,7 @@ static void a_full_ring_loses_events_but_not_uses_and_no_thread_waits(void) {
   void *params[] = {&a.base};
   driver.sizes[0] = 8, driver.parameters = 1;
   CHECK(launch(params, NULL) == 0);
-  while (next_event()) CHECK(head.seq == 1); /* and what is told once */
+  while (next_event()) CHECK(head.seq == 1); /* skips records that are sent only once */
   for (int i = 0; i < PUMP_EVENT_SLOTS + 100; i++) CHECK(launch(params, NULL) == 0);
   CHECK(pump_shm->shim_counters.events_dropped == 100);
   CHECK(uses(&a)[0] == PUMP_EVENT_SLOTS + 101);
@@ -206,9 +206,9 @@ static void an_event_of_two_processes_is_known_as_such_until_it_is_destroyed(voi
     CHECK(told.event_distrusted == (CUevent)5);
     driver.answer = CUDA_ERROR_INVALID_HANDLE;
     CHECK(cuEventDestroy_v2((CUevent)5) == driver.answer);
-    CHECK(told.event_distrusted == (CUevent)5); /* it is still there */
+    CHECK(told.event_distrusted == (CUevent)5); /* it still exists */
     CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == driver.answer);
-    CHECK(told.event_distrusted == (CUevent)5); /* from before */
+    CHECK(told.event_distrusted == (CUevent)5); /* from the earlier call */
     driver.answer = CUDA_SUCCESS;
     CHECK(cuEventDestroy((CUevent)5) == CUDA_SUCCESS && told.event_distrusted == NULL);
     driver.answer = CUDA_ERROR_INVALID_HANDLE;
@@ -256,7 +256,7 @@ static void each_part_of_a_batch_is_a_hint(void) {
   CHECK(cuMemDiscardBatchAsync(NULL, NULL, 3, 0, stream) == driver.answer);
 }
 
-/* Also while everything fits, and wherever in a batch it stands. */
+/* Also while everything fits, and at any position in a batch. */
 static void converted_memory_takes_no_hints_as_device_memory_takes_none(void) {
   struct pump_range_info own = managed_range(0x7f0010000000, 4);
   struct pump_range_info a = range(0x7f0020000000, 4);
@@ -284,7 +284,7 @@ static void progress_is_reported_to_a_recorder_alone(void) {
   pump_event_progress(7, 33, 99, 98);
   CHECK(next_event() && head.kind == PUMP_EVENT_PROGRESS && head.stream == 7);
   CHECK(head.seq == 33 && head.time_ns == 99 && head.device == 2);
-  CHECK(head.signature == 98); /* when it was looked for in vain */
+  CHECK(head.signature == 98); /* when it was polled and not complete */
   CHECK(pump_shm->header.next_seq == 1);
   pump_active = 0;
   pump_event_progress(7, 34, 99, 0);
@@ -302,7 +302,7 @@ static void a_stream_is_looked_up_again_after_one_has_gone(void) {
   CHECK(next_event() && head.stream == 0x49 && told.looked_up == 2);
 }
 
-/* The same handle names another stream in each context, and one more for the twins. */
+/* A handle names a different stream in each context, and another for per-thread calls. */
 static void default_streams_are_told_apart_by_context(void) {
   cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
   cuLaunchKernel_ptsz(KERNEL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
@@ -320,7 +320,7 @@ static void *launches_once(void *address) {
   return NULL;
 }
 
-/* The worker asks the kernel how long they waited for a processor. */
+/* The worker asks the kernel how long these threads waited for a CPU core. */
 static void the_first_threads_that_issue_are_named(void) {
   struct pump_range_info a = range(0x7f0010000000, 1);
   const uint32_t *issuers = pump_shm->header.issuers;

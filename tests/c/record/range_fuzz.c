@@ -1,6 +1,7 @@
-/* range_fuzz.c - the range table and its index against a naive model, then
- * under concurrent readers and writers. Links memory/range_table.c and nothing else of
- * the shim. Usage: range_fuzz model|threads SEED ROUNDS
+/* range_fuzz.c - compares the range table and its index with a naive model, then tests them
+ * with concurrent readers and writers. Links only memory/range_table.c of the shim.
+ *
+ * Usage: range_fuzz model|threads SEED ROUNDS
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,8 +31,8 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
   return z ^ z >> 31;
 }
 
-/* What a range must look like follows from its base and length, so that a torn
- * answer shows. */
+/* A range's other fields are functions of its base and length, so that a torn answer is
+ * detected. */
 static uint32_t device_for(uint64_t base) {
   return (uint32_t)(base >> 21) % PUMP_MAX_DEVICES;
 }
@@ -59,14 +60,14 @@ static void check_hit(const struct pump_hit *hit, uint64_t address) {
   CHECK(hit->kind == PUMP_RANGE_CONVERTED || hit->kind == PUMP_RANGE_MANAGED);
 }
 
-/* ---- against a model ------------------------------------------------------ */
+/* ---- comparison with a model ---------------------------------------------- */
 
 #define MODEL 200
 static struct pump_range_info model[MODEL];
 static int live;
 static uint32_t generation_of[PUMP_MAX_RANGES];
 
-/* Four regions: low, across two leaves, high, and at the end of the space. */
+/* Four regions: low, across two leaves, high, and at the end of the address space. */
 static uint64_t some_base(uint64_t *seed) {
   static const uint64_t regions[] = {1ull << 21, (1ull << 34) - 40 * (2ull << 20),
                                      0x7f0000000000, (1ull << 47) - 80 * (2ull << 20)};
@@ -201,12 +202,12 @@ static void model_context(uint64_t *seed) {
   }
 }
 
-/* The other side can write to the region; what is told again is as if it had not. */
+/* The worker can overwrite the region; republishing restores it. */
 static void model_scribbled(uint64_t *seed) {
   uint64_t high = PUMP_LOAD(&region->header.range_high);
   for (int i = 0; i < 50 && high > 0; i++) {
     uint64_t *words = (uint64_t *)&region->ranges[next_random(seed) % high];
-    words[next_random(seed) % 8] = next_random(seed); /* last uses are hints: left alone */
+    words[next_random(seed) % 8] = next_random(seed); /* last uses are only hints */
   }
   region->header.range_high = next_random(seed);
   pthread_mutex_lock(&pump_range_lock);
@@ -239,7 +240,7 @@ static void against_the_model(uint64_t seed, uint64_t rounds) {
   model_table();
 }
 
-/* ---- the whole table ------------------------------------------------------ */
+/* ---- the full table ------------------------------------------------------- */
 
 static void a_full_table(void) {
   struct pump_range_info info;

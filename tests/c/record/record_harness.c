@@ -1,5 +1,5 @@
-/* record_harness.c - the rest of the shim and the driver, as far as the hooks under test
- * need them. Fakes note what they were called with and judge nothing.
+/* record_harness.c - the parts of the shim and the driver that the tested hooks need. Fakes
+ * note how they were called and check little.
  */
 #include "record_harness.h"
 
@@ -95,7 +95,7 @@ __thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));
 __thread uint32_t pump_timed_countdown __attribute__((tls_model("initial-exec"))) =
     UINT32_MAX;
 void pump_timed_count(void) {
-  pump_timed_countdown = UINT32_MAX; /* none, unless a test says so */
+  pump_timed_countdown = UINT32_MAX; /* none, unless a test sets it */
 }
 void pump_timed_give_back(void) {
   pump_timed_begun = false;
@@ -200,7 +200,7 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...) {
 
 /* ---- the driver ------------------------------------------------------------ */
 
-/* Each parameter stands where its size lets it, behind the one before. */
+/* Places each parameter after the previous one, with its natural alignment. */
 static CUresult param_info(size_t index, size_t *offset, size_t *bytes) {
   driver.questions++;
   if (index >= driver.parameters) return CUDA_ERROR_INVALID_VALUE;
@@ -258,7 +258,7 @@ static CUresult any(void) {
   return driver.answer;
 }
 
-/* Every real function answers `driver.answer`, whatever its arguments. */
+/* Makes every real function return `driver.answer` for any arguments. */
 void set_up(void) {
   void *function = (void *)any;
   for (size_t i = 0; i < sizeof pump_real / sizeof function; i++)

@@ -1,5 +1,5 @@
-/* reported_blocks.c - what the program's allocator reports of its blocks, as launches then
- * see it, what is told of those that were freed, and reports that do not fit.
+/* reported_blocks.c - blocks that the program's allocator reports: their effect on
+ * launches, events for freed blocks, and inconsistent reports.
  */
 #include "shim/record/allocator_blocks.h"
 
@@ -12,7 +12,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define BASE 0x7f0010000000
 
-/* A process that begins anew (pump_blocks_reset) leaves its maps behind. */
+/* A process that starts over (pump_blocks_reset) leaks its maps. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
   return "detect_leaks=0";
@@ -30,7 +30,7 @@ static void take_back(const struct pump_range_info *r, uint64_t offset, uint64_t
   pump_blocks_event(r->base + offset, -(int64_t)bytes);
 }
 
-/* Launches with one pointer; how many extents that gave. */
+/* Launches with one pointer; returns the number of extents. */
 static uint32_t launch_at(uint64_t pointer) {
   void *params[] = {&pointer};
   driver.sizes[0] = 8, driver.parameters = 1;
@@ -41,7 +41,7 @@ static uint32_t launch_at(uint64_t pointer) {
   return head.extent_count;
 }
 
-/* The bytes that a launch's pointer is told to reach; 0: not known; -1: nothing. */
+/* Returns the reported bytes that a launch's pointer reaches; 0: unknown; -1: nothing. */
 static int64_t reach(const struct pump_range_info *r, uint64_t offset) {
   if (launch_at(r->base + offset) == 0) return -1;
   CHECK((extents[0].length_access & 3) == PUMP_ACCESS_ARGUMENT);
@@ -58,7 +58,7 @@ static void a_launch_reaches_to_the_end_of_its_block_and_nothing_that_was_freed(
   CHECK(reach(&a, 0) == 3 * MIB && reach(&a, 3 * MIB) == 17 * MIB);
   CHECK(told.touched_bytes == 17 * MIB);
   CHECK(reach(&a, MIB + 4) == 2 * MIB - 4 && reach(&a, 20 * MIB - 8) == 8);
-  CHECK(reach(&other, 0) == 0); /* whose blocks were not reported */
+  CHECK(reach(&other, 0) == 0); /* its blocks were not reported */
   take_back(&a, 0, 3 * MIB);
   CHECK(reach(&a, 0) == -1 && reach(&a, 3 * MIB) == 17 * MIB);
   CHECK(events() == 3 && pump_blocks_reported);
@@ -75,7 +75,7 @@ static void blocks_are_cut_and_joined_as_the_allocator_likes(void) {
   CHECK(events() == 34 && pump_blocks_reported);
 }
 
-/* Against one byte for each 512: 0 free, else the number of its block. */
+/* Compares with a record of each 512 bytes: 0 free, else the number of the block. */
 static void random_traffic_agrees_with_a_plain_record(void) {
   enum { UNITS = 3 * 4096, MOST = 200 };
   static uint16_t units[UNITS];
@@ -105,7 +105,7 @@ static void random_traffic_agrees_with_a_plain_record(void) {
     struct pool_piece piece = pool_map_piece(pump_blocks_of(&hit), at * 512);
     CHECK(piece.live == (units[at] != 0));
     if (piece.live) CHECK(piece.offset_bytes + piece.length_bytes == end * 512);
-    while (next_of_any_kind()) /* whatever was told dead */
+    while (next_of_any_kind()) /* skips dead memory */
       CHECK(head.kind == PUMP_EVENT_DEAD && head.extent_count == 1);
   }
 }
@@ -118,7 +118,7 @@ static bool dead_is(uint64_t offset, uint64_t bytes) {
 static void what_no_block_reaches_into_any_more_is_told_dead(void) {
   struct pump_range_info a = range(BASE, 8);
   hand_out(&a, 0, MIB);
-  hand_out(&a, MIB, 8 * MIB); /* from within the first to within the fifth */
+  hand_out(&a, MIB, 8 * MIB); /* from inside the first 2 MiB block to inside the fifth */
   hand_out(&a, 9 * MIB, MIB);
   take_back(&a, MIB, 8 * MIB);
   CHECK(dead_is(2 * MIB, 6 * MIB));
@@ -126,7 +126,7 @@ static void what_no_block_reaches_into_any_more_is_told_dead(void) {
   CHECK(dead_is(0, 2 * MIB));
   hand_out(&a, 8 * MIB, 512);
   take_back(&a, 9 * MIB, MIB);
-  CHECK(!next_event()); /* another is there */
+  CHECK(!next_event()); /* another block is still there */
   take_back(&a, 8 * MIB, 512);
   CHECK(dead_is(8 * MIB, 2 * MIB));
   CHECK(pump_shm->shim_counters.block_dead_bytes == 10 * MIB);
@@ -142,13 +142,13 @@ static void the_first_report_that_does_not_fit_ends_it_for_good(void) {
     int64_t bytes;
   } wrong[] = {
       {4 * MIB, MIB},       /* is live */
-      {4 * MIB + 512, 512}, /* inside one */
-      {3 * MIB, 2 * MIB},   /* covers one */
+      {4 * MIB + 512, 512}, /* inside a live block */
+      {3 * MIB, 2 * MIB},   /* covers a live block */
       {15 * MIB, 2 * MIB},  /* beyond the segment */
       {1, 512},
       {0, 511},
       {0, -(int64_t)MIB},    /* never handed out */
-      {4 * MIB + 512, -512}, /* inside one */
+      {4 * MIB + 512, -512}, /* inside a live block */
       {4 * MIB, -512},       /* with another length */
       {0, INT64_MIN},
       {0, INT64_MAX},
@@ -204,7 +204,7 @@ static void another_segment_in_the_place_of_one_begins_empty(void) {
   }
 }
 
-/* What a graph's kernels use was mostly freed while the graph was captured. */
+/* Blocks that a graph's kernels use were mostly freed during the capture. */
 static void a_kernel_of_a_graph_uses_blocks_that_were_freed(void) {
   struct pump_range_info a = range(BASE, 8);
   struct pump_op op;
@@ -219,7 +219,7 @@ static void a_kernel_of_a_graph_uses_blocks_that_were_freed(void) {
   CHECK(op.extents[1].length_access >> (2 + PUMP_ARGUMENT_BITS) == 1);
 }
 
-/* While a program is dormant nothing is asked; then all live blocks are known. */
+/* While a program is dormant, reports are only stored; later all live blocks are known. */
 static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
   struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
   pump_active = 0;
@@ -239,8 +239,8 @@ static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
   CHECK(events() == 34 && reach(&a, 2 * MIB) == -1);
 }
 
-/* It is not reported: the next report finds out. And a table of some size is left in time.
- */
+/* Becoming active is not announced here: the next report notices it. A table that grows
+ * large is processed early. */
 static void the_first_report_after_that_or_too_many_blocks_do_the_same(void) {
   struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
   pump_active = 0;
@@ -276,14 +276,14 @@ static void what_does_not_fit_ends_it_in_a_dormant_program_too(void) {
     hand_out(&a, 4 * MIB, MIB);
     pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
     pump_active = 1;
-    pump_blocks_settle(); /* here, if not before */
+    pump_blocks_settle(); /* at the latest */
     CHECK(!pump_blocks_reported && reach(&a, 4 * MIB) == 0);
     hand_out(&a, 8 * MIB, MIB);
     CHECK(!pump_blocks_reported && reach(&a, 8 * MIB) == 0);
   }
 }
 
-/* Three ranges side by side, as the program has mapped them. */
+/* Adds three adjacent ranges, as mapped by the program. */
 static void mapped(struct pump_range_info parts[3]) {
   for (uint64_t i = 0; i < 3; i++) {
     parts[i] = (struct pump_range_info){.base = BASE + i * 4 * MIB,
@@ -311,7 +311,7 @@ static void a_block_may_lie_in_ranges_that_were_mapped_side_by_side(void) {
   CHECK(launch_at(BASE + 10 * MIB) == 1 && pump_blocks_reported);
   take_back(&r[0], 3 * MIB, 6 * MIB);
   CHECK(launch_at(BASE + 3 * MIB) == 0 && launch_at(BASE + 10 * MIB) == 1);
-  /* A block that begins where a range does is its own. */
+  /* A block that begins at the start of a range belongs to that range. */
   hand_out(&r[0], 0, 4 * MIB);
   hand_out(&r[1], 0, 4 * MIB);
   CHECK(launch_at(BASE) == 1 && launch_at(BASE + 4 * MIB) == 1);
@@ -330,7 +330,7 @@ static void the_environment_can_turn_it_off(void) {
   CHECK(events() == 1 && reach(&a, 0) == MIB);
 }
 
-/* As libc10_cuda.so calls it; there is no original here. */
+/* Called like libc10_cuda.so does; there is no original here. */
 struct device {
   int8_t type, index;
 };

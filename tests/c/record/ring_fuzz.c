@@ -1,6 +1,7 @@
-/* ring_fuzz.c - the event ring under several producers and one consumer
- * that is now fast, now slow: every operation arrives exactly once, whole, in the
- * order of its producer, or is counted as dropped. Header only: pump_ring.h.
+/* ring_fuzz.c - tests the event ring with several producers and one consumer of varying
+ * speed. Every operation must arrive exactly once, complete, and in its producer's order,
+ * or be counted as dropped. Needs only the header pump_ring.h.
+ *
  * Usage: ring_fuzz SEED OPERATIONS PRODUCERS
  */
 #include <pthread.h>
@@ -56,7 +57,7 @@ static void *produce(void *argument) {
   return NULL;
 }
 
-/* Takes one operation at `position`; returns its records, 0 when none is ready. */
+/* Takes one operation at `position`; returns its number of records, 0 if not ready. */
 static uint64_t take(uint64_t position, uint64_t newest[MOST_PRODUCERS]) {
   const struct pump_event *first = pump_event_peek(shm, position);
   if (first == NULL) return 0;
@@ -75,7 +76,7 @@ static uint64_t take(uint64_t position, uint64_t newest[MOST_PRODUCERS]) {
   return records;
 }
 
-/* A worker that is late: producers run into the end of the ring. */
+/* Acts like a late worker: producers reach the end of the ring. */
 static void wait_until_full(void) {
   while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) != 0 &&
          PUMP_LOAD(&shm->header.event_tail) - PUMP_LOAD(&shm->header.event_head) <
@@ -104,8 +105,8 @@ int main(int argc, char **argv) {
     bool last_look = __atomic_load_n(&running, __ATOMIC_ACQUIRE) == 0;
     const struct pump_event *event = pump_event_peek(shm, position);
     uint64_t producer = event == NULL ? 0 : PUMP_LOAD(&event->function);
-    /* One that arrives after that look is taken in the next round: its producer was not
-     * read. */
+    /* An event that arrives after this peek is taken in the next round, because its
+     * producer was not read. */
     uint64_t records = event == NULL ? 0 : take(position, newest);
     if (records != 0) taken[producer]++;
     position += records;

@@ -1,5 +1,5 @@
-/* signatures.c - what launches tell beside their pointers: the signature, and
- * names and parameters once. Usage: signatures SCENARIO
+/* signatures.c - information of launches other than pointers: the signature; names and
+ * parameters, which are sent once. Usage: signatures SCENARIO
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 #define FUNCTIONS 5
 
-/* One kernel with every kind of parameter, and the signature of its launch. */
+/* A kernel with every kind of parameter, and its launch's signature. */
 static struct {
   uint64_t pointer, table[8];
   uint32_t number;
@@ -46,7 +46,7 @@ static void launches_that_differ_in_addresses_alone_have_one_signature(void) {
   uint64_t first = signature_of(1, KERNEL);
   give(c.base, b.base);
   CHECK(signature_of(1, KERNEL) == first);
-  given.table[5] = a.base + BLOCK; /* other pointers beside each other, and one twice */
+  given.table[5] = a.base + BLOCK; /* other adjacent pointers, and one twice */
   given.table[1] = a.base + BLOCK;
   CHECK(signature_of(1, KERNEL) == first);
 }
@@ -64,7 +64,7 @@ static void anything_else_makes_another_signature(void) {
   given.number = 4;
   other[count++] = signature_of(1, KERNEL);
   give(a.base, b.base);
-  given.odd[4] = 2; /* bytes behind the last whole word */
+  given.odd[4] = 2; /* bytes after the last whole word */
   other[count++] = signature_of(1, KERNEL);
   give(a.base, b.base);
   given.table[2] = 12346;
@@ -73,11 +73,11 @@ static void anything_else_makes_another_signature(void) {
   given.table[2] = 0, given.table[3] = 12345; /* the same words elsewhere */
   other[count++] = signature_of(1, KERNEL);
   give(a.base, b.base);
-  given.table[7] = 0x7f0040000000; /* stale: nothing lives there */
+  given.table[7] = 0x7f0040000000; /* stale: nothing is there */
   other[count++] = signature_of(1, KERNEL);
   given.table[7] = b.base | 32; /* half overwritten */
   other[count++] = signature_of(1, KERNEL);
-  given.table[7] = b.base + 131072; /* one pointer more */
+  given.table[7] = b.base + 131072; /* one more pointer */
   other[count++] = signature_of(1, KERNEL);
   give(a.base, b.base);
   given.table[1] = 0; /* one less */
@@ -90,8 +90,8 @@ static void anything_else_makes_another_signature(void) {
   CHECK(signature_of(1, KERNEL) == first);
 }
 
-/* Names and layouts tell functions apart, and where those do not, the order in which
- * functions are launched first. */
+/* Names and layouts distinguish functions. If those are equal, the order of the functions'
+ * first launches does. */
 static void launch_functions(uint64_t *signatures, uintptr_t handles) {
   static const char *const names[FUNCTIONS] = {"one", "two", "one", NULL, NULL};
   for (uintptr_t i = 0; i < FUNCTIONS; i++) {
@@ -145,7 +145,7 @@ static void a_buffer_has_a_signature_too(void) {
   CHECK(next_event() && head.signature == seen[0]);
 }
 
-/* Launches once and notes what was told, in order. */
+/* Launches once and notes the reported records, in order. */
 static char order[8];
 static void tell(void **params) {
   memset(order, 0, sizeof order);
@@ -224,7 +224,7 @@ static void what_found_no_room_in_the_ring_is_told_later(void) {
   static const char *const expected[] = {"NPK", "PK", "K", "K"};
   driver.name = "kernel";
   tell(NULL);
-  for (int room = 0; room <= 3; room++) { /* for so many records, each of these has one */
+  for (int room = 0; room <= 3; room++) { /* free records in the ring */
     for (int i = 0; i < PUMP_EVENT_SLOTS - room; i++) launch(NULL, NULL);
     pump_shm->header.resend++;
     launch(NULL, NULL);
@@ -267,11 +267,11 @@ static void a_payload_is_cut_at_its_bound(void) {
   CHECK(next_of_any_kind() && head.kind == PUMP_EVENT_PARAMS);
   CHECK(head.payload_bytes == PUMP_MAX_PAYLOAD_BYTES);
   const struct pump_params *first = (const void *)payload;
-  CHECK(first->parameter_bytes == sizeof buffer); /* how many there are, cut or not */
+  CHECK(first->parameter_bytes == sizeof buffer); /* the full size, even if cut */
   CHECK(memcmp(payload + sizeof *first, buffer, PUMP_MAX_PAYLOAD_BYTES - sizeof *first) ==
         0);
   CHECK(next_of_any_kind() && head.kind == PUMP_EVENT_KERNEL);
-  buffer[1499] = 77; /* beyond the cut, not beyond the signature */
+  buffer[1499] = 77; /* beyond the cut, but part of the signature */
   launch(params, NULL);
   CHECK(next_of_any_kind() && head.kind == PUMP_EVENT_PARAMS);
 }

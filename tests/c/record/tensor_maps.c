@@ -1,5 +1,5 @@
-/* tensor_maps.c - scenarios of launches that carry tensor map descriptors by value, of a
- * driver that writes the address down as it is and of one that hides it.
+/* tensor_maps.c - scenarios of launches with tensor map descriptors by value: one driver
+ * stores the address unchanged in them, another one hides it.
  */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static bool hides;
 
-/* The first word is the address, as one sees it in public descriptors, or is not. */
+/* Makes the first word the address, as seen in public descriptors, or an encoded form. */
 static CUresult encode(CUtensorMap *map, void *address, const cuuint64_t *sizes) {
   uint64_t word = (uint64_t)(uintptr_t)address;
   memset(map, 0, sizeof *map);
@@ -48,7 +48,7 @@ static void begin(bool hidden) {
   pump_real.cuTensorMapReplaceAddress = replace_address;
 }
 
-/* A structure with a count, a descriptor and a plain pointer behind it. */
+/* A structure with a count, a descriptor, and then a plain pointer. */
 struct argument {
   uint64_t count[8];
   CUtensorMap map;
@@ -103,7 +103,7 @@ static void a_replaced_address_is_what_is_used(void) {
   CHECK(extents[0].offset_bytes == 4096);
 }
 
-/* As with pointers: launches that differ in addresses alone are the same operation. */
+/* As with pointers, launches that differ only in addresses are the same operation. */
 static void the_signature_knows_the_shape_and_not_the_address(void) {
   struct pump_range_info a = range(0x7f0010000000, 2), b = range(0x7f0020000000, 2);
   uint64_t signatures[4];
@@ -136,7 +136,7 @@ static void a_refused_encoding_is_not_remembered(void) {
   CHECK(head.extent_count == 0);
 }
 
-/* More of them than are kept: the newest is, and the table stays sound. */
+/* With more descriptors than are kept, the newest is known and the table stays sound. */
 static void the_newest_of_many_descriptors_is_known(void) {
   struct pump_range_info a = range(0x7f0010000000, 64);
   begin(true);

@@ -1,4 +1,4 @@
-"""Range table, index and event ring fuzzed against naive models, under sanitizers."""
+"""Compares range table, index and event ring with naive models, under sanitizers."""
 
 import pytest
 from c_build import SANITIZERS, build, run

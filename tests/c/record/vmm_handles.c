@@ -1,13 +1,13 @@
 /* vmm_handles.c - memory of cuMemCreate counts until its last handle and mapping are gone.
  *
- * As operations.c. Usage: vmm_handles SCENARIO
+ * Built like operations.c. Usage: vmm_handles SCENARIO
  */
 #include <string.h>
 
 #include "record_harness.h"
 
 #define BASE 0x7f0010000000
-#define FOREIGN ((CUmemGenericAllocationHandle)99) /* imported: none of ours */
+#define FOREIGN ((CUmemGenericAllocationHandle)99) /* imported, so not counted */
 
 static CUmemGenericAllocationHandle next_handle = 1;
 
@@ -31,7 +31,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/* Created, mapped and no more held but by the mapping. */
+/* Creates and maps memory that only its mapping keeps alive. */
 static void put(uint64_t block, uint64_t blocks) {
   CUmemAllocationProp wishes = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 3}};
@@ -51,7 +51,7 @@ static void what_is_mapped_counts_until_it_is_unmapped(void) {
   CHECK(cuMemUnmap(BASE, 4 * BLOCK) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
 
-/* One call may end many, some of which are not tracked: the program imported them. */
+/* One call may unmap several mappings, including imported memory, which is not tracked. */
 static void one_call_ends_all_behind_one_that_is_not_known(void) {
   put(0, 2);
   CHECK(cuMemMap(BASE + 2 * BLOCK, BLOCK, 0, FOREIGN, 0) == CUDA_SUCCESS);
@@ -60,7 +60,7 @@ static void one_call_ends_all_behind_one_that_is_not_known(void) {
   put(12, 1);
   CHECK(told.plain_bytes == 10 * (int64_t)BLOCK);
   CHECK(cuMemUnmap(BASE, 11 * BLOCK) == CUDA_SUCCESS);
-  CHECK(told.plain_bytes == (int64_t)BLOCK); /* what is beyond stays */
+  CHECK(told.plain_bytes == (int64_t)BLOCK); /* memory after the range stays */
   CHECK(cuMemUnmap(BASE, 20 * BLOCK) == CUDA_SUCCESS && told.plain_bytes == 0);
 }
 

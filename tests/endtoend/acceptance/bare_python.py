@@ -1,4 +1,4 @@
-"""A Python that has what the image of a lent GPU has, and no pump, and a checkout for it."""
+"""Makes a Python with the packages of a lent GPU's image, without pump, and a checkout for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INSTALLED = (
     "nvidia-cuda-nvrtc",
     "scikit-learn",
 )
-"""Packages that the machine has; the image has more, none of it pump's."""
+"""Packages of the machine; the image has more, but none that pump needs."""
 CARRIED = (
     *("cffi", "msgspec", "pycparser"),
     *("rich", "markdown-it-py", "mdurl", "pygments", "prometheus_client"),
@@ -32,11 +32,11 @@ CARRIED = (
 """Packages that travel as wheels."""
 TREES = ("pump", "daemon/pumpd", "lab/pump_lab", "scripts", "examples", "tests/acceptance")
 ALONE = (["unshare", "-n"], ["unshare", "-rn"])
-"""Commands that start another one without a network, as root and as any user."""
+"""Prefixes that run a command without a network, for root and for other users."""
 
 
 def entries(package: str) -> set[Path]:
-    """Files and folders of an installed package in this interpreter's site-packages."""
+    """Returns the files and folders of an installed package in this interpreter's site-packages."""
     folder = Path(site.getsitepackages()[0])
     files = importlib.metadata.distribution(package).files or []
     names = {file.parts[0] for file in files} - {"..", "__pycache__"}
@@ -44,7 +44,7 @@ def entries(package: str) -> set[Path]:
 
 
 def with_needs(packages: Iterable[str]) -> set[str]:
-    """Those packages and all that they need of what is installed here."""
+    """Returns the packages and all of their installed requirements."""
     found: set[str] = set()
     todo = list(packages)
     while todo:
@@ -58,7 +58,7 @@ def with_needs(packages: Iterable[str]) -> set[str]:
 
 
 def python(folder: Path) -> Path:
-    """Makes that Python; its executable. Its packages are links, so it costs a second."""
+    """Makes the Python; returns its executable. Links to packages make this fast (a second)."""
     venv.create(folder / "python", with_pip=False, symlinks=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     own = folder / "python" / "lib" / version / "site-packages"
@@ -68,7 +68,7 @@ def python(folder: Path) -> Path:
 
 
 def wheels(folder: Path) -> Path:
-    """Makes wheels of CARRIED from what is installed here; their folder."""
+    """Makes wheels of CARRIED from the installed files; returns their folder."""
     out = folder / "wheels"
     out.mkdir()
     for package in CARRIED:
@@ -82,7 +82,7 @@ def wheels(folder: Path) -> Path:
 
 
 def checkout(folder: Path) -> Path:
-    """A copy of the parts of the checkout that the acceptance runs; its folder."""
+    """Copies the parts of the checkout that the acceptance runs; returns the folder."""
     root = folder / "checkout"
     for tree in TREES:
         if (ROOT / tree).is_dir():
@@ -92,7 +92,7 @@ def checkout(folder: Path) -> Path:
 
 
 def without_network() -> list[str]:
-    """The words that put a command where there is no network; none where that is not allowed."""
+    """Returns the prefix that runs a command without a network; empty if that is not allowed."""
     for words in ALONE:
         try:
             done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)

@@ -1,9 +1,11 @@
-"""The probe against profiles that it cannot see: what it recovers of the virtual GPU's constants.
+"""Runs the probe on hidden profiles and compares the constants that it finds with the real ones.
 
-    python tests/endtoend/acceptance/probe_recovery.py --seeds 5      prints a table a seed
+Usage, which prints a table per seed:
 
-A profile is drawn, written to a file and given to pump-run. The probe runs as a process of
-its own whose arguments hold nothing of it; the driver has it from its environment.
+    python tests/endtoend/acceptance/probe_recovery.py --seeds 5
+
+A random profile is written to a file for pump-run. The probe runs as a separate process. Only the
+driver gets the profile, from its environment; the probe's arguments have no parts of the profile.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ BASE = "a100-pcie4"
 LIMIT_S = 100
 
 BANDWIDTH, SUM, PART = 0.05, 0.25, 0.6
-"""How far a recovered figure may lie from the hidden one, as a share of it. PART: what a call takes
-beside its blocks, where one block takes more; a late wake-up of the caller counts much there."""
+"""Largest relative errors of found values. PART: the fixed part of a call in which each block costs
+more; there a late wake-up of the caller has a large effect."""
 
 GIB = 1 << 30
 Values = Mapping[str, Any]
@@ -41,7 +43,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that the probe tells of a profile, and what the model says it should be."""
+    """A constant that the probe reports, and its expected value in the model."""
 
     constant: str
     expected: Callable[[Values], float]
@@ -136,7 +138,7 @@ QUESTIONS = tuple(dict.fromkeys(name for figure in FIGURES for name in figure.qu
 
 
 def draw(seed: int) -> dict[str, str]:
-    """Settings of a profile: from PCIe 3 to PCIe 6, cheap faults and dear ones."""
+    """Returns random settings of a profile: from PCIe 3 to PCIe 6, cheap and expensive faults."""
     chance = random.Random(seed)
 
     def between(low: float, high: float) -> float:
@@ -161,7 +163,7 @@ def draw(seed: int) -> dict[str, str]:
         "uvm.prefetch_block_us": between(3, 12),
         "uvm.prefetch_second_pass": chance.uniform(0.1, 0.6),
         "uvm.cpu_pte_us": between(0.05, 0.5),
-        # Less than a block's copy takes: else no prefetch reaches the link's rate.
+        # Shorter than a block's copy: otherwise no prefetch reaches the link's rate.
         "uvm.cpu_unmap_us": between(2, 5),
         "uvm.cpu_unmap_page_us": between(0.05, 0.15),
         "uvm.host_alloc_us": between(50, 300),
@@ -183,7 +185,7 @@ def draw(seed: int) -> dict[str, str]:
 
 
 def write_profile(profile: profiles.Profile, path: Path) -> None:
-    """As TOML, as written by hand."""
+    """Writes the profile as TOML, like a handwritten one."""
     lines = [f'name = "{profile.name}"']
     for section in ("device", "link", "uvm", "kernels"):
         lines.append(f"[{section}]")
@@ -194,7 +196,7 @@ def write_profile(profile: profiles.Profile, path: Path) -> None:
 
 
 def kernels(folder: Path) -> Path:
-    """What the probe's kernels touch, compiled."""
+    """Compiles the functions that list the memory touched by the probe's kernels."""
     library = folder / "probe_kernels.so"
     command = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(KERNELS)]
     subprocess.run(command, check=True, timeout=60)
@@ -202,7 +204,7 @@ def kernels(folder: Path) -> Path:
 
 
 class Hidden:
-    """A drawn profile, and the probe's answers to it."""
+    """A random profile, and the probe's answers about it."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.folder = folder
@@ -213,7 +215,7 @@ class Hidden:
         self.words: list[str] = []
 
     def probe(self, questions: Sequence[str]) -> dict[str, Any]:
-        """The report of one run of the probe."""
+        """Runs the probe once; returns its report."""
         out = self.folder / "report.json"
         self.words = [sys.executable, str(PROBE), "--out", str(out), "--only", *questions]
         virtual = ["--virtual", str(self.file), "--virtual-set", "copies=modelled"]
@@ -230,7 +232,7 @@ class Hidden:
         return dict(json.loads(out.read_text()))
 
     def error(self, figure: Figure, found: Mapping[str, Any]) -> float:
-        """Signed share by which a recovered figure misses; infinite without an answer."""
+        """Returns the signed relative error of a found value; infinite without an answer."""
         value = found.get(figure.constant)
         expected = figure.expected(self.profile.values)
         return math.inf if value is None else float(value) / expected - 1
@@ -239,7 +241,7 @@ class Hidden:
         return [f for f in FIGURES if not abs(self.error(f, found)) <= f.tolerance]
 
     def ask_again(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Asks what missed once more, and keeps the better answer."""
+        """Repeats the questions of missed values, and keeps the better answers."""
         missed = self.misses(found)
         if not missed:
             return found

@@ -1,4 +1,4 @@
-"""The stages speed and trace of the acceptance, smallest sizes, on the virtual GPU."""
+"""The stages speed and trace of the acceptance in their smallest sizes on the virtual GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT_S = 150.0
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory):
-    """Of a checkout of its own, so that nothing is written into this one."""
+    """Makes a context with its own checkout, so that no file is written into this one."""
     root = tmp_path_factory.mktemp("checkout")
     for name in ("scripts", "tests", "examples", "lab", "pump", "daemon"):
         (root / name).symlink_to(ROOT / name)
@@ -37,7 +37,7 @@ def context(tmp_path_factory: pytest.TempPathFactory):
 
 
 def items(stage, context: Context, job: stage_speed.Job, patch) -> dict[str, Item]:
-    """Of one stage that has this job only."""
+    """Runs a stage that has only this job; returns its items by name."""
     patch.setattr(stage_speed, "jobs", lambda _: [job])
     found = list(stage.run(context))
     assert len({item.name for item in found}) == len(found)
@@ -58,13 +58,13 @@ def test_the_speed_stage_switches_one_process_between_budgets_and_policies(
         assert item.values["of_floor"] > 0
         footprint = item.values["model"]["footprint_bytes"]
         assert item.values["budget_bytes"] == speed_plan.budget_bytes(footprint, 1.5)
-    # Both made room through pump's executors; only the window sent for what it needs.
+    # Both policies evicted through pump's executors; only the window prefetched.
     assert demand.values["evicted_bytes_per_iteration"] > 0
     assert demand.values["prefetched_bytes_per_iteration"] == 0
     assert window.values["prefetched_bytes_per_iteration"] > 0
     assert "emulated" in demand.values["label"]
     assert window.values["speedup_over_demand_emulated"] > 0
-    # A next call has nothing left to do.
+    # The next call has nothing left to do.
     done = frozenset(found) - {"mlp.run"}
     assert list(stage_speed.run(dataclasses.replace(context, done=done))) == []
 

@@ -1,4 +1,4 @@
-"""scripts/gpu_acceptance in a Python that has the packages that docs/gpu.md names, and no pump."""
+"""scripts/gpu_acceptance in a Python that has the packages that docs/gpu.md names, but not pump."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT_S = 200
 
 
 def test_stages_that_import_pump_run_where_it_is_not_installed(tmp_path: Path) -> None:
-    """Without a network, in an environment of two variables."""
+    """The environment has no network and only two variables."""
     interpreter, root = bare_python.python(tmp_path), bare_python.checkout(tmp_path)
     lacks = subprocess.run(
         [interpreter, "-P", "-c", "import pump"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""scripts/gpu_acceptance on the virtual GPU: the cheap stages, quickly, and what they write."""
+"""scripts/gpu_acceptance on the virtual GPU: the cheap stages, with --quick, and their output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_S = 240
 
 
 def accept(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command with the libraries that are under test."""
+    """Runs the command with the libraries under test."""
     libraries = Path(paths.library("libpump.so")).parent
     command = [sys.executable, str(ROOT / "scripts" / "gpu_acceptance"), "--out", str(out)]
     return subprocess.run(
@@ -59,7 +59,7 @@ def test_the_probe_stage_makes_a_profile_of_what_the_virtual_gpu_does(
 ) -> None:
     done = accept(tmp_path, "--stage", "probe", "--minutes", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    # The host copies at a speed of its own; only the model's may show.
+    # The host copies at its own speed; only the model's speed may be visible.
     asked = profiles.load("a100-pcie4").values["link.copy_h2d_gbps"]
     found = profiles.load(str(tmp_path / "probe" / "virtual-a100-pcie4.toml"))
     assert found.values["link.copy_h2d_gbps"] == pytest.approx(asked, rel=0.05)
@@ -71,7 +71,7 @@ def test_the_probe_stage_makes_a_profile_of_what_the_virtual_gpu_does(
 
 
 def adopted(results: Path, folder: Path) -> list[str]:
-    """Packs results as a first call does and adopts them; lines with whole paths."""
+    """Packs results like a first call and adopts them; returns lines with full paths."""
     root = folder / "checkout"
     (root / "lab").mkdir(parents=True)
     for name in ("pump", "shim", "lab/gpu", "lab/pump_lab"):

@@ -1,4 +1,4 @@
-"""The probe's questions about lanes, tensor maps and the engine, asked of the virtual driver."""
+"""The probe's questions about lanes, tensor maps and the engine, answered by the virtual driver."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if shutil.which("cc") is None:
 pytestmark = pytest.mark.alone
 
 LIMIT_S = "20"
-"""Of the run: loops by the clock are shorter for it."""
+"""Time limit of the run; it shortens the timed loops."""
 
 
 def asked(folder: Path, setting: str, *names: str) -> dict[str, Any]:
-    """Answers of the virtual driver with a setting of its own."""
+    """Returns the virtual driver's answers with the given setting."""
     library = folder / "kernels.so"
     words = ["cc", "-O2", "-fPIC", "-shared", "-o", str(library), str(KERNELS)]
     subprocess.run(words, check=True)

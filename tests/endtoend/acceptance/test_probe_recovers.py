@@ -1,4 +1,4 @@
-"""The probe recovers what a profile holds that was drawn at random and hidden from it."""
+"""The probe recovers the constants of a random profile that is hidden from it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_the_probe_recovers_a_hidden_profile_that_then_plays_the_same_card(tmp_p
     found = hidden.ask_again(report["profile"])
     assert not hidden.misses(found), hidden.table(found)
 
-    # Nothing of the profile in what the probe was given or told.
+    # The probe got no information about the profile.
     told = json.dumps([hidden.words, report["host"]])
     assert "hidden.toml" not in told
     assert "link." not in told
     assert not [file for file in PACKAGE.rglob("*.py") if "PUMP_VIRTUAL" in file.read_text()]
 
-    # What it found, as a profile of its own.
+    # The probe's findings, written as a profile.
     file = tmp_path / "found.toml"
     file.write_text(from_probe.text_of(report, profiles.load("h200-pcie5"), "found"))
     written = profiles.load(str(file))

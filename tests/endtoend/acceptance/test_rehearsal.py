@@ -1,4 +1,4 @@
-"""scripts/first_call, both calls: as on a lent machine, and with each part of it broken."""
+"""Both calls of scripts/first_call: as on a lent machine, and with each of its parts broken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD = {"pass", "info"}
 
 
 class Machine:
-    """What a lent machine is: a checkout without .git, a Python without pump, no network."""
+    """A machine like a lent one: a checkout without .git, a Python without pump, no network."""
 
     def __init__(self, folder: Path) -> None:
         self.python = bare_python.python(folder)
@@ -43,7 +43,7 @@ class Machine:
         return {"PATH": os.environ["PATH"], "OUT": str(self.out), "PUMP_LIB_DIR": libraries}
 
     def call(self, *words: str) -> dict[str, Mapping[str, object]]:
-        """What its steps found."""
+        """Runs one call; returns the findings of its steps."""
         done = subprocess.run(
             self.command(*words),
             env=self.environment(),
@@ -113,7 +113,7 @@ PARTS = {
     "tests/acceptance/stage_failures.py": {"failures"},
     "tests/acceptance/stage_trace.py": {"trace"},
 }
-"""Steps that may end badly without a part of the checkout."""
+"""Steps that may fail without a part of the checkout."""
 
 
 @pytest.mark.long
@@ -155,7 +155,7 @@ def test_a_call_that_is_killed_is_gone_on_with(machine: Machine, tmp_path: Path,
 def test_with_children_ten_times_as_slow_every_step_still_has_its_turn(
     machine: Machine,
 ) -> None:
-    """Those that measure may run late; none fails, and none is left out for another."""
+    """Steps that measure may be late. No step fails, and no step is skipped for another."""
     folder = machine.python.parents[1]
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "slow.pth").write_text("import time; time.sleep(3)\n")

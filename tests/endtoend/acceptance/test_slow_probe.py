@@ -1,4 +1,4 @@
-"""The probe with children that run a tenth of the time still answers what matters most."""
+"""With children at a tenth of the speed, the probe still answers the most important questions."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_children_ten_times_as_slow_answer_the_first_eight_questions_in_nine_min
     print(done.stderr, seconds)
     answers = json.loads(out.read_text())["questions"]
     told = {name: (answers[name]["status"], answers[name]["reason"]) for name in FIRST}
-    expected = dict.fromkeys(FIRST, "ok") | {"tma": "unsupported"}  # this profile is no sm_90
+    expected = dict.fromkeys(FIRST, "ok") | {"tma": "unsupported"}  # not sm_90
     assert {name: status for name, (status, _) in told.items()} == expected, told
     assert seconds < 9 * 60

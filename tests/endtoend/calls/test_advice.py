@@ -1,5 +1,5 @@
-"""The program's own advice, prefetches and discards. What is under READ_MOSTLY, of which a prefetch
-to the host would free nothing, pump leaves to the driver."""
+"""The program's own advice, prefetches and discards. Pump leaves READ_MOSTLY memory to the driver:
+a prefetch of such memory to the host frees no GPU memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SET, UNSET, PREFER = 1, 2, 3
     ("advice", "left_alone"),
     [
         ([f"{SET}:96"], True),
-        ([f"{SET}:8"], True),  # part of it
+        ([f"{SET}:8"], True),  # part of the memory
         ([f"{SET}:96", f"{UNSET}:96"], False),
         ([f"{SET}:96", f"{UNSET}:8"], True),
         ([f"{PREFER}:96"], False),

@@ -27,7 +27,7 @@ BLOCK_KIB = 2 << 10
 def test_arrays_count_until_they_are_destroyed_or_their_context_is(
     env: dict[str, str], rounding_kib: int
 ) -> None:
-    # Free is what the budget leaves: the card has more.
+    # The budget limits free memory; the GPU has more.
     run = ["--virtual-set", "memory=256MiB", "--budget", "128MiB"]
     done = pump_run(*run, "--", sys.executable, str(PROGRAMS / "arrays_job.py"), **env)
     found = json.loads(done.stdout)

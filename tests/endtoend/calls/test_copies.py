@@ -1,4 +1,4 @@
-"""Copies of every shape: the right bytes, and as many operations as the driver carried out."""
+"""Copies of every form give the right bytes; pump counts each operation that the driver ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from places import PROGRAMS
 
 
 def run(tmp_path: Path, *options: str) -> tuple[dict[str, str], dict[str, int], str]:
-    """(what the program printed, the driver's report, pump's lines)."""
+    """Returns (the program's output, the driver's report, pump's lines)."""
     report = tmp_path / "report.json"
     command = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", "--virtual-set=mode=compute"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Events that are recorded where pump does not see it tell nothing of streams."""
+"""Records of events that pump does not see give no information about streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that a program is told to be free, and to be in its pools, is as without pump."""
+"""Queries of free memory and of pools return the same values as without pump."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_memory_that_is_freed_is_free_as_without_pump(
 
 
 def test_a_pool_with_a_threshold_keeps_as_much_and_no_more() -> None:
-    """CUDA driver API, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. The virtual driver's own pool keeps
-    nothing, so there is nothing to compare with."""
+    """Checks CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as CUDA's driver API documents it. The virtual
+    driver's own pool cannot be the reference, because it keeps nothing."""
     found = told("threshold")
     assert [mib for name, mib in found if name.endswith("freed")] == [64, 200]
     assert [mib for name, mib in found if name.endswith("RESERVED_MEM_CURRENT")] == [64, 200]

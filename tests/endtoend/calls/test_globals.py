@@ -1,4 +1,4 @@
-"""Managed variables of loaded code: known while the code is loaded, when they are large."""
+"""Large managed variables of loaded code are known while the code is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_operations_on_large_managed_variables_are_seen_until_their_code_goes(
     report, summary = tmp_path / "report.json", tmp_path / "summary.json"
     run = [str(BIN / "pump-run"), "--virtual", "a100-pcie4"]
     files = {"PUMP_VIRTUAL_REPORT": str(report), "PUMP_SUMMARY": str(summary)}
-    # Without a worker: counts of operations that run beside its attach may be lost.
+    # A worker's attach may lose counts of concurrent operations, so this job has no worker.
     alone = ["env", "-u", "PUMP_SOCKET", sys.executable]
     done = subprocess.run(
         [*run, "--", *alone, str(PROGRAMS / "globals_job.py")],
@@ -30,7 +30,7 @@ def test_operations_on_large_managed_variables_are_seen_until_their_code_goes(
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(summary.read_text())["shim"]["operations"]
-    # Three times: two on the first variable, one on the second; then the library's, and
-    # one on memory of the program that may lie where a variable was.
+    # Three rounds with two memsets of the first variable and one of the second; then one of the
+    # library's variable, and one of plain memory, which may reuse the address of a variable.
     assert seen == 3 * 3 + 2
     assert json.loads(report.read_text())["violations"] == 0

@@ -1,4 +1,4 @@
-"""A captured iteration, replayed oversubscribed 1.5 times: its bits, its faults, its recording."""
+"""Replays of a captured iteration at 1.5 times the memory: bits, faults and the recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY_MIB = 64
 
 
 def run(folder: Path, replays: int, mode: str, policy: str, kernels: Path, *more: str) -> Any:
-    """The job's digest, the virtual driver's report and pump's counters."""
+    """Returns the job's digest, the virtual driver's report and pump's counters."""
     report, counters = folder / "report.json", folder / "summary.json"
     settings = [f"device.memory_bytes={MEMORY_MIB * MIB}", f"mode={mode}"]
     virtual = [f"--virtual-set={setting}" for setting in settings]

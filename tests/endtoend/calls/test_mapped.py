@@ -1,4 +1,4 @@
-"""Virtual memory management from managed memory: what programs rely on, with and without pump."""
+"""Virtual memory management on managed memory: programs can rely on it with and without pump."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from places import PROGRAMS
 OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 801
 INVALID_VALUE = 1
-# Budget and card: the second needs more than it has.
+# The GPU's memory, or the budget on a larger GPU.
 ROOM = "128MiB"
 
 
 def run(
     step: str, folder: Path, *options: str, program: str = "mapped_job.py", **env: str
 ) -> tuple[Any, str]:
-    """What the step, with its arguments, printed, and pump's lines; pump has given the virtual
-    driver no call that violates its rules."""
+    """Returns the step's output and pump's lines. Checks that pump made no call that violates the
+    virtual driver's rules."""
     command = sys.executable, str(PROGRAMS / program), *step.split()
     report = folder / "report.json"
     done = pump_run(*options, "--", *command, PUMP_VIRTUAL_REPORT=str(report), **env)
@@ -81,7 +81,7 @@ def test_a_thread_without_a_context_makes_pageable_memory(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("env", [{}, {"PUMP_DISABLE": "1"}], ids=["pumped", "plain"])
 def test_a_kernel_touches_what_is_mapped_without_a_gap(env: dict[str, str], tmp_path: Path) -> None:
-    """And nothing in the rest of the reservation, of which pump makes managed memory."""
+    """A kernel touches nothing past a gap, although all of the reservation is managed memory."""
     found = []
     for step in ("touched_mapped", "touched_allocated"):
         run(step, tmp_path, **env)
@@ -107,14 +107,14 @@ def test_memory_has_one_address_and_the_refusal_names_the_remedy(tmp_path: Path)
 def test_what_was_never_mapped_can_be_exported_and_what_is_pageable_cannot(
     tmp_path: Path,
 ) -> None:
-    """The virtual GPU itself exports nothing: it is asked, which is what counts."""
+    """The virtual GPU exports nothing; the test only shows that pump calls the driver."""
     found, lines = run("exported", tmp_path)
     assert found == [NOT_SUPPORTED, True, NOT_SUPPORTED]
     assert "cuMemExportToShareableHandle" in lines and "--keep-device vmm" in lines
 
 
 def test_pageable_memory_is_not_bound_to_a_multicast_object(tmp_path: Path) -> None:
-    """A handle of pump's means nothing to the driver, which would follow it."""
+    """The driver cannot use a handle of pump, but would dereference it."""
     found, lines = run("bound", tmp_path)
     assert found == [NOT_SUPPORTED, NOT_SUPPORTED]
     assert lines.count("cuMulticastBindMem") == 1 and "--keep-device vmm" in lines
@@ -123,7 +123,7 @@ def test_pageable_memory_is_not_bound_to_a_multicast_object(tmp_path: Path) -> N
 
 
 def test_pageable_memory_is_not_mapped_into_a_sparse_array(tmp_path: Path) -> None:
-    """Nor would the driver take a handle that was not made as a tile pool."""
+    """The driver itself only takes handles that were created as tile pools."""
     found, lines = run("in_array", tmp_path)
     assert found == [NOT_SUPPORTED, INVALID_VALUE]
     assert lines.count("cuMemMapArrayAsync") == 1 and "--keep-device vmm" in lines

@@ -1,4 +1,4 @@
-"""Drivers before CUDA 12.4: the layouts of parameters come from the program's code."""
+"""Drivers before CUDA 12.4: pump reads parameter layouts from the program's code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYOUTS = PROGRAMS / "layouts_job.py"
 
 
 def recorded(tmp_path: Path, program: list[str], **env: str) -> dict[str, Any]:
-    """What pump trace info says of the program's recording."""
+    """Returns the output of pump trace info for a recording of the program."""
     trace = tmp_path / "trace"
     done = pump_run(f"--record={trace}", "--", sys.executable, *program, **env)
     return {"stderr": done.stderr, **recording(trace)}

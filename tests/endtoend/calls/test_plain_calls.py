@@ -1,4 +1,4 @@
-"""Plain memory answers under pump as without it where programs reach its edges."""
+"""Plain memory gives the same answers with pump when programs reach its edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = (sys.executable, str(PROGRAMS / "plain_calls_job.py"), str(STEPS))
 
 
 def run(report: Path, *options: str, **env: str) -> tuple[Any, dict[str, Any]]:
-    """(What the calls answered, what the driver reports.)"""
+    """Returns (the calls' answers, the driver's report)."""
     done = pump_run(*options, "--", *PROGRAM, PUMP_VIRTUAL_REPORT=str(report), **env)
     return json.loads(done.stdout), json.loads(report.read_text())
 
@@ -26,8 +26,8 @@ def run(report: Path, *options: str, **env: str) -> tuple[Any, dict[str, Any]]:
 def test_memory_of_plain_calls_is_freed_in_the_order_of_a_stream(
     tmp_path: Path, keep: tuple[str, ...]
 ) -> None:
-    """All of it would be five times the limit. The second free of one address is refused, and
-    what pump rounds up behind memory is unknown to questions about it."""
+    """All allocations together are five times the limit. A second free of an address is refused,
+    and queries do not know the memory that pump adds to round up."""
     limits = ("--limit=32MiB", "--virtual-set=memory=16MiB")
     plain, driver = run(tmp_path / "plain", "--virtual-set=memory=256MiB", PUMP_DISABLE="1")
     found, report = run(tmp_path / "pump", *limits, *keep)
@@ -41,7 +41,7 @@ def test_memory_of_plain_calls_is_freed_in_the_order_of_a_stream(
 def test_copies_and_memsets_end_where_the_requested_memory_does(
     tmp_path: Path, memory: str
 ) -> None:
-    """What pump rounds up behind it is refused as the driver refuses memory of others."""
+    """Pump refuses access to the memory past the end like the driver refuses unallocated memory."""
     plain, _ = run(tmp_path / "plain", "--virtual-set=memory=256MiB", PUMP_DISABLE="1")
     found, report = run(tmp_path / "pump", f"--virtual-set=memory={memory}")
     assert found["ends"] == plain["ends"]

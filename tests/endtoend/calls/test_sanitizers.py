@@ -1,4 +1,4 @@
-"""AddressSanitizer in a program under pump: it runs, and what it finds without pump it finds."""
+"""A program with AddressSanitizer runs under pump and finds the same errors as without pump."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pump_lab.paths import library
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the sanitizer as a shared library, as gcc links it by default."""
+    """Builds the program with the sanitizer as a shared library, gcc's default."""
     made = tmp_path_factory.mktemp("sanitized") / "sanitized"
     driver = library("virtual/libcuda.so.1")
     source = str(PROGRAMS / "sanitized.c")
@@ -24,7 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tmp_path: Path, *words: str | Path) -> tuple[subprocess.CompletedProcess[str], str]:
-    """(The job, the driver's report.)"""
+    """Returns (the job, the driver's report)."""
     report = tmp_path / "report.json"
     done = subprocess.run(
         [BIN / "pump-run", "--virtual", "a100-pcie4", "--", *words],

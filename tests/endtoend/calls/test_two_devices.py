@@ -1,4 +1,4 @@
-"""A program on two devices, each of which is too small: the same bits, and a schedule for each."""
+"""A program on two devices that are both too small: the same bits, and a schedule per device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from places import PROGRAMS
 from pump_lab.paths import library
 
 ROUNDS = 48
-"""Enough for each device to be seen at work by its schedule alone, in some of many short looks."""
+"""Enough rounds that short samples see each device work from its schedule without the worker."""
 OTHER = 5
 HOWS = pytest.mark.parametrize("how", ["alternating", "threads"])
 
@@ -33,7 +33,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Cards:
-    """Runs devices_job.py on two cards of 64 MiB."""
+    """Runs devices_job.py on two GPUs of 64 MiB."""
 
     def __init__(self, driver: Path, kernels: Path, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Cards:
         }
 
     def start(self, policy: str, *words: str) -> subprocess.Popen[str]:
-        """A job that has its worker, and goes on."""
+        """Starts a job, waits for its worker and lets the job continue."""
         settings = [f"device.memory_bytes={64 * MIB}", "mode=compute"]
         virtual = [word for setting in settings for word in ("--virtual-set", setting)]
         run = [str(BIN / "pump-run"), "--virtual", "a100-pcie4", *virtual, "--policy", policy, "--"]
@@ -74,7 +74,7 @@ class Cards:
         return process
 
     def finish(self, process: subprocess.Popen[str]) -> tuple[list[str], dict[str, Any]]:
-        """What it printed, and its summary."""
+        """Returns the job's output and summary."""
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
         for device in range(DEVICES):
@@ -103,13 +103,13 @@ def worker_of(process: subprocess.Popen[str]) -> int:
 
 
 def moved_alone(process: subprocess.Popen[str]) -> set[int]:
-    """The devices of which schedules move something while the worker is stopped again and again,
-    until each has or the program ends."""
+    """Returns the devices with schedules that progress while the worker is stopped. Stops the
+    worker repeatedly until all devices have progressed or the program ends."""
     worker = worker_of(process)
     found: set[int] = set()
     with pumpds.mapping_of(worker) as mapping:
         schedules = mapping.shm.schedules
-        with suppress(ProcessLookupError):  # it ends with the job
+        with suppress(ProcessLookupError):  # the worker ends with the job
             while process.poll() is None and len(found) < DEVICES:
                 time.sleep(0.03)
                 os.kill(worker, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A hook of driver functions that the user preloads counts under pump-run as without it."""
+"""A preloaded hook of driver functions counts the same calls with and without pump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual memory management: passes unchanged, counts against the budget, is named at exit."""
+"""Virtual memory management passes unchanged, counts against the budget, and is named at exit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def run(memory: str, **env: str) -> tuple[dict[str, Any], str]:
-    """What the program printed, and pump's lines."""
+    """Returns the program's output and pump's lines."""
     command = sys.executable, str(PROGRAMS / "vmm_job.py")
     done = pump_run(f"--virtual-set=memory={memory}", "--", *command, **env)
     return json.loads(done.stdout), done.stderr

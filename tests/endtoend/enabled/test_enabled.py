@@ -1,4 +1,4 @@
-"""Programs without pump-run in front of them: those that a rule matches are served, others are as
+"""Programs without the pump-run prefix: programs that match a rule are served, others run as
 without pump (docs/guides/enable.md)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHAPE = {"buffers": 12, "mib": 8, "steps": 90, "seed": 5}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 CARD_MIB = 64
 OUT_OF_MEMORY = 9
-"""Exit status of job.py then: 96 MiB do not fit."""
+"""Exit status of job.py when its 96 MiB do not fit."""
 RULE = '[match]\nexecutable = "python*"\ncommand = "*job.py*"\n'
 
 
@@ -49,7 +49,7 @@ class User:
         self.compiled = home / ".config" / "pump" / "jobs.compiled"
         self.report = home / "report.json"
         self.activator = 0
-        """Process id of `pumpd jobs`, where it listens."""
+        """Process id of `pumpd jobs`, if it listens."""
         settings = {"device.memory_bytes": str(CARD_MIB * MIB), "mode": "compute"}
         driver = str(Path(library("virtual/libcuda.so.1")).parent)
         clean = {
@@ -82,7 +82,7 @@ class User:
         return done.stdout + done.stderr
 
     def enable(self, rule: str | None = RULE) -> None:
-        """Write a rule, enable, and begin a session by the snippet that it wrote."""
+        """Writes a rule, enables pump, and starts a session with the snippet of `pump enable`."""
         if rule is not None:
             self.rules.mkdir(parents=True, exist_ok=True)
             (self.rules / "training.toml").write_text(rule)
@@ -125,7 +125,7 @@ def user(kernels: Path, tmp_path: Path) -> Iterator[User]:
 
 @pytest.fixture
 def activated(user: User) -> Iterator[User]:
-    """The user's manager, as far as pump needs it: `pumpd jobs` listens."""
+    """Plays the user's service manager for pump: `pumpd jobs` listens."""
     process = subprocess.Popen(
         [str(BIN / "pumpd"), "jobs"], env=user.environ, stderr=subprocess.PIPE, text=True
     )
@@ -242,7 +242,7 @@ def test_a_file_that_others_can_write_or_that_is_none_is_not_read(user: User) ->
     assert "Too many levels of symbolic links" in user.run().stderr
     user.compiled.unlink()
     os.mkfifo(user.compiled)
-    done = user.run()  # and does not wait for a writer
+    done = user.run()  # does not wait for a writer
     user.untouched(done)
     assert "not a regular file" in done.stderr
 

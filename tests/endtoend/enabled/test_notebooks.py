@@ -1,5 +1,5 @@
-"""The tutorial docs/start/notebooks.md: a kernel whose Python runs under pump-run, and pump.api in
-it. ipykernel's place is taken by a module that runs one program."""
+"""The tutorial docs/start/notebooks.md: a kernel whose Python runs under pump-run and uses
+pump.api. A module that runs one program replaces ipykernel."""
 
 from __future__ import annotations
 

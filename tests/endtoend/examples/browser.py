@@ -1,4 +1,4 @@
-"""A headless browser for pages that pump writes. Says why where there is none."""
+"""Opens pages that pump writes in a headless browser. Reports if there is no browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONS = (
 
 
 def opened(page: Path, *words: str) -> str:
-    """What the browser prints (standard output) when it opens `page`; skips without one."""
+    """Returns the browser's standard output when it opens `page`; skips without a browser."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("no headless browser: apt-get install chromium")

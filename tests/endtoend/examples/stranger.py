@@ -1,7 +1,7 @@
-"""Makes the environment of a user who has installed what a page says, and nothing else.
+"""Makes the environment of a user who has only installed the packages that a page names.
 
-It has the installed files of these distributions and of what they require, as links: so a command
-that imports something the page does not name fails, as it would for a stranger. Needs no network.
+The environment has links to the installed files of these distributions and their requirements. So a
+command that imports an unnamed package fails, as for a stranger. Needs no network.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PUMP = "pump-cuda"
 
 
 def requirements(page: str) -> list[Requirement]:
-    """What a page tells to install before its first command, and pump."""
+    """Returns pump and the packages that a page installs before its first command."""
     found = re.findall(r"`pip install ([^`]+)`", page.partition("```sh")[0])
     named = [word.strip("'").replace(".[", f"{PUMP}[") for word in " ".join(found).split()]
     return [Requirement(PUMP), *map(Requirement, named)]
 
 
 def closure(asked: list[Requirement]) -> set[str]:
-    """The names of these distributions and of all that they require here. Raises
-    PackageNotFoundError for one that is not installed."""
+    """Returns the names of these distributions and of all their requirements. Raises
+    PackageNotFoundError if one is not installed."""
     found: set[tuple[str, str]] = set()
     waiting = list(asked)
     while waiting:
@@ -44,7 +44,7 @@ def closure(asked: list[Requirement]) -> set[str]:
 
 
 def environment(folder: Path, asked: list[Requirement]) -> Path:
-    """Make the environment in `folder`; its folder of commands."""
+    """Makes the environment in `folder`; returns its folder of commands."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     commands = folder / "bin"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -62,7 +62,7 @@ def environment(folder: Path, asked: list[Requirement]) -> Path:
 
 
 def _copy_command(path: Path, commands: Path) -> None:
-    """Copies a command, which then starts the environment's own Python."""
+    """Copies a command; the copy starts the environment's own Python."""
     data = path.read_bytes()
     if data.startswith(b"#!"):
         data = b"#!%s/python\n" % bytes(commands) + data.partition(b"\n")[2]

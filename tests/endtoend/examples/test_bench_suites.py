@@ -1,4 +1,4 @@
-"""Each suite of lab/bench/ runs with --quick; nothing is said about its figures."""
+"""Each suite of lab/bench/ runs with --quick; the tests do not check its measured values."""
 
 from __future__ import annotations
 

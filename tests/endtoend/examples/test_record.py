@@ -1,4 +1,4 @@
-"""pump-run --record on the virtual GPU: what the driver counted is what the recording holds."""
+"""pump-run --record on the virtual GPU records the operations that the driver counted."""
 
 from __future__ import annotations
 
@@ -139,14 +139,14 @@ def test_a_killed_worker_costs_the_end_of_one_file_and_the_next_one_goes_on(job:
     finally:
         running.kill()
     assert DIGEST in out
-    (part,) = trace.parent.glob("t.part-*")  # what a killed writer leaves stays as it is
+    (part,) = trace.parent.glob("t.part-*")  # a killed writer's file stays unchanged
     first, records = read(part)
     assert first.truncated
     assert operations(records)
     second, more = read(trace.with_name("t.2"))
     assert not second.truncated
     assert isinstance(next(r for r in more if not isinstance(r, rec.Device)), rec.Resync)
-    assert operations(more)[-1].kind == form.COPY  # the results were read
+    assert operations(more)[-1].kind == form.COPY  # reads of the results
     assert second.header["client_number"] == 2
 
 
@@ -181,7 +181,7 @@ def test_an_older_recording_stays_until_a_new_one_is_whole(job: Job) -> None:
     assert trace.read_bytes() == older
     done = subprocess.run([*start, "true"], capture_output=True, check=False)
     assert done.returncode == 0
-    assert trace.read_bytes() == older  # no client came
+    assert trace.read_bytes() == older  # no client has connected
     assert job.run("--steps=5", run=("--record", str(trace))).returncode == 0
     reader, records = read(trace)
     assert reader.end is not None
@@ -198,7 +198,7 @@ def test_a_file_that_is_being_recorded_to_is_refused(job: Job) -> None:
         running.stdout.readline()
         deadline = time.monotonic() + 10
         while not any(job.folder.glob("t.part-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)  # its worker opens the file, in its own time
+            time.sleep(0.05)  # the worker has not opened the file yet
         second = job.run("--steps=1", run=("--record", str(trace)))
         assert second.returncode == 2
         assert "another job records to it; choose another file" in second.stderr

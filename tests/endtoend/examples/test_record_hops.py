@@ -1,4 +1,4 @@
-"""What a recording says of moved slices, against the shim's own counters and plain order."""
+"""Recorded slices agree with the shim's counters, and their times are in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIRECTIONS = ("moved_to_gpu_bytes", "moved_to_host_bytes")
 
 
 def recorded(job: Job, policy: str) -> tuple[list[rec.Record], dict[str, int]]:
-    """The rows, and what the shim counted."""
+    """Returns the rows of the recording and the shim's counters."""
     trace, summary = job.folder / "t", job.folder / "summary"
     words = ("--policy", policy, "--record", str(trace))
     done = job.run(*WORDS, run=words, env={"PUMP_SUMMARY": str(summary)})

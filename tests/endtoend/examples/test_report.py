@@ -1,5 +1,5 @@
-"""pump report over a recorded run: its figures against the virtual driver's, its page in a
-browser."""
+"""pump report on a recorded run: its metrics agree with the virtual driver's, and its page opens in
+a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRIES = 5
 
 
 class Run:
-    """A recorded sweep over 12 buffers of 32 MiB on a card of 256 MiB."""
+    """Records a sweep over 12 buffers of 32 MiB on a GPU of 256 MiB."""
 
     def __init__(self, folder: Path, policy: str = "window", iterations: int = 12) -> None:
         self.recording = folder / "run.pump"
@@ -33,7 +33,7 @@ class Run:
         words = ["--buffers", "12", "--buffer-mib", "32", "--iterations", f"{iterations}"]
         sweep = [sys.executable, SWEEP, *words]
         virtual = ["--virtual", "a100-pcie4", "--virtual-set", "memory=256MiB"]
-        # On a busy machine pumpd may come too late for a short job: cuInit waits 2 s for it.
+        # On a busy machine pumpd may be too late for a short job: cuInit waits 2 s for pumpd.
         for _ in range(TRIES):
             subprocess.run(
                 [
@@ -81,7 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def near(told: float, counted: float) -> bool:
-    """Within 5 %."""
+    """Returns whether the values differ by at most 5 %."""
     return abs(told - counted) <= 0.05 * counted
 
 
@@ -89,8 +89,8 @@ def near(told: float, counted: float) -> bool:
 def test_figures_are_the_virtual_drivers_within_five_percent(run: Run) -> None:
     told = json.loads(run.pump("report", "--json", run.recording).stdout)
     counters = run.driver["counters"]
-    # Of the blocks prefetched, those that pump populated had nothing to be moved: no more than
-    # were populated at all, and none where operations came first.
+    # A prefetch that populates blocks moves no bytes for them. The populated bytes are an upper
+    # bound of such prefetches; operations may also have populated blocks.
     prefetched = counters["prefetch_in_blocks"] * BLOCK
     least = 0.95 * (prefetched - counters["populated_bytes"])
     assert least <= told["moved_to_gpu_bytes"] <= 1.05 * prefetched

@@ -1,4 +1,4 @@
-"""The training example under every policy: the same weights, and a loss that falls."""
+"""The training example computes the same weights under every policy, and its loss falls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from places import ROOT
 
 SHAPE = ["--width=1024", "--layers=12", "--batch=16", "--rate=2e-4", "--iterations=12"]
 MEMORY_MIB = {1.5: 130, 2.0: 97}
-"""Cards of which the model (195 MiB) is so many times as much."""
+"""GPU memory by oversubscription of the model (195 MiB)."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def kernels() -> Path:
 def train(
     kernels: Path, folder: Path, memory_mib: int, *words: str, **env: str
 ) -> dict[str, object]:
-    """Train in compute mode on a card of that size; what train_mlp.py writes."""
+    """Trains in compute mode on a GPU of that size; returns the output of train_mlp.py."""
     result = folder / "result.json"
     settings = [f"memory={memory_mib}MiB", "mode=compute"]
     virtual = [word for setting in settings for word in ("--virtual-set", setting)]
@@ -47,7 +47,7 @@ def train(
 
 @pytest.fixture(scope="module")
 def unlimited(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """The run without pump that has memory for everything."""
+    """Runs without pump on a GPU with enough memory."""
     return train(kernels, tmp_path_factory.mktemp("unlimited"), 1024, PUMP_DISABLE="1")
 
 
@@ -79,14 +79,14 @@ CHANGES = [
     "--sync-every-step",
     *("--batch-from=6:8", "--batch-from=11:16", "--batch-from=16:8"),
 ]
-"""A smaller batch, the first one again, and the smaller again."""
+"""A smaller batch, the first size again, and the smaller size again."""
 
 
 def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     kernels: Path, tmp_path: Path
 ) -> None:
-    """Counters say that it was learned. What was learned of the first size alone would have
-    predicted five steps of twenty; all that can be is seventeen, less what a slow worker misses."""
+    """Without learning again, pump would predict only five of twenty steps. It can predict
+    seventeen, minus the steps that a slow worker misses."""
     alone = train(kernels, tmp_path, 1024, *CHANGES, PUMP_DISABLE="1")
     summary = tmp_path / "summary.json"
     words = ["--policy=planned", *CHANGES]
@@ -102,7 +102,7 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
 def test_a_second_run_is_predicted_from_its_first_iteration_on(
     kernels: Path, tmp_path: Path
 ) -> None:
-    """In one iteration nothing repeats but its layers: what is predicted is the first run's."""
+    """Within one iteration only layers repeat, so the predictions come from the first run."""
     summary, cache = tmp_path / "summary.json", tmp_path / "cache"
     words = ["--policy=planned", "--iterations=1", "--warm-up=0", "--sync-every-step=launch"]
     env = {"PUMP_SUMMARY": str(summary), "PUMP_KEEP_LEARNED": "yes", "XDG_CACHE_HOME": str(cache)}

@@ -1,4 +1,4 @@
-"""The tutorials without frameworks, run as they stand."""
+"""Runs the tutorials without frameworks exactly as written."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RUN_BY = (
     ROOT / "tests" / "endtoend" / "enabled" / "test_enabled.py",
     ROOT / "packaging" / "release" / "first_steps",
 )
-"""Files that run the commands of pages."""
+"""Test files that run the commands of pages."""
 
 
 def run(name: str, folder: Path) -> str:
-    """Runs a page in an environment with only pump and what the page names; returns what it
-    printed."""
+    """Runs a page in an environment with only pump and the packages that the page names; returns
+    the output."""
     page = (tutorials.DOCS / name).read_text()
     commands = stranger.environment(folder / "environment", stranger.requirements(page))
     return tutorials.run(name, folder, [commands])

@@ -1,4 +1,4 @@
-"""The sweep and the gather on the virtual GPU: the same bits, and the pages they touch."""
+"""The sweep and the gather on the virtual GPU: the same bits, and the touched pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def host_kernels() -> Path:
 def run(
     place: tuple[Path, Path], words: list[str], memory_mib: int, mode: str, policy: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what the program wrote, what the driver reports); policy "" is without pump.
+    """Returns (the program's result, the driver's report); policy "" runs without pump.
 
     `place`: library of host kernels, folder for both files.
     """
@@ -69,8 +69,8 @@ def test_a_gather_faults_on_its_pages_only_and_a_sweep_on_all(
 ) -> None:
     words = ["--iterations=2", "--warm-up=1", "--no-hash", "--managed"]
     _, gather = run((host_kernels, tmp_path), [*GATHER, *words], 32, "timing", "")
-    # The table is written once, in whole: six faults a block. Then 16 launches of 32 rows, of a
-    # page each; the sums and the index, and what is evicted while it is used, add some pages.
+    # The table is written once in full: six faults per block. Then 16 launches read 32 rows each,
+    # one page per row. The sums, the index and evictions of blocks in use add some pages.
     first_pass, launches = 48 * MIB // BLOCK * 6, 2 * 8
     assert first_pass < gather["faults"] < first_pass + launches * 40
     _, sweep = run((host_kernels, tmp_path), [*SWEEP, *words], 32, "timing", "")

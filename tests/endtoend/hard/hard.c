@@ -33,7 +33,7 @@ CUcontext start(void) {
   MUST(cu.Init(0));
   MUST(cu.DevicePrimaryCtxRetain(&context, 0));
   MUST(cu.CtxSetCurrent(context));
-  static bool waited; /* for a worker to attach: without one little of pump runs */
+  static bool waited; /* for a worker to attach: without a worker little of pump runs */
   if (!waited) usleep(700000);
   waited = true;
   return context;
@@ -48,7 +48,7 @@ CUfunction load_mix(CUmodule *module) {
   return mix;
 }
 
-/* HARD_PERIOD: so many draws repeat, as iterations do; 0: none ever does. */
+/* Returns HARD_PERIOD, the number of draws that repeat like an iteration; 0: none. */
 static unsigned period(void) {
   const char *text = getenv("HARD_PERIOD");
   return text != NULL ? (unsigned)atoi(text) : 0;
@@ -89,7 +89,7 @@ void launch_mix(const struct api *api, CUfunction mix, CUstream stream, CUdevice
                 CUdeviceptr source, uint64_t seed) {
   uint64_t words = WORDS;
   void *params[] = {&target, &source, &words, &seed};
-  unsigned grid = 1 + (unsigned)seed % 255; /* as different as those of real programs */
+  unsigned grid = 1 + (unsigned)seed % 255; /* differs, as in real programs */
   MUST(api->LaunchKernel(mix, grid, 1, 1, 256, 1, 1, 0, stream, params, NULL));
 }
 

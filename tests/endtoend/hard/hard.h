@@ -1,12 +1,12 @@
-/* hard.h - what the hard_*.c programs share: the driver, kernels, checked buffers.
+/* hard.h - shared by the hard_*.c programs: the driver, kernels, checked buffers.
  *
- * The programs are linked against nothing of CUDA. Like the CUDA runtime they dlopen
- * the driver, take cuGetProcAddress_v2 by dlsym and everything else from it: `cu` has
- * the functions with the legacy default stream, `pt` those with the per-thread one.
+ * The programs are not linked against CUDA. Like the CUDA runtime they dlopen the driver,
+ * find cuGetProcAddress_v2 with dlsym, and get all other functions from it. `cu` has the
+ * functions with the legacy default stream, `pt` has those with the per-thread one.
  *
- * A `set` is some buffers whose contents follow from the `mix` kernels that were
- * launched on them: a = a * K + b + seed. One word of every 4 KiB is computed on the
- * host as well and compared at the end.
+ * A `set` is a group of buffers. The launched `mix` kernels (a = a * K + b + seed)
+ * determine their contents. The host computes one word of every 4 KiB too, and compares
+ * it at the end.
  */
 #ifndef HARD_H
 #define HARD_H
@@ -23,7 +23,7 @@
 #include "pump_cuda.h"
 #include "pump_cuda_graph.h"
 
-/* base name, version asked for, parameters */
+/* base name, requested version, parameters */
 #define CALLS(X)                                                                           \
   X(Init, 2000, (unsigned))                                                                \
   X(DevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice))                                 \
@@ -133,21 +133,21 @@ struct set {
 
 extern const char *const mix_ptx;
 
-void load_driver(void); /* dlopen and look-ups; no call of CUDA yet */
+void load_driver(void); /* dlopen and lookups, no CUDA call yet */
 CUfunction load_mix(CUmodule *module);
 struct set *set_make(unsigned count, uint32_t seed);
 uint32_t set_random(struct set *set, uint32_t below);
 /* Applies one mix to the model and returns its seed. */
 uint64_t set_apply(struct set *set, unsigned target, unsigned source);
-/* A random mix, launched through `api` on `stream`. */
+/* Launches a random mix through `api` on `stream` and applies it to the model. */
 void set_step(struct set *set, const struct api *api, CUfunction mix, CUstream stream);
 void launch_mix(const struct api *api, CUfunction mix, CUstream stream, CUdeviceptr target,
                 CUdeviceptr source, uint64_t seed);
-/* Copies everything back (the work must be done) and compares; then frees. */
+/* Copies all buffers back, compares and frees them. All work must be finished. */
 void set_check(struct set *set);
 void set_check_values(struct set *set);
 void set_free(struct set *set);
-/* Primary context retained and current. */
+/* Retains the primary context and makes it current. */
 CUcontext start(void);
 void in_threads(unsigned count, void *(*body)(void *));
 
@@ -155,7 +155,7 @@ struct hard_case {
   const char *name;
   void (*run)(void);
 };
-/* Runs the case that words[1] names, says "right" and returns 0; fails for no such case. */
+/* Runs the case words[1], prints "right" and returns 0; fails for an unknown case. */
 int run_case(int count, char **words, const struct hard_case *cases, size_t length);
 
 #endif

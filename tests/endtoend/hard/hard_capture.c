@@ -1,6 +1,6 @@
-/* hard_capture.c - stream capture while pump is active: nothing of pump gets into it.
+/* hard_capture.c - stream capture while pump is active: no call of pump is captured.
  *
- * hard_capture CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ * Usage: hard_capture CASE. Prints "right" (exit status 0) or an error (exit status 9).
  */
 #include "hard.h"
 
@@ -21,7 +21,7 @@ static CUgraphExec capture(struct set *set, CUstream stream, int mode, unsigned 
     seed[i] = set_random(set, 1000);
     launch_mix(&cu, mix, stream, set->buffers[target[i]], set->buffers[source[i]], seed[i]);
   }
-  usleep(2000); /* executors and markers get their turn */
+  usleep(2000); /* lets executors and markers run */
   MUST(cu.StreamIsCapturing(stream, &status));
   CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
   MUST(cu.StreamEndCapture(stream, &graph));
@@ -35,7 +35,7 @@ static CUgraphExec capture(struct set *set, CUstream stream, int mode, unsigned 
   return exec;
 }
 
-/* One thread: captures and replays between ordinary work. */
+/* Captures and replays between ordinary work, in one thread. */
 static void in_mode(int mode) {
   CUstream stream;
   struct set *set = set_make(24, 11);
@@ -61,7 +61,7 @@ static void relaxed(void) {
   in_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-/* A capture in one thread, ordinary launches in others. */
+/* One thread captures while others launch. */
 static bool capturing;
 #define BESIDE 3
 static pthread_barrier_t all_have_allocated;
@@ -79,8 +79,7 @@ static void *launcher(void *number) {
     set_step(set, &cu, mix, stream);
     if (i % 25 == 24) MUST(cu.EventRecord(event, stream));
   }
-  /* Waiting and freeing are not allowed beside a GLOBAL capture: wait until there is none.
-   */
+  /* During a GLOBAL capture waits and frees are not allowed, so wait for its end. */
   while (__atomic_load_n(&capturing, __ATOMIC_ACQUIRE)) usleep(1000);
   MUST(cu.StreamSynchronize(stream));
   MUST(cu.EventDestroy(event));
@@ -118,7 +117,7 @@ static void beside(void) {
   in_threads(BESIDE, either);
 }
 
-/* What must fail inside a capture fails as it would without pump, and ends it. */
+/* Calls that a capture does not allow fail as without pump, and end the capture. */
 static void refused(void) {
   struct set *set = set_make(24, 9);
   for (int i = 0; i < 60; i++) set_step(set, &cu, mix, NULL);
@@ -139,7 +138,7 @@ static void refused(void) {
       if (allowed) MUST(cu.MemFree(address));
       if (allowed) MUST(cu.GraphDestroy(graph));
       MUST(cu.StreamDestroy(stream));
-      MUST(cu.MemAlloc(&address, 4 * MIB)); /* and afterwards all is well again */
+      MUST(cu.MemAlloc(&address, 4 * MIB)); /* works again afterwards */
       MUST(cu.MemFree(address));
     }
   }
@@ -148,8 +147,8 @@ static void refused(void) {
   set_check(set);
 }
 
-/* Beyond the job's limit, which the command line sets: pump refuses by itself, and yet as
- * the driver would, capture and all. */
+/* Exceeds the job's limit, which the command line sets. Pump itself refuses, but answers
+ * like the driver, including the state of the capture. */
 static void limited(void) {
   struct set *set = set_make(24, 9);
   for (int mode = 0; mode <= 2; mode++) {
@@ -171,7 +170,7 @@ static void limited(void) {
   set_check(set);
 }
 
-/* Captures that never end properly must not stop markers for ever. */
+/* Captures that never end properly must not stop markers forever. */
 static void abandoned(void) {
   struct set *set = set_make(24, 10);
   for (int i = 0; i < 20; i++) {

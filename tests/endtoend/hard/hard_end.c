@@ -1,6 +1,6 @@
-/* hard_end.c - programs that fork, exec and end in every way but the polite one.
+/* hard_end.c - programs that fork, exec and end in every way except the polite one.
  *
- * hard_end CASE; what each prints and how it ends is said beside it.
+ * Usage: hard_end CASE. Each case describes its output and its end.
  */
 #include <errno.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static void work(uint32_t seed) {
   set_check(set);
 }
 
-/* Prints "right": fork before cuInit, then work in both. */
+/* Forks before cuInit, then works in both processes. Prints "right". */
 static void fork_before(void) {
   pid_t child = fork();
   CHECK(child >= 0);
@@ -39,7 +39,7 @@ static void fork_before(void) {
   puts("right");
 }
 
-/* Prints "right" twice: the child of a running program becomes another program. */
+/* Forks a running program; the last child runs another one. Prints "right" twice. */
 static void fork_after(char *self) {
   context = start();
   mix = load_mix(NULL);
@@ -48,10 +48,10 @@ static void fork_after(char *self) {
   for (int round = 0; round < 3; round++) {
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0 && round == 0) exit(6); /* with all of the parent's exit handlers */
+    if (child == 0 && round == 0) exit(6); /* runs the parent's exit handlers */
     if (child == 0 && round == 1) _exit(6);
     if (child == 0) {
-      setenv("PUMP_VIRTUAL_REPORT", "", 1); /* the parent's own */
+      setenv("PUMP_VIRTUAL_REPORT", "", 1); /* the variable is for the parent */
       execl(self, self, "plain", NULL);
       _exit(127);
     }
@@ -106,7 +106,7 @@ static void *end_by_exit(void *unused) {
 
 static void on_term(int signal) {
   (void)signal;
-  exit(22); /* not allowed, and yet what many programs do */
+  exit(22); /* not allowed, but common in programs */
 }
 
 int main(int count, char **words) {

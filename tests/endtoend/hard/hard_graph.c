@@ -1,13 +1,13 @@
-/* hard_graph.c - graphs in every way that they are made and changed, oversubscribed.
+/* hard_graph.c - graphs made and changed in every possible way, oversubscribed.
  *
- * hard_graph CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ * Usage: hard_graph CASE. Prints "right" (exit status 0) or an error (exit status 9).
  */
 #include "hard.h"
 
 static CUcontext context;
 static CUfunction mix;
 
-/* ---- nodes, and what they do to the model ------------------------------------ */
+/* ---- nodes, and their effect on the model ------------------------------------ */
 
 #define NODES 24
 
@@ -18,7 +18,7 @@ struct plan {
   struct step {
     enum { MIX, COPY, FILL } kind;
     unsigned target, source;
-    uint64_t number; /* seed, or what it is filled with */
+    uint64_t number; /* seed of a mix or value of a fill */
     bool off;
   } steps[NODES];
   unsigned count;
@@ -43,7 +43,7 @@ static void apply(struct plan *plan) {
   }
 }
 
-/* Its parameters live as long as the call that takes them. */
+/* The parameters must outlive the call that takes them. */
 struct mix_params {
   uint64_t target, source, words, seed;
   void *pointers[4];
@@ -79,7 +79,7 @@ static CUDA_MEMCPY3D copy_params(const struct plan *plan, const struct step *ste
                          .Depth = 1};
 }
 
-/* Adds one random step behind the one before, as a node of its own. */
+/* Adds a random step after the previous one, as its own node. */
 static void add(struct plan *plan, int kind) {
   struct set *set = plan->set;
   unsigned n = plan->count++;
@@ -127,7 +127,7 @@ static void replay(CUgraphExec exec, struct plan *plan, CUstream stream, int tim
 
 /* ---- cases ----------------------------------------------------------------------- */
 
-/* Nodes of every kind, a clone, a child; the graphs are gone when they are launched. */
+/* Nodes of every kind, a clone, a child; the graphs are destroyed before the launch. */
 static void nodes(void) {
   struct set *set = set_make(24, 3);
   struct plan plan = begin(set), inner = begin(set);
@@ -155,7 +155,7 @@ static void nodes(void) {
   set_check(set);
 }
 
-/* Another step of the same kind in an executable graph that stands already. */
+/* Replaces a step of an instantiated graph by another step of the same kind. */
 static void change(struct plan *plan, CUgraphExec exec, unsigned n) {
   struct step *step = &plan->steps[n];
   step->target = set_random(plan->set, plan->set->count);
@@ -206,8 +206,8 @@ static void updates(void) {
   set_check(set);
 }
 
-/* As frameworks do: warm up, capture an iteration that forks on a side stream, replay it
- * often. */
+/* Works like frameworks: warms up, captures an iteration that forks to a side stream, and
+ * replays it several times. */
 static void iteration(void) {
   struct set *set = set_make(24, 6);
   CUstream stream, side;
@@ -222,7 +222,7 @@ static void iteration(void) {
   MUST(cu.StreamSynchronize(stream));
   MUST(cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   for (unsigned i = 0; i < 60; i++) {
-    unsigned half = i % 2 * 12; /* the side stream has the upper half to itself */
+    unsigned half = i % 2 * 12; /* the upper half is only for the side stream */
     pairs[i][0] = half + set_random(set, 12), pairs[i][1] = half + set_random(set, 12);
     if (i % 20 == 0) {
       MUST(cu.EventRecord(fork, stream));
@@ -251,7 +251,7 @@ static void iteration(void) {
   set_check(set);
 }
 
-/* Memory comes back at the same address, and elsewhere, under an instantiated graph. */
+/* Frees and allocates memory, at any address, under an instantiated graph. */
 static void reused(void) {
   struct set *set = set_make(24, 7);
   for (int round = 0; round < 6; round++) {
@@ -277,8 +277,8 @@ static void reused(void) {
   set_check(set);
 }
 
-/* Threads that make, change, launch and destroy graphs side by side. They begin when all
- * have allocated: while everything fits, nothing is counted. */
+/* Threads make, change, launch and destroy graphs at the same time. They start when all
+ * have allocated: pump counts no operations while everything fits. */
 #define THREADS 4
 static pthread_barrier_t all_have_allocated;
 
@@ -295,7 +295,7 @@ static void *one_of_many(void *number) {
     replay(exec, &plan, stream, 1);
     change(&plan, exec, set_random(set, NODES));
     replay(exec, &plan, stream, 1);
-    MUST(cu.GraphExecDestroy(exec)); /* while it is under way */
+    MUST(cu.GraphExecDestroy(exec)); /* during its execution */
     MUST(cu.GraphDestroy(plan.graph));
     MUST(cu.StreamSynchronize(stream));
   }

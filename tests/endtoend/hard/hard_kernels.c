@@ -1,5 +1,4 @@
-/* hard_kernels.c - host kernels of hard_life.c and hard_pool.c for the virtual GPU's
- * compute mode. */
+/* hard_kernels.c - host kernels of hard_life.c and hard_pool.c, for compute mode. */
 #include <stdint.h>
 
 void pump_host_wide(void **params, const unsigned grid[3], const unsigned block[3]);
@@ -23,16 +22,16 @@ void pump_host_slim(void **params, const unsigned grid[3], const unsigned block[
   for (uint64_t i = 0; i < 1024; i++) add(*(uint64_t **)params[0] + i * 512, 1, 1);
 }
 
-#define EACH 64 /* words between those that are looked at */
+#define EACH 64 /* distance of the checked words */
 
-/* stamp(words, count, number): makes them the owner's */
+/* stamp(words, count, number): writes the owner's number */
 void pump_host_stamp(void **params, const unsigned grid[3], const unsigned block[3]) {
   (void)grid, (void)block;
   uint64_t *words = *(uint64_t **)params[0], count = *(uint64_t *)params[1];
   for (uint64_t i = 0; i < count; i += EACH) words[i] = *(uint64_t *)params[2] + i;
 }
 
-/* verify(words, count, number, wrong): counts those that are no longer its owner's */
+/* verify(words, count, number, wrong): counts words that lost the owner's number */
 void pump_host_verify(void **params, const unsigned grid[3], const unsigned block[3]) {
   (void)grid, (void)block;
   uint64_t *words = *(uint64_t **)params[0], count = *(uint64_t *)params[1], wrong = 0;

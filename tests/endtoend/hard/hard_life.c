@@ -1,13 +1,13 @@
-/* hard_life.c - contexts, modules and what they own come, go and come again.
+/* hard_life.c - contexts, modules and their objects, created and destroyed repeatedly.
  *
- * hard_life CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ * Usage: hard_life CASE. Prints "right" (exit status 0) or an error (exit status 9).
  */
 #include "hard.h"
 
 /* ---- contexts ------------------------------------------------------------------- */
 
-/* A context beside the primary one, with memory and work of its own, destroyed with
- * both, while the primary one works on. */
+/* Destroys a second context together with its memory and work, while the primary context
+ * keeps working. */
 static void contexts(void) {
   CUcontext primary = start(), seen;
   CUfunction mix = load_mix(NULL);
@@ -22,7 +22,7 @@ static void contexts(void) {
     CUstream stream;
     MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUdeviceptr small;
-    for (int i = 0; i < 40; i++) MUST(cu.MemAlloc(&small, MIB / 2 - 1)); /* left to it */
+    for (int i = 0; i < 40; i++) MUST(cu.MemAlloc(&small, MIB / 2 - 1)); /* the context's */
     for (int i = 0; i < 40; i++) {
       MUST(cu.CtxSetCurrent(primary));
       set_step(set, &cu, mix, NULL);
@@ -31,7 +31,7 @@ static void contexts(void) {
     }
     MUST(cu.CtxSynchronize());
     set_check_values(its);
-    free(its); /* the memory goes with the context, and so does work under way */
+    free(its); /* the context's end frees the memory and stops the work */
     MUST(cu.CtxDestroy(beside));
     MUST(cu.CtxGetCurrent(&seen));
     CHECK(seen != beside);
@@ -39,12 +39,12 @@ static void contexts(void) {
   }
   size_t free_now;
   MUST(cu.MemGetInfo(&free_now, &total_bytes));
-  CHECK(free_now + 2 * MIB >= free_bytes); /* what the contexts had is not counted on */
+  CHECK(free_now + 2 * MIB >= free_bytes); /* their memory is free */
   MUST(cu.CtxSynchronize());
   set_check(set);
 }
 
-/* The only context there is, created anew over and over. */
+/* Creates and destroys the only context repeatedly. */
 static void contexts_in_a_row(void) {
   MUST(cu.Init(0));
   for (unsigned round = 0; round < 12; round++) {
@@ -53,7 +53,7 @@ static void contexts_in_a_row(void) {
     CUfunction mix = load_mix(NULL);
     struct set *set = set_make(24, round + 1);
     for (int i = 0; i < 40; i++) set_step(set, &pt, mix, NULL);
-    if (round % 3 != 0) { /* else destroyed with its work under way */
+    if (round % 3 != 0) { /* else destroyed with work in flight */
       MUST(cu.CtxSynchronize());
       set_check_values(set);
     }
@@ -96,14 +96,14 @@ static CUfunction load(CUmodule *module, const char *ptx, const char *name) {
   return function;
 }
 
-/* Behind the parameters that a kernel has stand addresses that must not be read. */
+/* Launches a kernel. The addresses after its own parameters must not be read. */
 static void launch(CUfunction function, unsigned count, uint64_t *values) {
   void *params[16];
   for (unsigned i = 0; i < 16; i++) params[i] = i < count ? &values[i] : (void *)8;
   MUST(cu.LaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
 }
 
-/* One wide and one slim kernel, each in its own module or context. */
+/* Runs a wide and a slim kernel, each in its own module or context. */
 static unsigned one_life(bool by_context, CUdeviceptr words, CUfunction *wide, unsigned n) {
   CUmodule module;
   CUcontext context;
@@ -148,7 +148,7 @@ static void lives(bool by_context) {
   }
   MUST(cu.MemcpyDtoH(&first, words, sizeof first));
   CHECK(first == (by_context ? 0 : 2 * rounds));
-  CHECK(reused > 0); /* else nothing was tested */
+  CHECK(reused > 0); /* else the test is void */
   set_check(set);
 }
 

@@ -1,13 +1,13 @@
-/* hard_pool.c - programs that allocate and free in stream order, and check every byte they
- * own from the allocation to the free.
+/* hard_pool.c - programs that allocate and free in stream order, and check their memory
+ * from the allocation to the free.
  *
- * hard_pool CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ * Usage: hard_pool CASE. Prints "right" (exit status 0) or an error (exit status 9).
  */
 #include "hard.h"
 
 static CUcontext context;
 static CUfunction stamp, verify;
-static CUdeviceptr wrong; /* counts words that changed under their owner */
+static CUdeviceptr wrong; /* counts words that another owner changed */
 
 static const char stamp_ptx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -75,7 +75,7 @@ static uint64_t some_bytes(uint32_t *state) {
 
 #define THREADS 4
 #define STREAMS 4
-#define KEPT 14 /* blocks of each thread */
+#define KEPT 14 /* blocks per thread */
 
 static void *storm(void *number) {
   uint32_t state = (uint32_t)(uintptr_t)number * 7919 + 1;
@@ -87,10 +87,10 @@ static void *storm(void *number) {
     MUST(cu.StreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
   for (int step = 0; step < 700; step++) {
     uint32_t i = next(&state, KEPT), stream = next(&state, STREAMS);
-    /* Number 0 is the default stream: the thread's own, or everybody's. */
+    /* Number 0 is the default stream, either per-thread or legacy. */
     const struct api *api = (uintptr_t)number & 1 ? &pt : &cu;
     if (kept[i].address != 0) {
-      if (next(&state, 6) == 0) { /* freed where it was not allocated, in order */
+      if (next(&state, 6) == 0) { /* freed on another stream, in order */
         CUevent event;
         MUST(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING));
         MUST(api->EventRecord(event, streams[on[i]]));
@@ -105,7 +105,7 @@ static void *storm(void *number) {
       kept[i] = make(api, some_bytes(&state), streams[stream]);
     }
     if (next(&state, 64) == 0) MUST(api->StreamSynchronize(streams[stream]));
-    if (stream != 0 && next(&state, 96) == 0) { /* a stream ends with its work under way */
+    if (stream != 0 && next(&state, 96) == 0) { /* destroys a stream with work in flight */
       for (uint32_t k = 0; k < KEPT; k++)
         if (kept[k].address != 0 && on[k] == stream) {
           drop(api, &kept[k], streams[stream]);
@@ -129,7 +129,7 @@ static void streams(void) {
   check_end();
 }
 
-/* ---- what a program is told -------------------------------------------------------- */
+/* ---- answers to a program -------------------------------------------------------- */
 
 static uint64_t figure(CUmemoryPool pool, int attribute) {
   uint64_t value = 1;
@@ -164,14 +164,14 @@ static void answers(void) {
   ask(&large, pool);
   CHECK(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) - used >= 3 * MIB + 4000);
   CHECK(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 3 * MIB + 4000);
-  /* What is no block cannot be freed, nor anything twice: both answer as the driver's. */
+  /* Wrong addresses and second frees get the same answer as from the driver. */
   CHECK(cu.MemFreeAsync(large.address + 512, NULL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cu.MemFree(large.address + 512) == CUDA_ERROR_INVALID_VALUE);
   drop(&cu, &large, NULL);
   CHECK(cu.MemFreeAsync(large.address, NULL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cu.MemFree(large.address) == CUDA_ERROR_INVALID_VALUE);
   MUST(cu.StreamSynchronize(NULL));
-  MUST(cu.MemFree(small.address)); /* the other kind of free */
+  MUST(cu.MemFree(small.address)); /* free by the other kind of call */
   MUST(cu.MemAlloc(&address, 64 * 1024));
   MUST(cu.MemFreeAsync(address, NULL));
   CHECK(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == used);
@@ -210,7 +210,7 @@ static void own_pools(void) {
   check_end();
 }
 
-/* What is allocated in a capture is the graph's own; it is the same in each replay. */
+/* Memory allocated in a capture belongs to the graph and is the same in each replay. */
 static void capture_own(CUstream stream, int mode, const struct block *outside) {
   CUgraph graph;
   CUgraphExec exec;
@@ -232,7 +232,7 @@ static void capture_own(CUstream stream, int mode, const struct block *outside) 
   MUST(cu.GraphDestroy(graph));
 }
 
-/* Inside of a capture nothing of ours happens; beside one the pool serves on. */
+/* Pump does nothing inside a capture, but its pool keeps serving other streams. */
 static void captures(void) {
   CUstream captured, other;
   CUgraph graph = NULL;
@@ -244,7 +244,7 @@ static void captures(void) {
   for (int mode = 0; mode < 3; mode++) {
     MUST(cu.StreamBeginCapture(captured, mode));
     use(&cu, verify, &before, captured);
-    struct block beside = make(&cu, 40 * MIB, other); /* asks the driver for more */
+    struct block beside = make(&cu, 40 * MIB, other); /* the pool must grow */
     drop(&cu, &beside, other);
     MUST(cu.StreamEndCapture(captured, &graph));
     MUST(cu.GraphDestroy(graph));
@@ -255,7 +255,7 @@ static void captures(void) {
   check_end();
 }
 
-/* What the pool keeps has no owner: it is in no other allocation's way. */
+/* Memory kept by the pool has no owner, so other allocations can use it. */
 static void room(void) {
   struct block blocks[8];
   CUdeviceptr address;
@@ -270,13 +270,13 @@ static void room(void) {
   check_end();
 }
 
-/* As they come five blocks lie in four segments of 32 MiB; in the order of their lengths in
- * three. What an iteration requests is the same each time, so the fourth goes back. */
+/* Five blocks need four segments of 32 MiB in order of arrival, and three if sorted by
+ * length. Because the requests repeat, the pool returns the fourth segment. */
 static void repeats(void) {
   static const uint64_t lengths[] = {14 * MIB, 14 * MIB, 18 * MIB, 18 * MIB, 18 * MIB};
   int (*piece)(uint64_t, uint64_t *, uint64_t *) = dlsym(RTLD_DEFAULT, "pump_pool_piece");
   struct block blocks[5];
-  CUdeviceptr first[5]; /* where they lay as they came */
+  CUdeviceptr first[5]; /* addresses in order of arrival */
   int left = 5;
   begin();
   CHECK(piece != NULL);
@@ -285,12 +285,12 @@ static void repeats(void) {
     for (int i = 0; i < 5 && round == 0; i++) first[i] = blocks[i].address;
     for (int i = 0; i < 5; i++) drop(&cu, &blocks[i], NULL);
     MUST(cu.CtxSynchronize());
-    usleep(10000); /* pump's thread looks after the pool */
+    usleep(10000); /* pump's thread maintains the pool */
     left = 0;
     for (int i = 0; i < 5; i++)
       left += piece(first[i], &(uint64_t){0}, &(uint64_t){0}) != 0;
   }
-  CHECK(left == 4 || left == 3); /* that of one block, or the one that two lay in */
+  CHECK(left == 4 || left == 3); /* the segment of one block or of two */
   check_end();
 }
 

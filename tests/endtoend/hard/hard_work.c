@@ -1,6 +1,6 @@
-/* hard_work.c - programs that do a great deal at once and check every result.
+/* hard_work.c - programs that do many things at the same time and check every result.
  *
- * hard_work CASE; prints "right" and exits 0, or names what is wrong and exits 9.
+ * Usage: hard_work CASE. Prints "right" (exit status 0) or an error (exit status 9).
  */
 #include "hard.h"
 
@@ -27,10 +27,10 @@ static void *on_some_stream(void *number) {
     case 3:
       set_step(set, &pt, mix, NULL);
       break;
-    case 4: /* both names of the thread's own stream */
+    case 4: /* both names of the per-thread stream */
       set_step(set, i & 1 ? &cu : &pt, mix, i & 1 ? CU_STREAM_PER_THREAD : NULL);
       break;
-    default: /* the legacy stream and the thread's own wait for each other */
+    default: /* the legacy and the per-thread stream wait for each other */
       set_step(set, i & 1 ? &cu : &pt, mix, i % 3 == 0 ? CU_STREAM_LEGACY : NULL);
     }
     if (i % 20 == 19) MUST(pt.StreamSynchronize(NULL));
@@ -57,21 +57,21 @@ static void churn(void) {
     CUevent event;
     MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cu.EventQuery(event)); /* never recorded, though its handle may have been */
+    MUST(cu.EventQuery(event)); /* never recorded, but its handle may be reused */
     if (last != NULL) MUST(cu.StreamWaitEvent(stream, last, 0));
     if (i % 10 == 0) set_step(set, &cu, mix, stream);
     MUST(cu.EventRecord(event, stream));
     if (last != NULL) MUST(cu.EventDestroy(last));
     last = event;
-    if (i % 500 == 499) MUST(cu.EventSynchronize(last)); /* the card's streams are finite */
-    MUST(cu.StreamDestroy(stream));                      /* with its work under way */
+    if (i % 500 == 499) MUST(cu.EventSynchronize(last)); /* GPU streams are limited */
+    MUST(cu.StreamDestroy(stream));                      /* with work in flight */
   }
   MUST(cu.EventSynchronize(last));
   MUST(cu.EventDestroy(last));
   set_check(set);
 }
 
-static void *one_call(void *number) { /* each thread has a default stream of its own */
+static void *one_call(void *number) { /* each thread has its own default stream */
   struct set *set = number;
   MUST(cu.CtxSetCurrent(context));
   set_step(set, &pt, mix, NULL);
@@ -81,7 +81,7 @@ static void *one_call(void *number) { /* each thread has a default stream of its
 
 static void short_lived_threads(void) {
   struct set *set = set_make(24, 6);
-  for (int i = 0; i < 1200; i++) { /* more than there are slots for streams */
+  for (int i = 0; i < 1200; i++) { /* more threads than stream slots */
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, one_call, set) == 0);
     pthread_join(thread, NULL);
@@ -157,7 +157,7 @@ static void extra(void) {
   set_check(set);
 }
 
-/* ---- what the program is told ----------------------------------------------------- */
+/* ---- answers to the program ----------------------------------------------------- */
 
 static void pointer_answers(CUdeviceptr base, size_t bytes, bool managed) {
   CUdeviceptr found = 0;
@@ -200,9 +200,9 @@ static void answers(void) {
   MUST(cu.MemAllocManaged(&managed, 3 * MIB, CU_MEM_ATTACH_GLOBAL));
   pointer_answers(managed, 3 * MIB, true);
   MUST(cu.MemFree(managed));
-  CHECK(cu.MemFree(held[0] + 4096) != CUDA_SUCCESS); /* not the beginning */
+  CHECK(cu.MemFree(held[0] + 4096) != CUDA_SUCCESS); /* not the start of an allocation */
   for (int i = 0; i < 24; i++) MUST(cu.MemFree(held[i]));
-  CHECK(cu.MemFree(held[3]) != CUDA_SUCCESS); /* twice */
+  CHECK(cu.MemFree(held[3]) != CUDA_SUCCESS); /* second free */
   CHECK(cu.PointerGetAttribute(&pitch, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, held[3]) != 0);
   MUST(cu.MemAllocPitch(&held[0], &pitch, 4097, 1024, 8));
   CHECK(pitch >= 4097);

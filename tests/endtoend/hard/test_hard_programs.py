@@ -1,4 +1,4 @@
-"""Programs that are hard on an interposer, oversubscribed 1.5 times: the right result in time."""
+"""Programs that are hard for an interposer, at 1.5 times the memory: the right result in time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMORY_MIB = 64
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the compiled programs; none is linked against anything of CUDA."""
+    """Returns the folder of the compiled programs, which are not linked against CUDA."""
     folder = tmp_path_factory.mktemp("hard")
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"]
     names = ("work", "life", "capture", "graph", "pool", "end")
@@ -45,7 +45,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Program:
-    """Runs one case of a program under pump-run on a virtual card of 64 MiB."""
+    """Runs one case of a program under pump-run on a virtual GPU of 64 MiB."""
 
     def __init__(self, programs: Path, kernels: Path, folder: Path) -> None:
         self.programs = programs
@@ -90,7 +90,7 @@ class Program:
         free_unknown: int = 0,
         capture_invalidated: int = 0,
     ) -> dict[str, object]:
-        """Runs a case that must succeed; the virtual driver's report, free of violations."""
+        """Runs a case that must succeed; returns the virtual driver's report without violations."""
         done = self.run(program, case, *run)
         assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr + done.stdout
         report: dict[str, object] = json.loads(self.report.read_text())
@@ -126,7 +126,7 @@ def test_a_program_that_does_much_at_once_is_right(program: Program, case: str) 
 
 
 def test_what_a_program_is_told_of_its_memory_is_what_it_asked_for(program: Program) -> None:
-    # Its two deliberately wrong frees reach the driver as they are.
+    # The program's two wrong frees reach the driver unchanged.
     program.right("hard_work", "answers", free_unknown=2)
 
 
@@ -161,7 +161,7 @@ def test_a_graph_is_as_many_operations_as_the_gpu_executes_of_it(
 
 
 def test_what_a_capture_refuses_fails_as_it_does_without_pump(program: Program) -> None:
-    # GLOBAL and THREAD_LOCAL, a small and a large allocation in each.
+    # A small and a large allocation, each in GLOBAL and in THREAD_LOCAL mode.
     program.right("hard_capture", "refused", capture_invalidated=4)
 
 
@@ -177,7 +177,7 @@ def test_abandoned_captures_hurt_no_program(program: Program) -> None:
 
 @pytest.mark.parametrize("case", ["streams", "own_pools", "contexts"])
 def test_stream_ordered_memory_keeps_what_its_owner_wrote(program: Program, case: str) -> None:
-    # Blocks of contexts that are over have no owner: the driver answers their frees.
+    # Blocks of destroyed contexts have no owner: the driver answers their frees.
     program.right("hard_pool", case, free_unknown=6 if case == "contexts" else 0)
 
 
@@ -185,7 +185,7 @@ def test_stream_ordered_memory_keeps_what_its_owner_wrote(program: Program, case
 def test_dead_memory_is_discarded_and_nothing_else(
     program: Program, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """After the kind "keep" only a migration makes memory safe to write to again."""
+    """After a discard of the kind "keep" only a migration makes memory safe to write again."""
     monkeypatch.setenv("PUMP_VIRTUAL_DISCARD", kind)
     report = program.right("hard_pool", "streams")
     calls = report["calls"]
@@ -215,7 +215,7 @@ def test_what_the_pool_keeps_leaves_room_for_plain_allocations(program: Program)
 def test_what_a_program_repeats_gets_places_and_the_pool_gives_back_the_rest(
     program: Program,
 ) -> None:
-    # 82 MiB live at once; the pool's segments of 128 exceed the card, and 96 do not.
+    # 82 MiB are live at once. The GPU has memory for 96 MiB of segments, but not for 128.
     memory = f"device.memory_bytes={112 * MIB}"
     program.right("hard_pool", "repeats", "--virtual-set", memory)
 

@@ -1,7 +1,7 @@
-"""Sweeps through managed and device memory, the former under the advice that is named.
+"""Sweeps through managed and device memory after giving advice.
 
-python advice_job.py ADVICE:MIB...; prints what CUDA answers to the same advice on device memory, to
-prefetches and discards of it, and to questions about both.
+Usage: advice_job.py ADVICE:MIB... Gives the advice to both. Prints CUDA's answers to advice,
+prefetches, discards and attribute queries on device memory.
 """
 
 from __future__ import annotations

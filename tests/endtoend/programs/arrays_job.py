@@ -1,4 +1,4 @@
-"""Arrays, mipmapped arrays and their ends, in plain cuda-python; prints how much is free."""
+"""Creates and destroys arrays and mipmapped arrays with cuda-python; prints the used memory."""
 
 from __future__ import annotations
 

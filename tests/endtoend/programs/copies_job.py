@@ -1,6 +1,6 @@
-"""Every shape of copy and memset, in plain cuda-python; prints a sha256 that a test can compute.
+"""Runs every form of copy and memset with cuda-python; prints a sha256 that tests can compute.
 
-Each step works on two buffers of 8 MiB and has a twin in numpy, so `expected()` knows the
+Each step works on two buffers of 8 MiB and has a twin in numpy. So `expected()` computes the
 contents without a GPU.
 """
 
@@ -19,7 +19,7 @@ DEVICE, HOST = 2, 1
 
 
 def check(answer: tuple[Any, ...]) -> Any:
-    """The value of a driver call; ends the program when it failed."""
+    """Returns the value of a driver call; exits if the call failed."""
     if int(answer[0]) != 0:
         raise SystemExit(f"error {answer[0].name}")
     return answer[1] if len(answer) > 1 else None

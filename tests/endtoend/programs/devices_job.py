@@ -1,9 +1,9 @@
-"""A program with a job (job.py) on each of two devices, that repeats itself.
+"""Runs the repeating job of job.py on each of two devices.
 
-devices_job.py HOW ROUNDS [--other-round=N]: `alternating` issues to the devices in turn from one
-thread, `threads` has a thread for each. In round N the second device does other steps. Prints
-"running" and waits for a line, "other" behind that round (`alternating`), then the sha256 of each
-device.
+Usage: devices_job.py HOW ROUNDS [--other-round=N]. `alternating` issues to both devices in turn
+from one thread, `threads` uses one thread per device. In round N the second device runs other
+steps. Prints "running", waits for a line, prints "other" after round N (`alternating`), and at the
+end the sha256 of each device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Steps = list[tuple[int, int, int]]
 
 
 def steps_of(device: int, rounds: int, other_round: int | None) -> list[Steps]:
-    """By round."""
+    """Returns the steps of each round."""
     usual = plan(BUFFERS, STEPS, 11 + device)
     found = [usual] * rounds
     if device == 1 and other_round is not None:
@@ -34,7 +34,7 @@ def steps_of(device: int, rounds: int, other_round: int | None) -> list[Steps]:
 
 @functools.cache
 def expected(rounds: int, other_round: int | None = None) -> list[str]:
-    """What the job must print behind "running"."""
+    """Returns the lines that the job must print after "running"."""
     return [
         left_by(BUFFERS, MIB, list(chain.from_iterable(steps_of(device, rounds, other_round))))
         for device in range(DEVICES)

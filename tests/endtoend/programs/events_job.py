@@ -1,10 +1,8 @@
-"""Not a test. A program whose event is recorded a second time where pump does not see it
-(cuda-python).
+"""Not a test. Records an event a second time in a way that pump does not see (cuda-python).
 
-It launches KERNELS kernels and records the event behind them; then it is recorded on a
-stream that has nothing to do, by another process (`process`) or by a graph (`graph`). So
-the event is complete long before the kernels are. Prints what the driver said of both as
-JSON.
+The program launches KERNELS kernels and then records the event. After that, another process
+(`process`) or a graph (`graph`) records the event on an idle stream. So the event completes long
+before the kernels do. Prints the driver's answers to queries as JSON.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def other() -> None:
 
 
 class Process:
-    """Another process, which has opened the event."""
+    """Records the event in another process, which has opened it."""
 
     def __init__(self, event: cu.CUevent) -> None:
         self.child = subprocess.Popen(
@@ -79,7 +77,7 @@ class Process:
 
 
 class Graph:
-    """A graph that does nothing but record the event."""
+    """Records the event with a graph that has only this node."""
 
     def __init__(self, event: cu.CUevent) -> None:
         graph = ask(cu.cuGraphCreate(0))
@@ -96,7 +94,7 @@ def main(way: str) -> None:
     stream = start()
     kernel = ask(cu.cuModuleGetFunction(ask(cu.cuModuleLoadData(PTX)), b"touch"))
     memory = ask(cu.cuMemAlloc(4 << 20))
-    event = ask(cu.cuEventCreate(6))  # for other processes, without timing
+    event = ask(cu.cuEventCreate(6))  # interprocess, without timing
     recorder = Process(event) if way == "process" else Graph(event)
     for _ in range(KERNELS):
         arguments = ((memory,), (None,))

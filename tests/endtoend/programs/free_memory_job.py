@@ -1,5 +1,5 @@
-"""What cuMemGetInfo and the pools' attributes answer as memory of every kind comes and goes, in
-MiB, as JSON. With the word `threshold` for a pool that keeps some of it."""
+"""Prints as JSON, in MiB, how cuMemGetInfo and the pool attributes follow allocations and frees of
+every kind. With the argument `threshold`, the pool keeps some of its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(answer: tuple[Any, ...]) -> Any:
 
 
 class Program:
-    """A context with a stream; `told`: what was found free, less than at the beginning."""
+    """A context with a stream; collects the used memory since the start, by step."""
 
     def __init__(self) -> None:
         ask(cu.cuInit(0))
@@ -136,7 +136,7 @@ def graphed(program: Program) -> None:
     ask(cu.cuGraphExecDestroy(executable))
     ask(cu.cuGraphDestroy(graph))
     none = ask(cu.cuCtxPopCurrent())
-    ask(cu.cuDeviceGraphMemTrim(program.device))  # of that device, whatever is current
+    ask(cu.cuDeviceGraphMemTrim(program.device))  # of that device, without a current context
     ask(cu.cuCtxPushCurrent(none))
     program.tell("graphs trimmed")
 

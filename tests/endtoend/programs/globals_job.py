@@ -1,6 +1,6 @@
 """Sets managed variables of loaded code to zero; prints nothing. Each step is a memset of 4 bytes.
 
-A large one is known from the call that asks for its address until its code is unloaded.
+A large variable is known from the query of its address until its code is unloaded.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def set_variables(module: Any) -> None:
 def main() -> None:
     ask(cu.cuInit(0))
     ask(cu.cuCtxSetCurrent(ask(cu.cuDevicePrimaryCtxRetain(ask(cu.cuDeviceGet(0))))))
-    for _ in range(3):  # its memory comes back at the same place
+    for _ in range(3):  # its memory comes back at the same address
         first, second = (ask(cu.cuModuleLoadData(PTX)) for _ in range(2))
         set_variables(first)
         address, _ = ask(cu.cuModuleGetGlobal(second, b"large"))
         ask(cu.cuModuleUnload(first))
-        ask(cu.cuMemsetD32Async(address, 0, 1, 0))  # of the one that lives on
+        ask(cu.cuMemsetD32Async(address, 0, 1, 0))  # in the module that stays loaded
         ask(cu.cuModuleUnload(second))
     library = ask(cu.cuLibraryLoadData(PTX, [], [], 0, [], [], 0))
     address, _ = ask(cu.cuLibraryGetManaged(library, b"large"))

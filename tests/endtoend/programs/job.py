@@ -1,8 +1,8 @@
-"""A small CUDA program whose result a test can compute, for the end-to-end tests.
+"""A small CUDA program for the end-to-end tests, with a result that a test can compute.
 
-Plain cuda-python, driver API. It fills buffers, runs a random sequence of `mix` kernels
-(a = a * K + b + seed, on two of the buffers) over several streams, and prints the
-sha256 of everything. `expected()` computes the same with numpy.
+Uses the driver API through plain cuda-python. Fills buffers and runs a random sequence of `mix`
+kernels over several streams: a = a * K + b + seed, on two of the buffers. Prints the sha256 of all
+buffers. `expected()` computes the same sum with numpy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 HOLD_MOST_S = 300.0
 MULTIPLIER = np.uint64(6364136223846793005)
 CACHED_WORDS = 1 << 14
-"""Of each buffer at once: what the steps work on stays in the processor's cache."""
+"""Words of each buffer per pass; they fit in the CPU's cache."""
 
 PTX = """
 .version 7.0
@@ -40,7 +40,7 @@ PTX = """
 
 
 def plan(buffers: int, steps: int, seed: int) -> list[tuple[int, int, int]]:
-    """(target, source, seed) of every step."""
+    """Returns (target, source, seed) of every step."""
     random_ = random.Random(seed)
     return [
         (random_.randrange(buffers), random_.randrange(buffers), random_.randrange(1 << 32))
@@ -49,7 +49,7 @@ def plan(buffers: int, steps: int, seed: int) -> list[tuple[int, int, int]]:
 
 
 def grid_of(number: int) -> int:
-    """As different as the kernels of a real program are: by it the learner tells them apart."""
+    """Returns a grid size that differs between steps, so that the learner can distinguish them."""
     return 1 + number % 255
 
 
@@ -59,12 +59,12 @@ def start_values(index: int, words: int) -> np.ndarray:
 
 @functools.cache
 def expected(buffers: int, mib: int, steps: int, seed: int, replays: int = 1) -> str:
-    """The sha256 that the job must print."""
+    """Returns the sha256 that the job must print."""
     return left_by(buffers, mib, plan(buffers, steps, seed) * replays)
 
 
 def left_by(buffers: int, mib: int, steps: list[tuple[int, int, int]]) -> str:
-    """The sha256 of what is in the buffers behind these steps."""
+    """Returns the sha256 of the buffers after these steps."""
     words = mib * (1 << 20) // 8
     values = np.stack([start_values(index, words) for index in range(buffers)])
     for part in np.split(values, words // CACHED_WORDS, axis=1):
@@ -167,7 +167,7 @@ class Program:
         return values
 
     def replace(self, index: int) -> None:
-        """Free a buffer and allocate it again with the same contents."""
+        """Frees a buffer and allocates it again with the same contents."""
         self.synchronise()
         values = self.read(index)
         check(self.driver.cuMemFree(self.pointers[index]))
@@ -175,7 +175,7 @@ class Program:
         check(self.driver.cuMemcpyHtoD(self.pointers[index], values, self.size))
 
     def digest(self) -> str:
-        """Hash and free everything."""
+        """Hashes and frees all buffers."""
         self.synchronise()
         digest = hashlib.sha256()
         for index in range(len(self.pointers)):
@@ -192,7 +192,7 @@ def fork_a_child() -> None:
 
 
 def hold(program: Program, options: argparse.Namespace) -> None:
-    """Use the memory, which changes no result, until a test lets the job go on."""
+    """Reads the buffers, which changes no result, until a test releases the job."""
     until = time.monotonic() + HOLD_MOST_S
     index = 0
     while Path(options.hold).exists() and time.monotonic() < until:
@@ -218,7 +218,7 @@ def run_steps(program: Program, options: argparse.Namespace) -> None:
 
 
 def replay_steps(program: Program, options: argparse.Namespace) -> None:
-    """The steps as a graph, launched so many times."""
+    """Captures the steps as a graph and launches it `replays` times."""
     driver, stream = program.driver, program.stream
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     check(driver.cuStreamBeginCapture(stream, mode))
@@ -235,7 +235,7 @@ def replay_steps(program: Program, options: argparse.Namespace) -> None:
 
 
 def outlive_first_thread(options: argparse.Namespace) -> None:
-    """Run in another thread, which ends the process; the first one ends by pthread_exit."""
+    """Runs in another thread, which exits the process; the first thread ends with pthread_exit."""
     libc = ctypes.CDLL(None)
     state = Path(f"/proc/{os.getpid()}/stat")
 
@@ -256,7 +256,7 @@ def run(options: argparse.Namespace) -> None:
     files: list[int] = []
     if options.close_descriptors:
         os.closerange(3, 4096)
-        # The program gets the descriptors that pump had, its connection to pumpd among them.
+        # The program gets the descriptors that pump used, such as its connection to pumpd.
         files = [os.open("/dev/null", os.O_WRONLY) for _ in range(20)]
     print("running", flush=True)
     (replay_steps if options.replays else run_steps)(program, options)

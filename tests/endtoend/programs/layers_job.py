@@ -1,7 +1,7 @@
-"""Reads layers of weights in turn, token after token, and now and then writes one of them.
+"""Reads layers of weights in order for each token, and sometimes writes one of them.
 
-Plain cuda-python, driver API. Prints the sha256 of all memory, which `expected()` computes
-with numpy, and a line of JSON with the seconds of each token.
+Plain cuda-python, driver API. Prints the sha256 of all memory, which `expected()` computes with
+numpy, and a line of JSON with the seconds of each token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 1 << 20
 FACTOR = np.uint64(6364136223846793005)
 HIDDEN_WORDS = 2 * MIB // 8
 PROFILED_FROM = 3
-"""Tokens before it are no part of what the virtual driver counts as profiled."""
+"""Tokens before this one are not part of the virtual driver's profile."""
 PTX = """
 .version 7.0
 .target sm_80
@@ -45,7 +45,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def plan(options: argparse.Namespace) -> list[list[tuple[int, int]]]:
-    """Of each token: the layers in order, each with a seed to write it with behind it, or 0."""
+    """Returns the layers of each token in order, each with the seed of its write, or 0 for none."""
     dice = random.Random(options.seed)
 
     def seed() -> int:
@@ -60,7 +60,7 @@ def start_values(options: argparse.Namespace, layer: int) -> Any:
 
 
 def expected(options: argparse.Namespace) -> str:
-    """What the program must print."""
+    """Returns the sha256 that the program must print."""
     weights = [start_values(options, layer) for layer in range(options.layers)]
     hidden = np.zeros(HIDDEN_WORDS, np.uint64)
     for token in plan(options):

@@ -1,8 +1,8 @@
-/* layers_kernels.c - the host side of layers_job.py's kernels, for the virtual GPU. */
+/* layers_kernels.c - host functions of layers_job.py's kernels, for the virtual GPU. */
 #include <stdint.h>
 
 #define FACTOR 6364136223846793005u
-#define TOUCH_READ (1ull << 63) /* lab/driver/code/touch.c */
+#define TOUCH_READ (1ull << 63) /* as in lab/driver/code/touch.c */
 
 struct pump_touch {
   uint64_t address, length_bytes;
@@ -12,7 +12,7 @@ void pump_host_layer(void **params, SHAPE);
 void pump_host_update(void **params, SHAPE);
 unsigned pump_touch_layer(void **params, SHAPE, struct pump_touch *out, unsigned most);
 
-/* hidden[i % m] = hidden[i % m] * FACTOR + weights[i], for i below n */
+/* hidden[i % m] = hidden[i % m] * FACTOR + weights[i], for i < n */
 void pump_host_layer(void **params, SHAPE) {
   (void)grid, (void)block;
   uint64_t *hidden = *(uint64_t **)params[0];
@@ -29,7 +29,7 @@ unsigned pump_touch_layer(void **params, SHAPE, struct pump_touch *out, unsigned
   return 2;
 }
 
-/* weights[i] = weights[i] * FACTOR + seed, for i below n */
+/* weights[i] = weights[i] * FACTOR + seed, for i < n */
 void pump_host_update(void **params, SHAPE) {
   (void)grid, (void)block;
   uint64_t *weights = *(uint64_t **)params[0];

@@ -1,7 +1,7 @@
-"""Launches one kernel three times on two ranges, its code loaded in the way that is asked for.
+"""Launches one kernel three times on two ranges, with its code loaded in the given way.
 
 Ways: ptx, cubin, fatbin, file, library (its module's function), kernel (CUkernel as function),
-unread: in a form that only this driver knows, which is what a hidden loader looks like.
+unread: past all hooks, so that pump cannot read the code.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def fat_binary(cubin: bytes) -> bytes:
 
 
 def unread(code: bytes) -> Any:
-    """Loads past all hooks, as a program does that has found the driver itself."""
+    """Loads the code past all hooks, like a program that looks up the driver by itself."""
     libc = ctypes.CDLL(None)
     libc.dlvsym.restype = ctypes.c_void_p
     real = libc.dlvsym(None, b"dlsym", b"GLIBC_2.2.5")

@@ -1,7 +1,7 @@
-"""Workers of one job that allocate until they are refused, all at the same moment.
+"""Workers of one job that allocate at the same time until an allocation fails.
 
-limit_job.py WORKERS MIB: each worker allocates pieces of MIB until it gets an error, and holds
-them until all have ended. Prints the sum in MiB.
+Usage: limit_job.py WORKERS MIB. Each worker allocates pieces of MIB until it gets an error, and
+keeps them until all workers have finished. Prints the sum in MiB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of virtual memory management that succeed, for the programs mapped_*.py."""
+"""Calls of virtual memory management that must succeed, for the programs mapped_*.py."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(pieces: int = 1, handle_types: int = 0) -> Any:
 
 
 def create_as(pieces: int = 1, compression: int = 0, usage: int = 0) -> Any:
-    """Memory with flags; of a tile pool, usage 1, it is the driver's."""
+    """Creates memory with flags; memory for tile pools (usage 1) belongs to the driver."""
     properties = wishes()
     properties.allocFlags.compressionType = compression
     properties.allocFlags.usage = usage

@@ -1,7 +1,7 @@
-"""What programs may rely on with virtual memory management, one step by name.
+"""Runs one named step with virtual memory management that programs may rely on.
 
-Prints what the driver answered, as JSON: the same with and without pump, but for what
-test_mapped.py names. Steps are functions of this file.
+Prints the driver's answers as JSON. They are the same with and without pump, except for the
+differences in test_mapped.py. Steps are functions of this file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def free_mib(before: int = 0) -> int:
 
 
 def contents_go_with_the_handle() -> Any:
-    """To another address, behind another owner of the old one, past the old reservation's end,
-    and to addresses that overlap the old ones."""
+    """Moves contents with their handle: to another address, past another owner of the old address
+    and the end of its reservation, and to addresses that overlap the old ones."""
     first, second = reserve(4), reserve(2)
     one, two = create(), create()
     place(first, one)
@@ -109,7 +109,7 @@ def bad_calls() -> Any:
 
 
 def answers() -> Any:
-    """What the program is told of mapped memory."""
+    """Returns the answers to queries about mapped memory."""
     names = cu.CUpointer_attribute
     base, handle = reserve(4, 1 << 30), create(1, 1)
     for i, owner in enumerate((handle, create())):
@@ -136,7 +136,7 @@ def answers() -> Any:
 
 
 def counted() -> Any:
-    """Free memory falls when memory is created, whatever is reserved and mapped."""
+    """Checks that free memory shrinks when memory is created, not when it is reserved or mapped."""
     before = free_mib()
     found = []
     base = reserve(1 << 14)  # 64 GiB
@@ -159,8 +159,8 @@ def counted() -> Any:
 
 
 def grown_at_a_hint() -> Any:
-    """A vector that grows as the documentation's: at its own end where that can be had, else
-    elsewhere, with the same handles."""
+    """Grows a vector as in CUDA's documentation: at its end if possible, else elsewhere with the
+    same handles."""
     base, handle = reserve(2), create(2)
     place(base, handle, 2)
     write(base, 1, 2)
@@ -179,7 +179,7 @@ def grown_at_a_hint() -> Any:
 
 
 def slept() -> Any:
-    """Memory that is given up and made anew at the same addresses."""
+    """Releases memory and creates it again at the same addresses."""
     base, handle = reserve(4), create(4)
     found = []
     before = free_mib()
@@ -195,7 +195,7 @@ def slept() -> Any:
 
 
 def threads() -> Any:
-    """Each with addresses and memory of its own; a wrong bit or error names the thread."""
+    """Runs threads with separate addresses and memory; wrong contents or errors name the thread."""
     context = ask(cu.cuCtxGetCurrent())
     wrong: list[str] = []
 
@@ -223,8 +223,8 @@ def threads() -> Any:
 
 
 def without_a_context() -> Any:
-    """Addresses and memory are no context's: a thread without a current one makes and ends
-    them, and finds none behind it."""
+    """Addresses and memory belong to no context. A thread without a current context makes and frees
+    them, and still has no context afterwards."""
     found: dict[str, Any] = {}
 
     def alone(step: Any) -> None:
@@ -260,7 +260,7 @@ def without_a_context() -> Any:
 
 
 def captured() -> Any:
-    """A capture goes on beside mapping, as it does with the driver's."""
+    """Maps memory during a capture; the capture continues, as with the driver."""
     stream = ask(cu.cuStreamCreate(1))
     base = reserve(2)
     one = create()
@@ -279,7 +279,7 @@ def captured() -> Any:
 
 
 def reset() -> Any:
-    """Reservations that a context's end has emptied are still the program's to free."""
+    """Frees reservations that a context's end has emptied."""
     base, handle = reserve(2), create()
     place(base, handle)
     ask(cu.cuDevicePrimaryCtxReset(0))
@@ -289,18 +289,18 @@ def reset() -> Any:
 
 
 def aliased() -> Any:
-    """CUDA maps memory twice; pump does not."""
+    """Maps memory twice: CUDA allows this, pump does not."""
     base, handle = reserve(2), create()
     place(base, handle)
     return code(cu.cuMemMap(base + PIECE, PIECE, 0, handle, 0))
 
 
 def exported() -> Any:
-    """Mapped, and never mapped; the virtual GPU exports nothing."""
+    """Exports a mapped and a never mapped handle; the virtual GPU exports neither."""
     handle = create(1, 1)
     kind = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
     unmapped = code(cu.cuMemExportToShareableHandle(handle, kind, 0))
-    base = reserve(2)  # the driver's, as the handle
+    base = reserve(2)  # the driver's, like the handle
     place(base, handle)
     write(base, 1)
     ours = create(1, 1)
@@ -311,7 +311,7 @@ def exported() -> Any:
 
 
 def bound() -> Any:
-    """To a multicast object: never mapped, and mapped; the virtual GPU has none."""
+    """Binds never mapped and mapped memory to a multicast object; the virtual GPU has none."""
     group = cu.CUmemGenericAllocationHandle(1)
     unmapped = code(cu.cuMulticastBindMem(group, 0, create(), 0, PIECE, 0))
     handle = create()
@@ -320,7 +320,7 @@ def bound() -> Any:
 
 
 def in_array() -> Any:
-    """Mapped into a sparse array: nothing, and a handle; the virtual GPU has no such arrays."""
+    """Maps nothing and a handle into a sparse array; the virtual GPU has no such arrays."""
     piece = cu.CUarrayMapInfo()
     answers = [code(cu.cuMemMapArrayAsync([piece], 1, 0))]
     piece.memHandle.memHandle = create()
@@ -328,15 +328,15 @@ def in_array() -> Any:
 
 
 def beside_the_drivers() -> Any:
-    """Memory of the driver's among memory that is served."""
+    """Maps the driver's memory next to memory that pump serves."""
     base, handle = reserve(2), create()
     place(base, handle)
     return code(cu.cuMemMap(base + PIECE, PIECE, 0, create_as(usage=1), 0))
 
 
 def among_the_drivers() -> Any:
-    """Memory that could be served, at addresses that memory of the driver's has decided about,
-    before, alongside and after it; those of another reservation it has not."""
+    """Maps memory that pump could serve in a reservation that already has memory of the driver:
+    before, next to and after it. A second reservation is not affected."""
     drivers, ours = create_as(usage=1), create()
     base = reserve(2)
     place(base, drivers)
@@ -357,7 +357,7 @@ def among_the_drivers() -> Any:
 
 
 def is_served(address: int) -> bool:
-    """Whether pump has made the memory there pageable: then it has one address."""
+    """Returns whether pump has made this memory pageable; such memory has only one address."""
     handle = ask(cu.cuMemRetainAllocationHandle(address))
     other = reserve(1)
     answer = code(cu.cuMemMap(other, PIECE, 0, handle, 0))
@@ -366,7 +366,7 @@ def is_served(address: int) -> bool:
 
 
 def too_much() -> Any:
-    """Twice what the device has, each piece written and read."""
+    """Creates, writes and reads twice the memory of the device."""
     count = 32
     base = reserve(2 * count)
     created = []
@@ -381,8 +381,8 @@ def too_much() -> Any:
 
 
 def arena() -> Any:
-    """As JAX: one handle that may be exported, then its addresses, for three quarters of the
-    card; buffers of several sizes come and go in it."""
+    """Creates an arena like JAX: one exportable handle for three quarters of the GPU, then its
+    addresses. Buffers of several sizes are written and read in it."""
     total = int(ask(cu.cuMemGetInfo())[1])
     pieces = total * 3 // 4 // PIECE
     handle = create(pieces, 1)
@@ -405,8 +405,8 @@ def arena() -> Any:
 
 
 def bare_arena() -> Any:
-    """An arena whose thread has no context while it makes addresses and memory: one that has
-    not been current since it was retained is all that there is."""
+    """Creates an arena in a thread without a current context. The primary context exists, but it
+    is not current."""
     ask(cu.cuCtxSetCurrent(0))
     total = 128 * MIB
     pieces = total * 3 // 4 // PIECE
@@ -436,7 +436,7 @@ def launch_each(addresses: list[int]) -> None:
 
 
 def touched_mapped() -> None:
-    """Kernels whose memory ends at a gap, and behind several mappings; one begins in a gap."""
+    """Launches kernels on memory that ends at a gap or after several mappings, and from a gap."""
     base = reserve(64)
     for at, pieces in ((0, 1), (2, 4), (6, 4)):
         place(base + at * PIECE, create(pieces), pieces)
@@ -444,7 +444,7 @@ def touched_mapped() -> None:
 
 
 def touched_allocated() -> None:
-    """The same lengths."""
+    """Launches kernels on plain memory of the same lengths."""
     launch_each([int(ask(cu.cuMemAlloc(n * PIECE))) if n else 0 for n in (1, 0, 8, 7)])
 
 

@@ -1,7 +1,7 @@
-"""A segment that grows beyond the GPU's memory, after something else has used virtual memory.
+"""A segment that grows beyond the GPU's memory, after another use of virtual memory.
 
-mapped_segment.py BEFORE [LIBRARY]: BEFORE is a function of this file. Prints "true" if the
-segment holds what was written to it.
+Usage: mapped_segment.py BEFORE [LIBRARY]. BEFORE is a function of this file. Prints "true" if the
+segment has the written contents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mapped_calls import PIECE, ask, create, create_as, holds, place, reserve, w
 
 
 def by_a_library() -> None:
-    """Argument 2 is a library whose memory stays the driver's (nccl_like.c)."""
+    """Loads the library of argument 2, whose memory stays with the driver (nccl_like.c)."""
     buffer = ctypes.CDLL(sys.argv[2]).make_buffer(ctypes.c_size_t(2 * PIECE))
     if buffer != 0:
         raise SystemExit(f"the library's buffer: error {buffer}")
@@ -40,12 +40,12 @@ def a_segment_of_its_own() -> None:
 
 
 def before_a_context() -> None:
-    """main() has made one of these without."""
+    """Does nothing: main() has already created memory without a context."""
 
 
 def segment() -> bool:
-    """As PyTorch with expandable segments: addresses for more than the card has, and pieces
-    of memory one by one, half as much again as the card has; after argument 1."""
+    """Makes a segment like PyTorch's expandable segments, after the step of argument 1. Reserves
+    twice the GPU's memory and maps 1.5 times the GPU's memory piece by piece."""
     globals()[sys.argv[1]]()
     count, base = 24, reserve(32)
     for i in range(count):

@@ -1,4 +1,4 @@
-/* mix_kernels.c - the host side of job.py's kernel, for the virtual GPU's compute mode. */
+/* mix_kernels.c - host function of job.py's kernel, for compute mode. */
 #include <stdint.h>
 
 void pump_host_mix(void **params, const unsigned grid[3], const unsigned block[3]);

@@ -1,6 +1,6 @@
-/* nccl_like.c - makes memory as NCCL does with NCCL_CUMEM_ENABLE=1: it may be exported, and
- * is mapped at addresses of its own. Built as libnccl.so.2, whose memory stays the
- * driver's.
+/* nccl_like.c - creates memory like NCCL with NCCL_CUMEM_ENABLE=1: exportable, and mapped
+ * at its own addresses. Built as libnccl.so.2; pump leaves this library's memory to the
+ * driver.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
-"""Plain allocations at the edges of what CUDA allows; the same program with and without pump.
+"""Plain allocations at the limits of CUDA's rules; the same program with and without pump.
 
-python plain_calls_job.py STEPS; prints what each call answered, and a sum over what was copied.
+Usage: plain_calls_job.py STEPS. Prints the answers of the calls and the number of right copies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cuda.bindings import driver as cu
 
 MIB = 1 << 20
 BYTES = 3 * MIB + 4096
-"""Does not end where a block does."""
+"""Does not end at a block boundary."""
 
 
 def ask(answer: tuple[Any, ...]) -> Any:
@@ -24,7 +24,7 @@ def ask(answer: tuple[Any, ...]) -> Any:
 
 
 def freed_in_order(steps: int, streams: list[Any]) -> int:
-    """Each step's memory is written, read and freed by work of a stream."""
+    """Writes, reads and frees memory in stream order in each step; counts the right values."""
     host = np.zeros(steps, dtype=np.uint32)
     for step in range(steps):
         stream = streams[step % len(streams)]
@@ -39,7 +39,7 @@ def freed_in_order(steps: int, streams: list[Any]) -> int:
 
 
 def attributes(memory: int) -> list[list[int]]:
-    """What is said of addresses in an allocation, behind its end, and in the block behind."""
+    """Returns attributes of addresses in an allocation, past its end, and in the next block."""
     asked = [
         getattr(cu.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
         for name in ("MEMORY_TYPE", "IS_MANAGED", "RANGE_SIZE", "DEVICE_ORDINAL", "MAPPED")
@@ -56,7 +56,7 @@ def attributes(memory: int) -> list[list[int]]:
 
 
 def edges() -> dict[str, Any]:
-    """Answers about addresses around an allocation, and to a second free."""
+    """Returns the answers about addresses around an allocation, and to a second free."""
     memory = int(ask(cu.cuMemAlloc(BYTES)))
     inside, outside = memory + BYTES - 1, memory + BYTES
     _, base, length = cu.cuMemGetAddressRange(inside)
@@ -74,7 +74,7 @@ def edges() -> dict[str, Any]:
 
 
 def reaching(memory: int, length: int, stream: Any) -> dict[str, int]:
-    """What each copy and memset of so many bytes answers, which begins at memory's beginning."""
+    """Returns the answers of each copy and memset of `length` bytes from the start of `memory`."""
     other, array = int(ask(cu.cuMemAlloc(2 * BYTES))), np.empty(2 * BYTES, np.uint8)
     host = array.ctypes.data
     order = cu.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
@@ -149,7 +149,7 @@ def reaching(memory: int, length: int, stream: Any) -> dict[str, int]:
 
 
 def ends() -> dict[str, Any]:
-    """Copies and memsets that end where an allocation does, and a byte behind that."""
+    """Copies and memsets up to the end of an allocation, and one byte past the end."""
     stream = ask(cu.cuStreamCreate(1))
     found = {}
     for kind in ("plain", "ordered"):
@@ -163,7 +163,7 @@ def ends() -> dict[str, Any]:
 
 
 def captured() -> int:
-    """What CUDA answers where memory of a plain call is freed within a capture."""
+    """Returns CUDA's answer if plain memory is freed during a capture."""
     memory = ask(cu.cuMemAlloc(BYTES))
     stream = ask(cu.cuStreamCreate(1))
     ask(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))

@@ -1,10 +1,10 @@
-"""job.py's kernels, with a full launch queue when a thread of the program makes its budget small.
+"""Runs job.py's kernels with a full launch queue while a thread of the program shrinks its budget.
 
---case queue: the program goes on to launch. held: what is queued stands behind a value that the
-program writes only after a launch that waits. capture: the program captures meanwhile.
-Prints {"set_s", "launch_s", "executed", "steps"} and the digest: seconds of the change and of the
-longest launch during it, whether what was queued had executed when the budget held, and how many
-steps there were in all.
+Case `queue`: the program keeps launching. Case `held`: the queued work waits for a value that the
+program writes only after a launch has waited. Case `capture`: the program captures during the
+change. Prints {"set_s", "launch_s", "executed", "steps"} and the digest. `set_s` is the duration of
+the change, `launch_s` the longest launch during the change. `executed`: the queued work had
+executed when the budget took effect.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import job
 from pump.control import Control
 
 MORE = 20_000
-"""Steps behind the queued ones, at most."""
+"""Most steps after the queued ones."""
 WAITED_S = 1.0
-"""A launch that takes so long has waited for others."""
+"""A launch that takes this long has waited."""
 BUDGET_BYTES = 24 << 20
 CASES = "queue", "held", "capture"
 
@@ -34,7 +34,7 @@ def parse() -> Any:
 
 
 class Change:
-    """Sets the budget, on a thread of its own."""
+    """Sets the budget in its own thread."""
 
     def __init__(self, driver: Any, event: Any) -> None:
         self._driver, self._event = driver, event
@@ -60,7 +60,7 @@ class Change:
 
 
 def capture(program: job.Program, change: Change) -> None:
-    """Captures launches until the budget has changed, and throws them away."""
+    """Captures launches until the budget has changed, then destroys the graph."""
     driver = program.driver
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     job.check(driver.cuStreamBeginCapture(program.stream, mode))
@@ -94,7 +94,7 @@ def main() -> None:
         longest_s = max(longest_s, time.monotonic() - begin)
         count += 1
         if options.case == "held":
-            time.sleep(0.005)  # the launch queue must not be full before the change begins
+            time.sleep(0.005)  # the queue must not be full before the change
     gate.value = 1
     change.join()
     facts = {"set_s": change.seconds, "launch_s": longest_s, "executed": change.executed}

@@ -1,6 +1,6 @@
-"""job.py in three parts, the middle one a region of pump.api.
+"""Runs job.py in three parts; the middle part is a region of pump.api.
 
-Waits until a pumpd serves it. Prints what pump says of each part, one JSON object, and the digest.
+Waits until a pumpd serves it. Prints pump's report on each part as one JSON object, and the digest.
 """
 
 from __future__ import annotations

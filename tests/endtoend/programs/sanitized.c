@@ -1,7 +1,7 @@
-/* sanitized.c - a program for AddressSanitizer; built with it by test_sanitizers.py.
+/* sanitized.c - a program that test_sanitizers.py builds with AddressSanitizer.
  *
- * sanitized [spoil]: a byte goes to the virtual GPU and comes back; `spoil`: reads freed
- * memory.
+ * Usage: sanitized [spoil]. Copies a byte to the virtual GPU and back; `spoil` reads
+ * freed memory.
  */
 #include <stdio.h>
 #include <stdlib.h>

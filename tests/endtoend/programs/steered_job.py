@@ -1,6 +1,6 @@
-"""job.py that changes its own policy and budget between its thirds.
+"""Runs job.py and changes its own policy and budget between parts.
 
-Prints what its pumpd says after each third, one JSON object a line, and then the digest.
+Prints pumpd's state after each part, one JSON object per line, and then the digest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pump.control import ClientState, Control, DeviceState
 MIB = 1 << 20
 PATIENCE_S = 20.0
 PHASES = (("demand", 40 * MIB), ("window", 64 * MIB), (None, 0), ("window", 24 * MIB))
-"""Policy and budget; 0: the whole card, which is as if there were no budget."""
+"""Policy and budget; 0: the whole GPU, which is the same as no budget."""
 
 
 def settle(control: Control) -> tuple[ClientState, DeviceState]:
-    """The state once what is above the budget has left, or after PATIENCE_S."""
+    """Returns the state when memory above the budget has been evicted, or after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         (client,) = control.state()

@@ -1,13 +1,12 @@
-/* two_cards.c - a libcuda.so.1 with two devices: two copies of the virtual driver, one
- * each.
+/* two_cards.c - a libcuda.so.1 with two devices: two copies of the virtual driver.
  *
- * Each function goes to the copy of the calling thread's current context (two_cards.py
- * writes a trampoline for each that is not here). What names a device or a context is here:
- * a copy knows device 0 alone. Contexts are primary ones. Nothing goes from device to
- * device.
+ * Each function calls the copy of the thread's current context. two_cards.py writes a
+ * trampoline for each function that this file does not define. This file defines the
+ * functions that name a device or a context, because a copy only knows device 0. It
+ * supports only primary contexts, and no traffic between the devices.
  *
- * The copies are entered by the offsets of their symbols: who asks the loader for a name of
- * the driver's may be told pump's.
+ * Calls enter the copies at symbol offsets: the dynamic loader might resolve a name of
+ * the driver to pump's function.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "two_cards_table.h" /* COPIES, OFFSETS, STUBS, AT_name: made by two_cards.py */
+#include "two_cards_table.h" /* COPIES, OFFSETS, STUBS, AT_name; from two_cards.py */
 
 #define CARDS 2
 #define DEPTH 16
@@ -31,7 +30,7 @@
 typedef long (*any)(long, long, long, long, long, long);
 
 static char *bases[CARDS];
-static void *contexts[CARDS]; /* primary ones, once seen */
+static void *contexts[CARDS]; /* primary contexts, once retained */
 static __thread int current, before[DEPTH], depth;
 
 static void load(void) {
@@ -48,7 +47,7 @@ static any entry(int card, int function) {
   return (any)(void *)(bases[card] + OFFSETS[function]);
 }
 
-/* For the trampolines. */
+/* Resolves a function for the trampolines. */
 void *two_cards_entry(int function) {
   return (void *)entry(current, function);
 }
@@ -158,7 +157,7 @@ int cuCtxGetDevice(int *device) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-/* A location is two words in one register: type, number. */
+/* Renames any device to device 0. A location is two words in one register. */
 static uint64_t own(uint64_t location) {
   return (uint32_t)location == OF_DEVICE ? OF_DEVICE : location;
 }
@@ -187,7 +186,7 @@ int cuPointerGetAttribute(void *value, int attribute, long address) {
   return result;
 }
 
-/* ---- look-ups ------------------------------------------------------------------------ */
+/* ---- lookups ---------------------------------------------------------------------- */
 
 static void *outward(const void *found) {
   ptrdiff_t offset = (const char *)found - bases[0];

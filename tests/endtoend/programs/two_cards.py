@@ -1,7 +1,7 @@
-"""Builds a libcuda.so.1 with two devices out of two copies of the virtual driver (two_cards.c).
+"""Builds a libcuda.so.1 with two devices from two copies of the virtual driver (two_cards.c).
 
-Not a test. Each copy has its own file and names, so that the loader takes them for two libraries
-and each writes its own report.
+Not a test. Each copy has its own file and names, so that the loader loads both as separate
+libraries and each writes its own report.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ STUB = """.globl {name}
 
 
 def report_variable(card: int) -> str:
-    """Names the file that a card's copy writes its report to."""
+    """Returns the variable that names the report file of this device's copy."""
     return f"PUMP_VIRTUAL_REPOR{card}"
 
 
 def build(folder: Path) -> Path:
-    """The folder that LD_LIBRARY_PATH has to name."""
+    """Returns the folder for LD_LIBRARY_PATH."""
     driver = Path(library("virtual/libcuda.so.1"))
     copies = []
     for card in range(2):

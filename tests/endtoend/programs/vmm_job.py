@@ -1,4 +1,4 @@
-"""Virtual memory management step by step, in plain cuda-python; prints what each step answers."""
+"""Uses virtual memory management step by step with plain cuda-python; prints each step's answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIECE = 8 * MIB
 
 
 def without_context(ask: Any, properties: Any, access: Any) -> bool:
-    """Whether a thread that has used nothing yet, as PyTorch has them, can map memory."""
+    """Returns whether a fresh thread without a context, as in PyTorch, can map memory."""
     from cuda.bindings import driver as cu
 
     done = []

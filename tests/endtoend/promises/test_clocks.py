@@ -1,4 +1,4 @@
-"""A program that is stopped, and one whose clock is faked."""
+"""A stopped program, and a program with a fake clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def counters(path: Path) -> Any:
 
 @pytest.mark.parametrize("everyone", [False, True], ids=["the job", "the job and its pumpd"])
 def test_time_in_which_a_job_is_stopped_is_not_lost_to_memory(job: Job, everyone: bool) -> None:
-    """By SIGSTOP, as Ctrl-Z, a debugger and batch systems do it."""
+    """Stops the job with SIGSTOP, as Ctrl-Z, debuggers and batch systems do."""
     stopped_s = 4.0
     summary = job.folder / "summary"
     words = ("--buffers=24", "--mib=4", "--steps=600", "--sleep-ms=4")
@@ -59,7 +59,7 @@ def test_time_in_which_a_job_is_stopped_is_not_lost_to_memory(job: Job, everyone
 
 
 def children_of_pumpd(job_pid: int) -> list[int]:
-    """pumpd of the job and its workers."""
+    """Returns the job's pumpd and its workers."""
     found = subprocess.run(
         ["pgrep", "-f", f"pumpd job .*--job-pid {job_pid} "],
         capture_output=True,

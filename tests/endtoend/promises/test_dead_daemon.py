@@ -1,4 +1,4 @@
-"""Invariant 2: kill -9 of pumpd at any moment leaves the job running, right and reattached."""
+"""Invariant 2: after kill -9 of pumpd at any moment the job runs, is right and attaches again."""
 
 from __future__ import annotations
 

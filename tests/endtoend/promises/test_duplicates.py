@@ -1,5 +1,5 @@
-"""Read duplication: memory that was only read leaves without a copy, and whatever is guessed of
-it, the bits are the same (docs/decisions/0051-read-duplication.md)."""
+"""Read duplication: memory that was only read is evicted without a copy, and wrong guesses do not
+change bits (docs/decisions/0051-read-duplication.md)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SLOW = ("--virtual-set", "kernels.default_gbps=8", "--virtual-set", "copies=mode
 
 
 def served(job: Job, *run: str, **env: str) -> dict[str, Any]:
-    """The report of a run that waits for its worker first, and whose kernels take long enough for
-    one beside busy processors to bring what has left before."""
+    """Returns the report of a run that first waits for its worker. Its kernels are slow enough that
+    even on a busy machine evicted blocks return in time."""
     hold = job.folder / "hold"
     hold.touch()
     words = "--mib=16", "--tokens=40", "--sleep-ms=10", f"--hold={hold}"
@@ -88,7 +88,7 @@ def test_a_driver_that_refuses_the_advice_is_asked_once(layers: Job) -> None:
 
 
 def guessed(layers: Job, seed: int) -> None:
-    """Random writers, calls of advice that fail, and workers that are killed in between."""
+    """Runs a job with random writers, failing advice calls and killed workers."""
     dice = random.Random(seed)
     words = [
         f"--seed={seed}",

@@ -1,4 +1,4 @@
-"""Fail open: a driver whose calls fail one after the other never hangs or invents errors."""
+"""Fail open: with a driver whose calls fail, pump never hangs and invents no errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OURS = [
     "cuDeviceTotalMem_v2",
     "cuMemGetInfo_v2",
 ]
-"""Calls that the shim makes of its own; failing them must not reach the program."""
+"""Calls that the shim makes itself; their failures must not reach the program."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def right() -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_call_of_ours_that_always_fails_costs_time_only(job: Job, right: str, name: str) -> None:
-    # The second call on: the program's own first one of that name goes through.
+    # Fails from the second call, so that the program's own first call succeeds.
     failures = ",".join([f"{name}:{n}:999" for n in range(2, 30)])
     done = job.run(*WORDS, "--sleep-ms=0.5", env={"PUMP_VIRTUAL_FAIL": failures})
     if "error" in done.stdout:
@@ -64,7 +64,7 @@ def test_an_error_of_the_driver_reaches_the_program_unchanged(job: Job, name: st
 
 
 def test_the_first_call_of_each_function_may_fail(job: Job, right: str) -> None:
-    """Whatever the job and the shim call together, one after the other."""
+    """Fails the first call of each function of the job or the shim, one function per run."""
     assert job.run(*WORDS).returncode == 0
     called = json.loads(job.report.read_text())["calls"]
     assert len(called) > 25
@@ -73,7 +73,7 @@ def test_the_first_call_of_each_function_may_fail(job: Job, right: str) -> None:
         done = job.run(*WORDS, env={"PUMP_VIRTUAL_FAIL": f"{name}:1:999"}, timeout=30)
         words = done.stdout.split()
         told = done.returncode == 9 and words[-2:] == ["error", "CUDA_ERROR_UNKNOWN"]
-        if name == "cuDeviceGetAttribute":  # ours: can this device page its memory at all?
+        if name == "cuDeviceGetAttribute":  # pump's own query: can this device page memory?
             told = (
                 words[-1:] == ["CUDA_ERROR_OUT_OF_MEMORY"] and "cannot page" in job.log.read_text()
             )

@@ -1,5 +1,5 @@
-"""A program whose first thread has ended by pthread_exit, as /proc shows it a zombie, is served and
-listed like any other."""
+"""If the first thread ends with pthread_exit, /proc shows the program as a zombie. Such a program
+is served and listed like any other."""
 
 from __future__ import annotations
 

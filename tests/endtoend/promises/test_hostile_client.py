@@ -1,4 +1,4 @@
-"""Invariant 7, the job's own part: a client can break only its own worker."""
+"""Invariant 7 for the job's own pumpd: a client can break only its own worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WELCOME = struct.Struct("<QIIQ40x")
 
 @pytest.fixture
 def pumpd(tmp_path: Path, policy: str) -> Iterator[Path]:
-    """A pumpd whose job is this test, with workers of that policy; yields its socket."""
+    """Starts a pumpd for this test as its job, with workers of that policy; yields its socket."""
     path = tmp_path / "socket"
     log = (tmp_path / "pumpd.log").open("w")
     command = [str(BIN / "pumpd"), "job", "--socket", str(path)]
@@ -44,7 +44,7 @@ def pumpd(tmp_path: Path, policy: str) -> Iterator[Path]:
 
 
 def greet(path: Path, version: int = lib.PUMP_ABI_VERSION) -> tuple[socket.socket, int, int]:
-    """Say hello; returns the connection, the status and the memfd (-1 without one)."""
+    """Says hello; returns the connection, the status and the memfd (-1 without one)."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(10)
     connection.connect(str(path))
@@ -56,7 +56,7 @@ def greet(path: Path, version: int = lib.PUMP_ABI_VERSION) -> tuple[socket.socke
 
 
 def greet_patiently(path: Path) -> tuple[socket.socket, mmap.mmap]:
-    """Say hello until a worker is free to serve (the warm process may still import)."""
+    """Says hello until a worker is free to serve (the warm process may still import)."""
     for _ in range(100):
         connection, status, memfd = greet(path)
         if status == lib.PUMP_WELCOME_OK:
@@ -73,7 +73,7 @@ def heartbeat(mapping: mmap.mmap) -> int:
 
 
 def scribble(mapping: mmap.mmap, seed: int, rounds: int) -> None:
-    """Random bytes all over, mostly where the worker looks; wake it now and then."""
+    """Writes random bytes everywhere, mostly to parts that the worker reads; sometimes pauses."""
     random_ = random.Random(seed)
     for _ in range(rounds):
         limit = random_.choice((400, 3_000, 700_000, SHM_BYTES - 600))

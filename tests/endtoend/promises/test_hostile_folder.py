@@ -1,4 +1,4 @@
-"""pump-run in a folder that another has written, and beside files that are not pump's."""
+"""pump-run in a folder that another user wrote, and with files that are not pump's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVIL = "$(touch pwned)`touch pwned`;touch pwned\ntouch pwned #'"
 
 
 class Clone:
-    """A cloned folder and its user's home, with what is dear to the user."""
+    """A cloned folder and its user's home, with files that the user needs."""
 
     def __init__(self, job: Job, base: Path) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class Clone:
     def run(
         self, *options: str, command: str = "exec {job}", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """pump-run in the folder, with a shell's command in which {job} is the program."""
+        """Runs pump-run in the folder with a shell command; {job} in it is the program."""
         program = shlex.join([sys.executable, str(PROGRAMS / "job.py"), *WORK])
         words = [str(BIN / "pump-run"), "--virtual", "a100-pcie4"]
         words += ["--virtual-set", "memory=64MiB", "--virtual-set", "mode=compute", *options]
@@ -83,7 +83,7 @@ def test_a_clones_file_neither_empties_nor_appends_to_anything_and_its_budget_ap
     assert note.startswith("pump-run: pump.toml: ignoring log_file (line 4), record (line 3): ")
     assert "pump config trust" in note
     assert "2.00x the budget" in done.stderr
-    clone.trust()  # trust does not let it out of its folder
+    clone.trust()  # even trusted, the file's paths stay in its folder
     assert clone.run().returncode == 0
     assert clone.unharmed()
 
@@ -129,7 +129,7 @@ def test_a_recordings_name_runs_nothing_where_the_log_is_a_shells_file(clone: Cl
     text = log.read_text()
     assert "pwned" in text
     assert all(line.startswith("pump: ") or " pumpd[" in line for line in text.splitlines())
-    for line in text.splitlines():  # each by itself: a syntax error in one would hide the rest
+    for line in text.splitlines():  # one by one: a syntax error would hide the rest
         subprocess.run(["sh", "-c", line], cwd=clone.home, capture_output=True, check=False)
     assert not (clone.home / "pwned").exists()
 
@@ -169,7 +169,7 @@ def test_without_the_command_a_recording_holds_no_command_line(clone: Clone) -> 
 def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting(clone: Clone) -> None:
     for name in ("unread", "read"):
         os.mkfifo(clone.folder / name)
-    done = clone.run("--log-file=unread", "-v")  # it would wait for ever
+    done = clone.run("--log-file=unread", "-v")  # opening it would block forever
     assert done.returncode == 0, done.stderr
     with subprocess.Popen(["cat", "read"], cwd=clone.folder, stdout=subprocess.PIPE) as reader:
         assert clone.run("--log-file=read", "-v").returncode == 0

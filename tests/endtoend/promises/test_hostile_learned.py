@@ -1,6 +1,6 @@
-"""Whatever lies where earlier runs keep what they learned, a job's bits stay right.
+"""No content of learned files from earlier runs changes the bits of a job.
 
-That a second run is predicted from its first operations on:
+Other tests check that a second run is predicted from its first operations:
 tests/endtoend/examples/test_training.py, and without a clock
 tests/unit/daemon/worker/test_learned.py.
 """

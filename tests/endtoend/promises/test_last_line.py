@@ -1,4 +1,4 @@
-"""Each job ends with one honest line, whichever way it ends and whichever process used CUDA."""
+"""Each job ends with one honest line, however it ends and whichever process used CUDA."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def python(mib: int = 8) -> list[str]:
 
 
 def line(*words: str, mode: str = "compute", status: int = 0) -> str:
-    """The one line of a job."""
+    """Runs a job and returns its only line."""
     done = subprocess.run(
         command(*words, mode=mode),
         env=environment(),
@@ -179,7 +179,7 @@ def test_a_card_that_is_hidden_is_named_as_the_cause(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("before", ["", FITS.format(mib=8)], ids=["no CUDA", "CUDA"])
 def test_the_line_follows_what_the_program_has_in_its_buffers(before: str) -> None:
-    """With 2>&1; the C library writes what stdio holds at the very end of a process."""
+    """With 2>&1, the C library writes the buffers of stdio at the very end of a process."""
     program = before + "import ctypes\nctypes.CDLL(None).puts(b'own')\n"
     done = subprocess.run(
         command(sys.executable, "-c", program),
@@ -263,7 +263,7 @@ def test_a_job_that_a_signal_ends_tells_the_time_that_it_lost(tmp_path: Path) ->
 
 
 def test_the_line_of_a_killed_job_is_not_written_over_by_what_follows(tmp_path: Path) -> None:
-    """pumpd writes it a moment later, so only to a file that is open for appending."""
+    """pumpd writes the line a moment later, so only to a file that is open for appending."""
     killed = " ".join(map(shlex.quote, command("bash", "-c", "kill -9 $$")))
     script = f"echo first; {killed}; for i in 1 2 3; do sleep 0.4; echo after it; done"
     for flags, said in ((os.O_TRUNC, 0), (os.O_APPEND, 1)):
@@ -294,7 +294,7 @@ def test_a_job_that_is_killed_in_a_terminal_has_its_line_there() -> None:
 
 
 def test_without_the_notes_nothing_is_claimed() -> None:
-    """pumpd takes the folder away when it ends, and a job may outlive its pumpd."""
+    """pumpd deletes the job's folder when it exits, and a job may outlive its pumpd."""
     script = f"{shlex.join(python())}; rm -r ${{PUMP_SOCKET%/*}}; true"
     said = "pump's effect is unknown: the job's pumpd exited before the job"
     assert line("bash", "-c", script) == f"pump: {said}"

@@ -1,4 +1,4 @@
-"""Invariant 4: what the program owns is as the program left it."""
+"""Invariant 4: things that the program owns stay as the program left them."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_a_pipeline_ends_with_its_job(job: Job) -> None:
 
 
 def test_a_program_that_may_write_no_file_is_not_killed() -> None:
-    """What pump writes in the program's process raises no SIGXFSZ there."""
+    """Pump's writes inside the program's process raise no SIGXFSZ there."""
     script = (
-        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"  # as a C program has it
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"  # a C program's default
         "from cuda.bindings import driver as cu\n"
         "cu.cuInit(0); cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])\n"
         "print(int(cu.cuMemAlloc(4 << 20)[0]))"

@@ -1,4 +1,4 @@
-"""Invariants 3 and 8: only out-of-memory is ours, and the message names the limit."""
+"""Invariants 3 and 8: pump adds only out-of-memory errors, and their message names the limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 def fake_host(
     folder: Path, *, available_mib: int, cgroup: str, files: dict[str, str]
 ) -> dict[str, str]:
-    """Roots with /proc/meminfo, /proc/self/cgroup and cgroup files of our own."""
+    """Makes roots with our own /proc/meminfo, /proc/self/cgroup and cgroup files."""
     proc, group = folder / "proc", folder / "cgroup"
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text(
@@ -106,13 +106,13 @@ def test_a_job_that_fits_on_its_card_runs_however_small_its_host_is(
 
 @pytest.fixture
 def runtime() -> Iterator[str]:
-    """A runtime folder of our own, short enough for sockets."""
+    """Makes a private runtime folder with a path that is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="pump-") as folder:
         yield folder
 
 
 HEADROOM_MIB = 144
-"""For what a job of 96 MiB converts, and not for twice that."""
+"""Enough for the conversions of one job of 96 MiB, but not of two."""
 
 
 def test_two_jobs_that_each_want_most_of_the_host_do_not_both_get_it(

@@ -1,4 +1,4 @@
-"""Executors and marker threads run before the program's own where the machine allows it."""
+"""Executor and marker threads run before the program's own threads if the machine allows it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pumpds
 import pytest
 from jobs import Job
 
-PLACE = 16  # of the niceness, behind the name in /proc/PID/stat: proc(5)
+PLACE = 16  # index of the niceness after the name in /proc/PID/stat: proc(5)
 OURS = ("pump-in-0", "pump-out-0", "pump-mark-0")
 DENIED = ("prlimit", "--nice=0")
-if os.geteuid() == 0:  # which needs no limit for it
+if os.geteuid() == 0:  # the limit does not bind root
     DENIED = ("setpriv", "--bounding-set", "-sys_nice", *DENIED)
 
 
 def niceness(pid: int) -> dict[str, int]:
-    """Of each thread of a process, by its name; of several with one name that of the last."""
+    """Returns the niceness of each thread of a process by name; equal names keep the last."""
     found = {}
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         _, _, behind = stat.read_text().partition("(")

@@ -1,4 +1,4 @@
-"""What pump says where a request has no effect, and what it leaves where nothing was done."""
+"""Pump reports requests without effect, and leaves the right files if it did nothing."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def test_evictions_from_contexts_of_their_own_give_the_same_bits(
 ) -> None:
     summary, shape = tmp_path / "summary.json", SHAPE | {"steps": 200}
     words = [*(f"--{name}={value}" for name, value in shape.items()), "--rounds=12", "--churn"]
-    # Calls to the host long enough to be waited for, and threads that block in them: one that
-    # works for its call on a machine of two processors rarely meets another (0046).
+    # Calls to the host take long, and their threads block in them. On a machine with two cores,
+    # calls that use the CPU instead rarely overlap (0046).
     changes = ("locks=both", "uvm.cpu_pte_us=2", "uvm.call_work_share=0")
     virtual = (word for change in changes for word in ("--virtual-set", change))
     locked = ("--policy", policy, *virtual)

@@ -1,4 +1,4 @@
-"""Schedules carried out without the worker: the same bits, and void once a prediction fails."""
+"""Schedules executed without the worker: the same bits, and void once a prediction fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def right() -> str:
 
 
 def counted(folder: Path) -> dict[str, int]:
-    """The shim's counters, of the job's process."""
+    """Returns the shim's counters of the job's process."""
     (file,) = folder.glob("summary.*")
     return dict(json.loads(file.read_text())["shim"])
 
@@ -100,7 +100,7 @@ def test_a_worker_stopped_again_and_again_is_not_missed_meanwhile(job: Job, righ
     alone = 0
     with pumpds.mapping_of(worker) as mapping:
         counters = mapping.shm.shim_counters
-        with suppress(ProcessLookupError):  # it ends with the job
+        with suppress(ProcessLookupError):  # the worker ends with the job
             while process.poll() is None:
                 time.sleep(0.05)
                 os.kill(worker, signal.SIGSTOP)

@@ -1,6 +1,5 @@
-"""What a job's last line says of the time that it lost to memory, against the same program with
-memory for everything. The bounds are wide: other processes may keep the machine busy.
-"""
+"""The time lost to memory in a job's last line, compared with a run that has enough memory. The
+bounds are wide: other processes may keep the machine busy."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ pytestmark = pytest.mark.alone
 
 
 def train(folder: Path, memory_mib: int, *words: str) -> tuple[float, Any, str]:
-    """Train on a card of that size. Seconds by the program's own clock, the worker's counters, and
-    what was printed."""
+    """Trains on a GPU of that size. Returns seconds by the program's own clock, the worker's
+    counters, and the printed lines."""
     result, figures = folder / "result.json", folder / "counters.json"
     figures.unlink(missing_ok=True)
     command = [*words, "--virtual-set", f"memory={memory_mib}MiB", "--", *MLP]
@@ -58,7 +57,7 @@ def test_a_recorded_job_that_fits_lost_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_waits_for_memory_each_time_is_told_a_range(tmp_path: Path) -> None:
-    """Under demand no update of the weights ever finds its memory on the GPU."""
+    """With demand paging no update of the weights finds its memory on the GPU."""
     room_s, _, _ = train(tmp_path, 4 * FOOTPRINT_MIB)
     run_s, tight, printed = train(tmp_path, FOOTPRINT_MIB // 2, "-v", "--policy", "demand")
     least, _, most, _ = (tight[name] / 1e9 for name in LOST)

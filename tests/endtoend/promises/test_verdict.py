@@ -1,4 +1,4 @@
-"""The lines at exit that say where pump was of little use, with measure and remedy."""
+"""The lines at exit name cases in which pump helped little, with a measured value and a remedy."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from places import PROGRAMS
 
 
 def lines(*options: str, script: str = "") -> str:
-    """pump's lines of a job: `script`, or the steps of vmm_job.py."""
+    """Returns pump's lines of a job, which runs `script` or the steps of vmm_job.py."""
     python = ["-c", script] if script else [str(PROGRAMS / "vmm_job.py")]
     return pump_run("-v", *options, "--", sys.executable, *python).stderr
 
 
 def fitted(text: str) -> bool:
-    """Whether the last line says that pump did nothing, and no other one that it was hindered."""
+    """Returns whether the last line reports that pump did nothing, and no line an obstacle."""
     return "partly" not in text and "everything fitted on the GPU, so pump did nothing" in text
 
 
@@ -63,7 +63,7 @@ def test_a_process_that_waited_for_operations_that_were_not_seen_is_told_so() ->
 def test_a_process_that_ends_before_its_first_launch_is_not_told_of_interception(
     limit: str,
 ) -> None:
-    """Out of memory, or for another reason."""
+    """The process ends because memory is short, or for another reason."""
     unused = ALLOCATE.format(count=20, call="cuMemAlloc(2 << 20)")
     text = lines("--virtual-set=memory=32MiB", *limit.split(), script=unused)
     assert "the budget" in text and "intercepted" not in text and "RTLD_DEEPBIND" not in text

@@ -1,7 +1,6 @@
-"""Fills so many buffers of 32 MiB, and prints a time that the test has chosen. A program for
-pump compare and pump fit.
+"""Fills NUMBER buffers of 32 MiB and prints a predefined time, for pump compare and pump fit.
 
-measured_job.py NUMBER [SECONDS A UNIT [MOST]]: a unit takes four times as long above MOST units.
+Usage: measured_job.py NUMBER [SECONDS A UNIT [MOST]]. A unit takes four times as long above MOST.
 """
 
 import sys

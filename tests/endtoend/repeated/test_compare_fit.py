@@ -1,4 +1,4 @@
-"""pump compare and pump fit over real runs on the virtual GPU; times are what programs print."""
+"""Runs pump compare and pump fit on the virtual GPU; the programs print their times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 120
 
 
 class Here:
-    """A present folder for pump's verbs, and a place for their temporary folders."""
+    """The current folder of pump's verbs, and a folder for their temporary folders."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.temporary = folder / "here", folder / "temporary"
@@ -46,7 +46,7 @@ class Here:
         )
 
     def left(self) -> list[str]:
-        """What lies in both folders."""
+        """Returns the entries of both folders."""
         return sorted(path.name for path in (*self.folder.iterdir(), *self.temporary.iterdir()))
 
 
@@ -208,7 +208,7 @@ BEGIN { unit = n <= 4 ? 1 / n : 0.25 * (1 + (n - 4) * 0.04); print "took", n * u
 
 
 def test_the_speed_is_a_share_of_the_best_and_the_fastest_number_is_named(here: Here) -> None:
-    """A larger batch is faster a sample at first, and slower once it does not fit."""
+    """Larger batches are faster per sample at first, and slower once they do not fit."""
     words = ("--yes", "--to", "64", *PRINTED)
     done = here.run("fit", *words, "--", "awk", "-v", "n={}", BEST_AT_FOUR)
     assert done.returncode == 0, done.stderr
@@ -273,7 +273,7 @@ rm -f gone.pt; mv ckpt.pt moved.pt; touch new; chmod 600 sub/ckpt.pt
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Bytes, links, modes and times of all that lies in a folder."""
+    """Returns bytes, links, modes and times of all entries of a folder."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -286,7 +286,7 @@ def contents(folder: Path) -> dict[str, object]:
 
 @pytest.fixture
 def precious(here: Here) -> Here:
-    """A folder with files that OVERWRITES, as a run, tries to change."""
+    """Creates a folder with the files that a run of OVERWRITES tries to change."""
     outside = here.folder.parent / "outside"
     for folder in (here.folder / "sub", here.folder / ".hidden", outside):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Jobs that pump's verbs show."""
+"""Jobs for the tests of pump's verbs that show jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watched_jobs import TIMEOUT_S, Jobs
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
+    # Not pytest's own folder: a socket's path must fit into 107 bytes.
     with tempfile.TemporaryDirectory(prefix="pump-eyes-", dir="/tmp") as runtime:
         made = Jobs(Path(runtime), tmp_path)
         yield made

@@ -1,4 +1,4 @@
-"""A job whose settings stand in pump.toml, on the virtual GPU: what the program is told."""
+"""A job on the virtual GPU with settings in pump.toml: the answers that the program gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PUMP_RUN = Path(sys.executable).parent / "pump-run"
 MIB = 1 << 20
 CARD_MIB = 256
 
-# Prints what is free and of how much (MiB) before and after an allocation of 64 MiB.
+# Prints free and total memory (MiB) before and after an allocation of 64 MiB.
 PROGRAM = """
 from cuda.bindings import driver as d
 d.cuInit(0)
@@ -62,7 +62,7 @@ def test_an_option_counts_before_the_file(tmp_path: Path) -> None:
     assert told(tmp_path, "--budget", "192MiB")[0][0] == 192
 
 
-# pump-run on a machine whose administrator's file is another one.
+# Runs pump-run with another file as the administrator's configuration.
 BOUNDED = """
 import sys
 from pump.cli import run

@@ -1,5 +1,5 @@
-"""Policy and budget of a running job are changed, by its own program and by others, also while
-processes of pump are killed: the bits stay the same."""
+"""Policy and budget of a running job change, by its own program or by others, also while processes
+of pump are killed: the bits stay the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CARD_MIB = 256
 
 
 def start(job: Job, words: list[str], *command: str, run: tuple[str, ...] = ()) -> subprocess.Popen:
-    """Start `command` as a job on a card that has room for it; job.py without a command."""
+    """Starts `command`, or job.py without a command, as a job on a GPU with enough memory."""
     line = job.command(*words, memory_mib=CARD_MIB, run=run)
     if command:
         line[line.index("--") + 1 :] = command
@@ -45,13 +45,13 @@ def finish(process: subprocess.Popen) -> list[str]:
 
 
 def in_use(control: Control) -> int:
-    """How many clients of the job are served and use a device."""
+    """Returns the number of the job's clients that are served and use a device."""
     return sum(bool(client.devices) for client in control.state())
 
 
 @pytest.fixture
 def running(job: Job) -> Iterator[tuple[subprocess.Popen, Control]]:
-    """A slow job.py and its control."""
+    """Starts a slow job.py; yields the process and its control."""
     process = start(job, [*WORDS, "--sleep-ms=15"])
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     with Control.of_job(str(pumpds.socket_of(process.pid))) as control:
@@ -84,11 +84,11 @@ def test_a_program_switches_policy_and_budget_between_its_iterations(job: Job) -
             assert CARD_MIB * MIB * 0.9 < phase["budget_bytes"] < CARD_MIB * MIB
             assert phase["free_bytes"] == phase["budget_bytes"] - 96 * MIB
     assert phases[0]["misses"]["miss_policy"] > 0
-    # Misses under a policy that prefetches are not put down to the earlier one.
+    # Under a policy that prefetches, misses are not attributed to the earlier policy.
     assert phases[1]["misses"]["miss_policy"] == phases[0]["misses"]["miss_policy"]
     report = json.loads(job.report.read_text())
     assert report["violations"] == 0
-    # All 96 MiB were there at first; what four budgets sent away really left.
+    # All 96 MiB were resident at first; the blocks above two of the budgets were really evicted.
     assert report["d2h_bytes"] >= (96 - 40) * MIB + (96 - 24) * MIB
 
 

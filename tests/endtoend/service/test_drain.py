@@ -1,4 +1,4 @@
-"""Where a smaller budget makes a dormant job active, what its launch queue holds executes first."""
+"""If a smaller budget makes a dormant job active, the work in its launch queue executes first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRAIN_MOST_S = 2.5
 
 
 def run(job: Job, case: str) -> dict[str, float]:
-    """What queued_job.py tells of itself; its bits are right."""
+    """Runs queued_job.py and checks its bits; returns the values that it printed."""
     job.program = "queued_job.py"
     done = job.run(*WORDS, f"--case={case}", memory_mib=256, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""pump jobs, top and metrics over live jobs, against the virtual driver's own counters."""
+"""pump jobs, top and metrics on live jobs, compared with the virtual driver's own counters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def eventually(look: Callable[[], Any], what: str) -> Any:
 
 
 def settled(jobs: Jobs) -> dict[str, Any]:
-    """What top shows once no transfer is under way."""
+    """Returns top's JSON once no transfer is in flight."""
 
     def still() -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(jobs.pump("top", "--once", "--json"))
@@ -47,7 +47,7 @@ def settled(jobs: Jobs) -> dict[str, Any]:
 
 
 def near(told: float, counted: float) -> bool:
-    """Within 5 %, or one block."""
+    """Returns whether the values differ by at most 5 %, or by one block."""
     return abs(told - counted) <= max(0.05 * counted, BLOCK)
 
 
@@ -69,13 +69,13 @@ def test_top_tells_what_the_virtual_driver_counts_within_five_percent(jobs: Jobs
         assert device["resident_bytes"] <= device["budget_bytes"] + 32 * MIB
     assert not told["small"]["devices"][0]["active"]
     assert told["large"]["devices"][0]["active"]
-    # Those before the memory outgrew the budget were not reported.
+    # Operations before the memory outgrew the budget were not reported.
     assert 120 - 12 <= told["large"]["shim"]["operations"] <= driver["operations"] == 120
 
 
 @pytest.mark.parametrize("buffers", [4, 12])
 def test_residency_is_the_cards_own_or_in_doubt(jobs: Jobs, buffers: int) -> None:
-    """A process that joins the card reports what all have on it at that moment."""
+    """A process that joins the GPU reports the memory of all processes on it at that moment."""
     card = ["--virtual-set", "memory=256MiB", "--virtual-set", "shared=eyes"]
     jobs.environ["PUMP_VIRTUAL_CARDS"] = str(jobs.folder)
     jobs.start("worker", buffers, *card[2:])
@@ -162,7 +162,7 @@ NONE = {("pump_jobs", f'user="{os.geteuid()}"'): 0}
 
 
 def parsed(text: str) -> dict[tuple[str, str], float]:
-    """Values by name and labels; asserts that the text is Prometheus's format."""
+    """Returns values by name and labels; asserts that the text has Prometheus's format."""
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -234,7 +234,7 @@ def test_a_textfile_is_written_whole_and_one_that_cannot_be_is_told(jobs: Jobs) 
     finally:
         writer.terminate()
         writer.wait(TIMEOUT_S)
-    pipe = jobs.folder / "pipe"  # or /dev/null, which root could replace
+    pipe = jobs.folder / "pipe"  # like /dev/null, which root could replace
     os.mkfifo(pipe)
     for refused, why in (
         (jobs.folder / "no" / "x", "the folder"),

@@ -1,4 +1,4 @@
-"""Jobs under a system service on the virtual GPU: leases move, results stay."""
+"""Jobs under a system service on the virtual GPU: leases move, results stay the same."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MIB = 1 << 20
 SHAPE = {"buffers": 24, "mib": 4, "steps": 300, "seed": 5}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 CARD_MIB = 256
-"""One job's 96 MiB fit, and so do two; not four."""
+"""Two jobs of 96 MiB fit on the GPU; four do not."""
 
 
 class Service:
-    """`pumpd serve` that jobs of the test find."""
+    """A `pumpd serve` that jobs of the test find."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "service"
@@ -46,7 +46,7 @@ class Service:
         assert pumpds.wait_for(lambda: self.jobs() is not None, 60)
 
     def jobs(self) -> list[JobState] | None:
-        """The jobs that it knows; None when it does not answer."""
+        """Returns the jobs that the service knows; None if it does not answer."""
         try:
             with ServiceClient(str(self.socket)) as client:
                 return client.jobs()
@@ -54,7 +54,7 @@ class Service:
             return None
 
     def granted(self, pid: int) -> int:
-        """Bytes granted to the job of that process on its GPU; 0 for none."""
+        """Returns the bytes granted to the job of that process on its GPU; 0 for none."""
         for job in self.jobs() or []:
             if job.job_pid == pid and job.gpus:
                 return job.gpus[0].granted_bytes
@@ -81,7 +81,7 @@ def start(
     hold: Path | None = None,
     **env: str,
 ):
-    """A job; with `hold` it does not end before that file is gone, however slow the test is."""
+    """Starts a job; with `hold` the job does not end before that file is gone."""
     words = [*WORDS, f"--sleep-ms={sleep_ms}"]
     if hold is not None:
         hold.touch()
@@ -90,7 +90,7 @@ def start(
 
 
 def start_lasting(job: Job, service: Service, *, run: tuple[str, ...] = ()):
-    """A job that lasts longer than any test: to be dropped."""
+    """Starts a job that lasts longer than any test and must be dropped."""
     return start_words(job, service, [*WORDS, "--steps=100000", "--sleep-ms=40"], run)
 
 
@@ -109,7 +109,7 @@ def finish(process: subprocess.Popen) -> None:
 
 
 def drop(*processes: subprocess.Popen) -> None:
-    """End jobs whose results are no matter."""
+    """Kills jobs whose results do not matter."""
     for process in processes:
         process.kill()
         process.communicate()
@@ -145,7 +145,7 @@ def test_leases_move_when_jobs_come_and_go_and_the_bits_stay(job: Job, service: 
 def test_a_service_killed_and_restarted_finds_all_its_jobs_again(
     job: Job, service: Service, count: int
 ) -> None:
-    """They share one GPU, which holds two of them."""
+    """The jobs share one GPU that has memory for two jobs."""
     hold = job.folder / "hold"
     card = ("--virtual-set", f"shared=again{os.getpid()}")
     jobs = [start(job, service, sleep_ms=10 * count, run=card, hold=hold) for _ in range(count)]
@@ -174,7 +174,7 @@ def test_a_worker_that_is_killed_takes_no_lease_with_it(job: Job, service: Servi
     before: list[int] = []
 
     def settled() -> bool:
-        """Leases have not changed for a second."""
+        """Returns whether no lease has changed for a second."""
         before[:] = [service.granted(pid) for pid in pids]
         time.sleep(1)
         return min(before) > 80 * MIB and before == [service.granted(pid) for pid in pids]
@@ -182,10 +182,10 @@ def test_a_worker_that_is_killed_takes_no_lease_with_it(job: Job, service: Servi
     assert pumpds.wait_for(settled, 40)
     there = pumpds.of_job(first.pid)
     seen = []
-    os.kill(there.warm, signal.SIGSTOP)  # no other worker takes its place for a while
+    os.kill(there.warm, signal.SIGSTOP)  # delays a new worker
     try:
         pumpds.kill(*there.workers)
-        for _ in range(60):  # longer than an answer is waited for
+        for _ in range(60):  # longer than the timeout for an answer
             seen.append([service.granted(pid) for pid in pids])
             time.sleep(0.1)
     finally:
@@ -211,7 +211,7 @@ def test_a_job_finds_a_service_that_comes_later(job: Job, service: Service) -> N
 def budget_of_or_0(process: subprocess.Popen) -> int:
     try:
         return budget_of(process)
-    except Exception:  # it has not begun
+    except Exception:  # it has not started yet
         return 0
 
 
@@ -235,7 +235,7 @@ def test_a_job_that_began_beside_another_gets_the_card_when_that_has_ended(
 
 
 def in_use(service: Service, pid: int) -> int:
-    """Bytes that the job of that process keeps on its GPU; 0 for none."""
+    """Returns the bytes that the job of that process keeps on its GPU; 0 for none."""
     found = [one for one in service.jobs() or [] if one.job_pid == pid and one.gpus]
     return found[0].gpus[0].resident_bytes if found else 0
 
@@ -263,7 +263,7 @@ def test_a_lease_never_exceeds_the_jobs_own_budget_nor_what_its_user_sets(
     assert budget_of(process) == 64 * MIB
     with Control.of_job(str(pumpds.socket_of(process.pid))) as control:
         control.set(budget_bytes=32 * MIB)
-        time.sleep(1.5)  # some beats
+        time.sleep(1.5)  # a few beats
         assert budget_of(process) == 32 * MIB
         control.set(budget_bytes=128 * MIB)
         time.sleep(1.5)
@@ -283,7 +283,7 @@ def test_a_thousand_jobs_started_and_killed_at_random_leave_nothing(
 
 
 def campaign(job: Job, service: Service, count: int, seed: int) -> None:
-    """Start `count` jobs, a few at a time, and kill each or its pumpd at some moment."""
+    """Starts `count` jobs, a few at a time, and kills each job or its pumpd at some moment."""
     with tempfile.TemporaryDirectory(prefix="pump-t-") as folder:  # short, for a socket's path
         play(job, service, count, seed, Path(folder))
 
@@ -318,7 +318,7 @@ def play(job: Job, service: Service, count: int, seed: int, folder: Path) -> Non
     )
     assert pumpds.wait_for(lambda: descriptors(service.process.pid) <= before, 10)
     assert not memfds(service.process.pid) and not memfds(os.getpid())
-    # A pumpd that was killed leaves its socket; the next job's pumpd removes that.
+    # A killed pumpd leaves its socket; the next job's pumpd removes the socket.
     last = start_in(job, service, folder)
     finish(last)
     assert pumpds.wait_for(lambda: not list((folder / "pump").iterdir()), 20), "no socket"
@@ -336,7 +336,7 @@ def start_in(job: Job, service: Service, folder: Path) -> subprocess.Popen:
 
 
 def left_in(folder: Path) -> list[int]:
-    """Processes, whatever they are called, whose runtime folder this is."""
+    """Returns all processes with this runtime folder, whatever their names."""
     found, mine = [], f"XDG_RUNTIME_DIR={folder}".encode()
     for process in psutil.process_iter():
         try:
@@ -349,7 +349,7 @@ def left_in(folder: Path) -> list[int]:
 
 
 def memfds(pid: int) -> list[str]:
-    """Anonymous files that a process has open or mapped."""
+    """Returns the anonymous files that a process has open or mapped."""
     found = []
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -363,7 +363,7 @@ def descriptors(pid: int) -> int:
 
 
 def pumpds_of(pids: set[int]) -> list[int]:
-    """Processes of pumpd that serve, or served, one of these jobs."""
+    """Returns the pumpd processes that serve or served one of these jobs."""
     words = {str(pid) for pid in pids}
     found = []
     for process in psutil.process_iter():

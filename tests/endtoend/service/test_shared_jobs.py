@@ -18,7 +18,7 @@ from pump.wire.control import DeviceState
 SHAPE = {"buffers": 24, "mib": 4, "steps": 300, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 MEMORY_MIB = 120
-"""Of the card: each job has 0.8 of it."""
+"""Memory of the GPU; each job uses 0.8 times this."""
 
 
 @pytest.mark.parametrize("policy", ["window", "demand"])
@@ -67,7 +67,7 @@ def test_a_job_goes_on_when_the_other_is_killed(two_jobs: list[Job], tmp_path: P
 
 
 def device_of(pid: int) -> DeviceState:
-    """Of the only client of the job."""
+    """Returns the device state of the job's only client."""
     with Control.of_job(str(pumpds.socket_of(pid))) as control:
         (client,) = control.state()
         return client.devices[0]

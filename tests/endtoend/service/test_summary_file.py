@@ -40,7 +40,7 @@ def test_a_job_that_fits_is_told_apart_from_one_that_was_not_intercepted(
 
 
 def test_what_is_no_regular_file_is_left_as_it_is(job: Job, tmp_path: Path) -> None:
-    """root, say, with PUMP_SUMMARY=/dev/null."""
+    """For example, root may set PUMP_SUMMARY=/dev/null."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     done = job.run("--steps=10", memory_mib=512, env={"PUMP_SUMMARY": str(pipe)})

@@ -25,14 +25,14 @@ LEFT = b"\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
 class Terminal:
-    """A terminal with pump top in it; rows: what it shows."""
+    """A terminal that runs pump top; `rows` is the visible text."""
 
     def __init__(self, environ: dict[str, str], columns: int, rows: int, *words: str) -> None:
         self.ours, self._theirs = pty.openpty()
         self.before = termios.tcgetattr(self._theirs)
         self._size(columns, rows)
         self.top = subprocess.Popen(
-            ["setsid", "--ctty", BIN / "pump", "top", *words],  # its terminal sends it signals
+            ["setsid", "--ctty", BIN / "pump", "top", *words],  # the terminal can then signal top
             env={"TERM": "xterm", **environ},
             stdin=self._theirs,
             stdout=self._theirs,
@@ -41,7 +41,7 @@ class Terminal:
         self.raw = b""
         self.rows: dict[int, str] = {}
         self._from = 0
-        """Where the last row begins in `raw`: it may not be whole yet."""
+        """Start of the last row in `raw`, which may be incomplete."""
 
     def _size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
@@ -56,7 +56,7 @@ class Terminal:
     def read(self) -> None:
         ready, _, _ = select.select([self.ours], [], [], 0.2)
         if ready:
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # top has exited
                 self.raw += os.read(self.ours, 1 << 20)
         for found in PUT.finditer(self.raw, self._from):
             plain = re.sub(rb"\x1b\[[0-9;]*m", b"", found[2]).decode(errors="replace")
@@ -68,7 +68,7 @@ class Terminal:
         return "\n".join(self.rows[row] for row in sorted(self.rows))
 
     def shows(self, wanted: Callable[[str], object]) -> str:
-        """The text, once it is as wanted."""
+        """Waits until the text is as wanted; returns the text."""
         until = time.monotonic() + TIMEOUT_S
         while not wanted(self.text):
             assert time.monotonic() < until, self.text
@@ -76,7 +76,8 @@ class Terminal:
         return self.text
 
     def ends(self) -> int:
-        """The exit status; all it wrote is in `raw` then. It must leave the terminal as it was."""
+        """Waits for the exit status; `raw` then has all output. Checks that the terminal is
+        restored."""
         until = time.monotonic() + TIMEOUT_S
         while self.top.poll() is None:
             assert time.monotonic() < until
@@ -88,7 +89,7 @@ class Terminal:
         return self.top.returncode
 
     def vanish(self) -> None:
-        """Close the terminal, as its window does."""
+        """Closes the terminal, like its window."""
         os.close(self._theirs)
         os.close(self.ours)
         self.ours = self._theirs = -1
@@ -120,7 +121,7 @@ def test_it_shows_a_job_its_details_and_that_it_has_ended(
     jobs: Jobs, terminal: Callable[..., Terminal]
 ) -> None:
     job = jobs.start_script("train.py")
-    screen = terminal(COLUMNS="44", LINES="11")  # the terminal's own size counts
+    screen = terminal(COLUMNS="44", LINES="11")  # the terminal's own size takes precedence
     shown = screen.shows(lambda text: "train.py" in text and " q  quit" in text)
     assert re.search(rf"^> +{job.pid} train.py .* dormant ", shown, re.M)
     assert re.search(r"^GPU 0  NVIDIA A100-PCIE-40GB \(pump vi…  GPU-70756d70-2d76-", shown, re.M)
@@ -163,7 +164,7 @@ def test_it_ends_with_its_terminal(terminal: Callable[..., Terminal]) -> None:
 
 
 def test_it_stops_and_goes_on_at_the_shells_command(terminal: Callable[..., Terminal]) -> None:
-    """In a session of its own no shell takes Ctrl-Z, and the kernel drops it; so by SIGSTOP."""
+    """Sends SIGSTOP: in its own session no shell handles Ctrl-Z, and the kernel drops SIGTSTP."""
     screen = terminal()
     screen.shows(lambda text: "You have no jobs" in text)
     screen.top.send_signal(signal.SIGSTOP)

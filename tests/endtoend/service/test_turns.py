@@ -1,4 +1,4 @@
-"""Jobs that want much more than a GPU has take turns, and whatever ends, the others go on."""
+"""Jobs take turns if they want much more than a GPU has. When anything ends, others continue."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ SHAPE = {"buffers": 24, "mib": 4, "steps": 3000, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 WORDS += ["--sync-every=50"]
 MEMORY_MIB = 104
-"""Of the card: each job has 0.92 of it."""
+"""Memory of the GPU; each job uses 0.92 times this."""
 SOON_S = HOLD_MS_MOST / 1000 + 4
-"""In which a job goes on that is not asked to wait any more."""
+"""Time in which a released job continues."""
 
 
 def taking_turns(
     two_jobs: list[Job], folder: Path
 ) -> AbstractContextManager[tuple[Service, list[subprocess.Popen[str]]]]:
-    """A service, and both jobs at work on one card."""
+    """Starts a service and both jobs on one GPU."""
     return at_work(two_jobs, folder, WORDS, MEMORY_MIB, [()] * 2)
 
 
 def waiting(service: Service, started: list[subprocess.Popen[str]]) -> list[int]:
-    """The numbers of the jobs that wait for their turn."""
+    """Returns the numbers of the jobs that wait for their turn."""
     with service.ask() as client:
         there = {job.job_pid: job for job in client.jobs()}
     return [
@@ -65,7 +65,7 @@ def test_each_has_its_turn_and_both_compute_what_one_computes(
         first = one_waits(service, started)
         assert pumpds.wait_for(lambda: held(started[first].pid) > 0, 2 * TURN_S[1])
         assert pumpds.wait_for(lambda: waiting(service, started) == [1 - first], 2 * TURN_S[1])
-        # A job hears of it a little later, and waits behind what it has issued.
+        # The job gets the message later, and waits only after the operations it has issued.
         assert pumpds.wait_for(lambda: held(started[1 - first].pid) > 0, 20)
         service.kill()
         for process in started:
@@ -94,15 +94,15 @@ def test_a_job_whose_service_dies_waits_no_longer(two_jobs: list[Job], tmp_path:
 
 
 def are_listed(pids: list[int]) -> bool:
-    """Whether one of these jobs waits, and pump jobs lists it alone as waiting; a turn may change
-    in between."""
+    """Returns whether exactly one of these jobs waits and pump jobs lists the same one. False if a
+    turn changes in between."""
     listed = subprocess.run([BIN / "pump", "jobs"], capture_output=True, text=True, check=True)
     lines = [line for line in listed.stdout.splitlines() if "waiting for its turn" in line]
     return [int(line.split()[0]) for line in lines] == [pid for pid in pids if held(pid)] != []
 
 
 def held(pid: int) -> int:
-    """Threads of a job that wait."""
+    """Returns the number of the job's waiting threads."""
     with Control.of_job(str(pumpds.socket_of(pid))) as control:
         return sum(device.held_threads for one in control.state() for device in one.devices)
 
@@ -112,7 +112,7 @@ def test_a_job_that_waits_ends_by_ctrl_c(two_jobs: list[Job], tmp_path: Path) ->
         waits = one_waits(service, started)
         assert pumpds.wait_for(lambda: held(started[waits].pid) > 0, 20)
         os.kill(started[waits].pid, signal.SIGINT)
-        started[waits].communicate(timeout=60)  # that it ends at once: tests/c/progress
+        started[waits].communicate(timeout=60)  # tests/c/progress checks that it ends at once
         assert started[waits].returncode != 0
 
 

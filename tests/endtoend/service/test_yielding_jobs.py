@@ -1,4 +1,4 @@
-"""Launches of a job that yields wait in their stream, and whatever ends, they go on."""
+"""Launches of a job that yields wait in their stream; they continue, whichever process ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPE = {"buffers": 24, "mib": 4, "steps": 600, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]
 WORDS += ["--sync-every=50"]
 MEMORY_MIB = 128
-"""Of the card: each job has 0.75 of it, so that they take no turns."""
+"""Memory of the GPU; each job uses 0.75 times this, so the jobs take no turns."""
 FIRST, OTHER = 0, 1
 
 
@@ -31,7 +31,7 @@ FIRST, OTHER = 0, 1
 def beside_a_first_one(
     two_jobs: list[Job], folder: Path
 ) -> Iterator[tuple[Service, list[subprocess.Popen[str]]]]:
-    """A service, and both jobs at work on one card, the second one with gates."""
+    """Starts a service and both jobs on one GPU; the second job has gates."""
     priorities = [("--priority", "10"), ("--priority", "-10")]
     with at_work(two_jobs, folder, WORDS, MEMORY_MIB, priorities) as (service, started):
         assert pumpds.wait_for(lambda: gates(started[OTHER]) > 10, 30)

@@ -1,4 +1,4 @@
-"""Jobs on the virtual GPU for the tests of pump's verbs that show them."""
+"""Jobs on the virtual GPU for the tests of pump's verbs that show jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 BIN = Path(sys.executable).parent
 TIMEOUT_S = 120
 
-# Sets as many buffers of 32 MiB as it is told, ten times, says so, and waits to be let go.
+# Fills the given number of buffers of 32 MiB ten times, prints a line, and waits for its release.
 PROGRAM = """
 import sys
 from cuda.bindings import driver as d
@@ -30,27 +30,27 @@ sys.stdin.readline()
 
 
 class Jobs:
-    """Jobs of a user with a runtime folder of its own, and pump's verbs that show them."""
+    """Jobs of a user with a private runtime folder, and pump's verbs that show them."""
 
     def __init__(self, runtime: Path, folder: Path) -> None:
         self.environ = {
             **os.environ,
             "XDG_RUNTIME_DIR": str(runtime),
-            "PUMP_SERVICE": "none",  # whatever else runs on this machine
+            "PUMP_SERVICE": "none",  # ignores other services of this machine
         }
         self.environ.pop("PUMP_SOCKET", None)
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, name: str, buffers: int, *options: str) -> Path:
-        """A job that has done its work when this returns; where its driver will report."""
+        """Starts a job and waits until its work is done; returns its driver's report file."""
         report = self.folder / f"{name}.json"
         program = [sys.executable, "-c", PROGRAM, f"{buffers}"]
         self._start(report, "--name", name, *options, *program)
         return report
 
     def start_script(self, name: str) -> subprocess.Popen[str]:
-        """A job without a name, of a script that is called so, all of which fits."""
+        """Starts an unnamed job from a script of this name; all of its memory fits."""
         script = self.folder / name
         script.write_text(PROGRAM)
         return self._start(self.folder / "script.json", sys.executable, str(script), "1")

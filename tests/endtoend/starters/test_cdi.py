@@ -1,6 +1,6 @@
-"""Containers under pump by a CDI specification: its form, and its edits applied.
+"""Containers under pump by a CDI specification: its form, and its edits in effect.
 
-Mount namespaces apply them here as a container runtime does; with --long an OCI runtime does.
+These tests apply the edits in mount namespaces, as container runtimes do; --long uses a runtime.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ for number, block in enumerate(blocks):
     assert data == bytes([number + 1]) * len(data)
 print("right", os.access("/opt/pump-cdi/libpump.so", os.W_OK), flush=True)
 """
-"""Twice the memory of the card; tells whether the container could change pump's library."""
+"""Uses twice the GPU's memory; prints whether the container could change pump's library."""
 SERVED = (
     USES.replace(
         "\nblocks =", "\nwhile '/memfd:' not in open('/proc/self/maps').read(): pass\nblocks ="
     )
     + "print(os.access('/opt/pump-pumpd', os.W_OK), flush=True)\n"
 )
-"""The same once a pumpd has given it a mapping; tells whether it could change pumpd's folder."""
+"""Waits first for pumpd's mapping; prints whether the container could change pumpd's folder."""
 CARD = ("--virtual", "a100-pcie4", "--virtual-set=memory=64MiB", "--virtual-set=mode=compute")
 TIMEOUT_S = 60
 
@@ -74,7 +74,7 @@ def specification(*words: str, **env: str) -> dict[str, Any]:
 
 
 def check(found: dict[str, Any]) -> None:
-    """The rules of CDI 0.5.0 (SPEC.md and the schema of its repository)."""
+    """Checks the rules of CDI 0.5.0 (SPEC.md and the schema of its repository)."""
     assert set(found) == {"cdiVersion", "kind", "devices"} and found["cdiVersion"] == "0.5.0"
     vendor, _, kind = found["kind"].partition("/")
     assert re.fullmatch(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?", vendor)
@@ -94,7 +94,7 @@ def check(found: dict[str, Any]) -> None:
 
 
 def edits_of(found: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The variables of the only device, and its mounts."""
+    """Returns the variables and mounts of the only device."""
     (device,) = found["devices"]
     return device["containerEdits"]["env"], device["containerEdits"]["mounts"]
 
@@ -148,8 +148,8 @@ def test_libraries_that_others_could_change_are_not_given_to_containers(tmp_path
 
 
 def rooted(root: Path) -> list[str]:
-    """Makes the container's root: folders for those of this machine, which are returned; links
-    as they are; an /opt of its own."""
+    """Makes the root of a container and returns its folders, which are mount points for this
+    machine's. Copies links, and creates an own /opt."""
     folders = []
     for path in Path("/").iterdir():
         if path.is_symlink():
@@ -215,7 +215,7 @@ def by_runtime(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any
     runtimes = [name for name in ("crun", "runc") if shutil.which(name)]
     if not runtimes:
         pytest.skip("no OCI runtime is installed (apt-get install crun runc)")
-    for name in runtimes:  # each knows other layouts of cgroups
+    for name in runtimes:  # the runtimes know different cgroup layouts
         done = subprocess.run(
             [name, "run", "--bundle", str(bundle), f"pump-{os.getpid()}-{name}"],
             capture_output=True,
@@ -229,7 +229,7 @@ def by_runtime(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any
 
 
 def by_podman(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any:
-    """podman reads the specification itself."""
+    """Runs the command with podman, which reads the specification by itself."""
     if not shutil.which("podman") or os.geteuid() != 0:
         pytest.skip("needs root and podman (apt-get install podman runc)")
     (device,) = found["devices"]
@@ -241,7 +241,7 @@ def by_podman(found: dict[str, Any], root: Path, command: Sequence[str]) -> Any:
         for name in rooted(root)
         if name not in ("proc", "sys", "dev", "run")
     ]
-    limits = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]  # else above this machine's
+    limits = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]  # this machine's are lower
     words = ["podman", "--runtime=runc", "run", "--rm", "--net=none", *limits, *mounts]
     asked = f"--device={found['kind']}={device['name']}"
     try:
@@ -278,7 +278,7 @@ def test_a_container_with_the_edits_uses_more_memory_than_the_card_has(
 
 
 def of_the_page(pattern: str) -> list[str]:
-    """The words of the only line of that form."""
+    """Returns the arguments of the page's only line that matches."""
     (line,) = re.findall(
         f"^    ({pattern})", (DOCS / "guides" / "clusters.md").read_text(), re.MULTILINE
     )
@@ -287,8 +287,8 @@ def of_the_page(pattern: str) -> list[str]:
 
 @pytest.fixture
 def host_pumpd(tmp_path: Path) -> Iterator[Path]:
-    """The socket of a pumpd of this machine, started as the page says, but for its place, and for
-    the process that it must not outlive."""
+    """Starts a pumpd as the page describes and returns its socket. Only the socket's path and the
+    process that ends pumpd are different."""
     socket = tmp_path / "pumpd" / "socket"
     socket.parent.mkdir(mode=0o700)
     words = of_the_page(r"pumpd job .*(?= &$)")

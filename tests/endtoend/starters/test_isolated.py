@@ -1,4 +1,4 @@
-"""Nothing that the user's program wants of Python changes pump; the program gets all of it."""
+"""Python settings of the user's program do not affect pump; the program gets all of them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SETTINGS = {
     "PYTHONVERBOSE": "1",
     "PYTHONWARNINGS": "error",
 }
-"""Of a user's shell: pump must not die of one, nor print for it."""
+"""Variables of a user's shell that must not break pump or make it print."""
 LEAVES = "print('hostile', flush=True); import os; os._exit(3)\n"
 KINDS = ("PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "settings")
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> dict[str, dict[str, str]]:
-    """The variables of each of KINDS."""
+    """Returns the variables of each of KINDS."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     user_site = tmp_path / "base" / "lib" / version / "site-packages"
     path = tmp_path / "path"
@@ -59,7 +59,7 @@ def hostile(tmp_path: Path) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A C program that needs more memory than the virtual GPU of these tests has."""
+    """Compiles a C program that needs more memory than the virtual GPU has."""
     program = tmp_path_factory.mktemp("pages") / "pages"
     source = ROOT / "packaging/release/pages.c"
     driver = library("virtual/libcuda.so.1")
@@ -146,7 +146,7 @@ def test_a_program_gets_no_locale_that_the_user_has_not_set() -> None:
 def test_pump_is_found_by_pythonpath_where_it_is_no_package_of_the_interpreter(
     tmp_path: Path,
 ) -> None:
-    """As modules of a cluster set it; what else lies there hides nothing."""
+    """Modules of clusters set it this way; other files in the folder hide no module."""
     place = Path(paths.__file__).parents[1]
     (tmp_path / "json.py").write_text(LEAVES)
     start = tmp_path / "bin" / "pump-start"
@@ -164,7 +164,7 @@ FIRST_LINES = {
     "pipx": "#!{python} -E",
     "conda": "#!/usr/bin/env python",
 }
-"""What installers make of "#!python", some for long paths and blanks alone."""
+"""The lines that installers make of "#!python", some only for long paths and blanks."""
 
 
 @pytest.mark.parametrize("installer", FIRST_LINES)

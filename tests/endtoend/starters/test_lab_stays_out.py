@@ -1,5 +1,5 @@
-"""The product does not know the laboratory: a job that asked for no virtual GPU loads nothing of
-it, and neither does its pumpd."""
+"""The product is independent of the laboratory: a job without a virtual GPU loads no file of the
+laboratory, nor does its pumpd."""
 
 from __future__ import annotations
 

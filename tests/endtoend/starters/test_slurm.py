@@ -1,7 +1,7 @@
-"""Slurm on this machine alone: jobs with shards of one virtual GPU, and what pump leaves behind.
+"""Slurm on only this machine: jobs with shards of one virtual GPU, and the files that they leave.
 
-Needs Debian's slurm-wlm and munge; daemons, keys and files are the test's own. docs/guides/slurm.md
-is the same as a page.
+Needs Debian's slurm-wlm and munge; the tests have their own daemons, keys and files.
+docs/guides/slurm.md describes the same steps.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def free_port() -> int:
 
 
 class Slurm:
-    """munged, slurmctld and slurmd of one machine, in a folder of their own."""
+    """munged, slurmctld and slurmd of one machine, in their own folder."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
@@ -113,7 +113,7 @@ class Slurm:
             process.wait()
 
     def ask(self, *words: str) -> str:
-        """What the command prints; "" where slurmctld does not answer yet."""
+        """Returns the output of the command; "" while slurmctld does not answer yet."""
         done = subprocess.run(
             words,
             env=self.environ,
@@ -126,7 +126,7 @@ class Slurm:
         return done.stdout
 
     def submit(self, script: Path, shards: int) -> str:
-        """The job's number."""
+        """Returns the job's number."""
         out = f"--output={script}.%j.out"
         words = ["sbatch", "--parsable", "--requeue", "--open-mode=append", out]
         number = self.ask(*words, f"--gres=shard:{shards}", str(script)).strip()
@@ -143,8 +143,7 @@ class Slurm:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """XDG_RUNTIME_DIR of the jobs, so that what they leave there is seen; a short path, as that of
-    a session."""
+    """Makes XDG_RUNTIME_DIR of the jobs, which shows leftover files; its path must be short."""
     with tempfile.TemporaryDirectory(prefix="pump-slurm-", dir="/tmp") as name:
         yield Path(name)
 
@@ -182,7 +181,7 @@ def slurm(tmp_path: Path, place: Path, service: Service, kernels: Path) -> Itera
 
 
 def script(job: Job, name: str, hold: Path | None = None) -> Path:
-    """A batch script of job.py under the wrapper."""
+    """Writes a batch script that runs job.py under the wrapper."""
     words = job.command(*(f"--{key}={value}" for key, value in SHAPE.items()))
     program = words[words.index("--") + 1 :] + ([f"--hold={hold}"] if hold else [])
     file = job.folder / name
@@ -197,7 +196,7 @@ def output(file: Path, number: str) -> str:
 
 
 def leaves_nothing(place: Path, service: Service) -> None:
-    """No pumpd of a job, no folder of a job with socket and notes, no lease."""
+    """Checks that no pumpd, no folder of a job and no lease is left."""
 
     def quiet() -> bool:
         with service.ask() as client:
@@ -208,7 +207,7 @@ def leaves_nothing(place: Path, service: Service) -> None:
 
 
 def budgets_mib(service: Service) -> dict[str, int]:
-    """What jobs keep to, by name."""
+    """Returns the budgets of the jobs by name."""
     with service.ask() as client:
         return {
             one.name: sum(gpu.adopted_bytes for gpu in one.gpus) // MIB for one in client.jobs()
@@ -242,7 +241,7 @@ def test_two_jobs_share_one_gpu_by_shards(
         names = {one.name for one in client.jobs()}
     assert names == {f"slurm-{number}.0.0" for number in numbers}
     shares = {f"slurm-{number}.0.0": mib for number, mib in zip(numbers, (30, 60), strict=True)}
-    # A service that has just begun lets no lease grow for some seconds.
+    # A new service lets no lease grow for some seconds.
     assert wait_for(lambda: budgets_mib(service) == shares, TIMEOUT_S), budgets_mib(service)
     hold.unlink()
     for file, number, mib in zip(files, numbers, (30, 60), strict=True):
@@ -270,7 +269,7 @@ def test_a_cancelled_and_a_requeued_job_leave_nothing_and_the_second_ends_right(
     assert slurm.becomes(requeued, "PENDING")
     leaves_nothing(place, service)
     hold.unlink()
-    slurm.ask("scontrol", "update", f"JobId={requeued}", "StartTime=now")  # else in two minutes
+    slurm.ask("scontrol", "update", f"JobId={requeued}", "StartTime=now")  # else after two minutes
     assert slurm.becomes(requeued, "COMPLETED"), slurm.ask("scontrol", "show", "job", requeued)
     text = output(files[1], requeued)
     assert text.count("running") == 2 and expected(**SHAPE) in text

@@ -1,4 +1,4 @@
-"""Mixed precision as programs use it: autocast to half, GradScaler, clipping, fused AdamW, and a
+"""Typical mixed precision: autocast to half, GradScaler, clipping, fused AdamW, and a
 concatenation."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: what a layer computed is thrown away, and computed again backwards."""
+"""Gradient checkpointing: drops the results of layers and recomputes them in the backward pass."""
 
 from __future__ import annotations
 

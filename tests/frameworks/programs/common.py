@@ -1,4 +1,4 @@
-"""What the programs of this folder share: a training loop, and how they tell what they found."""
+"""Shared by the programs of this folder: a training loop, and the output of the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def train(
     optimiser: torch.optim.Optimizer | None = None,
     steps: int = STEPS,
 ) -> None:
-    """`steps` of forward, backward and optimiser; `loss_of` gets the step's number."""
+    """Runs `steps` of forward, backward and optimizer; `loss_of` gets the step's number."""
     optimiser = optimiser or torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(steps):
         loss = loss_of(step)
@@ -28,10 +28,10 @@ def train(
 
 
 def tell(**found: Any) -> None:
-    """Prints what a run with pump and one without must have in common.
+    """Prints values that must be equal with and without pump.
 
-    Copies are real on the virtual GPU in every mode, so that their result is, too; what
-    kernels compute is not.
+    Copies are real on the virtual GPU in every mode, so their result is real too. Results of
+    kernels are not.
     """
     torch.cuda.synchronize()
     sent = torch.randn(1 << 20)

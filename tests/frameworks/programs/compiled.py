@@ -1,4 +1,4 @@
-"""torch.compile: kernels of Triton's, compiled here and launched through its own path."""
+"""torch.compile: Triton kernels, compiled here and launched through Triton's own path."""
 
 from __future__ import annotations
 

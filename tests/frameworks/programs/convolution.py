@@ -1,4 +1,4 @@
-"""Convolutions of several kinds, with no setting of the program's own for the virtual GPU."""
+"""Convolutions of several kinds, without any settings for the virtual GPU."""
 
 from __future__ import annotations
 

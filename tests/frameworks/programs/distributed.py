@@ -1,4 +1,4 @@
-"""One of the processes of torchrun: data parallel over gloo, each with the one GPU."""
+"""One of the processes of torchrun: data parallel over gloo; all processes share the one GPU."""
 
 from __future__ import annotations
 

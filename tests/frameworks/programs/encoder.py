@@ -1,4 +1,4 @@
-"""A transformer encoder, forward and backward, with each way of computing attention."""
+"""A transformer encoder, forward and backward, with each attention implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ways = [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENT
 
 def loss_of(step: int) -> torch.Tensor:
     values = torch.randn(BATCH, LENGTH, WIDTH).cuda()
-    flash = ways[step] == SDPBackend.FLASH_ATTENTION  # takes no float32
+    flash = ways[step] == SDPBackend.FLASH_ATTENTION  # does not support float32
     with sdpa_kernel(ways[step]), torch.autocast("cuda", torch.bfloat16, enabled=flash):
         return model(values).float().square().mean()
 

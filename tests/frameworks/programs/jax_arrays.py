@@ -1,4 +1,4 @@
-"""Holds eight arrays of 64 MiB in JAX, each of which takes the place of another in every step."""
+"""Keeps eight arrays of 64 MiB in JAX and replaces each one in every step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from jax._src import hardware_utils
 
-# JAX looks for /dev/nvidia0 before it asks the driver; the virtual GPU has no such file.
+# JAX looks for /dev/nvidia0 before it queries the driver; the virtual GPU has no such file.
 hardware_utils.has_visible_nvidia_gpu = lambda: True
 
 import jax  # noqa: E402

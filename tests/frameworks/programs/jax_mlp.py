@@ -1,4 +1,4 @@
-"""Trains an MLP with momentum in JAX: everything lies in the one arena of XLA's allocator."""
+"""Trains an MLP with momentum in JAX; all memory is in the one arena of XLA's allocator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from jax._src import hardware_utils
 
-# JAX looks for /dev/nvidia0 before it asks the driver; the virtual GPU has no such file.
+# JAX looks for /dev/nvidia0 before it queries the driver; the virtual GPU has no such file.
 hardware_utils.has_visible_nvidia_gpu = lambda: True
 
 import jax  # noqa: E402

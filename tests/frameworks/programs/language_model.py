@@ -1,4 +1,4 @@
-"""A small language model of transformers, from a configuration: nothing is downloaded."""
+"""A small language model of transformers, built from a configuration without downloads."""
 
 from __future__ import annotations
 

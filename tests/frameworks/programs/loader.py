@@ -13,7 +13,7 @@ WIDTH, CLASSES, BATCH, ROWS = 256, 10, 32, 256
 
 
 class Rows(Dataset[tuple[torch.Tensor, int]]):
-    """Rows made from their number, in the worker."""
+    """Rows that the worker computes from their number."""
 
     def __len__(self) -> int:
         return ROWS
@@ -25,7 +25,7 @@ class Rows(Dataset[tuple[torch.Tensor, int]]):
 def main() -> None:
     method = sys.argv[1]
     torch.manual_seed(10)
-    model = nn.Linear(WIDTH, CLASSES).cuda()  # CUDA is in use when the workers begin
+    model = nn.Linear(WIDTH, CLASSES).cuda()  # CUDA is in use before the workers start
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     rows = Rows()
     loader = DataLoader(

@@ -1,4 +1,4 @@
-"""torch.multiprocessing: two spawned processes that use the GPU, tensors through a queue."""
+"""torch.multiprocessing: two spawned processes use the GPU and send tensors through a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def work(number: int, results: SimpleQueue[tuple[int, torch.Tensor]], received: 
     common.train(model, lambda step: model(torch.randn(8, WIDTH).cuda()).square().mean())
     sent = torch.full((WIDTH,), float(number))
     results.put((number, sent.cuda().cpu()))
-    received.wait(timeout=60)  # a tensor in shared memory goes with its process
+    received.wait(timeout=60)  # a tensor in shared memory ends with its process
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Matrix products of PyTorch's, by cuBLAS alone, compared with the CPU's: real values.
+"""Matrix products of PyTorch with cuBLAS, compared with the CPU's: real values.
 
-Nothing else of PyTorch runs on the GPU here, because in compute mode its own kernels have
-no function that computes.
+Only cuBLAS runs on the GPU here. PyTorch's own kernels have no host functions that would compute
+their results in compute mode.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def of_type(kind: torch.dtype) -> dict[str, bool]:
 
 
 def chain() -> bool:
-    """One product after the other, over more matrices than a small card holds."""
+    """Multiplies more matrices one after another than fit on a small GPU."""
     factors = [torch.eye(SIDE).roll(n + 1, 0) for n in range(MATRICES)]
     there = [factor.cuda() for factor in factors]
     value, expected = there[0], factors[0]

@@ -1,7 +1,7 @@
-"""Layers that compute again in the backward pass (pump/recompute.py), and the same without.
+"""Layers that recompute in the backward pass (pump/recompute.py), compared with normal layers.
 
-The argument says what: `cpu` is everything that can be compared there, `gpu` matrix products
-alone, which are real in compute mode, `learn` what is chosen after learning.
+The argument selects the part. `cpu`: everything that can be compared on the CPU. `gpu`: only matrix
+products, which are real in compute mode. `learn`: the choice after learning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WithStatistics(nn.Module):
 
 
 class InPlace(nn.Module):
-    """What a product gave is changed in place."""
+    """Changes the result of a product in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class InPlace(nn.Module):
 
 
 class Later(nn.Module):
-    """Changes a tensor in place once it is told to."""
+    """Changes a tensor in place once `in_place` is set."""
 
     in_place = False
 
@@ -76,7 +76,7 @@ class Later(nn.Module):
 
 
 class Doubled(nn.Module):
-    """Keeps nothing of its input."""
+    """Saves nothing of its input."""
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         return (values * 2.0).tanh()
@@ -94,7 +94,7 @@ class Square(nn.Module):
 
 
 class Counts(TorchDispatchMode):
-    """How often operators ran, by name."""
+    """Counts the operators that ran, by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,8 +113,8 @@ def stack(kind: Callable[[], nn.Module]) -> nn.Sequential:
 def trained(
     kind: Callable[[], nn.Module], on: bool | None
 ) -> tuple[list[torch.Tensor], Counter[str], list[str], dict[str, str]]:
-    """Losses, parameters and buffers, operators of the last step, layers that compute again, and
-    those left as they are. on: None: without pump.recompute."""
+    """Returns losses with parameters and buffers, operators of the last step, recomputing layers,
+    and layers left unchanged. on: None trains without pump.recompute."""
     model = stack(kind)
     wrapped = None if on is None else recompute.wrap(model, on)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -154,10 +154,10 @@ def on_the_cpu() -> dict[str, Any]:
 
 
 def changed_input() -> str:
-    """What is said where the program changes a layer's input, which the layer does not keep."""
+    """Returns the error after a change to a layer's input that the layer does not save."""
     model = nn.Sequential(Doubled())
     recompute.wrap(model, True, list(model))
-    for _ in range(2):  # the first pass is watched
+    for _ in range(2):  # the first pass is for observation
         given = torch.randn(BATCH, WIDTH)
         result = model(given.requires_grad_())
         with torch.no_grad():
@@ -170,7 +170,7 @@ def changed_input() -> str:
 
 
 def wrapped_again() -> list[str]:
-    """What wrap says to what it cannot do; and whether a layer is itself again afterwards."""
+    """Returns the errors of impossible calls of wrap; removing the wrapper must succeed."""
     model, found = stack(Block), []
     wrapped = recompute.wrap(model)
     for other in (model, nn.Linear(1, 1)):
@@ -184,7 +184,7 @@ def wrapped_again() -> list[str]:
 
 
 def on_the_gpu() -> dict[str, Any]:
-    """Gradients of a chain of products, and the most memory that it needed."""
+    """Returns the gradients of a chain of products, and the chain's peak memory."""
     width, rows = 512, 2048
     torch.manual_seed(7)
     first = nn.Sequential(nn.Sequential(*(Square(width) for _ in range(6))))

@@ -1,8 +1,8 @@
-"""A training that repeats itself as real ones do: micro-steps, evaluations, sizes at random.
+"""A training loop that repeats like real ones: micro-steps, evaluations, random sizes.
 
-Dropout and an optimizer's step count change parameters of launches each time; the caching
-allocator hands out other addresses. argv: `steady`, `cycle` (two micro-steps, an evaluation each
-fourth step), or `sizes` (of three, drawn anew for each step).
+Dropout and the optimizer's step count change launch parameters in each step; the caching allocator
+returns other addresses. Argument: `steady`, `cycle` (two micro-steps, an evaluation in each fourth
+step), or `sizes` (one of three sizes at random in each step).
 """
 
 from __future__ import annotations

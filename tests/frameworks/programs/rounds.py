@@ -1,6 +1,6 @@
-"""The same products of different shapes again and again, each waited for: real values.
+"""Repeats the same products of different shapes and waits for each product: real values.
 
-By cuBLAS alone, as in products.py. Each factor only turns the rows, so results are exact.
+Uses only cuBLAS, as in products.py. Each factor only permutes the rows, so results are exact.
 """
 
 from __future__ import annotations

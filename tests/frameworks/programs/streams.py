@@ -1,4 +1,4 @@
-"""Several streams with events between them, pinned memory and copies that overlap."""
+"""Several streams with events between them, pinned memory and overlapping copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of examples/pytorch on the CPU, in float32: what they compute is compared."""
+"""Runs the programs of examples/pytorch on the CPU in float32 and compares their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = argparse.Namespace(
 
 
 def generated() -> dict[str, bool]:
-    """Words that come one by one are those of whole sequences, which need no cache."""
+    """Tokens generated one by one equal the tokens of whole sequences, which need no cache."""
     model = decoder.Decoder(OPTIONS)
     words = decoder.generation(model, OPTIONS)
     prompt, begun = words.words, words.cache_bytes
@@ -40,13 +40,13 @@ def generated() -> dict[str, bool]:
     for end in range(OPTIONS.prompt, OPTIONS.prompt + 6):
         fresh = [decoder.Cache(1) for _ in model.layers]
         again.append(model(whole[:, :end], fresh).argmax(-1))
-    # 7 words and 5 more are read: three times growth by 4.
+    # 7 prompt tokens and 5 generated ones are read: the cache has grown three times by 4.
     grown = words.cache_bytes == 2 * 2 * 3 * 64 * 12 * 4 and begun == 0
     return {"cache": torch.equal(torch.stack(again, 1), made), "growth": grown}
 
 
 def trained() -> dict[str, bool]:
-    """The loss of one batch falls, and nothing but the adapters changes."""
+    """Checks that the loss of one batch falls and that only the adapters change."""
     model = decoder.Decoder(OPTIONS)
     frozen = [weight.clone() for weight in model.parameters()]
     originals = list(model.parameters())
@@ -65,7 +65,7 @@ def trained() -> dict[str, bool]:
 
 
 def mixed() -> bool:
-    """Each word's two best experts, by their shares, as computed word by word."""
+    """Compares the mixture with the weighted two best experts of each token, one by one."""
     mixture = experts.Mixture(64, 96, 8, 2, None)
     x = torch.randn(2, 5, 64)
     shares = mixture.router(x).softmax(-1)

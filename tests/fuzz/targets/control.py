@@ -1,4 +1,4 @@
-"""Frames that steer a job, from either side, and those between supervisor and worker."""
+"""Frames that control a job, from either side, and frames between supervisor and worker."""
 
 from __future__ import annotations
 

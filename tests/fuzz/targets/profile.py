@@ -1,4 +1,4 @@
-"""Device profiles (TOML), and what the command line changes of one ("key=value" behind a zero)."""
+"""Device profiles (TOML), and changes from the command line ("key=value" after a zero byte)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chunk of a recording, its sums right, and the page and the program that are made of it."""
+"""A chunk of a recording with right checksums, and the page and the program made from it."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def seeds() -> list[bytes]:
 
 
 def _events(rows: Rows) -> bytes:
-    """The one chunk of events that a writer makes of these rows, as an input."""
+    """Returns a writer's only chunk of events for these rows, as an input."""
     with tempfile.TemporaryFile() as file:
         writer = TraceWriter(file.fileno(), {})
         writer.events(rows)
         writer.flush()
         file.seek(form.FILE_START.size)
-        for _ in range(2):  # the header comes before
+        for _ in range(2):  # the header is the first chunk
             frame = form.unpack_frame(file.read(form.FRAME_BYTES))
             body = form.unpack_body(frame, file.read(frame.stored_bytes))
     return b"\0" + frame.rows.to_bytes(2, "little") + body

@@ -1,9 +1,9 @@
 """Whole sequences of frames, from several peers in turn: the service, and control connections.
 
-An input's first byte chooses the receiver; then come steps of {what and which peer: 1 byte,
-length: 2 bytes, that many bytes}. The service is the simulated one of tests/service. Beside the
-peers are an honest job and an asker, which must not be affected. Of control connections the
-supervisor's end is the real one, over real sockets, with workers that answer what the input says.
+An input's first byte selects the receiver. Then follow steps of {action and peer: 1 byte, length: 2
+bytes, data}. The service is the simulated one of tests/service. The peers must not affect an honest
+job and an asker. For control connections the supervisor's end is real, over real sockets; its
+workers answer with bytes of the input.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def target(data: bytes) -> None:
 
 
 def _steps(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """What, which peer, and with which bytes."""
+    """Yields action, peer and data of each step."""
     for _ in range(STEPS_MOST):
         if len(data) < 3:
             return
@@ -54,7 +54,7 @@ def _steps(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 class Peer:
-    """One that says what the input says, and checks what it is told."""
+    """A peer that sends bytes of the input and checks the answers."""
 
     def __init__(self, world: World, user: int) -> None:
         self.world, self.user = world, user
@@ -142,7 +142,7 @@ def _check_replies(one: socket.socket) -> None:
         while data := one.recv(1 << 20):
             if len(data) == len(control.pack_welcome(control.OK)):
                 continue
-            with contextlib.suppress(control.FrameError):  # it says what was wrong
+            with contextlib.suppress(control.FrameError):  # the reply reports an error
                 control.decode_reply(data)
 
 

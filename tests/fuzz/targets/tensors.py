@@ -1,4 +1,4 @@
-"""JSON traces: parsed, made a program, and given a short simulation."""
+"""JSON traces: parses a trace, makes a program from the trace, and runs a short simulation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def seeds() -> list[bytes]:
 
 
 def made(count: int, length_bytes: int) -> dict[str, Any]:
-    """A chain of kernels, each from one tensor to the next."""
+    """Returns a chain of kernels, each from one tensor to the next."""
     tensors_of = [{"id": i, "bytes": length_bytes, "persistent": i % 3 == 0} for i in range(count)]
     kernels = [
         {"name": f"k{i}", "duration_us": 50.0, "reads": [i], "writes": [i + 1]}

@@ -1,4 +1,4 @@
-"""A folder's pump.toml, which may come with anything cloned, and the look-up of its lines."""
+"""A folder's pump.toml, which may come from a clone, and the lookup of its lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RMM's own C++ tests: each program once, each of its tests."""
+"""RMM's own C++ tests: runs each program once and reports each of its tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listed(program: Path) -> list[str]:
 
 @functools.cache
 def results(program: Path) -> dict[str, str]:
-    """FAILED, or googletest's word: COMPLETED or SKIPPED; by the names of the tests that ended."""
+    """Returns a result for each finished test: FAILED, or googletest's COMPLETED or SKIPPED."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "results.json"
         subprocess.run([program, f"--gtest_output=json:{file}"], timeout=600, check=False)

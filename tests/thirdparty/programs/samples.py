@@ -1,9 +1,9 @@
-"""NVIDIA's CUDA samples, each to its own end.
+"""NVIDIA's CUDA samples, each run to its own end.
 
-Most check what their kernels compute, which the virtual GPU does not, and end with an error. So the
-name of a test has the sample's status and a hash of what it says, numbers aside: it passes under
-pump where the sample ends as it does plain. One that ends before cuInit, or waives itself because
-of what the GPU is not, fails.
+Most samples check the results of kernels, which the virtual GPU does not compute, and end with an
+error. So a test's name contains the sample's status and a hash of its output without numbers. The
+test passes under pump if the sample ends as without pump. A sample fails if it ends before cuInit,
+or waives itself because of the GPU's properties.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 SAMPLES = Path(os.environ["SAMPLES"])
 OTHER = ("simpleIPC", "UnifiedMemoryStreams")
-"""Exports memory of which pump keeps none (rule `ipc`); draws its tasks by the clock."""
+"""Exports memory by IPC, which pump refuses (rule `ipc`); draws its tasks by the clock."""
 CHOSEN = sorted(
     path.parent for path in SAMPLES.glob("*/*/sample.out") if path.parent.name not in OTHER
 )
@@ -33,14 +33,14 @@ NUMBER = re.compile(r"[+-]?(0x[0-9a-f]+|\d+\.?\d*(e[+-]?\d+)?|\bnan|\binf)", re.
 def said(output: str, errors: str) -> str:
     lines = [line for line in errors.splitlines() if not line.startswith("pump: ")]
     lines = [" ".join(NUMBER.sub("", line).split()) for line in [*output.splitlines(), *lines]]
-    return "\n".join(sorted(lines))  # threads take turns
+    return "\n".join(sorted(lines))  # threads write in any order
 
 
 @pytest.mark.parametrize("folder", CHOSEN, ids=lambda folder: folder.name)
 def test_a_sample_ends_as_plain(
     folder: Path, tmp_path: Path, record_xml_attribute: Callable[[str, object], None]
 ) -> None:
-    place = shutil.copytree(folder, tmp_path / "sample")  # some write files
+    place = shutil.copytree(folder, tmp_path / "sample")  # some samples write files
     sample = subprocess.Popen(
         [place / "sample.out"],
         cwd=place,

@@ -1,4 +1,4 @@
-"""tinygrad trains for some steps: a test for pytest, run in the environment of tests/thirdparty.
+"""Trains for some steps with tinygrad: a pytest test for the environment of tests/thirdparty.
 
 In timing mode no kernel computes; a tensor that no kernel writes keeps its bits.
 """
@@ -10,7 +10,7 @@ STEPS, WIDTH, BATCH = 3, 1024, 256
 
 
 class Layers:
-    """Two of them, of 4 MiB each."""
+    """Two layers of 4 MiB each."""
 
     def __init__(self) -> None:
         self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)

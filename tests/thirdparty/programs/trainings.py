@@ -1,8 +1,8 @@
-"""Models of Hugging Face's libraries, built from configurations, and optimisers of bitsandbytes,
-trained for some steps: tests for pytest, run in the environment of tests/thirdparty.
+"""Trains models of Hugging Face's libraries, built from configurations, and optimizers of
+bitsandbytes for some steps: pytest tests that run in the environment of tests/thirdparty.
 
-In timing mode no kernel computes, but memory is real: what no copy and no memset writes keeps its
-bits, through all that moves it. Parameters are such memory.
+In timing mode no kernel computes, but memory is real. Memory that no copy and no memset writes
+keeps its bits through all moves. Parameters are such memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import transformers
 from diffusers import DiTTransformer2DModel, UNet2DConditionModel
 from torch import nn
 
-torch.backends.cudnn.enabled = False  # wants a real driver
+torch.backends.cudnn.enabled = False  # needs a real driver
 STEPS = 3
 VOCABULARY, LENGTH, BATCH = 2048, 64, 4
 
 Model = tuple[nn.Module, Callable[[], torch.Tensor]]
-"""A model, and what computes its loss once it is on the GPU."""
+"""A model, and a function that computes its loss once the model is on the GPU."""
 
 
 def language_model(kind: str, **more: Any) -> Model:
@@ -45,7 +45,7 @@ def gpt2() -> Model:
 def mixtral() -> Model:
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    # Which experts a token goes to would be a result that nothing computes.
+    # Nothing computes the choice of experts for a token, so each token uses all experts.
     every = {"num_local_experts": 4, "num_experts_per_tok": 4}
     return language_model("Mixtral", **sizes, **heads, **every)
 
@@ -96,7 +96,7 @@ OPTIMISERS = [bnb.optim.PagedAdamW32bit, bnb.optim.PagedAdamW8bit, bnb.optim.Pag
 
 
 def train(made: Model, optimiser: Callable[..., torch.optim.Optimizer]) -> None:
-    """AssertionError unless every parameter, which kernels alone write, keeps its bits."""
+    """Raises AssertionError unless each parameter, which only kernels write, keeps its bits."""
     model, loss_of = made
     before = [parameter.detach().clone() for parameter in model.parameters()]
     model.cuda().train()

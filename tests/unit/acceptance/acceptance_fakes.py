@@ -40,7 +40,7 @@ def make_run(stdout: str = '{"sha256": "a", "right": true}', **more: Any) -> run
 
 
 def summary_of_pump(**shim: int) -> dict[str, Any]:
-    """What PUMP_SUMMARY writes, as far as stages look at it."""
+    """Returns the content of PUMP_SUMMARY, as far as stages read it."""
     counters = {"operations": 10, "converted_bytes_peak": 128 << 20, "events_dropped": 0}
     counters |= {"attaches": 1, "moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1}
     return {"worker_losses": 0, "shim": counters | shim}
@@ -65,7 +65,7 @@ def run(context):
 
 
 def stage_run(folder: Path, body: str, limit_s: float = 20.0) -> runner.StageRun:
-    """A run of a stage whose generator has that body (lines without indentation)."""
+    """Returns a run of a stage whose generator has this body (lines without indentation)."""
     lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
     (folder / "stage_fake.py").write_text(HEAD + lines)
     launcher = folder / "launcher"

@@ -1,7 +1,7 @@
-"""Archives of first calls on made-up cards, from a report that the virtual GPU gave.
+"""Archives of first calls on fake cards, made from a report of the virtual GPU.
 
-first_call_report.json is a report of scripts/gpu_probe on the virtual GPU h200-pcie5. A made-up
-card is that report with another name and with the answers that differ.
+first_call_report.json is a report of scripts/gpu_probe on the virtual GPU h200-pcie5. A fake card
+is that report with another name and with the answers that differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY = "2026-11-28"
 
 
 def report_of(name: str, runtime: str = "vm", **answers: Any) -> Json:
-    """The report of a card. `answers`: those that differ, by question."""
+    """Returns the report of a card. `answers`: The differing answers, by question."""
     report = copy.deepcopy(REPORT)
     report["date"], report["commit"] = f"{DAY}T10:00:00+00:00", "c0ffee" * 6
     report["device"] |= {"name": name, "uuid": UUIDS[name]}
@@ -46,7 +46,7 @@ def report_of(name: str, runtime: str = "vm", **answers: Any) -> Json:
 
 
 def halves(report: Json) -> tuple[Json, Json]:
-    """The reports of both calls: the first questions, and the rest."""
+    """Returns the reports of both calls: the first questions, and the rest."""
     parts = []
     for first in (True, False):
         part = copy.deepcopy(report)
@@ -63,7 +63,7 @@ def halves(report: Json) -> tuple[Json, Json]:
 
 
 def near() -> dict[str, Json]:
-    """Answers as pump assumes them, where a virtual GPU that computes nothing has none."""
+    """Returns the answers that pump assumes and a virtual GPU without compute cannot give."""
     discard = copy.deepcopy(REPORT["questions"]["discard"]["result"])
     discard |= {"control_valid": True, "every_write_survived": True}
     for size in ("2_mib", "8_mib"):
@@ -80,7 +80,8 @@ def near() -> dict[str, Json]:
 
 
 def slow_link() -> dict[str, Json]:
-    """Answers of a card on a slow link, whose discard keeps mappings, without tensor maps."""
+    """Returns the answers of a card on a slow link, whose discard keeps mappings, without tensor
+    maps."""
     answers = copy.deepcopy(REPORT["questions"])
     copies, idle = answers["copy_engine"]["result"], answers["prefetch_idle"]["result"]
     for way in ("h2d", "d2h"):
@@ -88,7 +89,7 @@ def slow_link() -> dict[str, Json]:
     for row in (idle["256_mib"]["in"], idle["256_mib"]["in_after_a_fault_each"]):
         row["gbps"] /= 5
     idle["fit_in_total"]["per_block_us"] *= 5
-    longer_us = 2**21 / copies["d2h_gbps"] / 1e3 * 4 / 5  # a block's copy to the host
+    longer_us = 2**21 / copies["d2h_gbps"] / 1e3 * 4 / 5  # for a block's copy to the host
     caller = idle["2_mib"]["out"]["caller_us"]
     idle["2_mib"]["out"]["caller_us"] = {key: value + longer_us for key, value in caller.items()}
     answers["faults"]["result"]["sequential_read"]["gbps"] /= 5
@@ -105,7 +106,7 @@ def slow_link() -> dict[str, Json]:
 
 
 def stage(folder: Path, card: str, name: str, items: list[Item], runtime: str = "vm") -> Json:
-    """The result of a stage as the runner writes it."""
+    """Returns the result of a stage as the runner writes it."""
     digits = UUIDS[card]
     uuid = "GPU-" + "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]])
     machine = make_machine(name=card, uuid=uuid, driver=DRIVER, runtime=runtime)
@@ -139,7 +140,7 @@ DECODER = "".join(
 
 
 def parts(folder: Path, report: Json, card: str, runtime: str = "vm") -> dict[str, bytes]:
-    """Members of the archive of both calls, by name."""
+    """Returns the members of the archive of both calls, by name."""
     first, rest = halves(report)
     bits = [Item("torch.window", PASS), Item("torch.demand", PASS)]
     speed = [Item("gpt2.1_5x.window", INFO, values={"budget_bytes": 1 << 30})]
@@ -161,7 +162,7 @@ def parts(folder: Path, report: Json, card: str, runtime: str = "vm") -> dict[st
 
 
 def pack(file: Path, members: Mapping[str, bytes]) -> Path:
-    """The archive with those members."""
+    """Packs an archive with those members."""
     with tarfile.open(file, "w:gz") as archive:
         for name, content in members.items():
             member = tarfile.TarInfo(name)
@@ -171,7 +172,7 @@ def pack(file: Path, members: Mapping[str, bytes]) -> Path:
 
 
 def checkout(folder: Path) -> Path:
-    """A tree with what adopting reads of the real one; docs/ may be changed."""
+    """Returns a tree with the files that adopting reads from the checkout; docs/ may be changed."""
     root = folder / "checkout"
     (root / "docs").mkdir(parents=True)
     for page in ("uvm.md", "first-card.md"):

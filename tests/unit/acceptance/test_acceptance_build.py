@@ -1,4 +1,4 @@
-"""What runs: libraries that were carried, else built; and what a failed build costs."""
+"""The libraries of a run, carried or built, and the stages that a failed build costs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pump import paths
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which nothing is built, on a machine that has no CMake."""
+    """Returns a folder in which nothing is built, on a machine without CMake."""
     monkeypatch.delenv("PUMP_LIB_DIR", raising=False)
     monkeypatch.setenv("PATH", "")
     return tmp_path
 
 
 def carry(checkout: Path) -> list[Path]:
-    """Puts the libraries that are under test where a build has them; their paths."""
+    """Copies the libraries under test to the folder of a build, and returns their paths."""
     files = []
     for name in build.TARGETS:
         file = running.library_folder(checkout) / name
@@ -111,7 +111,7 @@ WHY = "the build failed; its log: build.log"
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the stages that the command runs, on a card where the build fails."""
+    """Returns the names of the stages that the command runs on a card where the build fails."""
     names: list[str] = []
 
     def run(one: runner.StageRun, _machine: Machine) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What the acceptance decides from facts: machine, memory, shares of time, identity, options."""
+"""The acceptance's decisions from facts: machine, memory, shares of time, identity, options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page for the first minutes on a card: each answer finds its outcome, none is invented."""
+"""The page for the first minutes on a card: each answer leads to its outcome, and only to that."""
 
 from __future__ import annotations
 

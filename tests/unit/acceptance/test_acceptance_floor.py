@@ -1,4 +1,4 @@
-"""The floor from recordings, on recordings small enough to reckon by hand."""
+"""The floor from recordings, for recordings small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ACCESS = {"step": "ru", "make": "w"}
 
 
 def allocation(slot: int, blocks: int, kind: int = form.ALLOC) -> rec.RangeRow:
-    """A range whose first block has the number 100 * slot."""
+    """Returns a range whose first block has the number 100 * slot."""
     base = 100 * slot * BLOCK_BYTES
     return rec.RangeRow(kind, 1, slot, 1, base, blocks * BLOCK_BYTES, 0, 0, 0)
 
 
 def kernel(function: int, *slots: int) -> rec.Operation:
-    """A launch with a pointer to the beginning of each range, whose length is believed wrongly."""
+    """Returns a launch with a pointer to the start of each range and a wrong believed length."""
     extents = (rec.Extent(slot, 1, 0, 77, 0, 8 * n) for n, slot in enumerate(slots))
     return rec.Operation(form.KERNEL, 1, 1, 1, 0, function, 9, tuple(extents))
 
@@ -49,7 +49,7 @@ def test_a_known_kernel_reads_and_updates_its_ranges_whole_whatever_was_believed
 def test_of_an_unknown_kernel_it_is_only_certain_that_new_contents_may_be_there() -> None:
     touches, _ = recorded.touches_of([*start(), *[kernel(3, 2)] * 4], ACCESS)
     assert touches == [Touch((), (), (200,)), Touch((), (), (201,))]
-    # So it never raises the floor, not even where the ranges together exceed the memory.
+    # So the kernel never raises the floor, even if the ranges together exceed the memory.
     large = [*start(3, 50), *[kernel(3, 1, 2, 3)] * 4]
     touches, _ = recorded.touches_of(large, ACCESS)
     assert floor.least_traffic(touches, 5, 10 * BLOCK_BYTES).h2d_bytes == 0
@@ -59,14 +59,14 @@ def test_what_an_unknown_kernel_may_have_written_need_not_come_from_the_host() -
     iteration = [kernel(3, 1), kernel(1, 1, 2), kernel(3, 3), kernel(1, 3, 2)]
     touches, _ = recorded.touches_of([*start(), *iteration * 4], ACCESS)
     assert floor.least_traffic(touches, 5, 4 * BLOCK_BYTES).h2d_bytes == 0
-    # The same, known to be read each time: two blocks have to come for each launch.
+    # If the blocks are known to be read each time, two blocks must arrive for each launch.
     touches, _ = recorded.touches_of([*start(), *iteration[1::2] * 4], ACCESS)
     fetched = floor.least_traffic(touches, 5, 4 * BLOCK_BYTES).h2d_bytes // BLOCK_BYTES
-    assert fetched == 2 * (2 * 5 - 1)  # but for the first of ten, which may be there already
+    assert fetched == 2 * (2 * 5 - 1)  # the first of ten may find its blocks resident
 
 
 def test_copies_and_memsets_tell_for_themselves_and_count_whole_blocks_only() -> None:
-    part = rec.Extent(1, 1, BLOCK_BYTES // 2, BLOCK_BYTES, 1, 0)  # no block lies in it whole
+    part = rec.Extent(1, 1, BLOCK_BYTES // 2, BLOCK_BYTES, 1, 0)  # contains no whole block
     half = rec.Operation(form.COPY, 1, 1, 1, 0, 0, 0, (part,))
     records = [*start(), *[copy(1, 1, 2), copy(2, 3, 2), half, copy(3, 2, 1)] * 3]
     touches, operations = recorded.touches_of(records, ACCESS)

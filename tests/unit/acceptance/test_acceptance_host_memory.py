@@ -1,4 +1,4 @@
-"""A host whose memory grows as it is used, and all others, which are left alone."""
+"""Hosts that show more memory as memory is used, and other hosts, on which nothing is done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from acceptance import host_memory
 from acceptance.host_memory import GIB, HostMemory
 
 LAZY = HostMemory(total=6 * GIB, available=4 * GIB, installed=128 * GIB)
-"""As a machine looks that shows its memory as it is used."""
+"""A machine that shows more of its memory as memory is used."""
 
 
 def machine(folder: Path, total_kib: int, available_kib: int, states: list[str]) -> HostMemory:
-    """What `look` finds in made-up files of the kernel; blocks of 128 MiB."""
+    """Returns the findings of `look` in fake kernel files, with blocks of 128 MiB."""
     meminfo, blocks = folder / "meminfo", folder / "memory"
     meminfo.write_text(f"MemTotal:  {total_kib} kB\nMemAvailable:  {available_kib} kB\n")
     blocks.mkdir()
@@ -44,7 +44,7 @@ def test_what_the_kernel_does_not_say_is_zero_and_nothing_grows(tmp_path: Path) 
     [
         (LAZY, 20 * GIB),
         (HostMemory(6 * GIB, 4 * GIB, 16 * GIB), int(14.4 * GIB) - 2 * GIB),
-        (HostMemory(int(15.7 * GIB), 4 * GIB, 16 * GIB), 0),  # all is shown, and in use
+        (HostMemory(int(15.7 * GIB), 4 * GIB, 16 * GIB), 0),  # all memory is shown, and in use
         (HostMemory(30 * GIB, 24 * GIB, 128 * GIB), 0),  # enough
     ],
 )

@@ -1,4 +1,4 @@
-"""The acceptance's PyTorch models on the CPU, where PyTorch is installed."""
+"""The acceptance's PyTorch models on the CPU, if PyTorch is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB_FLOATS = (1 << 20) // 4
 
 @pytest.fixture(autouse=True)
 def two_threads():
-    """As many as CI has; more would only disturb other tests."""
+    """Limits PyTorch to as many threads as CI has; more would disturb other tests."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -42,10 +42,10 @@ def test_the_arithmetic_of_the_sizes_counts_the_models_parameters(name: str, sha
 
 def test_the_state_that_lives_on_is_read_in_every_iteration() -> None:
     model = models.build("gpt2", 3, quick=True, device="cpu")
-    model.step()  # makes the optimiser's moments
+    model.step()  # creates the optimiser's moments
     touches = model.touches()
     updated = {block for touch in touches for block in touch.updates}
-    # Whole blocks of tensors of 2 MiB and more: of each such weight and its two moments.
+    # Each weight of at least 2 MiB and its two moments count, in whole blocks.
     assert len(updated) * floor.BLOCK_BYTES > 0.4 * model.facts["persistent_bytes"]
     everything = {b for t in touches for b in (*t.reads, *t.updates, *t.overwrites)}
     least = floor.least_traffic(touches, 3, len(everything) * floor.BLOCK_BYTES // 2)
@@ -79,7 +79,7 @@ def test_a_look_up_and_a_view_read_nothing_for_certain() -> None:
     rows = torch.tensor([1, 5])
     assert touches_of(lambda: table.index_select(0, rows)) == []
     assert touches_of(lambda: table.view(-1).detach()) == []
-    # A scatter may have written any block: each for itself, none of them needed before.
+    # A scatter may have written any block. Each block is a touch of its own, not needed before.
     touches = touches_of(lambda: table.index_put_((rows,), torch.ones(2, 64), accumulate=True))
     assert {touch.overwrites for touch in touches} == {(b,) for b in whole_blocks(table)}
     assert all(touch.reads == touch.updates == () for touch in touches)

@@ -1,4 +1,4 @@
-"""--prepare and the folder that programs run from, with a pip of our own and no network."""
+"""--prepare and the folder that programs run from, with a local package index and no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acceptance's runner against stages that hang, crash, babble and leave daemons behind."""
+"""The acceptance's runner, with stages that hang, crash, babble and leave daemons running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_name(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def alive(pid: int) -> bool:
-    """Runs and is no zombie."""
+    """Returns whether the process runs, and not as a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""The pure parts of the acceptance's speed stage: order, figures, verdicts, sizes."""
+"""The pure parts of the acceptance's speed stage: order, numbers, verdicts, sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINK = 10e9
 
 
 def measured(policy: str, seconds: float, number: int = 0, **more: Any) -> Measured:
-    """Ten iterations that took `seconds` together, at 1.5x."""
+    """Returns ten iterations at 1.5x that took `seconds` together."""
     values: dict[str, Any] = {
         "phase": Phase(1.5, number, policy),
         "iterations": 10,
@@ -89,18 +89,18 @@ def test_a_phase_survives_the_way_through_json() -> None:
     assert Measured.from_json(json.loads(json.dumps(one.as_json()))) == one
 
 
-# ---- figures ----
+# ---- numbers ----
 
 
 def test_figures_are_medians_of_ratios_taken_within_a_round() -> None:
     rounds = [a_round(0, 1.0, 4.0, 2.0), a_round(1, 2.0, 12.0, 3.0), a_round(2, 1.0, 9.0, 3.0)]
     found = speed_plan.figures([one for each in rounds for one in each], WINDOW, LINK)
-    assert found["slowdown"] == 2.0  # of 2, 1.5, 3; the ratio of medians would be 3
-    assert found["speedup_over_demand_emulated"] == 3.0  # of 2, 4, 3
+    assert found["slowdown"] == 2.0  # median of 2, 1.5, 3; medians' ratio: 3
+    assert found["speedup_over_demand_emulated"] == 3.0  # median of 2, 4, 3
     assert found["seconds_per_iteration"] == pytest.approx(0.3)
     assert found["rounds"] == 3
-    # 1.5e9 bytes an iteration at 1e10 a second: 0.15 s, more than computing takes at best.
-    # Shares of 0.2, 0.3, 0.3 s.
+    # 1.5e9 bytes an iteration at 1e10 a second take 0.15 s, more than the fastest compute. The
+    # shares of the floor are of 0.2, 0.3 and 0.3 s.
     assert found["of_floor"] == pytest.approx(0.5)
     assert found["floor_to_gpu_bytes_per_iteration"] == 1_500_000_000
     assert found["hit_share"] == 0.9

@@ -1,4 +1,4 @@
-"""The acceptance's page: from the stages' JSON alone."""
+"""The acceptance's page, made only from the stages' JSON."""
 
 from __future__ import annotations
 

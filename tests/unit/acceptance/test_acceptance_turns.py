@@ -1,4 +1,4 @@
-"""The case that fits: two living programs in turn, that only say how long they took."""
+"""The case that fits: two running programs take turns, and only report how long they took."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PACES = {"plain": 0.001, "pumped": 0.001005}
 
 
 class Fits:
-    """The item of the case that fits, made by such programs, and what they noted."""
+    """Makes the item of the case that fits from two such programs, and reads their notes."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         (folder / "fake.py").write_text(FAKE)
@@ -117,7 +117,7 @@ def test_a_program_that_never_gets_ready_is_not_waited_for(fits: Fits, tmp_path:
     ("asked", "iterations"),
     [
         ({"iteration_s": 0.045, "left_s": 600.0, "pairs_left": 6}, 67),  # three seconds
-        ({"iteration_s": 0.045, "left_s": 22.0, "pairs_left": 6}, 35),  # what fits
+        ({"iteration_s": 0.045, "left_s": 22.0, "pairs_left": 6}, 35),  # as many as fit
         ({"iteration_s": 2.0, "left_s": 22.0, "pairs_left": 6}, 5),
         ({"iteration_s": 0.0, "left_s": 600.0, "pairs_left": 6}, 400),
     ],

@@ -1,4 +1,4 @@
-"""What stages of the acceptance make of what programs did."""
+"""The verdicts that the acceptance's stages give on the results of programs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_training_passes_with_the_wanted_bits_only() -> None:
 
 
 def bits_items(monkeypatch: pytest.MonkeyPatch, context: Context) -> list[Item]:
-    """Of the stage, with programs that all train to the same bits."""
+    """Returns the items of the stage, with programs that all train to the same bits."""
 
     class Ended:
         def finish(self, _limit_s: float) -> Run:

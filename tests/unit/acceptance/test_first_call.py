@@ -1,4 +1,4 @@
-"""scripts/first_call: each step is bounded and no other's business, and results survive a kill."""
+"""scripts/first_call: steps are bounded and independent, and results survive a kill."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_a_step_that_raises_hangs_or_is_missing_costs_no_other(call: Call) -> No
 
 
 def test_nothing_that_a_step_started_outlives_it(call: Call) -> None:
-    """A daemon with a session and a mark of its own that ignores SIGTERM, as the pumpd of a program
-    of a stage."""
+    """The daemon has a session and a mark of its own and ignores SIGTERM, like the pumpd of a
+    program that a stage runs."""
     daemon = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -220,7 +220,7 @@ def test_paths_and_the_name_of_the_machine_are_not_in_what_people_send(
 
 
 class Asked:
-    """What a step would run."""
+    """Records the command that a step would run."""
 
     def __init__(self, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         self.words: list[str] = []
@@ -297,7 +297,7 @@ def test_without_libraries_the_probe_is_asked_and_the_proof_gives_no_verdict(
 def test_the_driver_is_kept_awake_until_the_last_step_and_no_longer(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By a process that has opened the device: here a pynvml that says so."""
+    """A process that has opened the device keeps the driver awake: here with a fake pynvml."""
     (tmp_path / "pynvml.py").write_text(
         "def nvmlInit(): pass\nnvmlDeviceGetHandleByIndex = print\n"
     )
@@ -317,5 +317,5 @@ def test_the_driver_is_kept_awake_until_the_last_step_and_no_longer(
 
 
 def keepers(call: Call) -> list[int]:
-    """Processes that this call keeps, by their runtime folder."""
+    """Returns the processes that this call keeps running, found by their runtime folder."""
     return processes.marked("XDG_RUNTIME_DIR", call.runtime)

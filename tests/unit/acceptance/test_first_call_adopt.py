@@ -1,4 +1,4 @@
-"""From the archive of a first call to results, profile, pages and a list of what differs."""
+"""Turns the archive of a first call into results, profile, pages and a list of differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESULTS = "lab/bench/results"
 
 
 def adopted(folder: Path, members: dict[str, bytes], root: Path | None = None) -> list[str]:
-    """Lines of one call on an archive of those members."""
+    """Adopts an archive of these members, and returns the lines of the call."""
     root = root or made_up.checkout(folder)
     return adopt.adopt(made_up.pack(folder / "results.tar.gz", members), root)
 
@@ -134,7 +134,7 @@ def test_what_differs_much_is_listed_with_assumption_and_place_the_largest_first
 
 
 def gvisor(tmp_path: Path) -> dict[str, bytes]:
-    """A card under gVisor: rest.json was cut off, a stage failed."""
+    """Returns the members from a card under gVisor: rest.json was cut off, a stage failed."""
     members = of_card(tmp_path, made_up.SANDBOXED, "gvisor")
     members["rest.json"] = members["rest.json"][:5000]
     failed = [Item("torch.window", FAIL, "other bits")]
@@ -223,7 +223,7 @@ def test_a_page_with_changes_that_are_not_committed_is_left_alone(
 
 
 def with_rest_of(tmp_path: Path, part: str, **changes: str) -> dict[str, bytes]:
-    """An archive's members, with the second half of the questions answered by another machine."""
+    """Returns an archive's members; another machine answered the second half of the questions."""
     members = of_card(tmp_path, made_up.H100)
     other = made_up.report_of(made_up.H100)
     other[part] |= changes
@@ -232,7 +232,7 @@ def with_rest_of(tmp_path: Path, part: str, **changes: str) -> dict[str, bytes]:
 
 
 def test_two_cards_of_one_kind_are_one_profile(tmp_path: Path) -> None:
-    """As from two calls on machines that are lent."""
+    """Two calls on lent machines give such archives."""
     members = with_rest_of(tmp_path, "device", uuid="0d" * 16)
     root = made_up.checkout(tmp_path)
     adopted(tmp_path, members, root)

@@ -1,4 +1,4 @@
-"""An archive from another machine: nothing of it gets out of its folder or brings adopting down."""
+"""Archives of other machines: members stay inside the folder and never break the adoption."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOOD = {"steps.json": b"{}", "first.json": b'{"a": 1}'}
 
 
 def with_member(file: Path, member: tarfile.TarInfo, content: bytes = b"") -> Path:
-    """An archive of GOOD with one more member between its two."""
+    """Returns an archive of GOOD with one more member between its two."""
     with tarfile.open(file, "w:gz") as packed:
         for name, data in GOOD.items():
             info = tarfile.TarInfo(name)
@@ -172,7 +172,7 @@ def test_a_damaged_part_costs_that_part(tmp_path: Path, name: str, content: byte
 
 
 def mangled(found: Any, turn: int) -> Any:
-    """The same JSON with each value of one depth replaced."""
+    """Replaces each value at one depth of the JSON."""
     if isinstance(found, dict) and turn:
         return {key: mangled(value, turn - 1) for key, value in found.items()}
     return ["|", None, {"x": []}][turn % 3] if turn else "| x |\n## y"

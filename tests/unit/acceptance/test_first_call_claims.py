@@ -1,4 +1,4 @@
-"""Each row of docs/uvm.md that a question settles has a judge, and a mark says what was found."""
+"""Each row of docs/uvm.md that a question settles has a judge, and a mark shows the finding."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """scripts/gpu_probe without a GPU: arguments, guard, statistics, profile, watchdog.
 
-Nothing here calls a driver; that the questions are right can only be seen on a card.
+Nothing here calls a driver: only a card can show that the questions are right.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_the_list_needs_no_driver_and_names_every_question_once() -> None:
 
 
 def test_without_a_driver_there_is_one_clear_line_and_exit_three(tmp_path: Path) -> None:
-    # A file that is no library, first on the search path, stands for a missing driver everywhere.
+    # A non-library file, first on the search path, acts as a missing driver on every machine.
     (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
     out = tmp_path / "report.json"
     ended = run("--out", str(out), LD_LIBRARY_PATH=str(tmp_path))
@@ -118,7 +118,7 @@ def test_one_file_asks_from_an_empty_folder_what_the_checkout_asks(tmp_path: Pat
     again = carried_run("--carry", str(empty / "other"))
     assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
     assert "was carried itself" in again.stderr
-    # A child of it starts too, and tells what is missing.
+    # A child of the carried file starts too, and reports the missing library.
     (tmp_path / "libcuda.so.1").write_bytes(b"not a library")
     child = carried_run("--question", "machine", LD_LIBRARY_PATH=str(tmp_path))
     assert json.loads(child.stdout.removeprefix(registry.RECORD))["status"] == "no_driver"
@@ -186,7 +186,7 @@ def test_the_guard_allows_what_stays_below_cap_and_free_memory() -> None:
     ("asked", "held", "free", "cap", "why"),
     [
         (GIB + 1, 3 * GIB, 80 * GIB, 4 * GIB, "cap"),
-        (5 * GIB, 0, 80 * GIB, 100 * GIB, "cap"),  # the hard cap holds whatever is asked for
+        (5 * GIB, 0, 80 * GIB, 100 * GIB, "cap"),  # the hard cap holds for any --max-managed
         (GIB, 0, 80 * GIB, GIB - 1, "cap"),
         (901, 0, 1000, 4 * GIB, "90 %"),
         (1, 900, 1000, 4 * GIB, "90 %"),
@@ -246,7 +246,7 @@ def test_a_line_is_recovered_from_its_points() -> None:
     fixed, per_block = figures.line_fit([(x, 8 + 6 * x) for x in (1, 2, 64, 128)])
     assert fixed == pytest.approx(8)
     assert per_block == pytest.approx(6)
-    # One large point that is 20 % off must not turn the fixed part into nonsense.
+    # One large point that is 20 % off must not distort the fixed part.
     noisy = [(x, 8 + 6 * x) for x in (2, 4, 8, 16, 32, 64)] + [(128, 1.2 * (8 + 6 * 128))]
     assert 0 < figures.line_fit(noisy)[0] < 10
     for points in ([], [(1, 2)], [(3, 1), (3, 2)]):
@@ -255,8 +255,8 @@ def test_a_line_is_recovered_from_its_points() -> None:
 
 
 def test_overlapping_transfers_yield_the_share_kept_while_both_run() -> None:
-    # 1000 bytes at 1 byte/ns alone. Over (0, 1200) with company during (0, 1000): the last
-    # 200 ns moved 200 bytes, so 800 bytes in the shared 1000 ns.
+    # Without other traffic, 1000 bytes take 1000 ns. The transfer took 1200 ns and shared the first
+    # 1000. The last 200 ns moved 200 bytes, so the shared 1000 ns moved 800.
     assert ask_link.overlap_rate((0, 1200), (0, 1000), 1000, 1.0) == pytest.approx(0.8)
     assert ask_link.overlap_rate((0, 1000), (0, 1000), 1000, 1.0) == 1.0
     assert ask_link.overlap_rate((0, 1000), (1000, 2000), 1000, 1.0) is None
@@ -277,18 +277,18 @@ WARM, WAKE = 3.0, 75.0
 
 
 def pages_us(blocks: int, pages: int, copied: bool) -> float:
-    """What `pages` 64 KiB pages of each of so many blocks take, however many batches bring them."""
+    """Returns the time for `pages` 64 KiB pages in each of `blocks` blocks, without batch costs."""
     page_us = PAGE + 64 * 1024 / 1e3 / (DEMAND if copied else MEMSET)
     return blocks * (pages * page_us + (UNMAP if copied else 0))
 
 
 def fault_us(blocks: int, pages: int, copied: bool) -> float:
-    """One batch, behind nothing."""
+    """Returns the time of one batch that need not wait for another."""
     return WARM + WAKE + BASE_REPLAY + blocks * BLOCK + pages_us(blocks, pages, copied)
 
 
 def sweep_us(blocks: int, copied: bool) -> float:
-    """Six batches for each block, one after another."""
+    """Returns the time of six batches for each block, one after another."""
     return WARM + 6 * blocks * (BASE_REPLAY + BLOCK) + pages_us(blocks, 32, copied)
 
 
@@ -400,7 +400,7 @@ def test_a_profile_of_nothing_is_all_unknown() -> None:
 
 
 def question_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> Any:
-    """A question whose child runs `body` instead of asking a card."""
+    """Returns a question whose child runs `body` instead of asking a card."""
     script = tmp_path / "child"
     script.write_text("import os, sys, time\n" + body)
     monkeypatch.setattr(sys, "argv", [str(script)])

@@ -1,4 +1,4 @@
-"""The probe's second process: what it says where it fails, and that it ends."""
+"""The probe's second process: its messages on failure, and its end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Fake:
-    """A GPU that moves and computes nothing."""
+    """Acts as a GPU that moves and computes nothing."""
 
     def written(self, _length: int) -> int:
         return 1

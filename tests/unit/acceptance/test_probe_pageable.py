@@ -12,7 +12,7 @@ from probe.registry import Notes
 
 
 class Fake:
-    """A GPU that reaches such memory; prefetches of it are refused."""
+    """Acts as a GPU that reaches such memory, and refuses to prefetch it."""
 
     def __init__(self, access: int) -> None:
         self.access = access
@@ -75,7 +75,7 @@ def test_reads_writes_and_a_refused_prefetch_are_told_apart(
 
 
 def test_with_swap_it_tells_which_share_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no swap after all nothing leaves, which is an answer, too."""
+    """Without swap nothing leaves the memory, which is an answer, too."""
     monkeypatch.setattr(ask_pageable, "swap_kib", lambda: 1 << 20)
     out = Notes()
     ask_pageable.ask_pageable.run(Fake(1), out)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How the probe shares its time among its questions: a fake clock, children that are told."""
+"""How the probe shares its time among its questions, with a fake clock and scripted children."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TOLD_S = {
     "lanes": 4.0,
     "tma": 1.1,
 }
-"""What children of the first questions take on an idle machine, apart from loops by the clock."""
+"""Seconds that children of the first questions take on an idle machine, without timed loops."""
 LOOPS_SHARE = {"felt_by_others": ask_felt.FEEL_SHARE, "lanes": ask_lanes.BUSY_SHARE}
-"""Share of what is left of its limit that a question's loops by the clock take at most."""
+"""The largest share of the remaining limit that a question's timed loops take."""
 FIRST_EIGHT = (
     *("symbols", "param_info", "capture", "kernel_speed"),
     *("discard", "felt_by_others", "lanes", "tma"),
@@ -32,7 +32,7 @@ FIRST_EIGHT = (
 
 
 class Machine:
-    """A clock that goes on as children take their time, and what they answered."""
+    """Advances a clock by the time that children take, and keeps their statuses."""
 
     def __init__(self, needs_s: Callable[[str, float], float]) -> None:
         self.now_s, self.needs_s = 0.0, needs_s
@@ -59,7 +59,7 @@ class Machine:
 
 
 def slow(name: str, limit_s: float) -> float:
-    """Ten times as slow as an idle machine; loops by the clock keep to the limit they know."""
+    """Returns ten times an idle machine's seconds; timed loops keep to the limit that they know."""
     fixed_s = 10 * TOLD_S.get(name, 1.5)
     return fixed_s + LOOPS_SHARE.get(name, 0.0) * max(0.0, limit_s - fixed_s)
 
@@ -73,7 +73,7 @@ def test_what_the_design_needs_most_is_asked_first() -> None:
 def test_children_ten_times_as_slow_still_answer_the_first_eight_questions(
     tmp_path: Path, stage: bool
 ) -> None:
-    """Alone, and in the share of the acceptance's first call that runs all stages."""
+    """This holds for a call of the probe only, and for its share of a call that runs all stages."""
     limits = {name: stages.load(name).LIMIT_S for name in stages.ORDER}  # type: ignore[union-attr]
     share_s = stages.shares(limits, stages.CORE_TOTAL_S)["probe"] - stage_probe.RESERVE_S
     machine = Machine(slow)

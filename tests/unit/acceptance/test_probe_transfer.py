@@ -1,4 +1,4 @@
-"""gVisor is recognised, and every answer that holds for it alone says so and why."""
+"""gVisor is recognised, and every answer that holds only there is marked with the reason."""
 
 from __future__ import annotations
 

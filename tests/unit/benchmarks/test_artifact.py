@@ -1,4 +1,4 @@
-"""G10's artifact: its machine, and the trace of what its compiler writes."""
+"""G10's artifact: its machine, and the trace of its compiler's output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def layers(depth: int, mib: int) -> artifact.Trace:
-    """Forth, and back over what was written. 10 ms each."""
+    """Returns a trace that writes layers forward and reads them backward, 10 ms each."""
     forth = [((i - 1,) if i else (), (i,)) for i in range(depth)]
     back = [((i,), (depth,)) for i in reversed(range(depth))]
     kernels = [artifact.Kernel(0.01, 0.01, 0.01, *uses) for uses in forth + back]
@@ -33,7 +33,7 @@ def test_unified_memory_moves_dead_contents_and_the_schedule_hides_what_it_moves
     trace = layers(8, 64)
     cold, warm = artifact.unified_memory(trace)
     _, planned = artifact.scheduled(trace)
-    assert cold.from_host < cold.to_host  # from nothing: what is there at the end has left
+    assert cold.from_host < cold.to_host  # starts empty: some blocks left and never returned
     assert warm.from_host == warm.to_host > planned.from_host
     assert warm.from_flash == warm.to_flash == 0
     moved = warm.from_host * artifact.GIB / artifact.LINK_GBPS / 1e9

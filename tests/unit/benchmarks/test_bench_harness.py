@@ -1,4 +1,4 @@
-"""The benchmarks' own machinery: statistics, rows, pairs, pinning, scripts/bench."""
+"""The benchmarks' own code: statistics, rows, pairs, pinning, scripts/bench."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_percentiles_of_nothing_or_beyond_100_are_errors():
         stats.percentile([1.0], 101)
 
 
-# Ranks of the sign test's interval, from printed tables of the binomial distribution; the last,
-# as many values as a recording has, is n / 2 - 1.96 / 2 * sqrt(n).
+# Ranks of the sign test's interval, from printed tables of the binomial distribution. The last one
+# is for as many values as a recording has: n / 2 - 1.96 / 2 * sqrt(n).
 @pytest.mark.parametrize(
     ("count", "rank"),
     [(6, 1), (8, 1), (9, 2), (12, 3), (20, 6), (30, 10), (50, 18), (100, 40), (20_000, 9861)],
@@ -89,12 +89,12 @@ def test_what_cannot_be_a_ratio_is_an_error(bad):
 
 
 def held(source: random.Random, pairs: int, draws: int, truth: float) -> float:
-    """Share of simulated comparisons whose interval holds the true ratio."""
+    """Returns the share of simulated comparisons whose interval holds the true ratio."""
     inside = 0
     for _ in range(draws):
         first, second = [], []
         for _ in range(pairs):
-            # Both sides of a pair share a disturbance that drifts; the rest is skewed.
+            # Both sides of a pair share a disturbance; all noise is skewed.
             disturbance = source.lognormvariate(0, 0.5)
             first.append(truth * disturbance * source.lognormvariate(0, 0.1))
             second.append(disturbance * source.lognormvariate(0, 0.1))
@@ -255,7 +255,7 @@ def run(options):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Writes the suites of that name, under names of this test alone; returns their folder."""
+    """Writes these suites as modules that only this test imports; returns their folder."""
     made = tmp_path / "suites"
     made.mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))

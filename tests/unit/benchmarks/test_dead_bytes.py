@@ -1,4 +1,4 @@
-"""Dead bytes: what an allocator had handed out against what left the GPU, by hand."""
+"""Dead bytes: the allocator's blocks against departures from the GPU, computed by hand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_records_in_any_order_are_joined_by_time() -> None:
 
 
 def test_what_was_handed_out_again_before_it_left_is_told_from_what_was_free() -> None:
-    """Though the GPU had come only to where nothing had it."""
+    """When the newest begun kernel was issued, no tensor had the memory."""
     handed = [Handed(10, BASE, PAGE_BYTES), Handed(20, BASE, 0)]
     handed += [Handed(30, BASE + PAGE_BYTES, PAGE_BYTES), Handed(40, BASE + PAGE_BYTES, 0)]
     left = [left_at(25, BASE, 1, left_ns) for left_ns in (25, 29, 30, 45)]
@@ -69,8 +69,8 @@ def test_lines_are_read_and_others_refused() -> None:
 
 
 def test_a_departure_counts_from_the_issue_of_the_newest_kernel_that_had_begun() -> None:
-    """Of the starts, the first is of something else than a kernel; prefetches to the GPU and what
-    was there are no departures."""
+    """The first start belongs to no kernel. Prefetches to the GPU and resident blocks do not count
+    as departures."""
     lines = ["start 9 3", "evict 1 1 3 3", "start 1 8", "launch 1 7 add 1+1", "launch 2 8 add 2+1"]
     lines += ["out 1 8000000f 9 12", "prefetch 1 1 10 11", "none 1 0 10 11", "start 2 11"]
     lines += ["ahead 2 1 12 13"]

@@ -1,4 +1,4 @@
-"""The table of mechanisms fits the code, the decisions and the kept results."""
+"""The table of mechanisms matches the code, the decisions and the kept results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callgrind's dumps and perf's files are read as (lab/bench/study/instructions.py)."""
+"""The readers of callgrind's dumps and perf's files (lab/bench/study/instructions.py)."""
 
 from __future__ import annotations
 

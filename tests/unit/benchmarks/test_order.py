@@ -1,4 +1,4 @@
-"""What `scripts/bench order` compares: mixes of sweeps, simulated, and rates as measured."""
+"""The comparison of `scripts/bench order`: mixes of sweeps, simulated, and measured rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pump_lab import profiles
 
 
 def test_a_job_that_waits_for_its_memory_keeps_another_from_the_engine() -> None:
-    """With most of the memory for the first, the second waits for the link and for faults; with
+    """If the first job has most of the memory, the second waits for the link and for faults; with
     equal shares both do."""
     profile = profiles.load(shared.PROFILE).changed(sweeps.SETTINGS)
     curve, link = sweeps.curve(profile), several.link_of(profile)

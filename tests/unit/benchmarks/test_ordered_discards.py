@@ -1,4 +1,4 @@
-"""Discards put into a recorded program: which blocks, behind which operation."""
+"""Discards inserted into a recorded program: their blocks, and the operations that they follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of papers: its kept results, its page, its suite on small networks."""
+"""The table of papers: its kept results, its page, and its suite on small networks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_kept_figures_stay_within_their_bounds() -> None:
     for name in better:
         cells = values[name]
         lower = name.startswith("papers.smartpool.") and not name.endswith("spared")
-        sign = -1 if lower else 1  # what is reserved is better where it is less
+        sign = -1 if lower else 1  # less reserved memory is better
         assert sign * cells["pump"] <= sign * cells["bound"] * 1.001, name
 
 
@@ -92,7 +92,7 @@ def test_a_row_without_a_value_is_shown_as_such() -> None:
 
 
 def small_raw() -> dict[str, Any]:
-    """Layers forth and back, of 32 MiB each."""
+    """Returns a trace of layers of 32 MiB, forward and backward."""
     depth, mib = 8, 32 << 20
     raw: dict[str, Any] = {"model": "layers", "batch": 1}
     raw["tensors"] = [{"id": i, "bytes": mib, "persistent": i >= depth} for i in range(2 * depth)]
@@ -110,7 +110,7 @@ def small() -> tensors.TensorTrace:
 
 
 def cells(bench: Bench, only: list[str]) -> dict[str, float | None]:
-    """Values by the rows' names."""
+    """Returns values by the rows' names."""
     rows = (one.rows("") for _, one in papers.experiments(bench, only))
     return {row.name: row.value for found in rows for row in found}
 
@@ -155,11 +155,11 @@ def test_the_whole_table_has_g10s_networks_and_each_score_carried_out(
     g10 = cells(bench, ["g10"])
     names = ("bert_base_b256.bound", "bert_base_b256.pump", "bert_base_b256_uvm.reproduction")
     bound, planned, naive = (g10[f"papers.g10.{name}"] or 0 for name in names)
-    assert 100.1 > bound >= planned > 100 / naive  # the floor knows no time of launches
+    assert 100.1 > bound >= planned > 100 / naive  # the floor ignores the time of launches
     mean = g10["papers.g10.mean.reproduction"]
     assert mean is not None
     assert 100 / naive < mean <= 100
-    assert g10["papers.g10.senet154_b1024.pump"] == planned  # of the same trace here
+    assert g10["papers.g10.senet154_b1024.pump"] == planned  # the same trace in this test
 
 
 def test_a_folder_without_traces_is_refused_by_name(tmp_path: Path) -> None:

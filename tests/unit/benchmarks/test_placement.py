@@ -1,4 +1,4 @@
-"""Placement by learned lifetimes: against exhaustive search, and what is learned from traffic."""
+"""Placement by learned lifetimes, against exhaustive search, and lifetimes from recordings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_lifetimes_are_those_of_the_last_whole_iteration() -> None:
     found = placement.traffic(LINES)
     assert found.reserved_bytes == 4096
     assert found.peak_bytes() == 1024 + 2048 + 512
-    # Weights live throughout. What lived across the border is freed and comes again: one place.
+    # Weights live throughout. The tensor that lives across the border is freed and allocated again,
+    # and is one item.
     items = sorted(placement.last_iteration(found), key=lambda one: (one.length_bytes, one.lives))
     begin, end = found.marks[-2:]
     assert items == [
@@ -65,7 +66,7 @@ def made_up(seed: int) -> list[Item]:
 
 
 def least_height(items: list[Item]) -> int:
-    """The exact optimum: some order in which each goes as low as it can is one of the best."""
+    """Returns the exact optimum: the best of all orders, with each item as low as it can go."""
     return min(low(order) for order in permutations(items))
 
 

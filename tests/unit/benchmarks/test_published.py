@@ -1,4 +1,4 @@
-"""The model against published figures: kept digits, files of others, bad files, hosts."""
+"""The model against published numbers: kept digits, users' files, bad files, hosts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_model_gives_the_kept_digits() -> None:
 def test_a_file_of_others_gives_rows_with_name_group_and_ratio(tmp_path: Path) -> None:
     several = [{"value": value} for value in ("10", "30", "20")]
     path = file_of(tmp_path, *several, {"id": "b", "group": "h", "unit": "s", "value": "0.02"})
-    for _ in range(2):  # a file of rows may be replaced
+    for _ in range(2):  # an existing file of rows may be replaced
         command = ["published", "--", "--figures", str(path), "--json", str(tmp_path / "rows")]
         assert main(command) == 0
         first, second = map(json.loads, (tmp_path / "rows").read_text().splitlines())
@@ -188,15 +188,15 @@ ASSUMED = {
     "uvm.discard_block_us", "uvm.discard_call_us", "uvm.host_page_us", "uvm.nonreplayable_us",
     "uvm.prefetch_call_us",
 }  # fmt: skip
-"""Constants that no published figure tells anything about: assumptions, docs/uvm.md says so.
+"""Constants that affect no published number: they are assumptions, as docs/uvm.md states.
 
-The times of small host pages count where uvm.host_page_kib says that there are such.
+The times of small host pages matter only if uvm.host_page_kib sets such pages.
 """
 ONE_SOURCE = {
     "uvm.host_alloc_us": "the driver allocates and maps host pages when a block leaves first",
     "uvm.prefetch_second_pass": "a call of several blocks goes over them twice (uvm_migrate.c)",
 }
-"""Constants that move a single source's figures: not chosen by these, but by the driver's code."""
+"""Constants that affect numbers of only one source: the driver's code gave their values."""
 
 
 def test_no_constant_is_there_for_one_figure_alone() -> None:
@@ -216,7 +216,7 @@ def test_a_constant_moves_the_figures_that_are_kept_with_it() -> None:
 
 
 def test_the_best_factor_is_that_of_the_figures_that_are_asked_for() -> None:
-    """The first figure wants twice as much, the second half as much."""
+    """The first number fits a factor of two, the second a factor of one half."""
 
     def rows(*ratios: float) -> list[Row]:
         return [Row("published.made", 1.0, "s", "published", ratio=ratio) for ratio in ratios]

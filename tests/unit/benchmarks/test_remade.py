@@ -1,4 +1,4 @@
-"""Swap or compute again: what runs again sees what it saw, no choice is faster than the bound."""
+"""Swap or recompute: repeated kernels see their original inputs, and no choice beats the bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pump_lab.sim.tensors import TensorTrace
 pytest.importorskip("scipy")
 
 RATES = Rates(BLOCK_BYTES / 1e6, BLOCK_BYTES / 1e6, 1, 1, 0, 0, 1)
-"""A block comes in one millisecond, and leaves in one."""
+"""A block arrives in one millisecond, and leaves in one."""
 
 Uses = tuple[list[int], list[int]]
 
@@ -35,7 +35,7 @@ Uses = tuple[list[int], list[int]]
 def trace_of(
     kernels: Iterable[Uses], milliseconds: Iterable[int], lasting: Iterable[int] = (), mib: int = 2
 ) -> TensorTrace:
-    """Tensors of equal size; each kernel has a name of its own."""
+    """Returns a trace of tensors of equal size; each kernel has a name of its own."""
     every, weights = list(kernels), set(lasting)
     names = {one for uses in every for one in (*uses[0], *uses[1])}
     raw: dict[str, Any] = {"model": "made", "batch": 1}
@@ -50,14 +50,14 @@ def trace_of(
 
 
 def forth_and_back(depth: int, first_ms: int = 1, mib: int = 2) -> TensorTrace:
-    """Tensor 0 lasts; each other is made of the one before it, and read on the way back."""
+    """Tensor 0 persists; each other one is made from its predecessor, and read on the way back."""
     forth: list[Uses] = [([i], [i + 1]) for i in range(depth)]
     back: list[Uses] = [([i], []) for i in range(depth, 0, -1)]
     return trace_of(forth + back, [first_ms] * depth + [1] * depth, [0], mib)
 
 
 def any_trace(random: np.random.Generator, kernels: int = 7) -> TensorTrace:
-    """Some kernels write in place, some make two tensors; tensor 0 lasts, and may be updated."""
+    """Returns a random trace. Kernels may write in place or make two tensors; tensor 0 persists."""
     found: list[Uses] = [([0], [1])]
     while len(found) < kernels:
         known = 1 + max(one for _, writes in found for one in writes or [1])
@@ -69,7 +69,7 @@ def any_trace(random: np.random.Generator, kernels: int = 7) -> TensorTrace:
 
 
 def seen(trace: TensorTrace) -> list[tuple[Any, ...]]:
-    """What each kernel reads, as nested names of the kernels that made it."""
+    """Returns the inputs of each kernel, as nested names of the kernels that made them."""
     holds: dict[int, Any] = {}
     found = []
     for kernel in trace.kernels:
@@ -100,7 +100,7 @@ def test_what_runs_again_and_what_needs_it_see_what_they_saw_without_drops() -> 
 
 
 def test_a_tensor_whose_maker_lacks_something_is_not_dropped() -> None:
-    """Tensor 2 is made of 1, which is written before 2 is needed again."""
+    """Tensor 2 is made from 1, which changes before 2 is needed again."""
     trace = trace_of([([0], [1]), ([1], [2]), ([2], []), ([1], [1]), ([2], [])], [1] * 5, [0])
     drop = Drop(2, 2)
     assert drop in {one.drop for one in History(trace).candidates()}
@@ -111,7 +111,8 @@ def test_makers_run_one_behind_the_other_up_to_a_depth() -> None:
     depth = recompute.DEPTH_MOST
     for chain in (depth, depth + 1):
         trace = forth_and_back(chain)
-        # Each is dropped where the next one has been made of it, the last where it was made.
+        # Each tensor is dropped once its successor has been made, the last one right after its
+        # kernel.
         drops = {Drop(i, min(i, chain - 1)) for i in range(1, chain + 1)}
         made, kept = recompute.remade(History(trace), drops)
         assert len(made.kernels) - len(trace.kernels) == depth
@@ -119,7 +120,8 @@ def test_makers_run_one_behind_the_other_up_to_a_depth() -> None:
 
 
 def test_only_pure_kernels_run_again() -> None:
-    """Of nothing, in place, into what lasts, and of a small tensor that an update changes."""
+    """Kernels are not pure without input, in place, into a persistent tensor, or from a small
+    tensor that an update changes."""
     raw: dict[str, Any] = {"model": "m", "batch": 1}
     raw["tensors"] = [
         {"id": i, "bytes": 1024 if i == 3 else 4 << 20, "persistent": i == 0} for i in range(6)
@@ -139,7 +141,7 @@ def test_the_choice_is_never_slower_than_swaps_alone_and_the_same_twice() -> Non
     history = History(trace)
 
     def chosen(extra: float) -> recompute.Choice:
-        """With so many seconds for each kernel that runs again, less one for its tensor."""
+        """Chooses, with each repeated kernel costing `extra` seconds and its tensor saving one."""
         return recompute.choose(
             history,
             lambda one: 100 + (extra - 1) * (len(one.kernels) - len(trace.kernels)),
@@ -159,7 +161,7 @@ def test_the_choice_is_never_slower_than_swaps_alone_and_the_same_twice() -> Non
 
 
 def least_by_drops(trace: TensorTrace, blocks: int) -> dict[frozenset[Drop], int]:
-    """Milliseconds of the best schedule for each choice of drops, all of both tried."""
+    """Returns the milliseconds of the best schedule for each choice of drops, by full search."""
     history = History(trace)
     every = [one.drop for one in history.candidates()]
     tried = {
@@ -201,8 +203,8 @@ def test_no_choice_and_no_schedule_are_faster_than_the_bound() -> None:
 
 
 def test_the_bound_counts_what_is_cheaper_and_takes_both_ways_at_once() -> None:
-    """Of six tensors two stay. Four leave and come, or are made again. It is below the floor of
-    swaps alone where making is cheaper, and at it where making takes longer."""
+    """Two of six tensors stay. Four leave and return, or are computed again. The bound is below the
+    bound of swaps only if computing is cheaper, and equal to it if computing takes longer."""
     memory_bytes = 2 * BLOCK_BYTES
     for made_ms in (0, 20):
         trace = forth_and_back(6, made_ms)

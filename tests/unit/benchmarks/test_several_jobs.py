@@ -26,11 +26,12 @@ GIB = 1 << 30
 LINK = Link(20e9, 20e9, 1.85)
 CARD = Card(10 * GIB, LINK)
 RATES = tuple(2 ** (i / 8) for i in range(-24, 25))
-"""Of the link's own, closer than curves.RATES: what lies between two is right within 0.2 %."""
+"""Shares of the link's rate, denser than curves.RATES: interpolation errs by at most 0.2 %."""
 
 
 def simple(seconds: float = 0.5, traffic: float = 1.0) -> Curve:
-    """A job that moves what it lacks, `traffic` times an iteration, beside its kernels."""
+    """Returns a job that moves its missing memory `traffic` times an iteration, alongside its
+    kernels."""
     budgets, shares = (*curves.BUDGETS, 1.0), RATES
     moved = tuple((traffic * (1 - budget),) * len(shares) for budget in budgets)
     slow = tuple(
@@ -52,7 +53,7 @@ def load_of(curve: Curve, budget: float, **changes: float | bool) -> Load:
 
 
 def test_a_kept_curve_is_what_the_simulator_gives() -> None:
-    """One point of one curve: all of them take minutes."""
+    """The test checks one point of one curve, because all of them take minutes."""
     profile = profiles.load(sim.PROFILE).changed(sim.STUDY)
     trace = next(one for one in sim.traces(sim.DATA) if one.name.startswith("VIT"))
     kept = next(one for one in curves.kept() if one.name == trace.name)
@@ -92,8 +93,8 @@ def test_jobs_that_fit_share_the_engine_and_one_that_pauses_leaves_it() -> None:
 
 
 def test_a_kernel_that_waits_for_its_memory_holds_the_engine() -> None:
-    """The first job's kernels are a quarter of its time: the others have half of the engine, not
-    three quarters. It is as fast as alone, since its memory comes in their turns as well."""
+    """The first job computes for a quarter of its time, but leaves only half of the engine to the
+    other. It keeps its full speed, because its memory also arrives in the other's turns."""
     waits, whole = load_of(simple(0.1, 1.378), 0.5), load_of(simple(), 1.0)
     own = rates.alone(waits, LINK).iterations
     assert own * waits.seconds == pytest.approx(0.25, rel=0.01)
@@ -136,7 +137,7 @@ def test_no_resource_carries_more_than_it_can() -> None:
 
 
 class Watched:
-    """Another way, and whether jobs ever held more than the memory."""
+    """Follows another way of sharing, and notes the most memory that the jobs held."""
 
     def __init__(self, way: Way) -> None:
         self.way, self.name, self.most = way, way.name, 0.0
@@ -163,7 +164,7 @@ def test_jobs_never_hold_more_than_the_memory_and_ways_give_no_more() -> None:
         watched = Watched(way)
         shares = mix.progress(watched)
         assert 0.9 * CARD.memory_bytes < watched.most, way.name
-        # A newcomer gets 8 MiB where there is no room (pump/policy/leases.py).
+        # A newcomer gets 8 MiB even if no memory is free (pump/policy/leases.py).
         assert watched.most <= CARD.memory_bytes + 3 * 8 * (1 << 20), way.name
         assert all(0 < share <= 1.001 for share in shares), way.name
 
@@ -178,7 +179,7 @@ def test_the_same_seed_gives_the_same_pauses_beside_others_and_alone() -> None:
 
 
 def test_memory_that_comes_back_takes_the_link_its_time() -> None:
-    """A job that is given memory again fills it with what comes, no faster than the link."""
+    """A job that gets memory back fills it with arrivals, no faster than the link."""
 
     class Given:
         name = "given"
@@ -225,7 +226,7 @@ def test_turns_are_the_arbiter_where_jobs_do_not_want_much_more_than_there_is() 
     way = ways.InTurns()
     jobs = [seen(0, 0.6), seen(1, 0.95 * CROWDED - 0.6), seen(2, 1.2, runs=False, use=0.25)]
     way.look(0.0, jobs, CARD)
-    for now in range(2, 100):  # it has seen that the last one pauses
+    for now in range(2, 100):  # the pause of the last job is known
         assert way.look(float(now), jobs, CARD) == ways.Arbiter().look(float(now), jobs, CARD)
 
 
@@ -297,7 +298,7 @@ def test_tensile_takes_the_largest_tensor_of_any_job_first() -> None:
     found = ways.Tensile().look(0.0, jobs, CARD).targets
     assert found[0] == pytest.approx(0.54 * CARD.memory_bytes, rel=0.01)
     assert found[1] == pytest.approx(0.42 * CARD.memory_bytes, rel=0.01)
-    # Where no tensor is left all have less.
+    # If no tensor is left, all jobs get less.
     found = ways.Tensile().look(0.0, [seen(i, 1.0, small) for i in range(3)], CARD).targets  # type: ignore[arg-type]
     assert sum(found.values()) <= CARD.memory_bytes
     assert len(set(found.values())) == 1
@@ -307,7 +308,7 @@ def test_tensile_takes_the_largest_tensor_of_any_job_first() -> None:
 
 
 def small_mixes() -> Iterator[Mix]:
-    """Two or three jobs, few budgets."""
+    """Yields mixes of two or three jobs, over a short time."""
     yield mix_of(Job(simple(0.5), 0.8), Job(simple(0.25, 1.0), 0.8), horizon_s=24.0)
     yield mix_of(Job(simple(0.25), 1.0), Job(simple(0.5), 0.7, arrives_s=8.0), horizon_s=24.0)
     yield mix_of(
@@ -319,7 +320,7 @@ def small_mixes() -> Iterator[Mix]:
 
 
 class Tried:
-    """In each stretch of time other shares of the memory, and other jobs that run."""
+    """Gives each stretch of time its own shares of the memory, and its own running jobs."""
 
     name = "tried"
 

@@ -1,4 +1,4 @@
-"""TENSILE's plan for several jobs: one sequence, the largest tensor first, then computed again."""
+"""TENSILE's plan for several jobs: one sequence, the largest tensor first, then recomputation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATE = 10.0
 
 
 def layers(depth: int, mib: int = 64, microseconds: int = 20000) -> TensorTrace:
-    """Forth and back: each activation is made of the one before and read again on the way back."""
+    """Returns a trace: each activation is made from the one before, and read on the way back."""
     raw = {"model": f"layers{depth}", "batch": 1}
     sizes = [{"id": i, "bytes": mib * MIB, "persistent": i == 0} for i in range(depth + 1)]
     forth = [([i], [i + 1]) for i in range(depth)]
@@ -44,7 +44,7 @@ def test_jobs_side_by_side_are_one_sequence_with_all_kernels_and_the_sum_of_load
     assert both.live_bytes.max() > one.job.live_bytes.max()
     assert (both.begins < both.ends).all()
     assert (both.ends - both.begins <= len(both.seconds)).all()
-    # With all of them away nothing but what kernels use is left.
+    # With all tensors away, only memory that kernels use is left.
     assert (both.without(list(range(len(both.sizes)))) >= -1).all()
     single = tensile.merged([one]).job
     assert np.allclose(single.live_bytes, one.job.live_bytes)
@@ -78,7 +78,7 @@ def test_what_the_link_cannot_carry_is_computed_again() -> None:
 
 
 def test_what_cannot_be_made_again_is_not_dropped() -> None:
-    """The weight was there before; an activation whose input is dead by then is lost."""
+    """The weight is older than the iteration; an activation is lost if its input is dead then."""
     trace = layers(3)
     found = swapping(trace)
     iteration = greedy.iteration_of(tensors.program(trace, "unique"))

@@ -1,4 +1,4 @@
-"""lab/bench/thread_times.py: what threads did between two moments."""
+"""lab/bench/thread_times.py: the activity of threads between two moments."""
 
 from __future__ import annotations
 

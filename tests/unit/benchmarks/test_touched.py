@@ -1,4 +1,4 @@
-"""Extents of pump against touches of the virtual GPU, on records made by hand."""
+"""Pump's extents against touches on the virtual GPU, for hand-made records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANGE = rec.RangeRow(form.ALLOC, 0, 5, 1, BASE, 8 * touched.BLOCK_BYTES, 0, 1, 0
 
 
 def launch(function: int, *extents: tuple[int, int]) -> rec.Operation:
-    """Extents: offset and length in bytes."""
+    """Returns a launch. `extents`: Offset and length in bytes."""
     found = tuple(rec.Extent(5, 1, offset, length, 0, 0) for offset, length in extents)
     return rec.Operation(form.KERNEL, 1, 0, 0, 0, function, 0, found)
 

@@ -1,4 +1,4 @@
-"""What a step must take whose weights do not fit, worked out by hand."""
+"""The least time of a step whose weights do not fit, computed by hand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TOKEN = Step(
     gap_seconds=0.001,
 )
 ROUNDING = GB // 2 - FLIGHT_BYTES
-"""So that half a gigabyte is under way."""
+"""Makes the bytes in flight half a gigabyte."""
 
 
 def test_a_step_of_inference_streams_what_does_not_fit_each_time() -> None:
-    # 10 less 1 of others, 0.5 of an operation and 0.5 under way: 8 held, 8 streamed.
+    # 10 GB minus 1 for other data, 0.5 for an operation, 0.5 in flight: 8 held, 8 streamed.
     found = bounds(TOKEN, 10 * GB - ROUNDING, LINK)
     assert found["planned"] == pytest.approx(8 / 20)
     assert found["window"] == pytest.approx(8 / 20 + 0.008 + 0.001)
@@ -43,11 +43,11 @@ def test_what_is_read_less_often_streams_less_and_what_is_read_twice_more() -> N
 
 def test_other_systems_by_their_own_rules() -> None:
     found = {name: seconds(TOKEN, 10 * GB, LINK) for name, seconds in OTHERS.items()}
-    # 9 of 16 held: 7 at the link's rate, the other 9 as ever.
+    # 9 of 16 are on the GPU: 7 are read at the link's rate, the other 9 at full speed.
     assert found["zero_copy"] == pytest.approx(0.016 * 9 / 16 + 7 / 20 + 0.001)
-    # 9 less the room of a layer: eight whole layers held, and all in a row.
+    # 9 minus one layer's reserve: eight whole layers are held, and steps follow one another.
     assert found["layer_offload"] == pytest.approx(0.016 + 8 / 20 + 0.001)
-    # All of it, beside the kernels.
+    # All weights are streamed, alongside the kernels.
     assert found["zero_inference"] == pytest.approx(16 / 20 + 0.001)
 
 

@@ -1,7 +1,7 @@
 """The shipped device profiles fit quickstart's workload: naive paging costs 3x to 8x.
 
-Runs the example's operations on the model of the GPU (tests/support/gpu_model.py),
-without driver, shim and daemon.
+Runs the example's operations on the model of the GPU (tests/support/gpu_model.py), without driver,
+shim and daemon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOTAL_BLOCKS = sum(map(len, BLOCKS.values()))
 
 
 def iteration_seconds(profile: str, memory_blocks: int) -> float:
-    """Modelled time of the third iteration under the driver's own paging."""
+    """Returns the modelled time of the third iteration under the driver's own paging."""
     gpu = Gpu(memory_blocks, profile, arena_blocks=TOTAL_BLOCKS)
     sizes = SPEED.model.tensors()
     for blocks in BLOCKS.values():

@@ -27,7 +27,7 @@ def blocks_to_gpu(operations: list[Touch], repeats: int, capacity: int) -> int:
 
 
 def cheapest_of_all_schedules(operations: list[Touch], capacity: int) -> int:
-    """Fewest fetches by trying every choice of what stays; any start is allowed."""
+    """Returns the fewest fetches over all choices of kept blocks, from any start."""
     everything = sorted({b for t in operations for b in (*t.reads, *t.updates, *t.overwrites)})
 
     def subsets(blocks, size: int):
@@ -62,13 +62,13 @@ def test_the_floor_equals_the_best_of_all_schedules_on_random_programs():
         found = blocks_to_gpu(operations, 1, capacity)
         assert found == cheapest_of_all_schedules(operations, capacity)
         fetched += found
-    assert fetched > 50  # the programs were not all trivial
+    assert fetched > 50  # not all programs were trivial
 
 
 def test_a_cyclic_sweep_fetches_only_what_does_not_fit():
     sweep = [Touch((block,), (), ()) for block in range(10)]
     assert blocks_to_gpu(sweep, 5, 10) == 0
-    # Nine of ten stay at best, and the one in transit takes a place too.
+    # At best nine of ten stay, and the block in transit needs memory too.
     assert blocks_to_gpu(sweep, 11, 9) == pytest.approx(11 * 10 / 8, abs=3)
     assert blocks_to_gpu(sweep, 5, 1) == 49
 
@@ -202,7 +202,7 @@ def test_the_memory_of_a_workload_is_its_footprint_divided_by_the_ratio(workload
         memory = workload.memory_bytes(ratio)
         assert memory % BLOCK_BYTES == 0
         assert workload.footprint_bytes / memory == pytest.approx(ratio, rel=0.02)
-    # Whatever an operation needs at once fits with room to spare.
+    # The memory holds each operation several times.
     blocks = floor.block_numbers(workload.model.tensors())
     widest = max(
         len(t.reads) + len(t.updates) + len(t.overwrites)
@@ -254,7 +254,7 @@ def test_a_bad_option_ends_with_status_2_before_anything_is_installed(options, n
 
 @pytest.mark.parametrize("script", ["examples/quickstart/run.py", "lab/bench/bench_run.py"])
 def test_options_are_checked_by_a_python_without_anything_installed(script):
-    """As on a fresh clone: -S leaves out what is installed, -B leaves no caches behind."""
+    """A fresh clone has no packages: -S hides installed ones, and -B writes no caches."""
     done = subprocess.run(
         [sys.executable, "-S", "-B", ROOT / script, "--check-options"],
         capture_output=True,

@@ -1,6 +1,6 @@
 """The training example without a GPU: its kernels as host functions, against numpy.
 
-What a GPU makes of kernels.cu is not tested here; that NVRTC accepts it is.
+The tests show that NVRTC accepts kernels.cu, but not what a GPU computes with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 class HostGpu:
-    """Stands in for examples/gpu.py: numpy arrays as memory, host functions as kernels."""
+    """Acts as examples/gpu.py, with numpy arrays as memory and host functions as kernels."""
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -40,7 +40,7 @@ class HostGpu:
         assert items > 0
         function = getattr(self._library, f"pump_host_{kernel}")
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        # `values` is named in the closure because `pointers` does not keep it alive.
+        # The closure names `values`, because `pointers` does not keep them alive.
         return lambda _kept=values: function(pointers, self._dim, self._dim)
 
     def upload(self, address: int, host_address: int, length_bytes: int) -> None:
@@ -84,7 +84,7 @@ def tensors_of(trainer, model: Model) -> dict[str, np.ndarray]:
 
 
 class Reference:
-    """The same model and optimiser in numpy, float64, from given weights."""
+    """Computes the same model and optimiser in numpy, in float64, from given weights."""
 
     def __init__(self, model: Model, start: dict[str, np.ndarray]) -> None:
         self.model = model
@@ -200,8 +200,8 @@ def test_three_iterations_equal_the_numpy_reference_tensor_by_tensor(library):
             squares[i] += (1 - SQUARE_DECAY) * (grads[i] ** 2 - squares[i])
             np.testing.assert_allclose(now[name + "_mean"].reshape(shape), means[i], atol=2e-6)
             np.testing.assert_allclose(now[name + "_square"].reshape(shape), squares[i], atol=1e-8)
-            # The step divides by a root of small squares: take the kernel's own
-            # moments, so that this compares Adam's formula and not the rounding.
+            # The step divides by a root of small squares. With the kernel's own moments, this
+            # compares Adam's formula and not the rounding.
             m, s = now[name + "_mean"].astype(float), now[name + "_square"].astype(float)
             step = (m / (1 - MEAN_DECAY**t)) / (np.sqrt(s / (1 - SQUARE_DECAY**t)) + 1e-8)
             values[i] -= MODEL.rate * step.reshape(shape)

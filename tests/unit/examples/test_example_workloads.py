@@ -1,4 +1,4 @@
-"""The sweep and the gather: options, what they compute, what the gather says it touches."""
+"""The sweep and the gather: options, results, and the rows that the gather reports to read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIM = (ctypes.c_uint * 3)(1, 1, 1)
 
 
 class Counting:
-    """Counts what a loop does with a GPU."""
+    """Records what a loop does with a GPU."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -41,7 +41,7 @@ def library(tmp_path_factory) -> ctypes.CDLL:
 
 
 def packed(*arguments) -> ctypes.Array:
-    """Pointers to the values of numpy arrays (their address) and ints, kept alive."""
+    """Returns pointers to the values of numpy arrays (addresses) and ints, which it keeps alive."""
     values = [
         ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int(a)
         for a in arguments
@@ -190,5 +190,5 @@ def test_results_are_written_where_they_were_asked_for(tmp_path, capsys):
 
 
 def test_random_choices_are_those_of_every_python_version():
-    # The bits of a run must not depend on where it runs.
+    # A run must give the same bits on every machine.
     assert random.Random(1).choices(range(1000), k=4) == [134, 847, 763, 255]

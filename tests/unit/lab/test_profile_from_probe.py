@@ -156,7 +156,7 @@ def test_times_of_single_kernels_come_along_only_when_asked() -> None:
 
 
 def command(folder: Path, content: str | None, base: str, out: str) -> tuple[int, str, str]:
-    """pump simulate --profile-from on a report of that content: status, stdout, stderr."""
+    """Runs pump simulate --profile-from on a report: status, stdout, stderr."""
     report = folder / "report.json"
     if content is not None:
         report.write_text(content)

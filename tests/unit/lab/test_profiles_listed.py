@@ -1,4 +1,4 @@
-"""pump simulate --profiles."""
+"""The list of `pump simulate --profiles`."""
 
 from __future__ import annotations
 

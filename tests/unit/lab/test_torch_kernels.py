@@ -1,4 +1,4 @@
-"""What PyTorch's kernels touch by lab/runtime/kernels/torch_kernels.c, on tables made by hand."""
+"""Touches of PyTorch's kernels by lab/runtime/kernels/torch_kernels.c, for tables made by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def touched(
     library: ctypes.CDLL, kernel: str, parameters: bytes, grid: tuple[int, ...], block: int = 512
 ) -> list[tuple[int, int]] | None:
-    """(address, bytes) of each part; None: it knows nothing of the kernel."""
+    """Returns the (address, bytes) of each part; None if the kernel is unknown."""
     out = (ctypes.c_uint64 * 2000)()
     grids, blocks = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(block, 1, 1)
     count = library.pump_touch_any(
@@ -56,8 +56,8 @@ def touched(
 
 
 def table(lists: int, room: int, tensors: list[tuple[int, ...]], values: bytes = b"") -> bytes:
-    """By-value table of tensors (addresses, one a list, then elements); what is left of it
-    holds addresses of an earlier launch. values: one for each slot, after the elements."""
+    """Returns a by-value table of tensors: addresses for each list, then elements. Unused slots
+    have addresses of an earlier launch. `values`: One for each slot, after the elements."""
     words = [STALE] * (lists * room) + [1 << 20] * room
     blocks = []
     for slot, (*addresses, elements) in enumerate(tensors):
@@ -134,13 +134,13 @@ def test_a_concatenation_reads_the_inputs_of_its_launch(library: ctypes.CDLL, sh
 
 def test_a_table_that_makes_no_sense_is_left_alone(library: ctypes.CDLL) -> None:
     parameters = table(2, 64, [(0x1000000, 0x5000000, 100)])
-    assert touched(library, PLAIN, parameters, (2, 1, 1)) is None  # its chunk lies behind the end
+    assert touched(library, PLAIN, parameters, (2, 1, 1)) is None  # its chunk begins after the end
     assert touched(library, PLAIN, parameters[:3000], (1, 1, 1)) is None
 
 
 def reduction(blocks: int, across: int, threads: int = 64, identity: int = 8) -> bytes:
-    """A sum of four outputs a thread; `across`: 1 if threads of a block share an output.
-    identity: bytes of it and of what stands before it."""
+    """Returns a sum with four outputs per thread. `across`: 1 if threads of a block share an
+    output. `identity`: The bytes up to the end of the identity."""
     config = (4, 1000, 64, 1, 1, blocks, across, 0, int(blocks > 1), 0, 0, threads, 1, threads)
     head = bytes(identity) + struct.pack("<14i?3xi", *config, True, 4)
     tail = struct.pack("<6Qq4xi", 0x10000, 0x20000, 0, 0, 0x40000, 0x50000, 0, 1)
@@ -167,8 +167,8 @@ def test_blocks_that_finish_alone_stage_nothing(library: ctypes.CDLL) -> None:
 
 
 def elementwise(sizes: tuple[int, ...], strides: list[tuple[int, ...]], *to: int) -> bytes:
-    """Sizes, and strides in bytes of each dimension for each tensor; in what is left of both
-    stands an address of an earlier launch."""
+    """Returns sizes, and each dimension's strides in bytes for each tensor. Unused entries hold an
+    address of an earlier launch."""
     stale = struct.pack("<Q", STALE) * 50
     divisors = b"".join(struct.pack("<3I", size, 7, 1) for size in sizes)
     bytes_ = b"".join(struct.pack(f"<{len(to)}I", *row) for row in strides)

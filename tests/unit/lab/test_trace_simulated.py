@@ -1,4 +1,4 @@
-"""Which recordings can be simulated, and what is said of those that cannot."""
+"""Which recordings can be simulated, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_operation_takes_what_its_samples_say_and_keeps_its_dropped_operands(
 
 
 def test_after_dropped_operands_what_is_there_is_in_doubt(tmp_path: Path) -> None:
-    """So what is believed there is asked for once more, in vain."""
+    """So blocks that are believed resident are prefetched once more, in vain."""
 
     def again(dropped: int) -> int:
         operations = [memset(1 + i, i % 3) for i in range(30)]

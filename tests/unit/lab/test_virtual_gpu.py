@@ -1,4 +1,4 @@
-"""What a job gets for --virtual."""
+"""The environment of a job under --virtual."""
 
 from __future__ import annotations
 

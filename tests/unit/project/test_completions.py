@@ -1,4 +1,4 @@
-"""The shells' completions offer each verb and option, and values, and leave the command its own."""
+"""Shell completions offer each verb, option and value, and none for the command's own words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def bash(*words: str, folder: Path = ROOT) -> set[str]:
-    """What bash offers for the last of these words, split as bash splits them."""
+    """Returns bash's offers for the last of these words, split as bash splits them."""
     done = subprocess.run(
         ["bash", "--norc", "-c", BASH, "bash", str(FOLDER / "bash" / words[0]), *words],
         capture_output=True,
@@ -120,7 +120,7 @@ class Zsh:
         os.write(self.terminal, text.encode())
 
     def wait_for(self, *expected: str) -> None:
-        """Read until all of these were shown."""
+        """Reads until all of these were shown."""
         seen, end = "", time.monotonic() + 30
         while not all(word in seen for word in expected):
             ready, _, _ = select.select([self.terminal], [], [], max(0, end - time.monotonic()))

@@ -1,4 +1,4 @@
-"""A test that is gone is named, unless it was retired with a reason (tests/tidy/gone_tests.py)."""
+"""Missing tests are named, unless they were retired with a reason (tests/tidy/gone_tests.py)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compare(root: Path) -> tuple[int, list[str]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A repository with four names at its baseline."""
+    """Makes a repository with four test names at its baseline."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text(PYTHON)
     (tmp_path / "tests" / "case_a.c").write_text(C)
@@ -105,7 +105,7 @@ def test_without_history_it_says_so_in_one_line_and_passes(root: Path, tmp_path:
     status, (line,) = compare(shallow)
     assert status == 0 and line.startswith("no history back to ")
     (tmp_path / "tarball" / "tests").mkdir(parents=True)
-    (tmp_path / "tarball" / ".git").write_text("gitdir: /nonexistent\n")  # not the one above it
+    (tmp_path / "tarball" / ".git").write_text("gitdir: /nonexistent\n")  # hides the one above
     assert compare(tmp_path / "tarball") == (
         0,
         ["no history here: names of tests are not compared"],

@@ -1,4 +1,4 @@
-"""What an installation brings: the licence, and requirements that leave room for others'."""
+"""The contents of an installation: the licence, and requirements that other packages allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LICENCE = (ROOT / "LICENSE").read_text()
 
 TORCH = {"2.8.0": "12.9.10", "2.9.1": "12.9.10", "2.10.0": "12.9.4", "2.11.0": "13.0.3"}
-"""Versions of PyTorch, with cuda-bindings that each admits."""
+"""Versions of PyTorch, each with a version of cuda-bindings that it admits."""
 
 
 def test_the_licence_is_in_what_is_installed_and_named_by_its_metadata() -> None:
@@ -31,7 +31,7 @@ def test_the_licence_is_in_what_is_installed_and_named_by_its_metadata() -> None
 
 
 def pip_into(folder: Path, *packages: str) -> None:
-    """Packages beside this environment; without a package index the test is left out."""
+    """Installs packages next to this environment; skips the test without a package index."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), *packages]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Pages that are made from the code are current, and pages that name things name real ones."""
+"""Pages made from the code are current, and pages name only things that exist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""docs/guides/why.md has an entry for each line that pump's library and pumpd print, and pump
-explain finds it by the line."""
+"""docs/guides/why.md has an entry for each line of pump's library and pumpd, and pump explain finds
+the entry by the line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIRECTIVE = re.compile(r"%%|%[-+ #0-9.*]*(?:hh|h|ll|l|z|j)?[a-z]")
 
 
 def messages() -> set[str]:
-    """Errors, warnings and last lines, with X for names and numbers."""
+    """Returns errors, warnings and last lines, with X for names and numbers."""
     found = set()
     for source in (ROOT / "shim").rglob("*.c"):
         for call in CALL.finditer(source.read_text(encoding="utf-8")):

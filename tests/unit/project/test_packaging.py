@@ -1,4 +1,4 @@
-"""packaging/: what can be checked of it without a cluster. Scripts run; the rest has its shape."""
+"""packaging/ without a cluster: scripts run, and the other files have the right form."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_task_prolog_names_jobs_and_leaves_a_users_name() -> None:
 
 
 def shares(tmp_path: Path, gres: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """share.sh with a Slurm whose node has that Gres, and a pump-run that tells its options."""
+    """Runs share.sh with a Slurm whose node has that Gres; pump-run prints its options."""
     for name, text in (("pump-run", 'printf "%s\\n" "$@"'), ("scontrol", f'echo "   Gres={gres}"')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
@@ -106,7 +106,7 @@ def test_shards_that_say_nothing_are_named(tmp_path: Path, environ: dict[str, st
 
 @pytest.fixture
 def stand_ins(tmp_path: Path) -> str:
-    """A folder with a pump-run that tells how it was started."""
+    """Returns a PATH with a pump-run that prints its arguments."""
     program = tmp_path / "pump-run"
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     program.chmod(0o755)
@@ -140,7 +140,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def test_what_kubernetes_is_given_has_the_form_that_its_own_schemas_ask_for() -> None:
-    """By kubernetes-validate, which knows no others; strictly: no field that they lack."""
+    """kubernetes-validate knows only those schemas; strict: no field that they lack."""
     version = kubernetes_validate.latest_version()
     found = [one for name in ("daemonset.yaml", "job.yaml") for one in documents(name)]
     assert len(found) == 3
@@ -218,7 +218,7 @@ def test_the_commands_of_container_and_cluster_are_pumpds() -> None:
 def test_the_service_of_the_cluster_starts_with_the_capabilities_that_it_is_given(
     tmp_path: Path,
 ) -> None:
-    """All others are gone from the bounding set, as the container runtime does it."""
+    """All other capabilities are removed from the bounding set, as a container runtime does."""
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed (apt-get install util-linux)")
     (container,) = daemon_set()["spec"]["template"]["spec"]["containers"]
@@ -281,4 +281,4 @@ def test_the_containerfile_has_stages_a_user_and_an_init() -> None:
     assert dict(steps)["USER"] == "pump" and "tini" in dict(steps)["ENTRYPOINT"]
     for name, words in steps:
         if name == "RUN":
-            shlex.split(words)  # quotes that match
+            shlex.split(words)  # the quotes match

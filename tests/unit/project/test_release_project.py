@@ -23,7 +23,7 @@ STAMPED = (
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Copies of the files that hold an address."""
+    """Copies the files that contain an address."""
     for name in STAMPED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -43,7 +43,7 @@ def stamp(tree: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def every_address() -> str:
-    """Return the settings with each of their examples set."""
+    """Returns the settings with each of their examples set."""
     return re.sub(r"(?m)^# (?=\w+ = )", "", SETTINGS.read_text())
 
 

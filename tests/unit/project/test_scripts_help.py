@@ -9,7 +9,7 @@ from places import ROOT
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file())
 PASSES_ON = "test"
-"""Its other arguments are pytest's, which refuses what it does not know."""
+"""Passes other arguments to pytest, which refuses unknown ones."""
 
 
 def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:

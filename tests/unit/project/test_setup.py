@@ -1,4 +1,4 @@
-"""scripts/setup asks pip for what is missing, and for pump only if its sources have changed."""
+"""scripts/setup asks pip for missing packages, and for pump only if its sources have changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ echo "$*" >> asked
 
 
 class Clone:
-    """A folder with scripts/setup, some sources, and that Python."""
+    """A folder with scripts/setup, some sources, and a fake Python."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +35,7 @@ class Clone:
         python.chmod(0o755)
 
     def setup(self, extras: str) -> list[str]:
-        """Return what pip was asked to install: "." is pump, else a file of requirements."""
+        """Returns what pip was asked to install: "." is pump, otherwise a file of requirements."""
         asked = self.folder / "asked"
         asked.write_text("")
         done = subprocess.run(
@@ -49,7 +49,7 @@ class Clone:
         return [word for word in asked.read_text().split() if not word.startswith("-")]
 
     def required(self) -> str:
-        """Return the requirements of the last extras."""
+        """Returns the requirements of the last extras."""
         return (self.folder / "build" / "requirements.txt").read_text()
 
 

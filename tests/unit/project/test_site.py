@@ -27,7 +27,7 @@ LOADED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. A warning, such as of a dead link, fails the build."""
+    """Builds the site. A warning, such as of a dead link, fails the build."""
     folder = tmp_path_factory.mktemp("site")
     command = ["build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_every_page_of_docs_is_in_the_site_and_in_its_navigation(site: Path) -> 
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
     manual = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.glob("man/*.1")}
     assert manual and {page for page in pages | manual if not (site / page).exists()} == set()
-    # mkdocs warns of a page outside of the navigation, which is an error where it is strict.
+    # mkdocs warns of a page outside the navigation; a strict build makes that an error.
     assert "nav:\n" in (ROOT / "mkdocs.yml").read_text()
 
 

@@ -1,4 +1,4 @@
-"""Root with another user's HOME writes nowhere that this user leads to; other users as before."""
+"""Root with another user's HOME writes to no place that this user controls; other users do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = 10001
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of another user, whose links lead to `target`, a folder of root's."""
+    """Makes the home of another user, whose links lead to `target`, a folder of root."""
     found, target = tmp_path / "home", tmp_path / "target"
     target.mkdir()
     for link in (
@@ -108,7 +108,7 @@ def test_below_a_folder_that_was_named_its_owners_folders_are_sound_and_links_ar
 
 
 def test_a_user_below_a_folder_of_a_third_one_makes_folders_of_its_own(tmp_path: Path) -> None:
-    """Such as a home on a group's file server: only root examines the way."""
+    """An example is a home on a group's file server: only root examines the path."""
     group = tmp_path / "group"
     (group / "mine").mkdir(parents=True)
     os.chown(group, OTHER + 1, OTHER + 1)

@@ -1,4 +1,4 @@
-"""What pump-run puts into frameworks' environments, and what it names first."""
+"""pump-run's additions to frameworks' environments, and the conflicts that it names before."""
 
 import pytest
 

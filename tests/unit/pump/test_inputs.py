@@ -1,4 +1,4 @@
-"""Files that others name or write: nothing waits, nothing is read without a bound."""
+"""Files that others name or write: no read waits, and each read has a bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pump.cli import main, run
 
 @pytest.fixture(autouse=True)
 def nothing_waits() -> Iterator[None]:
-    """A read that waits is killed, and so a failure, after 10 s."""
+    """A read that waits is killed after 10 s, and fails the test."""
     signal.alarm(10)
     yield
     signal.alarm(0)

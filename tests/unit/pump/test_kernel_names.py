@@ -1,4 +1,4 @@
-"""How kernel names are printed for people."""
+"""Kernel names in a form for people."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_without_a_cxx_library_names_stay_mangled(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_name_that_doubles_itself_stays_mangled() -> None:
-    """Each level of this name is a pair of the level before it: 2**30 types."""
+    """Each level of this name is a pair of the previous level: 2**30 types."""
     levels = [f"S_I{reference}{reference}E" for reference in map("S{}_".format, range(10))]
     name = "_Z1f1AIiiE" + "".join(levels * 3)
     assert readable_kernel(name) == name[: KERNEL_LENGTH - 1] + "…"

@@ -1,4 +1,4 @@
-"""What NVML is asked, and how pump top shows it, with a module pynvml made up for the purpose."""
+"""Requests to NVML, and how pump top shows the answers, with a fake module pynvml."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UUID = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with one GPU; returns the file that says what is used of it."""
+    """Simulates a machine with one GPU; returns the file that contains its used bytes."""
     used = tmp_path / "used"
     used.write_text(str(300 * MIB))
     (tmp_path / "pynvml.py").write_text(NVML)
@@ -43,7 +43,7 @@ def test_a_cards_figures_are_nvmls_and_what_it_does_not_tell_is_none(one_card: P
 
 
 def test_what_a_gpu_is_called_is_asked_once_and_without_figures(one_card: Path) -> None:
-    one_card.write_text("hangs")  # whatever asks for figures
+    one_card.write_text("hangs")  # requests for numbers hang
     cards = live.Cards(figures=False)
     cards.wait()
     assert cards.identities == {UUID: nvml.Identity(3, None, "NVIDIA H100")}
@@ -62,7 +62,7 @@ def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> 
     until = time.monotonic() + 20
     while not (found := cards.last) and time.monotonic() < until:
         time.sleep(0.01)
-    cards.close()  # from then on nothing is known
+    cards.close()  # from here on nothing is known
     device = DeviceState(0, UUID, 1 << 30, 0, 1 << 29, False, True, *[0] * 15)
     seen = live.Seen(
         Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""

@@ -1,4 +1,4 @@
-"""Files that pump writes for people: whole or not at all, and over nothing of another kind."""
+"""Files that pump writes for people: whole or absent, and never over files of another kind."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_log_file_that_is_a_pipe_keeps_nothing_waiting_and_its_reader_reads(
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         writable_log(str(pipe))
-        assert not select.select([reader], [], [], 0)[0]  # a look is no end of file
+        assert not select.select([reader], [], [], 0)[0]  # the check writes no end of file
         logger.warning("read")
         assert os.read(reader, 100) == b"read\n"
         for _ in range(10_000):
@@ -198,7 +198,7 @@ def mode_of(path: Path) -> int:
     ("sources", "there", "umask", "mode"),
     [
         ((0o600,), None, 0o022, 0o600),
-        ((0o600,), 0o644, 0o022, 0o600),  # an older page, made for all to read
+        ((0o600,), 0o644, 0o022, 0o600),  # an older page, readable by all users
         ((0o644,), None, 0o022, 0o644),
         ((0o644,), None, 0o077, 0o600),
         ((0o644, 0o640), None, 0o000, 0o640),

@@ -1,4 +1,4 @@
-"""The job's private folder, and where the libraries are looked for."""
+"""The job's private folder, and the search for libraries."""
 
 import os
 import socket
@@ -15,8 +15,8 @@ from pump.cli.support import launch
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the user's own. It and the folder of temporary files have short names: a socket's
-    path has to fit below them."""
+    """Makes a home of the user's own. It and the folder of temporary files have short names,
+    because a socket's path has to fit below them."""
     with (
         tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as folder,
         tempfile.TemporaryDirectory(prefix="temporary-", dir="/tmp") as temporary,
@@ -36,7 +36,7 @@ def state_base(home: Path) -> str:
 def test_a_runtime_folder_is_used_if_it_is_ours_and_short_else_one_below_the_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = "/proc/self/cwd"  # a short name for a folder of ours
+    good = "/proc/self/cwd"  # a short name for the user's folder
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", good)
     assert paths.runtime_bases() == [f"{good}/pump"], "a choice stands alone"
@@ -62,7 +62,7 @@ def test_a_runtime_folder_that_cannot_be_written_to_is_not_used(
 def test_a_session_and_cron_find_each_others_jobs(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one has XDG_RUNTIME_DIR, the other has not; the session may have begun later."""
+    """Only one of them has XDG_RUNTIME_DIR; the session may have begun later."""
     monkeypatch.setattr(paths, "SESSIONS", "/proc/self/cwd")
     monkeypatch.chdir(tmp_path)
     session = Path("/proc/self/cwd") / str(os.geteuid())
@@ -84,10 +84,10 @@ def test_what_others_could_have_put_there_is_no_jobs_folder(home: Path) -> None:
         assert str(where) in paths.job_bases()
         os.chown(where, 12345, 12345)
         assert str(where) not in paths.job_bases()
-    home.chmod(0o777)  # others could replace what lies in it
+    home.chmod(0o777)  # others could replace its contents
     assert state_base(home) not in paths.runtime_bases()
     home.chmod(0o755)
-    os.chown(home, 12345, 12345)  # as after sudo, which may leave HOME as it was
+    os.chown(home, 12345, 12345)  # as after sudo, which may keep HOME
     assert state_base(home) not in paths.runtime_bases()
 
 
@@ -104,7 +104,7 @@ def test_a_home_that_is_too_long_for_sockets_is_not_used(
 def test_a_file_system_that_takes_no_sockets_is_passed_over(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As some network file systems, on which homes lie."""
+    """Some network file systems with homes refuse sockets."""
 
     class Picky(socket.socket):
         def bind(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What pump reads of other processes: whole, ended, and with their first thread ended."""
+"""Facts about other processes: whole, ended, or with an ended first thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def until_zombie(pid: int) -> None:
 
 @pytest.fixture
 def headless() -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose first thread has ended; it ends once its standard input does."""
+    """Starts a process whose first thread has ended; it ends with its standard input."""
     with subprocess.Popen(
         [sys.executable, "-c", LEAVE, "", "a word"], stdin=subprocess.PIPE, env={"MINE": "a=b"}
     ) as process:

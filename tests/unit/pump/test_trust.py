@@ -1,4 +1,4 @@
-"""Which users can replace what lies at a path."""
+"""The users that can replace the file at a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ME = (os.geteuid(),)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Path]:
-    """tree/in/file, sound from the root on."""
+    """Makes tree/in/file; every folder above it is sound."""
     folder = tmp_path / "tree"
     (folder / "in").mkdir(parents=True)
     (folder / "in/file").write_text("")

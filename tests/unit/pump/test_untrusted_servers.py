@@ -1,6 +1,6 @@
-"""Servers of other users: a client believes none that root did not let serve.
+"""Servers of other users: a client trusts only servers that root allowed.
 
-By real user ids and a real user namespace: these tests fork, become others, and attack.
+The tests use real user ids and a real user namespace: they fork, become other users, and attack.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = needs_root
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that all users can reach, and only root can change."""
+    """Makes a folder that all users can reach, and only root can change."""
     with tempfile.TemporaryDirectory(prefix="pump-untrusted-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         yield Path(made)
@@ -62,7 +62,7 @@ def test_a_service_of_another_user_is_not_believed_and_one_line_says_why(folder:
 
 
 def test_a_service_that_root_gave_a_user_is_believed(folder: Path) -> None:
-    """As /run/pump/socket that another user than root serves: only root can put it there."""
+    """Like /run/pump/socket when another user than root serves it: only root can put it there."""
     path = folder / "service"
     folder.chmod(0o1777)
     with serving(path, ATTACKER):
@@ -143,7 +143,7 @@ def test_pump_says_why_a_service_is_not_believed(folder: Path, verb: tuple[str, 
 def test_a_user_that_makes_the_folders_first_neither_stops_a_job_nor_serves_it(
     folder: Path,
 ) -> None:
-    """The names that could be guessed: the earlier /tmp/pump-UID among them."""
+    """The guessable names include /tmp/pump-UID, which earlier releases used."""
     home = folder / "home"
     home.mkdir(mode=0o700)
     os.chown(home, VICTIM, VICTIM)
@@ -237,7 +237,7 @@ def test_in_a_user_namespace_only_a_socket_on_a_read_only_mount_is_believed(
 
 
 def test_in_a_user_namespace_services_of_three_users_are_not_believed(folder: Path) -> None:
-    """They read as the same user there as root does."""
+    """In the namespace they appear as the same user as root."""
     for server_ in (ATTACKER, VICTIM, 65534):
         own = folder / str(server_)
         own.mkdir()

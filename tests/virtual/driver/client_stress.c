@@ -1,8 +1,7 @@
-/* client_stress.c - six threads do everything at once on the virtual driver.
+/* client_stress.c - six threads use all of the virtual driver at once.
  *
- * Linked with the driver's sources, under a sanitizer. Each thread checks the value
- * that it set. argv[1] is a file of PTX with the kernel "touch(ptr, ptr, ptr, int)".
- */
+ * Linked with the driver's sources, under a sanitizer. Each thread checks the value that
+ * it set. argv[1] is a file of PTX with the kernel "touch(ptr, ptr, ptr, int)". */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

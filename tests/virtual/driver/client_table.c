@@ -1,8 +1,7 @@
-/* client_table.c - asks libcuda.so.1 for addresses, without cuda-python between.
+/* client_table.c - asks libcuda.so.1 for addresses, without cuda-python in between.
  *
- * Prints one line per question: "KEY VALUE". An address is told by the symbol that
- * dladdr() finds at it and the library it lies in.
- */
+ * Prints one line per question: "KEY VALUE". An address is printed as the symbol that
+ * dladdr() finds there, and its library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

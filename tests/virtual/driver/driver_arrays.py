@@ -28,7 +28,7 @@ def array_shape(width: int, height: int, depth: int = 0) -> Any:
 def box(
     source: Any, target: Any, texels: tuple[int, int, int], at: tuple[int, int, int] = (0, 0, 0)
 ) -> Any:
-    """A copy of so many texels of 8 bytes between an array, from `at` on, and memory."""
+    """Returns a copy of `texels` 8-byte texels between memory and an array, from `at` on."""
     copy = cu.CUDA_MEMCPY3D()
     kinds = cu.CUmemorytype
     for side, end in (("src", source), ("dst", target)):
@@ -48,8 +48,8 @@ def box(
 
 
 def arrays() -> Any:
-    """Texels go there and back, whole, in part, between arrays and in graphs; a handle is no
-    address, and nothing goes past an edge."""
+    """Copies texels there and back, whole, in part, between arrays and in graphs. A handle cannot
+    serve as an address, and no copy passes an edge."""
     gpu = Gpu()
     whole = np.random.default_rng(1).random((4, 6, 50, 2), np.float32)
     solid, other = (ask(cu.cuArray3DCreate(array_shape(50, 6, 4))) for _ in range(2))
@@ -83,7 +83,7 @@ def arrays() -> Any:
 
 
 def levels() -> Any:
-    """A mipmapped array's levels are arrays of their own, and it ends as a whole."""
+    """Makes a mipmapped array: its levels are arrays of their own, and it ends as a whole."""
     Gpu()
     made = ask(cu.cuMipmappedArrayCreate(array_shape(16, 8), 3))
     found = []
@@ -104,8 +104,8 @@ def levels() -> Any:
 
 
 def textures() -> Any:
-    """A kernel's C function finds what an object stands for, and reads it: an array and linear
-    managed memory. Objects end once, and never stand for what is not there."""
+    """Lets a kernel's C function find and read the memory of an object: an array and linear managed
+    memory. Objects end once, and never refer to missing memory."""
     gpu = Gpu()
     n = 40
     values = np.random.default_rng(2).random((1, 1, n, 2), np.float32)

@@ -1,6 +1,6 @@
-"""What programs in plain cuda-python share: kernels, a GPU, answers as exceptions.
+"""The common parts of programs in plain cuda-python: kernels, a GPU, answers as exceptions.
 
-They use no name of pump: on a real GPU they would run unchanged.
+The programs use no name of pump: on a real GPU they would run unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCALE = (POINTER, ctypes.c_float, ctypes.c_int)
 
 
 class DriverError(Exception):
-    """A call did not answer CUDA_SUCCESS; `code` is its answer."""
+    """A call did not return CUDA_SUCCESS; `code` is its answer."""
 
     def __init__(self, code: Any) -> None:
         super().__init__(str(code))
@@ -48,7 +48,7 @@ class DriverError(Exception):
 
 
 def ask(answer: tuple[Any, ...]) -> Any:
-    """The value of a driver call. Raises DriverError."""
+    """Returns the value of a driver call. Raises DriverError if the call failed."""
     if int(answer[0]) != 0:
         raise DriverError(answer[0])
     return answer[1] if len(answer) == 2 else answer[1:]
@@ -59,7 +59,7 @@ def code_of(answer: tuple[Any, ...]) -> int:
 
 
 def compiled(kind: str, arch: int = 80) -> bytes:
-    """PTX or cubin of SOURCE for sm_`arch`."""
+    """Returns PTX or cubin of SOURCE for sm_`arch`."""
     program = ask(nvrtc.nvrtcCreateProgram(SOURCE, b"programs.cu", 0, [], []))
     flag = b"compute" if kind == "ptx" else b"sm"
     ask(nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=%s_%d" % (flag, arch)]))

@@ -1,4 +1,4 @@
-"""Programs about what calls and waits cost their thread, run by driver_programs.py."""
+"""Programs about the cost of calls and waits for their thread, run by driver_programs.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WAITS = 100
 
 
 def prefetch_costs(blocks: str) -> Any:
-    """Of a prefetch of so many blocks to the host, and of one back: wall seconds, the thread's
-    processor seconds, and how often it blocked."""
+    """Prefetches `blocks` blocks to the host and back. Returns for each: wall seconds, the thread's
+    CPU seconds, and how often it blocked."""
     gpu = Gpu()
     size, stream = int(blocks) * 2 * MIB, ask(cu.cuStreamCreate(1))
     data = int(ask(cu.cuMemAllocManaged(size, 1)))
@@ -36,7 +36,7 @@ def prefetch_costs(blocks: str) -> Any:
 
 
 def waits_for_kernels() -> Any:
-    """How late waits for a kernel end, in microseconds, ascending, and the thread's processor
+    """Returns how late waits for a kernel end, in microseconds, ascending, and the thread's CPU
     seconds for all of them."""
     gpu = Gpu()
     word = gpu.array(np.ones(1, np.float32))

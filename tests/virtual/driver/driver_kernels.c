@@ -40,8 +40,8 @@ void pump_host_touch(void **p, dim3 grid, dim3 block) {
   (void)p, (void)grid, (void)block;
 }
 
-/* Copies what a texture object of floats stands for: an array of one row or linear memory,
- * of 40 texels of two floats. */
+/* Copies the texels of a texture object: an array of one row or linear memory, with 40
+ * texels of two floats. */
 void pump_host_fetch(void **p, dim3 grid, dim3 block);
 void pump_host_fetch(void **p, dim3 grid, dim3 block) {
   struct {
@@ -65,14 +65,15 @@ struct pump_touch {
 unsigned pump_touch_scale(void **p, dim3 grid, dim3 block, struct pump_touch *out,
                           unsigned most);
 
-/* What the environment of the test says: "offset:length,..." bytes from the pointer. */
+/* Reports the touches in the test's environment: "offset:length,..." bytes from the
+ * pointer. */
 unsigned pump_touch_scale(void **p, dim3 grid, dim3 block, struct pump_touch *out,
                           unsigned most) {
   const char *text = getenv("TEST_TOUCHES");
   uint64_t base = (uint64_t)*(float **)p[0];
   unsigned count = 0;
   (void)grid, (void)block;
-  if (text == NULL) { /* all of it, as without this function */
+  if (text == NULL) { /* everything, as without this function */
     out[0] = (struct pump_touch){base, 1ull << 40};
     return 1;
   }

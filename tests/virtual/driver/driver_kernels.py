@@ -36,7 +36,7 @@ def missing_kernel() -> Any:
 
 
 def parameters(kind: str) -> Any:
-    """Layouts of parameters as function and kernel handles tell them."""
+    """Returns the parameter layouts that function and kernel handles report."""
     gpu = Gpu(kind)
     library = ask(cu.cuLibraryLoadData(compiled(kind), [], [], 0, [], [], 0))
     found: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def globals_of_module(kind: str) -> Any:
 
 
 def kernel_handle_launch() -> Any:
-    """A CUkernel in place of a CUfunction, and a struct of pointers by value."""
+    """Launches a CUkernel as a CUfunction, with a struct of pointers by value."""
     gpu = Gpu()
     library = ask(cu.cuLibraryLoadData(compiled("ptx"), [], [], 0, [], [], 0))
     kernel = ask(cu.cuLibraryGetKernel(library, b"through_struct"))
@@ -107,7 +107,7 @@ def kernel_handle_launch() -> Any:
 
 
 def handles() -> Any:
-    """Stale and foreign handles answer errors."""
+    """Returns the errors of stale and foreign handles."""
     gpu = Gpu()
     stream = ask(cu.cuStreamCreate(0))
     ask(cu.cuStreamDestroy(stream))
@@ -143,7 +143,7 @@ def bad_images() -> Any:
 
 
 def fat_entry(kind: int, arch: int, payload: bytes, packed: str) -> bytes:
-    """One entry of a fat binary; `packed` names a compression library or is empty."""
+    """Returns one entry of a fat binary; `packed` names a compression library or is empty."""
     flags, body = 0, payload
     if packed:
         library = ctypes.CDLL(packed)
@@ -168,7 +168,7 @@ def fat_entry(kind: int, arch: int, payload: bytes, packed: str) -> bytes:
 
 
 def fat_binary(packed: str) -> Any:
-    """The number of kernels of fat binaries; the best entry for the device wins."""
+    """Returns the numbers of kernels of fat binaries; the best entry for the device wins."""
     Gpu()
     ptx, cubin, newer = compiled("ptx"), compiled("cubin"), compiled("cubin", 90)
 
@@ -199,7 +199,7 @@ def fat_binary(packed: str) -> Any:
 
 
 def felt_in(context: str) -> Any:
-    """How many launches return while a prefetch to the host is in its call, in the `same`
+    """Returns how many launches return during the call of a prefetch to the host, in the `same`
     context or in `another`."""
     gpu = Gpu()
     size = 32 * MIB

@@ -15,7 +15,7 @@ from driver_kernels import vector_add
 
 
 def oversubscribed(blocks: str, rounds: str) -> Any:
-    """Sweeps over `blocks` arrays of 8 MiB, `rounds` times: seconds, milliseconds of events."""
+    """Sweeps `rounds` times over `blocks` arrays of 8 MiB; returns seconds, and events' ms."""
     gpu = Gpu()
     arrays = [int(ask(cu.cuMemAllocManaged(8 * MIB, 1))) for _ in range(int(blocks))]
     first, last = ask(cu.cuEventCreate(0)), ask(cu.cuEventCreate(0))
@@ -31,8 +31,8 @@ def oversubscribed(blocks: str, rounds: str) -> Any:
 
 
 def blocks(events: str, offset: str, graph: str) -> None:
-    """One kernel at an offset in an array of 8 MiB, after OFFSET:BYTES events of an allocator that
-    cuts it into blocks (0 bytes: taken back). graph: captured before the last event."""
+    """Launches a kernel at an offset in an array of 8 MiB, after an allocator's OFFSET:BYTES events
+    (0 bytes: freed). `graph`: Captures the launch before the last event."""
     gpu = Gpu()
     base = int(ask(cu.cuMemAllocManaged(8 * MIB, 1)))
     report = ctypes.CDLL("libcuda.so.1").pump_virtual_block
@@ -59,8 +59,8 @@ def blocks(events: str, offset: str, graph: str) -> None:
 
 
 def profiled(stretches: str) -> Any:
-    """A sweep before the first stretch that is profiled, in each, and behind each. One stretch
-    more is not stopped before the program ends."""
+    """Sweeps once before the first profiled stretch, in each, and after each. The last stretch is
+    still profiled when the program ends."""
     gpu = Gpu()
     arrays = [int(ask(cu.cuMemAllocManaged(8 * MIB, 1))) for _ in range(48)]
 
@@ -99,7 +99,7 @@ def few_addresses(gib: str) -> Any:
 
 
 def pageable_source() -> Any:
-    """The program overwrites its buffer as soon as the asynchronous copy has returned."""
+    """Overwrites a buffer as soon as its asynchronous copy has returned; counts wrong bytes."""
     gpu = Gpu()
     wrong = 0
     for size in (4096, 8 * MIB):
@@ -115,7 +115,7 @@ def pageable_source() -> Any:
 
 
 def copy_and_back(kib: str) -> Any:
-    """Wall seconds of a copy from pinned memory and back, and whether its last byte came."""
+    """Copies from pinned memory and back; returns seconds, and whether the last byte arrived."""
     Gpu()
     length = int(kib) << 10
     there = ask(cu.cuMemHostAlloc(length, 0))
@@ -156,7 +156,7 @@ def copies_2d_3d() -> Any:
 
 
 def read_mostly(advice: str) -> Any:
-    """Where managed memory was last prefetched to, under READ_MOSTLY and after it."""
+    """Returns the last prefetch location of managed memory, under READ_MOSTLY and after it."""
     gpu = Gpu()
     data = int(ask(cu.cuMemAllocManaged(8 * MIB, 1)))
     ask(cu.cuMemsetD32Async(data, 7, 2 * MIB, gpu.stream))
@@ -178,8 +178,8 @@ def read_mostly(advice: str) -> Any:
 
 
 def duplicates() -> Any:
-    """Sums of buffers that do not fit, each under READ_MOSTLY; of the last a part is written in
-    each round. How many values are wrong at the end."""
+    """Adds buffers that do not fit, under READ_MOSTLY, and writes a part of the last one in each
+    round. Returns the number of wrong values."""
     gpu = Gpu()
     size, count = 16 * MIB, 6
     n = size // 4
@@ -196,7 +196,7 @@ def duplicates() -> Any:
         for first, second in itertools.pairwise(buffers[:-1]):
             for address in (first, second, buffers[-1]):
                 ask(cu.cuMemPrefetchAsync(address, size, device, 0, gpu.stream))
-                part = (1 << 20) // (i + 1)  # a launch has so many threads
+                part = (1 << 20) // (i + 1)  # a launch has 2^20 threads
             gpu.launch("add", (first, second, buffers[-1], part), ADD)
         expected[-1][:part] = expected[count - 3][0] + expected[count - 2][0]
         gpu.sync()
@@ -210,7 +210,7 @@ def duplicates() -> Any:
 
 
 def prefetch(to_host: str) -> Any:
-    """Prefetches as v2 and batch; the program's own view of the last location."""
+    """Prefetches with the v2 call and in a batch; returns the last location that is reported."""
     gpu = Gpu()
     size = 16 * MIB
     data = int(ask(cu.cuMemAllocManaged(size, 1)))
@@ -253,7 +253,7 @@ def discarded() -> Any:
 
 
 def dead_on_the_host(call: str) -> Any:
-    """Memory on the host comes to the GPU: by a prefetch, or discarded in the same call."""
+    """Moves host memory to the GPU: by a prefetch, or with a discard in the same call."""
     gpu = Gpu()
     size = 16 * MIB
     data = int(ask(cu.cuMemAllocManaged(size, 1)))

@@ -1,5 +1,5 @@
-"""Programs about what libraries ask of a driver besides work: objects that graphs keep,
-attributes of streams, pools. Run by driver_programs.py."""
+"""Programs about requests of libraries other than work: objects that graphs keep, attributes of
+streams, pools. Run by driver_programs.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Kept:
-    """A user object, and whether its destructor was called."""
+    """Makes a user object, and notes the call of its destructor."""
 
     def __init__(self, references: int) -> None:
         self.ended = threading.Event()
@@ -24,7 +24,7 @@ class Kept:
         self.object = ask(cu.cuUserObjectCreate(0, entry, references, 1))
 
     def has_ended(self) -> bool:
-        """After all host functions that were due before."""
+        """Waits for all earlier host functions; returns whether the destructor was called."""
         passed = threading.Event()
         function = DESTROY(lambda _: passed.set())
         entry = cu.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value)
@@ -34,7 +34,7 @@ class Kept:
 
 
 def user_objects() -> Any:
-    """Whether each object has ended, after each step that lets references go."""
+    """Returns whether each object has ended, after each step that releases references."""
     gpu = Gpu()
     del gpu
     move, share = 1, 0
@@ -105,7 +105,7 @@ def stream_attributes() -> Any:
 
 
 def default_pools() -> Any:
-    """The pools of the card's memory by both of their names; other locations have none."""
+    """Returns the answers about the card's pools by both names; other locations have none."""
     Gpu()
     device = cu.CUmemLocation()
     device.type, device.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
@@ -125,7 +125,7 @@ def default_pools() -> Any:
 
 
 def bounded_pool() -> Any:
-    """A pool of at most 8 MiB: what it refuses, and gives again once memory has come back."""
+    """Returns the answers of a pool of at most 8 MiB, before and after memory has come back."""
     gpu = Gpu()
     properties = cu.CUmemPoolProps()
     properties.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -143,7 +143,7 @@ def bounded_pool() -> Any:
 
 
 def empty_allocations() -> Any:
-    """Nothing from a pool, in a capture too, and given back."""
+    """Allocates no bytes from a pool, in a capture too, and frees them."""
     gpu = Gpu()
     found = [cu.cuMemAllocAsync(0, gpu.stream)]
     found.append(cu.cuMemAllocFromPoolAsync(0, ask(cu.cuDeviceGetDefaultMemPool(0)), gpu.stream))
@@ -155,11 +155,11 @@ def empty_allocations() -> Any:
 
 
 def processors_that_access() -> Any:
-    """ACCESSED_BY with room for three processors: both, and without the GPU."""
+    """Returns ACCESSED_BY with space for three devices: for host and GPU, then without the GPU."""
     Gpu()
     data = ask(cu.cuMemAllocManaged(MIB, 1))
     seen = []
-    for advice, kind in ((5, 2), (5, 1), (6, 1)):  # the host, the GPU; the GPU no more
+    for advice, kind in ((5, 2), (5, 1), (6, 1)):  # set for host and GPU; unset for the GPU
         location = cu.CUmemLocation()
         location.type = cu.CUmemLocationType(kind)
         ask(cu.cuMemAdvise(data, MIB, cu.CUmem_advise(advice), location))
@@ -169,7 +169,7 @@ def processors_that_access() -> Any:
 
 
 def unregistered() -> Any:
-    """Host memory that ends at its start alone, and once."""
+    """Unregisters host memory, which is possible only at its start, and once."""
     Gpu()
     memory = np.zeros(MIB, np.uint8)
     start = memory.ctypes.data
@@ -183,7 +183,7 @@ def names_of_nothing() -> Any:
 
 
 def double_frees() -> Any:
-    """A second free, while the stream has not reached the first one and afterwards."""
+    """Frees memory again, before the stream has reached the first free and afterwards."""
     gpu = Gpu()
     codes = []
     for second in (cu.cuMemFree, lambda address: cu.cuMemFreeAsync(address, gpu.stream)):
@@ -220,8 +220,8 @@ def zeroed_context() -> Any:
 
 
 def memset_waits() -> Any:
-    """Whether the stream is idle when a synchronous memset has returned. The one of device
-    memory returns behind a host function that has not ended."""
+    """Returns whether the stream is idle after a synchronous memset. A memset of device memory
+    returns although a host function before it has not ended."""
     Gpu()
     default = cu.CUstream(0)
     idle = {}
@@ -244,7 +244,7 @@ def memset_waits() -> Any:
 
 
 def destroyed_in_capture() -> Any:
-    """Codes of the captures' ends, where a stream was destroyed joined, and unjoined."""
+    """Returns the codes of captures in which a stream was destroyed, joined and unjoined."""
     gpu = Gpu()
     relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     address = ask(cu.cuMemAlloc(MIB))
@@ -265,7 +265,7 @@ def destroyed_in_capture() -> Any:
 
 
 def old_calls() -> Any:
-    """Uses of a created context, the last of which ends it; shapes of blocks beside launches."""
+    """Uses a created context, which its last use ends, and sets block shapes without a launch."""
     gpu = Gpu()
     function = gpu.function("scale")
     shapes = [

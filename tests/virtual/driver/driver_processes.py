@@ -21,7 +21,7 @@ def fork_after_init() -> Any:
 
 
 def fork_before_init() -> Any:
-    """Both load the driver; the child initialises it, then the parent."""
+    """Loads the driver in both processes; the child initialises it, then the parent."""
     code_of(cu.cuDriverGetVersion())
     child = os.fork()
     if child == 0:
@@ -32,7 +32,7 @@ def fork_before_init() -> Any:
 
 
 def exit_while_busy() -> Any:
-    """Ends with a stream that waits for ever and work behind it."""
+    """Ends while a stream waits for ever and has more work after the wait."""
     gpu = Gpu()
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
     ask(cu.cuStreamWaitValue32(gpu.stream, pinned, 1, 0))
@@ -66,7 +66,7 @@ def contexts() -> Any:
 
 
 def handles_for_others() -> Any:
-    """IPC handles exist for memory of cuMemAlloc alone, and not for the process that made them."""
+    """Shows that IPC handles are only for memory of cuMemAlloc, and not for their own process."""
     gpu = Gpu()
     plain, managed = gpu.array(np.ones(4, np.float32)), gpu.array(np.ones(4, np.float32), True)
     handle = ask(cu.cuIpcGetMemHandle(plain))
@@ -79,7 +79,7 @@ def handles_for_others() -> Any:
 
 
 def events_for_others() -> Any:
-    """A handle exists for events made for it, and not for the process that made it."""
+    """Shows that handles are only for events made for them, and not for their own process."""
     Gpu()
     event = ask(cu.cuEventCreate(6))
     handle = ask(cu.cuIpcGetEventHandle(event))

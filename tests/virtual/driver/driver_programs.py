@@ -1,7 +1,7 @@
 """Runs one program in plain cuda-python and NVRTC on the virtual driver, for the tests.
 
-Usage: driver_programs.py NAME [argument ...]; prints one JSON value. They use no name
-of pump: on a real GPU they would run unchanged.
+Usage: driver_programs.py NAME [argument ...]; prints one JSON value. The programs use no name of
+pump: on a real GPU they would run unchanged.
 """
 
 from __future__ import annotations

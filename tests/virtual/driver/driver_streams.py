@@ -1,4 +1,4 @@
-"""Programs about streams, what waits in them, and capture, run by driver_programs.py."""
+"""Programs about streams, waits in them, and capture, run by driver_programs.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from driver_base import ADD, MIB, SCALE, Gpu, ask, code_of
 
 
 def stream_order() -> Any:
-    """Events between two streams order a chain of copies and memsets."""
+    """Orders a chain of copies and memsets with events between two streams."""
     gpu = Gpu()
     other = ask(cu.cuStreamCreate(1))
     event = ask(cu.cuEventCreate(2))
@@ -35,7 +35,7 @@ def stream_order() -> Any:
 
 
 def host_function() -> Any:
-    """Host functions run between the work before and behind them, on another thread."""
+    """Runs host functions between the work before and after them, on another thread."""
     gpu = Gpu()
     seen: list[Any] = []
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
@@ -59,7 +59,7 @@ def host_function() -> Any:
 
 
 def effect_without_a_call() -> Any:
-    """A pinned word changes although the driver is not called."""
+    """Returns a pinned word, which changes although no thread calls the driver."""
     gpu = Gpu()
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
     word = ctypes.c_uint32.from_address(pinned)
@@ -71,7 +71,7 @@ def effect_without_a_call() -> Any:
 
 
 def effect_beside_a_long_wait() -> Any:
-    """A word changes in one stream while another runs one long kernel; milliseconds."""
+    """Returns the ms until a word changes in one stream while another runs a long kernel."""
     gpu = Gpu()
     other = ask(cu.cuStreamCreate(1))
     pinned = int(ask(cu.cuMemHostAlloc(8, 0)))
@@ -89,7 +89,7 @@ def effect_beside_a_long_wait() -> Any:
 
 
 def wait_value() -> Any:
-    """A stream waits for a word; managed words are refused."""
+    """Lets a stream wait for a word; managed words are refused."""
     gpu = Gpu()
     pinned = int(ask(cu.cuMemHostAlloc(8, 0)))
     word = ctypes.c_uint32.from_address(pinned)
@@ -105,7 +105,7 @@ def wait_value() -> Any:
 
 
 def work_queues() -> Any:
-    """Which of 33 streams wait where the first waits for another's kernel; of a priority, too."""
+    """Returns which of 33 streams, and of 33 with a priority, wait if the first waits."""
     gpu = Gpu()
     data = int(ask(cu.cuMemAlloc(256 * MIB)))
     streams = [ask(cu.cuStreamCreate(1)) for _ in range(33)]
@@ -189,7 +189,7 @@ def capture_rules() -> Any:
 
 
 def forked_capture() -> Any:
-    """A second stream joins by event; without the join the capture fails."""
+    """Joins a second stream by event; without the join back the capture fails."""
     gpu = Gpu()
     other = ask(cu.cuStreamCreate(1))
     fork, join = ask(cu.cuEventCreate(2)), ask(cu.cuEventCreate(2))
@@ -211,7 +211,7 @@ def forked_capture() -> Any:
 
 
 def many_threads() -> Any:
-    """Eight threads with their own streams; every sum is right."""
+    """Runs eight threads with their own streams; every sum is right."""
     gpu = Gpu()
     wrong: list[int] = []
 
@@ -239,7 +239,7 @@ def many_threads() -> Any:
 
 
 def default_streams() -> Any:
-    """More threads one after another than streams exist, each with its default stream."""
+    """Starts more threads than streams exist, one after another, each with its default stream."""
     gpu = Gpu()
     data = int(ask(cu.cuMemAlloc(4096)))
     wrong: list[int] = []

@@ -20,7 +20,7 @@ KERNEL, COPY, MEMSET, HOST, CHILD, EMPTY, WAIT, RECORD = range(8)
 
 
 class Graphs(Gpu):
-    """Device 0, some arrays of ones, and nodes over them."""
+    """Device 0, some arrays of ones, and methods that make nodes over them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Graphs(Gpu):
         self.sync()
 
     def values(self) -> list[float]:
-        """The last element of each array."""
+        """Returns the last element of each array."""
         return [float(self.read(address, N)[-1]) for address in (self.a, self.b, self.c)]
 
 
@@ -87,7 +87,7 @@ def instance(graph: Any) -> Any:
 
 
 def explicit() -> Any:
-    """Nodes of every kind, made in another order than they have to run in."""
+    """Makes nodes of every kind, in another order than they have to run in."""
     gpu = Graphs()
     child = new_graph()
     gpu.kernel(child, [], gpu.add(gpu.a, gpu.b, gpu.c))
@@ -123,7 +123,7 @@ def cycle() -> Any:
 
 
 def asked() -> Any:
-    """What is asked of a graph is what it was made of."""
+    """Returns a graph's answers about its nodes and edges."""
     gpu = Graphs()
     graph = new_graph()
     first = gpu.memset(graph, [], gpu.a, 5.0)
@@ -167,7 +167,7 @@ def asked() -> Any:
 
 
 def changed() -> Any:
-    """Parameters of graphs, clones and executable graphs change apart from each other."""
+    """Changes parameters of graphs, clones and executable graphs independently."""
     gpu = Graphs()
     graph = new_graph()
     node = gpu.kernel(graph, [], gpu.scale(gpu.a, 2.0))
@@ -188,7 +188,7 @@ def changed() -> Any:
 
 
 def set_params() -> Any:
-    """Every kind of node of an executable graph, one of them in a child."""
+    """Changes every kind of node of an executable graph, one of them in a child graph."""
     gpu = Graphs()
     child = new_graph()
     gpu.memset(child, [], gpu.a, 1.0)
@@ -250,7 +250,7 @@ def updated() -> Any:
 
 
 def captured() -> Any:
-    """Dependencies of a capture, told and changed; a launch in it becomes a child."""
+    """Reads and changes the dependencies of a capture; a launch in it becomes a child graph."""
     gpu = Graphs()
     inner = new_graph()
     gpu.kernel(inner, [], gpu.scale(gpu.a, 3.0))
@@ -284,7 +284,7 @@ def captured() -> Any:
 
 
 def node_attributes() -> Any:
-    """Attributes of kernels' nodes, as captured, set, and copied with the graph."""
+    """Returns attributes of kernel nodes, as captured, set, and copied with the graph."""
     gpu = Graphs()
     names = cu.CUkernelNodeAttrID
     cooperative, priority = (
@@ -322,7 +322,7 @@ def node_attributes() -> Any:
 
 
 def unjoined() -> Any:
-    """Work after the event that was joined counts as not joined."""
+    """Shows that work after the joined event counts as not joined."""
     gpu = Graphs()
     other = ask(cu.cuStreamCreate(1))
     fork, join = ask(cu.cuEventCreate(2)), ask(cu.cuEventCreate(2))
@@ -341,7 +341,7 @@ def unjoined() -> Any:
 
 
 def reused_memory() -> Any:
-    """What a kernel touches is found out when it is launched, not when it was captured."""
+    """Replays a kernel: its touches are determined at the launch, not at the capture."""
     gpu = Graphs()
     size = 8 << 20
     first = ask(cu.cuMemAllocManaged(size, 1))
@@ -355,7 +355,7 @@ def reused_memory() -> Any:
 
 
 def own_memory() -> Any:
-    """A graph that allocates, works and frees; its answers and what the card gives for it."""
+    """Runs a graph that allocates, works and frees; returns its answers and reserved memory."""
     gpu = Graphs()
     size = 4 * N
 
@@ -406,7 +406,7 @@ def own_memory() -> Any:
 
 
 def own_memory_relaunched() -> Any:
-    """With automatic frees a launch frees what the one before has left; a trim gives back."""
+    """Launches with automatic frees of memory from the last launch; a trim returns the memory."""
     gpu = Graphs()
     graph = new_graph()
     params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()

@@ -1,4 +1,4 @@
-"""Arrays keep what is copied to them, and texture objects stand for memory."""
+"""Arrays keep copied contents, and texture objects refer to memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What modelled calls and waits cost their thread: work in its own processor time, waits blocked.
+"""The cost of modelled calls and waits for their thread: work takes its CPU time, waits block.
 
-Processor times do not depend on what else the machine does; wall times have lower bounds alone.
+CPU times do not depend on other load of the machine; wall times have only lower bounds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ BLOCKS = 10
 STEPS = ("prefetch_call", "prefetch_block", "host_alloc", "cpu_pte", "cpu_unmap")
 FREE = {f"uvm.{step}_us": "0" for step in STEPS}
 WORKING = FREE | {"uvm.cpu_pte_us": "40", "uvm.cpu_unmap_us": "20000"}
-"""Both ways a block takes some 20 ms of work, and its copy hides behind that of others."""
+"""In each direction a block takes about 20 ms of work, which covers the copies of others."""
 COPYING = FREE | {"link.copy_d2h_gbps": "0.1"}
-"""To the host each block is waited for, 21 ms."""
+"""To the host, the call waits 21 ms for each block."""
 SECONDS = BLOCKS * 0.02
 OWN_SECONDS = 0.03
-"""Of the processor: what the driver's own code and its lead before wake-ups stay far below."""
+"""CPU seconds that the driver's own code, and its lead before wake-ups, stay far below."""
 
 
 def costs(settings: dict[str, str]) -> list[tuple[float, float, int]]:

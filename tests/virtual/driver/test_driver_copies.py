@@ -1,4 +1,4 @@
-"""Copies whose time is the model's and whose data stay where they are (copies=modelled)."""
+"""Copies that take the model's time and leave the data in place (copies=modelled)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAST = {"link.copy_h2d_gbps": "100", "link.copy_d2h_gbps": "100"}
 
 
 def copied(kib: int, copies: str, **changes: str) -> tuple[float, bool]:
-    """Wall seconds of a copy to the device and back, and whether the data came along."""
+    """Returns the wall seconds of a copy to the device and back, and whether data arrived."""
     text = profile("timing", GIB, copies=copies, **changes)
     outcome = run("copy_and_back", str(kib), env={"PUMP_VIRTUAL_PROFILE": text})
     assert outcome.report["copies"] == copies

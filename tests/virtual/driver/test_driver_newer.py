@@ -1,5 +1,5 @@
-"""What libraries ask of the virtual driver besides work: user objects of graphs, attributes of
-streams and pointers, pools, contexts with parameters."""
+"""Requests of libraries to the virtual driver other than work: user objects of graphs, attributes
+of streams and pointers, pools, contexts with parameters."""
 
 from __future__ import annotations
 

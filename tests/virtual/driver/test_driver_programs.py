@@ -29,7 +29,8 @@ def test_in_compute_mode_kernels_really_compute(kind: str) -> None:
 def test_with_fewer_addresses_there_is_less_managed_memory_until_there_is_none(
     gib: str, found: object
 ) -> None:
-    """Valgrind gives a program 128 GiB of them. The card has 1 GiB: 4 managed, 2 plain."""
+    """The card of 1 GiB needs 4 GiB of addresses for managed memory and 2 GiB for plain memory.
+    Valgrind gives a program 128 GiB."""
     outcome = run("few_addresses", gib, mode="compute")
     assert outcome.found == found
     assert ("cannot reserve" in outcome.stderr) == (found == 2)
@@ -109,7 +110,7 @@ def test_oversubscription_costs_faults_and_time_and_fitting_does_not() -> None:
 
 
 def test_the_time_that_passes_is_the_time_that_the_model_says() -> None:
-    """Never less, and no more than the host adds when it comes late: once in eight runs little."""
+    """Wall time is at least the model's. A late host adds to it, but one of eight runs is close."""
     for _ in range(8):
         found = run("oversubscribed", "48", "3", memory_bytes=256 * MIB).found
         assert found["seconds"] >= 0.99 * found["event_ms"] / 1e3
@@ -119,7 +120,7 @@ def test_the_time_that_passes_is_the_time_that_the_model_says() -> None:
 
 
 def test_model_time_is_the_same_in_every_run_that_the_host_does_not_delay() -> None:
-    """A host that comes late with a launch adds to the time, so the two shortest count."""
+    """A host that is late with a launch adds to the time, so the two shortest times count."""
     times: list[float] = []
     moved = set()
     for _ in range(8):
@@ -133,7 +134,7 @@ def test_model_time_is_the_same_in_every_run_that_the_host_does_not_delay() -> N
 
 
 def test_what_is_profiled_is_counted_apart() -> None:
-    """Of sweeps through more than the memory, each of which brings all of it."""
+    """Each sweep goes through more than the memory, and brings all of it."""
     outcome = run("profiled", "2", memory_bytes=256 * MIB)
     whole, part = outcome.report["counters"], outcome.report["profiled"]
     assert (whole["kernels"], part["kernels"]) == (6 * 48, 3 * 48)
@@ -155,7 +156,7 @@ def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) ->
 @needs_bindings_of_13
 @pytest.mark.parametrize(("advice", "left"), [("1", 0), ("1 2", 4)])
 def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, left: int) -> None:
-    """Until the advice is taken back. The place that was asked for last is told either way."""
+    """This ends with the advice. The last requested location is reported in both cases."""
     outcome = run("read_mostly", advice)
     assert outcome.found == {"last": -1, "read_mostly": left == 0}
     counters = outcome.report["counters"]
@@ -165,8 +166,8 @@ def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, lef
 
 @needs_bindings_of_13
 def test_duplicates_change_no_bit_of_what_a_program_computes() -> None:
-    """Read, written in part and evicted under READ_MOSTLY in a memory that is too small, and
-    after it."""
+    """Under READ_MOSTLY, buffers are read, partly written and evicted in a memory that is too
+    small. After it, they are read again."""
     outcome = run("duplicates", mode="compute", memory_bytes=64 * MIB)
     assert outcome.found == {"wrong": 0}
     counters = outcome.report["counters"]
@@ -286,11 +287,11 @@ def test_many_threads_get_their_own_results(mode: str) -> None:
 def test_a_launch_waits_for_a_prefetch_to_the_host_in_its_own_context_alone(
     locks: str, context: str, waits: bool
 ) -> None:
-    # 0.8 s, and the call ends on time however many processors there are.
+    # The call takes 0.8 s, and ends on time with any number of CPU cores.
     changes = {"uvm.cpu_pte_us": "100", "uvm.call_work_share": "0", "locks": locks}
     slow = profile("timing", GIB, **changes)
     beside = run("felt_in", context, env={"PUMP_VIRTUAL_PROFILE": slow}).found
-    # One before the call has begun, one as it ends.
+    # One launch returns before the call begins, and one as it ends.
     assert beside <= 2 if waits else beside > 4
 
 

@@ -1,4 +1,4 @@
-"""The table of the virtual driver: names, versions, flags; what it exports."""
+"""The virtual driver's table: names, versions, flags, and its exports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import virtual_driver as virtual
 
 HERE = Path(__file__).resolve().parent
 NOT_FOUND = 500
-# cuda-bindings asks for CUDA 12.8's, while cuda.h has them since 12.9.
+# cuda-bindings asks for them in CUDA 12.8, but cuda.h has them since 12.9.
 ASKED_TOO_EARLY = {
     "cuLogsCurrent",
     "cuLogsDumpToFile",
@@ -30,7 +30,7 @@ def client() -> Path:
 
 
 def asked(*questions: tuple[str, int, int], **env: str) -> dict[str, list[str]]:
-    """Answers by "NAME/VERSION/FLAGS": result, status, symbol, library."""
+    """Returns answers by "NAME/VERSION/FLAGS": result, status, symbol, library."""
     words = [str(word) for question in questions for word in question]
     done = subprocess.run(
         [str(client()), *words],

@@ -1,4 +1,4 @@
-"""Kernels whose host library tells what they touch (lab/driver/code/touch.c)."""
+"""Kernels whose host library reports the memory that they touch (lab/driver/code/touch.c)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from virtual_driver import Outcome, compile_c, folder, host_kernels, run
 pytest.importorskip("cuda.bindings.nvrtc")
 
 PAGES = 8 << 4
-"""64 KiB pages of the program's one array of 8 MiB."""
+"""The number of 64 KiB pages of the program's only array, of 8 MiB."""
 
 
 def reached(outcome: Outcome) -> int:
-    """Pages that came: a sweep brings a block by six faults, so faults are fewer."""
+    """Returns the pages that arrived; a sweep brings a block by six faults, so faults are fewer."""
     return int(outcome.report["counters"]["populated_bytes"]) >> 16
 
 
 def launched(touches: str | None) -> Outcome:
-    """One kernel over the array, which is nowhere yet: every page touched comes."""
+    """Runs one kernel over the array, which is on no side yet: every touched page arrives."""
     return run("oversubscribed", "1", "1", env={} if touches is None else {"TEST_TOUCHES": touches})
 
 
@@ -63,7 +63,7 @@ MIB = 1 << 20
         ([(0, MIB)], MIB // 2, 8),  # to the block's end
         ([(0, MIB)], MIB, 0),  # in no block
         ([(0, MIB), (MIB, 4 * MIB)], MIB, 64),
-        ([(0, MIB), (0, 0)], 0, 0),  # the allocator has taken it back
+        ([(0, MIB), (0, 0)], 0, 0),  # the allocator has freed it
         ([(0, MIB), (0, 0), (0, 2 * MIB)], 0, 32),
         ([(0, MIB), (MIB, MIB), (0, 0), (MIB, 0), (0, 65536)], MIB, 0),
     ],

@@ -10,7 +10,7 @@ int pump_touch_any(const char *kernel, const void *parameters, unsigned paramete
                    const unsigned grid[3], const unsigned block[3], struct pump_touch *out,
                    unsigned most);
 
-/* One page of what a kernel of that name is given first; nothing is known of others. */
+/* Reports one page, at the first parameter of one kernel; other kernels are unknown. */
 int pump_touch_any(const char *kernel, const void *parameters, unsigned parameter_bytes,
                    const unsigned grid[3], const unsigned block[3], struct pump_touch *out,
                    unsigned most) {

@@ -1,4 +1,4 @@
-"""Device profiles: loading, bounds, errors, the flattened form, and what C makes of it."""
+"""Device profiles: loading, bounds, errors, the flattened form, and its parser in C."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ CARD = (profiles.FOLDER / "a100-pcie4.toml").read_text()
 
 
 def whole(without: str = "^$") -> str:
-    """A file with all constants of its own, as users wrote them before hosts had names, but for the
-    keys that match."""
+    """Returns a file with all constants and without a host's name, except for the matching keys."""
     lines = []
     for key, value in profiles.load("a100-pcie4").values.items():
         if not re.search(without, key):
@@ -66,7 +65,7 @@ def test_the_cards_are_there_in_their_hosts() -> None:
 
 
 def test_cards_differ_in_device_and_rates_alone_and_share_the_hosts_constants() -> None:
-    """One list of the host's constants: a card's file has none of them."""
+    """The host's constants are in one list, and no card's file has any."""
     rates = {f"link.{way}_gbps" for way in ("copy_h2d", "copy_d2h", "prefetch_h2d")}
     rates |= {"uvm.populate_gbps", "kernels.default_gbps"}
     for name in profiles.names():

@@ -178,8 +178,8 @@ def test_the_launch_queue_holds_1024_operations_and_tells_when_to_try_again() ->
         gpu.kernel(us=10, stream=1)
     gpu.submit(lib.GPU_KERNEL, stream=1, duration_ns=US, expect=lib.GPU_WAIT)
     assert gpu.now < gpu.retry_ns <= gpu.now + 10 * US + launch_ns(gpu)
-    gpu.kernel(us=10, stream=2)  # another stream has room
-    for _ in range(3):  # a bound may have to be asked for again, never forever
+    gpu.kernel(us=10, stream=2)  # the queue of another stream has space
+    for _ in range(3):  # a few retries may be needed
         gpu.advance(gpu.retry_ns)
         status = lib.GPU_OK if len(gpu.finished) else lib.GPU_WAIT
         gpu.submit(lib.GPU_KERNEL, stream=1, duration_ns=US, expect=status)

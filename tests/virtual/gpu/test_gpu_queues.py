@@ -1,4 +1,4 @@
-"""Work queues of the modelled GPU: what waits behind another stream's work, and what does not."""
+"""Work queues of the modelled GPU: which work waits for another stream's, and which does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def gpu(connections: int = 8) -> Gpu:
 
 
 def begin_prefetch(gpu: Gpu, first: int, stream: int) -> int:
-    """A slice as an executor sends it; it returns with the copy under way, which ends then."""
+    """Sends a slice like an executor. Returns when its copy ends, which is still in flight."""
     call = gpu.ffi.new(
         "struct gpu_prefetch_call *",
         {"stream": stream, "first_block": first, "block_count": SLICE_BLOCKS},
@@ -28,9 +28,9 @@ def begin_prefetch(gpu: Gpu, first: int, stream: int) -> int:
 
 
 def kernel_behind_slices(gpu: Gpu, lanes: int, priority: int) -> tuple[int, int]:
-    """When a kernel that touches nothing ends, and when the last of a slice in each lane has come.
+    """Returns when a kernel that touches nothing ends, and when the last slice has arrived.
 
-    The program has made its own stream first, as programs do.
+    Each lane has a slice. The program makes its own stream first, as programs do.
     """
     own = gpu.stream()
     arrived = 0
@@ -43,7 +43,7 @@ def kernel_behind_slices(gpu: Gpu, lanes: int, priority: int) -> tuple[int, int]
 
 def test_a_kernel_waits_behind_a_slice_in_a_lane_of_its_own_priority() -> None:
     ended, arrived = kernel_behind_slices(gpu(), 8, priority=0)
-    assert ended > arrived  # the eighth lane has the queue of the program's stream
+    assert ended > arrived  # the eighth lane shares the program's queue
 
 
 def test_a_kernel_waits_for_no_slice_in_a_lane_of_another_priority() -> None:
@@ -128,8 +128,8 @@ def test_queues_are_one_to_thirty_two(connections: int) -> None:
 def test_the_driver_has_as_many_queues_as_the_variable_says(
     connections: str | None, stuck: list[int]
 ) -> None:
-    """8 where it is unset; streams of another priority have others. What waits: an event behind
-    the kernel in its own stream, in the queue of the 32nd, and another stream's for that."""
+    """The default is 8; streams of another priority have other queues. The stream that waits for
+    the kernel is stuck, and all streams in its queue or in the kernel's."""
     env = {"PUMP_VIRTUAL_PROFILE": profile("timing", GIB, **{"kernels.default_gbps": "0.1"})}
     if connections is not None:
         env["CUDA_DEVICE_MAX_CONNECTIONS"] = connections
@@ -137,7 +137,7 @@ def test_the_driver_has_as_many_queues_as_the_variable_says(
 
 
 def test_priorities_share_queues_where_the_driver_is_set_so() -> None:
-    """As above, 8 queues; the greatest priority's streams follow on in the same ones."""
+    """The 8 queues are shared, so streams of the greatest priority are stuck in the same ones."""
     slow = profile("timing", GIB, **{"kernels.default_gbps": "0.1", "queues": "shared"})
     stuck = run("work_queues", env={"PUMP_VIRTUAL_PROFILE": slow}).found["stuck"]
     assert stuck[:9] == [0, 7, 8, 15, 16, 23, 24, 31, 32]

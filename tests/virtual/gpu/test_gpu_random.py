@@ -16,7 +16,7 @@ STREAMS = 5
 class Program:
     """A random but valid host program; the same seed submits the same at the same times.
 
-    `looks` draws additional times at which the engine is called in between.
+    `looks` draws additional times for calls of the engine in between.
     """
 
     def __init__(self, seed: int, looks: random.Random | None = None) -> None:
@@ -87,7 +87,7 @@ class Program:
         self.outcomes.append(self.gpu.prefetch(first, count, to_host, stream))
 
     def free(self, first: int) -> None:
-        # As a driver does: operations of the past end before the range goes.
+        # Like a driver: earlier operations end before the range is freed.
         self.pass_time(self.gpu.run())
         cost = self.gpu.ffi.new("struct gpu_cost *")
         gpu = self.gpu
@@ -95,7 +95,7 @@ class Program:
         self.pass_time(max(gpu.now, cost.complete_ns))
 
     def reserve(self) -> None:
-        """Takes plain memory, or gives back what was taken."""
+        """Reserves plain memory, or releases the reserved memory."""
         gpu, lib = self.gpu, self.gpu.lib
         cost = gpu.ffi.new("struct gpu_cost *")
         if self.plain:
@@ -167,6 +167,20 @@ def test_the_pages_told_to_leave_are_all_that_is_copied_to_the_host(seed: int) -
     told_bytes = sum(pages.bit_count() << 16 for _, pages in program.gpu.left)
     copied = counted.d2h_evict_bytes + counted.d2h_prefetch_bytes
     assert told_bytes == copied > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reported_arrivals_and_stalls_add_up_to_the_counters(seed: int) -> None:
+    program = Program(seed)
+    program.run(400, check=False)
+    gpu, counted = program.gpu, program.gpu.counters()
+    came = sum(pages.bit_count() << 16 for _, _, pages in gpu.came)
+    populated = counted.populated_bytes
+    assert came == counted.h2d_demand_bytes + counted.h2d_prefetch_bytes + populated > 0
+    none = [block for how, block, _ in gpu.came if how == gpu.lib.GPU_MOVE_NONE]
+    assert len(none) == counted.prefetch_resident_blocks
+    stalls = counted.stall_fault_ns + counted.stall_arrival_ns + counted.copy_stall_ns
+    assert gpu.stalled_ns == stalls > 0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,4 +1,4 @@
-"""Facts about READ_MOSTLY: what is duplicated, what a write costs, what departs without a copy.
+"""Facts about READ_MOSTLY: duplicates, the cost of a write, and evictions without a copy.
 
 The facts and their sources: docs/uvm.md, "Read duplication".
 """
@@ -16,7 +16,7 @@ WRITE = 2
 
 
 def there_twice(count: int, blocks: int = 100) -> Gpu:
-    """Blocks from 0 on that host and GPU have."""
+    """Returns a GPU whose first `count` blocks are on both host and GPU."""
     gpu = gpu_with(blocks)
     gpu.on_host(0, count)
     gpu.read_mostly(0, count)
@@ -231,7 +231,7 @@ def test_advice_that_makes_no_sense_is_refused_and_changes_nothing(
 
 
 def test_where_nothing_is_under_the_advice_no_time_changes() -> None:
-    """Held against a model of its own: what the advice would have cost is all that differs."""
+    """After advice has ended, times must equal the times of a GPU without any advice."""
     ends = []
     for advised in (False, True):
         gpu = gpu_with(16)
@@ -252,7 +252,7 @@ def test_where_nothing_is_under_the_advice_no_time_changes() -> None:
 
 
 class Contents:
-    """Which version of each page is where, by what the model says of residency and copies."""
+    """Tracks the versions of each page, from the model's reports of residency and copies."""
 
     def __init__(self, gpu: Gpu, count: int) -> None:
         self.gpu, self.count = gpu, count
@@ -265,7 +265,7 @@ class Contents:
                 self.newest[block][page] += 1
 
     def follow(self) -> None:
-        """Copies to the host carry what was newest when the last step had ended."""
+        """Applies copies to the host, which carry the newest contents at the last step's end."""
         for block, pages in self.gpu.left:
             for page in range(PAGES):
                 if pages >> page & 1:
@@ -308,7 +308,7 @@ def test_whatever_happens_the_newest_contents_of_each_page_are_where_the_model_s
         elif step == 5:
             gpu.run_kernel([(first, count)])
         else:
-            # Block by block, so that a block that is evicted in the middle has its new contents.
+            # Each block has a step of its own, so that a block evicted in between has new contents.
             for block in range(first, first + count):
                 pages = dice.choice((ALL, dice.getrandbits(32) or 1))
                 use = {"first_block": block, "block_count": 1, "access": WRITE, "pages": pages}

@@ -1,4 +1,4 @@
-"""A host that is full, and flash behind it: where contents are, and what their way costs."""
+"""A full host with flash below it: the places of contents, and the cost of moving them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IN_HOST, ON_FLASH, BOTH = 1, 2, 3
 
 
 def gpu(host_blocks: int = 2, **facts: float) -> Gpu:
-    """Blocks 0 to 7 on a GPU that holds eight, all of them written."""
+    """Returns a GPU that holds eight blocks, 0 to 7, all of them written."""
     made = gpu_with(8)
     host = {"memory_bytes": host_blocks * BLOCK, "read_gbps": READ_GBPS, "write_gbps": WRITE_GBPS}
     assert (
@@ -27,7 +27,7 @@ def place(made: Gpu, block: int) -> int:
 
 
 def flash(made: Gpu, way: str, block: int) -> int:
-    """Begins a copy; returns when the next one can begin, or 0: it was refused."""
+    """Begins a copy; returns the earliest time for the next copy, or 0 if it was refused."""
     free_ns = made.ffi.new("uint64_t *")
     call = getattr(made.lib, f"gpu_flash_{way}")
     if call(made.engine, made.now, made.hooks, block, free_ns) != 0:

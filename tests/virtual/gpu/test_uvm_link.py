@@ -42,7 +42,7 @@ def test_transfers_never_overlap_nor_start_before_they_are_ready(
     one = links.ways[IN]
     spans, now, total = [], 0, 0
     for _ in range(2000):
-        now += draw.choice([0, 0, 0, 500])  # far fewer than it books: gaps overflow the table
+        now += draw.choice([0, 0, 0, 500])  # bookings outpace time: gaps overflow the table
         earliest = now + draw.randint(0, 100_000)
         length = draw.randint(1, 20_000)
         end = lib.uvm_link_book(links, IN, now, earliest, length, GBPS)
@@ -67,7 +67,7 @@ def test_a_transfer_goes_into_the_first_gap_that_holds_it(link: tuple[cffi.FFI, 
 
     assert book(1000, 10_000) == 2000
     assert book(3000, 10_000) == 4000
-    assert book(0, 20_000) == 6000  # 2000 long: no gap holds it
+    assert book(0, 20_000) == 6000  # 2000 ns: no gap is long enough
     assert book(0, 10_000) == 1000
     assert book(0, 10_000) == 3000
     assert links.ways[IN].count == 1
@@ -91,11 +91,12 @@ def test_a_booked_transfer_ends_later_when_the_other_direction_joins(
     told = lib.uvm_link_book(links, IN, 0, 0, 10_000, GBPS)
     end = lib.uvm_link_at(links, IN, told)
     assert (told, end) == (1000, 1000)
-    # From 600 on: 400 left at half the speed, of which the way out runs 320 / 0.8 beside.
+    # From 600 on, the way out takes 320 / 0.8 = 400, in which this way has half its speed: it ends
+    # 200 later.
     assert lib.uvm_link_book(links, OUT, 200, 600, 3_200, GBPS) == 1000
     assert lib.uvm_link_time(links, IN, end) == 1200
     assert (links.ways[IN].busy_ns, links.ways[OUT].busy_ns) == (1200, 400)
-    # What is booked after it begins at the later end.
+    # A transfer booked after that begins at the later end.
     assert lib.uvm_link_book(links, IN, 700, 700, 1_000, GBPS) == 1300
 
 

@@ -1,7 +1,7 @@
 """Facts about unified memory that the model has to show, the bad ones included.
 
-The facts and their sources: docs/uvm.md. Constants are the profile's, so that an
-expected time is worked out here from the same numbers as in the profile.
+The facts and their sources: docs/uvm.md. Expected times are computed here from the constants of the
+profile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 def wide(gpu: Gpu) -> int:
-    """The access of a kernel that reads many blocks at once."""
+    """Returns the access of a kernel that reads many blocks at once."""
     return int(gpu.lib.GPU_READ | gpu.lib.GPU_WIDE)
 
 
@@ -25,7 +25,7 @@ def test_a_batch_of_faults_costs_what_the_table_says() -> None:
     gpu.on_host(0, 4)
     p = gpu.profile
     taken = gpu.run_kernel([(0, 4)], us=100)
-    # Four steps of one block each; each part of a block is unmapped when it comes.
+    # There are four steps of one block each; each part of a block is unmapped when it arrives.
     batch_us = p.fault_base_us + p.fault_block_us + p.cpu_unmap_us + p.fault_replay_us
     copy_us = BLOCK / p.prefetch_h2d_gbps / 1000
     expected = (
@@ -38,7 +38,7 @@ def test_a_batch_of_faults_costs_what_the_table_says() -> None:
 
 
 def test_a_sweep_takes_six_batches_a_block_of_which_each_has_a_page_of_every_operand() -> None:
-    """Counted on cards: 6.00 groups of faults a block, by the steps of the tree prefetcher."""
+    """Counted on cards: 6.00 groups of faults per block, by the steps of the tree prefetcher."""
     gpu = gpu_with(200)
     gpu.on_host(0, 96)
     gpu.run_kernel([(0, 32), (32, 32), (64, 32)])
@@ -65,8 +65,8 @@ def test_a_kernels_name_says_which_uses_it_does_not_sweep(kernel: bytes, uses: l
 
 
 def test_a_scattered_use_needs_blocks_again_that_have_left_meanwhile() -> None:
-    """A sweep that fits but for 8 blocks misses them all under the driver's eviction order; in
-    any order most of the others are reached before they leave."""
+    """A sweep that exceeds the memory by 8 blocks misses all blocks under the driver's eviction
+    order. In a scattered order most blocks are reached before they leave."""
 
     def missed(access: int) -> int:
         gpu = gpu_with(192)
@@ -86,12 +86,12 @@ def test_a_batch_holds_at_most_256_faults() -> None:
     gpu.run_kernel([(0, 1600, EVERYTHING, wide(gpu))])
     counters = gpu.counters()
     assert counters.fault_pages == 1600 * 32
-    # Each block is reached twice: 200 in each of 8 steps first, 8 whole blocks a batch.
+    # A batch holds 8 whole blocks of 32 faults each, so 1600 blocks take 200 batches.
     assert counters.fault_batches == counters.fault_groups / 8 == 200
 
 
 def test_demand_paging_reaches_a_seventh_to_a_third_of_the_speed_of_a_copy() -> None:
-    """0.20 to 0.23 on cards with PCIe 3 and 4, of memory that the CPU has made."""
+    """Cards with PCIe 3 and 4 reach 0.20 to 0.23, for memory that the CPU has written."""
     gpu = gpu_with(1000)
     gpu.on_host(0, 800)
     taken = gpu.run_kernel([(0, 800)], us=1)
@@ -124,18 +124,18 @@ def test_the_first_touch_by_the_gpu_populates_and_moves_nothing_over_the_link() 
 def test_the_tree_prefetcher_completes_a_block_of_which_more_than_51_percent_is_wanted() -> None:
     gpu = gpu_with(100)
     gpu.on_host(0, 2)
-    gpu.run_kernel([(0, 1, 16)])  # 16 of 32 pages, spread: not more than half of any group
+    gpu.run_kernel([(0, 1, 16)])  # 16 of 32 pages, spread: at most half of each group
     gpu.run_kernel([(1, 1, 17)])
     assert gpu.block(0).gpu_pages.bit_count() == 16
     assert gpu.block(1).gpu_pages.bit_count() == 32
 
 
 def test_pages_that_the_tree_prefetcher_adds_do_not_count_toward_larger_groups() -> None:
-    """As uvm_perf_prefetch.c has it: it counts resident and faulted pages."""
+    """uvm_perf_prefetch.c does the same: it counts resident and faulted pages."""
     gpu = gpu_with(100)
     gpu.on_host(0, 1)
     gpu.run_kernel([(0, 1, EVERYTHING, wide(gpu), 0b10111)])
-    # 3 of the first 4 pages complete these; 4 of the first 8 do not complete the 8.
+    # 3 of the first 4 pages complete these 4; 4 of the first 8 do not complete the 8.
     assert gpu.block(0).gpu_pages == 0b11111
 
 
@@ -236,7 +236,7 @@ def test_victims_are_unused_then_discarded_then_used_and_of_each_the_first_that_
     gpu = gpu_with(6)
     gpu.on_host(0, 6)
     gpu.prefetch(0, 6)
-    gpu.prefetch(1, 1)  # there already: it moves behind 0 and 5
+    gpu.prefetch(1, 1)  # resident: becomes the last in the order
     gpu.run()
     gpu.discard(2, 1, gpu.lib.GPU_DISCARD_KEEP)
     gpu.evict(4, 1)
@@ -256,7 +256,7 @@ def test_the_first_eviction_of_a_block_pays_for_host_pages_and_the_next_does_not
     gpu.create(0, 2)
     gpu.run_kernel([(0, 1)])
     first = gpu.run_kernel([(1, 1)])  # evicts 0
-    gpu.run_kernel([(0, 1)])  # evicts 1, which has none either
+    gpu.run_kernel([(0, 1)])  # evicts 1, which has no host pages either
     assert gpu.counters().host_alloc_blocks == 2
     later = gpu.run_kernel([(1, 1)])
     copy_us = (
@@ -266,7 +266,7 @@ def test_the_first_eviction_of_a_block_pays_for_host_pages_and_the_next_does_not
 
 
 def test_chunks_that_are_kept_without_a_use_are_not_free() -> None:
-    """As cuMemGetInfo has it: free frames of the card's own allocator (pmaGetFreeMemory)."""
+    """Like cuMemGetInfo, this counts free frames of the card's allocator (pmaGetFreeMemory)."""
     gpu = gpu_with(100)
     gpu.on_host(0, 80)
     gpu.now = gpu.prefetch(0, 80)
@@ -349,7 +349,7 @@ def test_a_range_whose_copies_are_under_way_is_free_when_they_have_ended() -> No
 
 
 def test_an_idle_fault_handler_is_woken_by_an_interrupt() -> None:
-    """A lone fault takes 152 us on a card, one of many a third of that."""
+    """On a card a lone fault takes 152 us, and one of many takes a third of that."""
     gpu = gpu_with(100)
     gpu.create(0, 4)
     p = gpu.profile

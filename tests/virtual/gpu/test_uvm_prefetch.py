@@ -23,7 +23,7 @@ def test_a_prefetch_runs_at_the_speed_of_the_link_and_its_caller_pays_for_each_b
     began = gpu.now
     complete = gpu.prefetch(0, 400)
     p = gpu.profile
-    # On the way back each block is unmapped from the CPU.
+    # The prefetch back to the GPU unmaps each block from the CPU.
     host_us = p.prefetch_call_us + 400 * (
         p.prefetch_block_us * 1.3 + p.cpu_unmap_us + 32 * p.cpu_unmap_page_us
     )
@@ -40,7 +40,7 @@ def test_host_pages_are_allocated_and_copied_one_by_one(kib: int, pages: int) ->
     gpu.prefetch(0, 1)
     gpu.run()
     times_us = []
-    for _ in range(2):  # on the first way out there are no host pages yet
+    for _ in range(2):  # the first way out has no host pages yet
         for to_host in (True, False):
             began = gpu.now
             times_us.append((gpu.prefetch(0, 1, to_host=to_host) - began) / 1000)
@@ -77,7 +77,7 @@ def test_a_prefetch_to_the_cpu_blocks_its_caller_until_it_is_done() -> None:
     began = gpu.now
     complete = gpu.evict(0, 16)
     p = gpu.profile
-    # Blocks go out behind one another; allocating host pages is slower than the link.
+    # Blocks leave one after another; allocating host pages is slower than the link.
     host_us = p.prefetch_call_us + 16 * (p.prefetch_block_us + p.host_alloc_us)
     pass_us = p.prefetch_block_us * p.prefetch_second_pass + 512 * p.cpu_pte_us
     expected_us = host_us + 16 * pass_us
@@ -93,7 +93,7 @@ def test_blocks_are_mapped_for_the_cpu_while_those_behind_them_are_copied() -> N
     began = gpu.now
     gpu.evict(0, 16)
     p = gpu.profile
-    # Mapping a block takes longer than copying it: of the copies none is waited for.
+    # Mapping a block takes longer than copying it, so the call waits for no copy.
     passes_us = p.prefetch_block_us * (1 + p.prefetch_second_pass) + 512 * p.cpu_pte_us
     assert gpu.now - began == pytest.approx((p.prefetch_call_us + 16 * passes_us) * 1000, rel=0.001)
 
@@ -135,7 +135,7 @@ def test_a_block_that_is_wanted_while_it_leaves_waits_until_it_has_left() -> Non
     gpu = gpu_with(1)
     gpu.on_host(0, 2)
     gpu.run_kernel([(0, 1)])
-    gpu.prefetch(1, 1)  # pushes 0 out
+    gpu.prefetch(1, 1)  # evicts 0
     left = gpu.block(0).left_ns
     assert left > gpu.now
     assert gpu.block(0).left_ns > gpu.now
@@ -146,7 +146,7 @@ def test_a_block_evicted_while_it_arrives_leaves_only_when_it_has_arrived() -> N
     gpu = gpu_with(100)
     gpu.on_host(0, 101)
     gpu.prefetch(0, 100)
-    gpu.prefetch(0, 99, stream=2)  # refreshed: now the last one, 99, is first in the order
+    gpu.prefetch(0, 99, stream=2)  # refreshed: now 99 is the first in the order
     arrived = int(gpu.block(99).ready_ns)
     gpu.prefetch(100, 1, stream=gpu.stream())
     assert gpu.now < arrived
@@ -163,7 +163,7 @@ def test_a_newcomer_in_an_unused_chunk_waits_for_what_still_leaves_it() -> None:
     out = gpu.submit(gpu.lib.GPU_PREFETCH_OUT, [(0, 16)], stream=2)  # by the driver's worker
     gpu.advance(gpu.now + 1)
     gpu.prefetch(16, 1)
-    leaving = gpu.block(0)  # the first to go is the first to be taken
+    leaving = gpu.block(0)  # the first to leave is the first to be taken
     assert leaving.left_ns > gpu.now
     assert gpu.block(16).ready_ns > leaving.left_ns
     gpu.run()
@@ -181,7 +181,7 @@ def test_a_kernel_waits_for_a_prefetch_that_comes_late_and_does_not_fault() -> N
 
 
 def test_prefetching_everything_without_control_loses_to_naive_paging() -> None:
-    """Two phases, each fits: what runs ahead throws out what the running phase needs."""
+    """Each of two phases fits. Prefetches for the next phase evict blocks of the running phase."""
 
     def iteration(prefetch: bool) -> int:
         gpu = gpu_with(120)
@@ -191,7 +191,7 @@ def test_prefetching_everything_without_control_loses_to_naive_paging() -> None:
             uses = [(0, 100)] * 20 + [(100, 100)] * 20
             for use in uses:
                 gpu.kernel([use], us=5000)
-            for use in uses if prefetch else ():  # everything issued, in order, at once
+            for use in uses if prefetch else ():  # all issued operations, in order, at once
                 gpu.prefetch(*use)
             gpu.run()
         return gpu.now - began
@@ -249,7 +249,7 @@ def test_a_write_does_not_clear_a_discard_that_kept_the_mapping() -> None:
     assert gpu.counters().fault_blocks == faults
     gpu.create(20, 1)
     gpu.run_kernel([(20, 1)])
-    assert gpu.dropped == [3]  # what the write left is lost
+    assert gpu.dropped == [3]  # the written contents are lost
 
 
 def test_a_write_after_a_discard_that_unmaps_faults_and_clears_the_state() -> None:
@@ -263,7 +263,7 @@ def test_a_write_after_a_discard_that_unmaps_faults_and_clears_the_state() -> No
     assert gpu.block(3).list == gpu.lib.GPU_LIST_USED
     assert gpu.counters().fault_blocks == faults + 1
     assert gpu.counters().h2d_demand_bytes == moved
-    assert gpu.dropped == [3]  # the old contents; not what the write left
+    assert gpu.dropped == [3]  # the old contents, not the written ones
     gpu.create(20, 10)
     gpu.run_kernel([(20, 10)])
     assert gpu.dropped == [3]
@@ -316,7 +316,7 @@ def test_a_read_after_a_discard_that_unmaps_does_not_clear_it_and_a_write_faults
 def test_the_caller_of_a_discard_pays_for_the_call_and_for_each_block_that_was_mapped() -> None:
     gpu = gpu_with(100)
     gpu.create(0, 80)
-    gpu.prefetch(0, 40)  # the others were never there
+    gpu.prefetch(0, 40)  # the others were never resident
     gpu.run()
     began = gpu.now
     complete = gpu.prefetch(0, 80, discard_kind=gpu.lib.GPU_DISCARD_UNMAP)
@@ -414,12 +414,12 @@ KERNEL_US = 2000
 
 
 def streamed(number: int) -> bool:
-    """Two of five tensors pass through two places; the others stay."""
+    """Returns whether a tensor is streamed: two of five share two places, and the others stay."""
     return number % 5 in (1, 3)
 
 
 def training(blocks: int, prefetched: bool) -> int:
-    """Time of the last of four cyclic sweeps, by faults alone or with prefetches ahead of use."""
+    """Returns the time of the last of four cyclic sweeps, with faults only or with prefetches."""
     gpu = gpu_with(blocks)
     gpu.on_host(0, 480)
     present: list[tuple[int, int]] = []  # (streamed tensor, its last kernel)

@@ -1,4 +1,4 @@
-"""NVML on the virtual GPU, asked by nvidia-ml-py in jobs of pump-run."""
+"""NVML on the virtual GPU, called by nvidia-ml-py in jobs of pump-run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ card = nvml.nvmlDeviceGetHandleByIndex(0)
 
 
 def job(program: str, *options: str, **environ: str) -> Any:
-    """What a job on the virtual GPU, without pump's shim, prints as JSON."""
+    """Returns the JSON that a job on the virtual GPU prints, without pump's shim."""
     done = subprocess.run(
         [
             BIN / "pump-run",
@@ -208,7 +208,7 @@ def test_layouts_are_those_of_nvidias_package(ours: str, theirs: Any, tmp_path: 
 
 
 def test_what_the_library_answers_it_exports() -> None:
-    """PyTorch looks functions up by name; one that no list names would stay hidden."""
+    """PyTorch looks up functions by name, so a function on no list would stay hidden."""
     sources = (ROOT / "lab" / "nvml").glob("*.c")
     names = {one for c in sources for one in re.findall(r"^NVML\((nvml\w+)", c.read_text(), re.M)}
     assert "nvmlInit_v2" in names

@@ -1,6 +1,6 @@
-"""Programs that use arrays, boxes and graphs of the CUDA runtime by name, as test_runtime_arrays.py
-runs them. Each prints one JSON object. The libraries are preloaded, so their names are global.
-"""
+"""Programs that use arrays, boxes and graphs of the CUDA runtime by name, for
+test_runtime_arrays.py. Each prints one JSON object. The libraries are preloaded, so their names are
+global."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def array_of(width: int, height: int, bits: int = 16, kind: int = UNSIGNED) -> c
 
 
 def arrays() -> Any:
-    """To an array by rows and by a run of bytes, from one array to another, and back."""
+    """Copies to an array by rows and by a run of bytes, from one array to another, and back."""
     first, second = array_of(5, 4), array_of(5, 4)
     rows = np.arange(20, dtype=np.uint16).reshape(4, 5)
     whole = (size(10), size(4))
@@ -156,7 +156,7 @@ def arrays() -> Any:
 
 
 def boxes() -> Any:
-    """A part of pitched memory of three dimensions to an array of them, and back."""
+    """Copies a part of three-dimensional pitched memory to an array, and back."""
     memory, made = Pitched(), c_void_p()
     check(CUDA.cudaMalloc3D(byref(memory), Triple(6, 3, 2)))
     check(CUDA.cudaMemset3D(memory, 7, Triple(6, 3, 2)))
@@ -181,7 +181,7 @@ def boxes() -> Any:
 
 
 def peers() -> Any:
-    """Boxes of one device to itself, as its peer; another device is not there."""
+    """Copies boxes from a device to itself, as its peer. A second device does not exist."""
     memory, values = Buffer(np.arange(24, dtype=np.uint8).reshape(2, 3, 4)), []
     to = Buffer(np.zeros((2, 3, 4), np.uint8))
     box = PeerBox(extent=Triple(2, 2, 2), src_pos=Triple(1, 1, 0))
@@ -197,7 +197,7 @@ def peers() -> Any:
 
 
 def runs() -> Any:
-    """Bytes that run on from row to row, between arrays of rows of different lengths."""
+    """Copies bytes that continue from row to row, between arrays with rows of different lengths."""
     first, second = array_of(5, 4), array_of(3, 5)
     values, back = np.arange(20, dtype=np.uint16), np.zeros(15, np.uint16)
     check(CUDA.cudaMemcpyToArray(first, size(0), size(0), pointer(values), size(40), 1))
@@ -214,7 +214,7 @@ def runs() -> Any:
 
 
 def mipmaps() -> Any:
-    """Levels of half the size each, which hold texels of their own, and end together."""
+    """Makes levels of half the size each, which hold texels of their own, and end together."""
     made, channels, levels = c_void_p(), Channels(16, 0, 0, 0, UNSIGNED), []
     shape = (byref(channels), Triple(8, 4, 0), 3, 0)
     check(CUDA.cudaMallocMipmappedArray(byref(made), *shape))
@@ -265,7 +265,7 @@ def textures() -> Any:
 
 
 def host_symbol() -> c_void_p:
-    """A kernel registered as nvcc's start-up code does, by the address of a host function."""
+    """Registers a kernel as nvcc's start-up code does, by the address of a host function."""
     CUDA.__cudaRegisterFatBinary.restype = c_void_p
     binary = c_void_p(CUDA.__cudaRegisterFatBinary(KERNEL))
     address = ctypes.cast(CUDA.cudaGetLastError, c_void_p)
@@ -284,7 +284,7 @@ def types(nodes: list[c_void_p]) -> list[int]:
 
 
 def graphs() -> Any:
-    """A chain of every kind of node; parameters are told and changed, in graph and executable."""
+    """Runs a chain of every kind of node; reads and changes parameters, also when instantiated."""
     buffer, results, called = Buffer(np.zeros(8, np.uint32)), np.zeros(8, np.uint32), []
     where, value, graph, child = c_void_p(buffer.address.value), c_int(5), c_void_p(), c_void_p()
     event, executable = c_void_p(), c_void_p()
@@ -342,7 +342,7 @@ def graphs() -> Any:
 
 
 def edges() -> Any:
-    """An edge that is there once: between two nodes, counted from both sides, taken away."""
+    """Adds an edge between two nodes, counts it from both sides, and can remove it once."""
     graph, first, second, count = c_void_p(), c_void_p(), c_void_p(), c_size_t()
     check(CUDA.cudaGraphCreate(byref(graph), 0))
     for node in (first, second):
@@ -360,7 +360,7 @@ def edges() -> Any:
 
 
 def objects() -> Any:
-    """An object of the program lives as long as a graph that keeps it; attributes of streams."""
+    """Shows that an object lives as long as a graph that keeps it; copies stream attributes."""
     made, graph, destroyed, gone = c_void_p(), c_void_p(), [], threading.Event()
 
     def end(data: int) -> None:
@@ -374,7 +374,7 @@ def objects() -> Any:
     check(CUDA.cudaUserObjectRelease(made, 1))
     before = list(destroyed)
     check(CUDA.cudaGraphDestroy(graph))
-    gone.wait(60)  # another thread destroys it
+    gone.wait(60)  # the driver destroys it on another thread
     first, second, policy = c_void_p(), c_void_p(), (c_int * 16)(4)
     check(CUDA.cudaStreamCreate(byref(first)))
     check(CUDA.cudaStreamCreate(byref(second)))

@@ -1,6 +1,5 @@
-"""Programs that use nodes of graphs of the CUDA runtime by name, as test_runtime_nodes.py runs
-them. Each prints one JSON object. The libraries are preloaded, so their names are global.
-"""
+"""Programs that use nodes of graphs of the CUDA runtime by name, for test_runtime_nodes.py. Each
+prints one JSON object. The libraries are preloaded, so their names are global."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ class Node(ctypes.Structure):
 
 
 def registered() -> tuple[c_void_p, c_void_p]:
-    """The kernel and the variable, by addresses of the host, as nvcc's start-up code does it."""
+    """Registers the kernel and the variable by host addresses, as nvcc's start-up code does."""
     CUDA.__cudaRegisterFatBinary.restype = c_void_p
     binary = c_void_p(CUDA.__cudaRegisterFatBinary(MODULE))
     put = ctypes.cast(CUDA.cudaGetLastError, c_void_p)
@@ -79,7 +78,7 @@ def registered() -> tuple[c_void_p, c_void_p]:
 
 
 class Program:
-    """A registered kernel and variable, a buffer of words, and a graph."""
+    """A registered kernel and variable, a buffer of 32-bit words, and a graph."""
 
     def __init__(self) -> None:
         self.put, self.table = registered()
@@ -107,7 +106,7 @@ class Program:
         return Set(self.where, 0, value, 4, 8, 1)
 
     def back(self, words: int) -> Box:
-        """From the buffer to the results."""
+        """Returns a copy from the buffer to the results."""
         box = Box(extent=Triple(4 * words, 1, 1), kind=DEVICE_TO_HOST)
         box.src = Pitched(self.where, 32, 32, 1)
         box.dst = Pitched(self.results.ctypes.data, 32, 32, 1)
@@ -141,7 +140,7 @@ def event() -> c_void_p:
 
 
 def any_kind() -> Any:
-    """A chain of nodes of every kind by cudaGraphAddNode, then others' parameters."""
+    """Adds a chain of nodes of every kind by cudaGraphAddNode, then changes their parameters."""
     program, called, first, child = Program(), [], event(), c_void_p()
     check(CUDA.cudaGraphCreate(byref(child), 0))
     nodes: list[c_void_p] = []
@@ -193,7 +192,7 @@ def any_kind() -> Any:
 
 
 def attributes() -> Any:
-    """Attributes of a kernel's node: set, kept with other parameters, copied; refused."""
+    """Sets, keeps and copies attributes of a kernel node; wrong ones are refused."""
     program = Program()
     nodes = [program.add("KernelNode", byref(program.call(1))) for _ in range(2)]
     empty, read, given = program.add("EmptyNode"), (c_int * 16)(), (c_int * 16)()
@@ -221,12 +220,12 @@ def attributes() -> Any:
 
 
 def symbols() -> Any:
-    """Copies to a variable and from it as nodes, and with other parameters."""
+    """Copies to a variable and from it as nodes, then with other parameters."""
     program, given = Program(), np.arange(1, TABLE_WORDS + 1, dtype=np.uint32)
     results = pointer(program.results)
 
     def to(first: int, words: int) -> tuple[Any, ...]:
-        """From words of the variable on, so many of those given."""
+        """Returns a copy of `words` given words to the variable, from word `first` on."""
         return program.table, pointer(given), size(4 * words), size(4 * first), HOST_TO_DEVICE
 
     def back(first: int, words: int) -> tuple[Any, ...]:
@@ -253,7 +252,7 @@ def symbols() -> Any:
 
 
 def own_memory() -> Any:
-    """Memory of a graph: allocated, used and freed by nodes; the device counts it."""
+    """Allocates, uses and frees memory of a graph by its nodes; the device counts it."""
     program, told, freed = Program(), Alloc(), c_void_p()
     given = Alloc(kind=1, location=(1, 0), bytes=1 << 20)
     node = program.add("MemAllocNode", byref(given))
@@ -289,7 +288,7 @@ def own_memory() -> Any:
 
 
 def set_params() -> Any:
-    """Every call that changes a node of one kind, in a graph and in an executable one."""
+    """Makes every call that changes a node of one kind, in a graph and in an executable one."""
     program, called, first, second = Program(), [], event(), event()
     host, other = HOST_FUNCTION(called.append), HOST_FUNCTION(lambda data: called.append(-data))
     children = [c_void_p(), c_void_p()]

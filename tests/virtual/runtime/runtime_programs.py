@@ -1,4 +1,4 @@
-"""Programs that call CUDA's runtime libraries by name, as test_runtime_libraries.py runs them.
+"""Programs that call CUDA's runtime libraries by name, for test_runtime_libraries.py.
 
 Each prints one JSON object. The libraries are preloaded, so that their names are global.
 """
@@ -64,12 +64,12 @@ def random(shape: tuple[int, ...], name: str, seed: int) -> np.ndarray:
 
 
 def column_major(batch: np.ndarray) -> np.ndarray:
-    """A batch of matrices as cuBLAS wants it in memory: each stored column by column."""
+    """Returns a batch of matrices as cuBLAS stores them: each column by column."""
     return np.ascontiguousarray(batch.swapaxes(-1, -2))
 
 
 def worst_error(got: np.ndarray, expected: np.ndarray, name: str) -> float:
-    """The largest difference, as a share of what rounding may make of it."""
+    """Returns the largest difference, relative to the allowed rounding."""
     allowed = {"float16": 4e-3, "float32": 2e-5, "complex64": 2e-5}.get(name, 1e-12)
     return float(np.abs(got - expected).max() / (allowed * max(1.0, np.abs(expected).max())))
 
@@ -112,7 +112,7 @@ def one_case(blas: c_void_p, name: str, op_a: str, op_b: str, batch: int) -> flo
 
 
 def vector_case(blas: c_void_p, name: str) -> float:
-    """A matrix times every third element of a vector, and a scalar product of two."""
+    """Multiplies a matrix with every third element of a vector, and two vectors."""
     m, n, step = 21, 33, 3
     letter, part = ("S", c_float) if name == "float32" else ("D", c_double)
     a, x, y = random((m, n), name, 4), random((n * step,), name, 5), random((m,), name, 6)
@@ -130,7 +130,7 @@ def vector_case(blas: c_void_p, name: str) -> float:
 
 
 def bias_case(name: str) -> float:
-    """cuBLASLt's product with bias and ReLU, as PyTorch's addmm asks for it."""
+    """Runs cuBLASLt's product with bias and ReLU, as PyTorch's addmm does."""
     m, n, k = 24, 18, 40
     a, b, bias = random((m, k), name, 7), random((k, n), name, 8), random((m,), name, 9)
     out = Buffer(column_major(np.zeros((m, n), name)))
@@ -161,8 +161,8 @@ def bias_case(name: str) -> float:
 
 
 def rows_case(name: str, orders: tuple[int, int, int]) -> float:
-    """cuBLASLt's product of transposed A and B, each stored by columns (0) or rows (1), as XLA
-    asks for it: it sets what it does not use to null and reads layouts back."""
+    """Runs cuBLASLt's product of transposed A and B, each stored by columns (0) or rows (1). Like
+    XLA, it sets unused attributes to null, and reads layouts back."""
     m, n, k = 24, 18, 40
     a, b = random((k, m), name, 7), random((k, n), name, 8)
     device = []
@@ -268,7 +268,7 @@ def memory() -> dict[str, Any]:
 
 
 def flags() -> list[int]:
-    """Set before there is a context, which takes them; read then, and in it; wrong ones."""
+    """Sets flags before a context takes them; reads them then, and in it; wrong ones fail."""
     set_before = CUDA.cudaSetDeviceFlags(4 | 8)
     read = [ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()]
     check(CUDA.cudaGetDeviceFlags(byref(read[0])))
@@ -280,7 +280,7 @@ def flags() -> list[int]:
 
 
 def per_thread() -> dict[str, Any]:
-    """The twins for per-thread default streams."""
+    """Calls the twins for per-thread default streams."""
     values = np.arange(1000, dtype=np.int32)
     buffer, host = Buffer(values), np.empty(1000, np.int32)
     size = c_size_t(values.nbytes)
@@ -307,8 +307,8 @@ def start() -> dict[str, int]:
 
 
 def vectors() -> Any:
-    """To the card by every second element and back by every third; runs without gaps, in a
-    stream; a part of a matrix; strides that make no sense; nothing at all."""
+    """Copies to the card with stride 2 and back with stride 3, without gaps in a stream, and a part
+    of a matrix. Also tries strides that make no sense, and nothing at all."""
     there, back = Buffer(np.zeros(6, np.float32)), np.full(7, -1, np.float32)
     given = np.arange(10, 13, dtype=np.float32)
     pointer = given.ctypes.data_as(c_void_p)

@@ -39,7 +39,7 @@ def run(
     script: str = "runtime_programs.py",
     **env: str,
 ) -> subprocess.CompletedProcess[str]:
-    """A function of the script in a fresh process, the stand-ins preloaded."""
+    """Runs a function of the script in a fresh process, with the stand-ins preloaded."""
     environ = virtual.environment(mode, 64 * virtual.MIB, LD_PRELOAD=":".join(libraries()))
     environ["PUMP_VIRTUAL_KERNELS"] += f":{libraries()[1]}"
     return subprocess.run(
@@ -103,7 +103,7 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> No
 
 
 def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None:
-    """2048 cubed in float: 64 a cycle on each of 108 multiprocessors at 1.41 GHz."""
+    """2048 cubed in float, at 64 a cycle on each of 108 multiprocessors at 1.41 GHz."""
     report = tmp_path / "report.json"
     for side, least_us in ((64, 0), (2048, (2048**3) / 64 / 108 / 1410)):
         assert found(run("one_product", str(side), mode="timing", PUMP_VIRTUAL_REPORT=str(report)))
@@ -141,7 +141,7 @@ def test_what_is_not_implemented_says_its_name_and_answers_not_supported() -> No
 
 
 def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) -> None:
-    """On a machine with a driver of its own, no program may get these by mistake."""
+    """On a machine with its own driver, no program may get the stand-ins by mistake."""
     source = tmp_path / "driver.c"
     source.write_text(
         "#include <stdio.h>\n__attribute__((constructor)) static void loaded(void) "
@@ -156,7 +156,7 @@ def test_without_the_virtual_gpu_they_refuse_and_load_no_driver(tmp_path: Path) 
 
 
 def test_their_folder_is_on_no_path_that_a_program_is_loaded_from() -> None:
-    """They lie apart from the virtual driver, whose folder does come on a job's path."""
+    """They are not in the virtual driver's folder, which is on a job's path."""
     folder = Path(libraries()[0]).parent
     assert folder.name == "runtime"
     assert list(folder.glob("libcuda.so*")) == []
@@ -173,7 +173,7 @@ def test_their_folder_is_on_no_path_that_a_program_is_loaded_from() -> None:
 
 
 def implemented() -> dict[str, str]:
-    """Name and parameters of every function that the sources define, as C."""
+    """Returns names and parameters of all functions that the sources define, as C."""
     functions = {}
     for source in sorted(RUNTIME.glob("*.c")):
         text = re.sub(r"\\\n", " ", source.read_text())
@@ -219,7 +219,7 @@ CRT = """
 #define CUDARTAPI_CDECL
 #define __CUDA_DEPRECATED_OR_NOTHING
 """
-# Types of device code, whose headers need a part of the toolkit that no wheel here has.
+# Types of device code: their headers need a part of the toolkit that no wheel here has.
 NO_DEVICE_TYPES = (
     "-D__CUDA_FP16_H__",
     "-D__CUDA_BF16_H__",
@@ -235,15 +235,15 @@ STRUCTS = (
     *("cudaMemAllocNodeParams", "cudaMemcpy3DPeerParms", "cudaMemcpyNodeParams"),
     *("cudaKernelNodeParamsV2", "cudaGraphNodeParams"),
 )
-# What the oldest headers that are read lack, and the structure that ends with it.
+# A field that the oldest supported headers lack, and the structure that ends with it.
 YOUNGER, GROWN = "functionType", "cudaKernelNodeParamsV2"
 
 
 def include_folder(header: str) -> Path:
-    """Where an NVIDIA wheel has that header: of this environment or of the frameworks'."""
+    """Returns the folder of that header in an NVIDIA wheel, here or among the frameworks."""
     spec = importlib.util.find_spec("nvidia")
     places = [Path(p) for p in (spec.submodule_search_locations if spec else None) or ()]
-    frameworks = os.environ.get("PUMP_FRAMEWORKS")  # as tests/frameworks reads it
+    frameworks = os.environ.get("PUMP_FRAMEWORKS")  # like tests/frameworks
     if frameworks:
         places += Path(frameworks).glob("lib/python*/site-packages/nvidia")
     for place in places:
@@ -253,7 +253,7 @@ def include_folder(header: str) -> Path:
 
 
 def compile_against(tmp_path: Path, header: str, text: str) -> None:
-    """Compiles `text` after that header; the part of it that nvcc brings is made up."""
+    """Compiles `text` after that header, with a made-up replacement for the part from nvcc."""
     folder = include_folder(header)
     (tmp_path / "crt").mkdir()
     (tmp_path / "crt" / "host_defines.h").write_text(CRT)
@@ -270,7 +270,7 @@ def compile_against(tmp_path: Path, header: str, text: str) -> None:
     "name", ["cudart", *(pytest.param(n, marks=pytest.mark.frameworks) for n in OTHERS)]
 )
 def test_signatures_are_those_of_the_real_header(name: str, tmp_path: Path) -> None:
-    """As far as the header has them: what nvcc generates calls of stands in none of these."""
+    """Only declared functions are checked: headers lack functions that only nvcc's code calls."""
     folder = include_folder(HEADERS_OF[name])
     declared = "".join(file.read_text(errors="replace") for file in folder.glob("cu[db]*.h"))
     wanted = {
@@ -318,7 +318,7 @@ def layout(struct: str) -> str:
         f"_Static_assert(offsetof(struct own_{struct}, {field}) == "
         f'offsetof(struct {struct}, {field}), "{struct}.{field}");'
         for field in fields
-        if field not in ("reserved", YOUNGER)  # newer headers have made fields of the former
+        if field not in ("reserved", YOUNGER)  # newer headers use `reserved` for fields
     )
 
 
@@ -351,7 +351,7 @@ print([driver.cuGetExportTable(ctypes.byref(table), bytes(16)) for _ in range(3)
 def test_one_line_tells_a_program_on_nvidias_runtime_what_to_do(
     preloaded: bool, remedy: str
 ) -> None:
-    """Instead of its error 500 alone. The private tables themselves are never there."""
+    """The line comes in addition to error 500. The private tables themselves never exist."""
     preload = ":".join(libraries()) if preloaded else ""
     environ = virtual.environment("timing", 64 * virtual.MIB, LD_PRELOAD=preload)
     done = subprocess.run(

@@ -13,7 +13,7 @@ from test_runtime_libraries import found, libraries, run
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The host function of the programs' kernel."""
+    """Builds the host function of the programs' kernel."""
     source = tmp_path_factory.mktemp("nodes") / "put.c"
     source.write_text(KERNEL)
     return virtual.compile_c(source.with_suffix(".so"), "-shared", "-fPIC", source)

@@ -1,20 +1,20 @@
-/* card_client.c - a program that does what its standard input says, a line at a time, on
- * the virtual driver: one of several that share a card.
+/* card_client.c - one of several programs that share a card. Each one executes the
+ * commands of its standard input on the virtual driver, one a line, and answers:
  *
- *   plain BYTES | managed BYTES     -> CODE SLOT
- *   free SLOT | sync                -> CODE
- *   touch SLOT COUNT | copy BYTES COUNT | prefetch SLOT TO_HOST | discard SLOT -> CODE
- *   call COUNT                      -> CODE, host functions that have run
- *   share PLACE                     -> CODE HANDLE, of a new event there
- *   open PLACE HANDLE | query PLACE | await PLACE | drop PLACE -> CODE
- *   mark PLACE                      -> CODE       elapsed FROM TO -> milliseconds
- *   info                            -> FREE TOTAL
- *   fork                            -> what the child's cuMemGetInfo answered
- *   random SEED COUNT               -> CODE       work of all kinds, without waiting
- *   leave | vanish | exec           no answer: exit, _exit, another program
+ *   `plain BYTES`, `managed BYTES`: CODE SLOT.
+ *   `free SLOT`, `sync`, `touch SLOT COUNT`, `copy BYTES COUNT`: CODE.
+ *   `prefetch SLOT TO_HOST`, `discard SLOT`: CODE.
+ *   `call COUNT`: CODE, and the number of host functions that have run.
+ *   `share PLACE`: CODE HANDLE, of a new event there.
+ *   `open PLACE HANDLE`, `query PLACE`, `await PLACE`, `drop PLACE`, `mark PLACE`: CODE.
+ *   `elapsed FROM TO`: milliseconds.
+ *   `info`: FREE TOTAL.
+ *   `fork`: the answer of the child's cuMemGetInfo.
+ *   `random SEED COUNT`: CODE. Runs work of all kinds, without waiting.
+ *   `leave`, `vanish`, `exec`: no answer. The program calls exit or _exit, or executes
+ *   another program.
  *
- * With the argument "thread" the first thread ends by pthread_exit, and another obeys.
- */
+ * With the argument "thread" the first thread ends by pthread_exit, and another obeys. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static CUresult touch(CUstream where, int slot) {
   return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, where, parameters, NULL);
 }
 
-/* A step of random work; memory that does not suffice is no failure. */
+/* Runs a step of random work; a lack of memory is allowed. */
 static CUresult step(unsigned *seed) {
   int slot = rand_r(seed) % SLOTS, made;
   CUstream where = rand_r(seed) % 2 ? stream : other;

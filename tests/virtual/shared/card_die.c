@@ -1,5 +1,5 @@
-/* card_die.c - built into a driver for tests: its process dies at the PUMP_TEST_DIE-th
- * change of a shared card's state, without a word. */
+/* card_die.c - part of a driver for tests: kills its process, without a message, at the
+ * PUMP_TEST_DIE-th change of a shared card's state. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
-/* card_undo.c - calls on the model of a shared GPU that are broken off in their middle.
+/* card_undo.c - interrupts calls on the model of a shared GPU in their middle.
  *
  *   card_undo PROFILE SEED ROUNDS
  *
- * Two owners do random calls. Sometimes one dies at a random change of the state, in the
- * middle of a step: then the other has to find the state exactly as it was at the last
- * commit, byte by byte. The dead one's things are dropped, and that is broken off too.
- * Prints how many steps were broken off. Built with UVM_JOURNAL_PROBE.
- */
+ * Two owners make random calls. Sometimes one dies at a random change of the state, in
+ * the middle of a step. The other must then find the state exactly as it was at the last
+ * commit, byte by byte. It removes the dead owner, and that is interrupted too. Prints
+ * the numbers of deaths and of evictions. Built with UVM_JOURNAL_PROBE. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 
 #include "lab/gpu/gpu_engine_state.h"
 
-#define BLOCKS 512u /* of both */
+#define BLOCKS 512u /* of both owners */
 #define HALF (BLOCKS / 2)
 #define MEMORY (48ull << 21)
 #define STREAMS 6
@@ -64,7 +63,7 @@ static uint32_t pick(uint32_t count) {
   return (uint32_t)rand_r(&seed) % count;
 }
 
-/* The uses in free nodes are not read, and no journal keeps them. */
+/* Clears the uses in free nodes, which are never read and which no journal keeps. */
 static void forget_free_uses(uint8_t *state) {
   const struct gpu_engine *e = (const struct gpu_engine *)(void *)state;
   struct gpu_use_node *nodes = (struct gpu_use_node *)(void *)(state + e->uses_offset);
@@ -113,7 +112,7 @@ static void submit(struct owner *o) {
   if (operation.kind == GPU_HOST) o->host_tickets[o->host_count++ % TICKETS] = out.ticket;
 }
 
-/* What has started; tickets that have ended are refused. */
+/* Completes host operations that have started; tickets that have ended are refused. */
 static void complete(const struct owner *o) {
   for (uint32_t i = 0; i < o->host_count && i < TICKETS; i++)
     gpu_complete(engine, now_ns, NULL, o->host_tickets[i]);
@@ -181,14 +180,13 @@ static void join(struct owner *o) {
   gpu_lock_given(engine);
 }
 
-/* The other owner finds the lock of a dead one. */
+/* Cleans up after a dead owner, whose lock the other one finds. */
 static void clean_up_after(struct owner *dead, struct owner *survivor) {
   deaths++;
   MUST(uvm_journal_undo(&engine->uvm));
   MUST(as_committed());
   MUST(gpu_check(engine) == 0);
-  until_death = 1 + pick(60); /* the other owner may die while it cleans up: the work is
-                                 then begun again */
+  until_death = 1 + pick(60); /* the survivor may die, too; the work then starts again */
   if (setjmp(at_death) == 0) {
     gpu_lock_taken(engine, survivor->number);
     gpu_owner_leave(engine, now_ns, NULL, dead->number);

@@ -1,7 +1,7 @@
-"""Processes that share a virtual GPU, for tests: each does what it is told.
+"""Processes that share a virtual GPU, for tests: each one executes commands.
 
-Not a test. A Client is one process of card_client.c; ask() tells it something and waits
-for its answer, tell() does not wait.
+Not a test. A Client is one process of card_client.c; ask() sends it a command and waits for the
+answer, tell() does not wait.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HERE = Path(__file__).resolve().parent
 MIB = virtual.MIB
 OUT_OF_MEMORY = 2
 ANSWER_S = 120
-"""For any answer: the machine may be busy. What hangs fails."""
+"""Seconds for any answer, since the machine may be busy. A process that hangs fails."""
 
 
 @functools.cache
 def program() -> Path:
-    """The client, built once per test run. Which driver it loads is the environment's to say."""
+    """Builds the client once per test run. The environment selects the driver that it loads."""
     places = (*virtual.INCLUDES, f"-L{virtual.build()}")
     flags = ("-std=gnu11", "-D_GNU_SOURCE", "-g1", "-O1")
     source = HERE / "card_client.c"
@@ -43,8 +43,8 @@ def program() -> Path:
 
 @functools.cache
 def deadly_driver() -> Path:
-    """A folder with a driver that kills its process at the PUMP_TEST_DIE-th change of a
-    shared card's state, in the middle of a step and with the card's lock."""
+    """Builds a driver that kills its process at the PUMP_TEST_DIE-th change of a shared card's
+    state, in the middle of a step and with the card's lock; returns its folder."""
     where = virtual.folder() / "deadly"
     where.mkdir()
     probe = HERE / "card_die.c"
@@ -55,11 +55,11 @@ def deadly_driver() -> Path:
 
 
 class EndedError(Exception):
-    """The process is no more."""
+    """The process has ended."""
 
 
 class Client:
-    """A process on the shared card `name`. `code`: what its start answered, -1: nothing."""
+    """A process on the shared card `name`. `code`: The answer of its start; -1: none."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Client:
         return self.process.stdout
 
     def _line(self) -> str:
-        """The next line. Raises EndedError; AssertionError when it does not answer."""
+        """Returns the next line. Raises EndedError, or AssertionError if it does not answer."""
         until = time.monotonic() + ANSWER_S
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._out], [], [], max(0, until - time.monotonic()))
@@ -117,7 +117,7 @@ class Client:
 
     def tell(self, *words: object) -> None:
         assert self.process.stdin
-        with contextlib.suppress(BrokenPipeError):  # the caller sees that it has ended
+        with contextlib.suppress(BrokenPipeError):  # the caller sees the end
             self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
 
     def ask(self, *words: object) -> list[float]:
@@ -128,14 +128,14 @@ class Client:
         return [float(word) for word in self._line().split()]
 
     def share(self, place: int) -> str:
-        """Handle for others of a new event in that place."""
+        """Returns the handle for others of a new event in that place."""
         self.tell("share", place)
         code, handle = self._line().split()
         assert code == "0"
         return handle
 
     def must(self, *words: object) -> list[float]:
-        """ask() of what answers a code first; AssertionError unless it is 0."""
+        """Sends a command whose answer begins with a code. Raises AssertionError unless it is 0."""
         answer = self.ask(*words)
         assert answer[0] == 0, (words, answer)
         return answer[1:]
@@ -144,7 +144,7 @@ class Client:
         return self.ask("info")[0] / MIB
 
     def leave(self, how: str = "leave") -> dict[str, Any]:
-        """Ends the process; its report, if it wrote one."""
+        """Ends the process; returns its report, if it wrote one."""
         self.tell(how)
         assert self.process.wait(ANSWER_S) == 0, self.errors()
         self.close()
@@ -157,7 +157,7 @@ class Client:
         self.process.wait(ANSWER_S)
 
     def errors(self) -> str:
-        """What it wrote on stderr, once it has ended."""
+        """Returns its standard error, once it has ended."""
         assert self.process.stderr
         self.process.wait(ANSWER_S)
         return str(self.process.stderr.read().decode())
@@ -178,17 +178,17 @@ class Clients:
     def __call__(self, name: str = "card", **settings: Any) -> Client:
         for client in self.made:
             if client.process.poll() is not None:
-                client.close()  # hundreds of them would use up the descriptors
+                client.close()  # hundreds of clients would use up the descriptors
         self.made.append(Client(name, self.folder, **settings))
         return self.made[-1]
 
     def cards(self) -> list[str]:
-        """Names of the files of cards that are there."""
+        """Returns the names of existing files of cards."""
         return sorted(path.name for path in self.folder.glob("pump-card-*"))
 
 
 def clients(folder: Path) -> Iterator[Clients]:
-    """For a fixture."""
+    """Yields Clients, for a fixture."""
     made = Clients(folder)
     try:
         yield made

@@ -19,13 +19,13 @@ def card(tmp_path: Path) -> Iterator[Clients]:
 
 
 def timed(client: object, *work: object) -> None:
-    """Has the client do the work between two marks, without waiting."""
+    """Makes the client do the work between two marks, without waiting."""
     for words in (("mark", 0), work, ("mark", 1)):
         client.tell(*words)  # type: ignore[attr-defined]
 
 
 def seconds(client: object) -> float:
-    """Of what timed() began, by the model's clock."""
+    """Returns the time of the work that timed() began, by the model's clock."""
     for _ in range(3):
         assert client.hear() == [0]  # type: ignore[attr-defined]
     client.must("sync")  # type: ignore[attr-defined]
@@ -45,7 +45,7 @@ def test_two_processes_share_link_and_compute_engine(card: Clients, work: tuple[
     for client in (first, second):
         timed(client, *work)
     together = [seconds(client) for client in (first, second)]
-    # 2 + 2 where they begin at once, 1 + 1 where the second began after the first had ended
+    # 2 + 2 if they begin at once, 1 + 1 if the second began after the first had ended
     assert sum(together) > 2.8 * alone
     assert max(together) < 2.05 * alone
     busy = "h2d_busy_ns" if work[0] == "copy" else "compute_busy_ns"
@@ -84,7 +84,7 @@ def test_one_process_evicts_the_blocks_of_another_in_order_of_migration(card: Cl
     second.must("touch", int(other), 1)
     second.must("sync")
     assert second.free_mib() == 0
-    # 176 MiB had to go: all of them the first process's oldest.
+    # 176 MiB had to leave: the oldest blocks of the first process.
     first.must("touch", int(new), 1)
     first.must("sync")
     report, others = first.leave(), second.leave()

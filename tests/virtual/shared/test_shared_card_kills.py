@@ -21,7 +21,7 @@ def card(tmp_path: Path) -> Iterator[Clients]:
 
 
 def killed_from_outside(card: Clients, dice: random.Random) -> bool:
-    """At a random moment of its work."""
+    """Kills a process at a random moment of its work."""
     victim = card(**QUICK)
     assert victim.code == 0
     victim.tell("random", dice.randrange(1 << 30), 1 << 30)
@@ -31,8 +31,8 @@ def killed_from_outside(card: Clients, dice: random.Random) -> bool:
 
 
 def killed_within_a_step(card: Clients, dice: random.Random) -> bool:
-    """While it changes the card's state and has its lock: also while it comes or goes.
-    False: it got through."""
+    """Lets a process die while it changes the card's state with its lock, also while it joins or
+    leaves. Returns False if it survived."""
     changes = dice.choice((60, 300, 3000, 30000))
     env = {"PUMP_TEST_DIE": str(dice.randrange(1, changes))}
     victim = card(driver=deadly_driver(), env=env, **QUICK)
@@ -45,7 +45,7 @@ def killed_within_a_step(card: Clients, dice: random.Random) -> bool:
 
 
 def campaign(card: Clients, seed: int, rounds: int) -> int:
-    """One process goes on through all of it; returns how many died within a step."""
+    """Keeps one process through all rounds; returns how many others died within a step."""
     dice = random.Random(seed)
     survivor, witness = card(**QUICK), card(**QUICK)
     within = 0

@@ -1,4 +1,4 @@
-"""The model of a GPU with several owners: whole after a death anywhere, fair between them."""
+"""The model of a GPU with several owners: intact after any death, and fair between them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def undo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def broken_off(undo: Path, seed: int, rounds: int) -> tuple[int, int]:
-    """(deaths in the middle of a step, evictions)"""
+    """Returns (deaths in the middle of a step, evictions)."""
     text = profiles.load("a100-pcie4").flatten()
     done = subprocess.run(
         [undo, text, str(seed), str(rounds)],
@@ -61,7 +61,7 @@ def test_steps_broken_off_in_a_long_campaign_are_undone(undo: Path, seed: int) -
 
 
 class Shared(gpu_model.Gpu):
-    """A GPU of two owners; the calls are those of the one that act() names."""
+    """A GPU of two owners; act() selects the owner that calls."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(blocks, owners=2)
@@ -77,7 +77,7 @@ class Shared(gpu_model.Gpu):
         self.lib.gpu_notes_deliver(self.engine, self.hooks)
 
     def starts(self) -> dict[int, int]:
-        """Cookie -> time, of all that has started; every owner has heard of its own."""
+        """Returns cookie -> time of all that has started; each owner has received its own notes."""
         for actor in range(2):
             self.act(actor)
         assert len(self.started) == len(dict(self.started)), "told twice"
@@ -94,7 +94,7 @@ def test_the_compute_engine_serves_the_process_with_least_time_first() -> None:
     gpu.run()
     starts = gpu.starts()
     long, short = issued
-    # When the last short one begins, each has had half of the time: 5 of the long ones.
+    # When the last short kernel begins, each process had half of the time: 5 long kernels.
     assert 4 <= sum(starts[cookie] < starts[short[-1]] for cookie in long) <= 6
     assert starts[long[-1]] > starts[short[-1]]
 
@@ -111,14 +111,14 @@ def test_events_between_kernels_cost_no_process_its_turn() -> None:
         gpu.submit(gpu.lib.GPU_EVENT_RECORD, stream=stream, event=event)
     gpu.run()
     starts = gpu.starts()
-    # All short ones take as long as one long one. With a turn lost at each record there
-    # would be a long one before each.
+    # All short kernels take as long as one long one. If a turn were lost at each record, a long one
+    # would run before each.
     assert sum(starts[cookie] < starts[short[-1]] for cookie in long) <= 3
 
 
 def test_a_legacy_stream_waits_for_no_other_processes_work() -> None:
     gpu = Shared(64)
-    host = gpu.submit(gpu.lib.GPU_HOST, stream=0)  # ends when the test says so
+    host = gpu.submit(gpu.lib.GPU_HOST, stream=0)  # ends on request
     blocked = gpu.kernel(stream=gpu.stream(blocking=True))
     gpu.act(1)
     free = [gpu.kernel(stream=1), gpu.kernel(stream=gpu.stream(blocking=True))]

@@ -1,4 +1,4 @@
-"""All questions, in the order in which they are asked: what the design needs most comes first."""
+"""All questions in order: the most important ones for the design come first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FIRST = (
     "lanes",
     "tma",
 )
-"""What is asked before all else: without these answers pump cannot be mended or not be trusted."""
+"""The first questions: without their answers pump can be neither repaired nor trusted."""
 
 DEFINED = (
     *questions_of(ask_machine, ask_symbols, ask_params, ask_capture, ask_speed, ask_discard),

@@ -1,4 +1,4 @@
-"""Questions: what calls, markers and allocations cost."""
+"""Questions: costs of calls, markers and allocations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cost_of(
     per_batch: int = 50,
     after: Callable[[], None] | None = None,
 ) -> Json:
-    """Microseconds a call, from timed batches; `after` runs untimed after each batch."""
+    """Returns microseconds per call from timed batches; `after` runs untimed after each batch."""
     samples = []
     for _ in range(batches):
         start = now()
@@ -64,7 +64,7 @@ def ask_call_cost(gpu: Gpu, out: Notes) -> None:
         "cuThreadExchangeStreamCaptureMode": (ctypes.byref(INT(0)),),
     }
     floor = functools.partial(libc.abs, 1)
-    cost_of(floor)  # the CPU's clock has risen afterwards
+    cost_of(floor)  # lets the CPU's clock rise
     out["ctypes_floor_us"] = cost_of(floor)
     for name, args in calls.items():
         try:
@@ -86,7 +86,7 @@ def ask_call_cost(gpu: Gpu, out: Notes) -> None:
 
 
 BURST_NS = 20_000_000.0
-MARKER_BURST = 256  # launches; with a marker each still less than a stream's queue holds
+MARKER_BURST = 256  # launches; they fit into a stream's queue even with one marker each
 
 
 @question(30, "marker spacing (16 operations): GPU time that event markers cost", managed=False)
@@ -101,13 +101,13 @@ def ask_markers(gpu: Gpu, out: Notes) -> None:
             if spacing and index % spacing == 0:
                 call("cuEventRecord", pool[index // spacing % len(pool)], gpu.stream)
 
-    # Covered for long, so that the GPU finds the whole burst queued and issue cost is hidden.
+    # Keeps the GPU busy so long that it finds the whole burst queued and issue cost is hidden.
     for spacing in (0, 1, 4, 16, 64):
         work = functools.partial(burst, spacing)
         spent = [gpu.between_events(work, BURST_NS) / MARKER_BURST for _ in range(7)]
         out[f"us_per_launch_marker_every_{spacing or 'never'}"] = us(spent[1:])
-    # On an idle GPU: what lies between a launch's call and the kernel's first instruction.
-    # Refused launches between the events tell what the call takes its caller.
+    # On an idle GPU: the time between a launch's call and the kernel's first instruction.
+    # Refused launches between the events show the caller's time in the call.
     arguments = launch.on(gpu.stream)
     works = {
         "idle_launch_us": functools.partial(native("cuLaunchKernel"), *arguments),
@@ -115,7 +115,7 @@ def ask_markers(gpu: Gpu, out: Notes) -> None:
         "idle_nothing_us": int,
     }
     samples: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(320):  # in turns, so that the CPU's moods hit all alike
+    for _ in range(320):  # alternate, so that changes of the CPU's speed affect all alike
         for name, work in works.items():
             samples[name].append(gpu.uncovered_ns(work))
     for name, spent in samples.items():

@@ -1,4 +1,4 @@
-"""Question: which calls a stream capture survives."""
+"""Question: which calls do not end a stream capture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask_capture(gpu: Gpu, out: Notes) -> None:
     free, total = SIZE(0), SIZE(0)
 
     def managed_alloc() -> None:
-        gpu.held[-1] = BLOCK  # accounted for while it may live
+        gpu.held[-1] = BLOCK  # counts while it may be live
         call("cuMemAllocManaged", ctypes.byref(address), BLOCK, ATTACH_GLOBAL)
 
     calls: dict[str, Callable[[], Any]] = {
@@ -98,7 +98,7 @@ def query_stream(stream: int) -> None:
 
 
 def end_capture(stream: int) -> str:
-    """End a capture and throw its graph away; the name of the answer."""
+    """Ends a capture and discards its graph; returns the name of the answer."""
     graph = U64(0)
     code = native("cuStreamEndCapture")(stream, ctypes.byref(graph))
     if code == 0 and graph.value:

@@ -1,4 +1,4 @@
-"""Question: what small and large copies do to managed memory."""
+"""Question: how small and large copies affect managed memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ask_small_copies(gpu: Gpu, out: Notes) -> None:
 
 
 def large_copies(gpu: Gpu, out: Notes, address: int, plain: int, length: int) -> None:
-    """Copies and memsets of whole buffers on resident and on absent managed memory."""
+    """Measures copies and memsets of whole buffers on resident and on absent managed memory."""
     operations: dict[str, tuple[Any, ...]] = {
         "cuMemsetD8Async": (address, 1, length, gpu.stream),
         "cuMemcpyDtoDAsync_v2": (plain, address, length, gpu.stream),

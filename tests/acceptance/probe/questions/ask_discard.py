@@ -1,4 +1,4 @@
-"""Question: which discard the public call makes, and what it costs."""
+"""Question: which kind of discard the public call performs, and its cost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ask_discard(gpu: Gpu, out: Notes) -> None:
 
 
 def discard_costs(gpu: Gpu, out: Notes) -> None:
-    """Caller time on an idle stream, of blocks that the GPU has mapped and of discarded ones."""
+    """Measures the caller's time on an idle stream, for GPU-mapped and for discarded blocks."""
     ask = refused("cuMemDiscardBatchAsync", None, None, 0, 0, gpu.stream)
     asking: list[float] = []
     for _ in range(50):
@@ -94,7 +94,7 @@ def discard_costs(gpu: Gpu, out: Notes) -> None:
 
 
 def discard_once(gpu: Gpu, address: int, length: int, variant: str) -> Json:
-    """Old pattern on both sides; discard; perhaps a new pattern; then look from the CPU."""
+    """Writes a pattern on both sides, discards, may write a new one, and reads from the CPU."""
     old, new = 0x11111111, 0x22222222
     row: Json = {}
     gpu.move(address, length, 0)

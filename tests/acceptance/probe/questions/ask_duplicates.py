@@ -1,4 +1,4 @@
-"""Question: what read duplication costs, and what shows which of it was written."""
+"""Question: the cost of read duplication, and how written pages can be detected."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SET, END = 1, 2
 """CU_MEM_ADVISE_SET_READ_MOSTLY and CU_MEM_ADVISE_UNSET_READ_MOSTLY."""
 PAGE = 4 * KIB
 SPANS = (1, 4, 16, 64)
-"""Blocks of one call."""
+"""Numbers of blocks in a call."""
 SAMPLES = 40
 BESIDE_S = 1.5
 BESIDE_BLOCKS = 4
-"""Of a call beside prefetches: 8 MiB, what a departure takes."""
+"""Blocks of a call during prefetches: 8 MiB, the size of an eviction."""
 PRESENT = 1 << 63
 
 
@@ -39,11 +39,11 @@ def ask_duplicates(gpu: Gpu, out: Notes) -> None:
 
 
 Adviser = Callable[[int, int, int], int]
-"""Advice on an address and its length: nanoseconds of the call."""
+"""Advises on an address and its length; returns the call's nanoseconds."""
 
 
 def arguments(gpu: Gpu, address: int, length: int, advice: int) -> tuple[Any, ...]:
-    """The call that this driver has, and what it takes."""
+    """Returns this driver's advice call and its arguments."""
     if hasattr(load_libcuda(), "cuMemAdvise_v2"):
         return "cuMemAdvise_v2", address, length, advice, MemLocation(1, int(gpu.device))
     return "cuMemAdvise", address, length, advice, int(gpu.device)
@@ -54,7 +54,7 @@ def adviser(gpu: Gpu) -> Adviser:
 
 
 def duplicate(gpu: Gpu, advise: Adviser, address: int, length: int) -> int:
-    """Brings what is on the host as duplicates; nanoseconds of the advice."""
+    """Evicts memory and brings it back as duplicates; returns the advice's nanoseconds."""
     gpu.move(address, length, TO_HOST)
     spent = advise(address, length, SET)
     gpu.move(address, length, 0)
@@ -62,7 +62,7 @@ def duplicate(gpu: Gpu, advise: Adviser, address: int, length: int) -> int:
 
 
 def costs(gpu: Gpu, advise: Adviser, address: int, out: Notes) -> None:
-    """Caller time of advice, on an idle GPU."""
+    """Measures the caller's time for advice on an idle GPU."""
     ask = refused(*arguments(gpu, 0, 0, SET))
     asking: list[float] = []
     for _ in range(50):
@@ -85,8 +85,8 @@ def costs(gpu: Gpu, advise: Adviser, address: int, out: Notes) -> None:
 
 
 def mapped_pages(address: int, length: int) -> list[bool] | None:
-    """Which pages the CPU has mapped, by the process's page map; None: it has none. The virtual
-    driver, whose memory has no page tables of its own, answers for itself."""
+    """Returns which pages the CPU has mapped, from the process's page map; None if there is none.
+    The virtual driver's memory has no page tables, so that driver answers itself."""
     count = length // PAGE
     entries = (U64 * count)()
     answer: Any = getattr(load_libcuda(), "pump_page_map", None)
@@ -107,7 +107,7 @@ def mapped_pages(address: int, length: int) -> list[bool] | None:
 
 
 def shown(gpu: Gpu, advise: Adviser, address: int) -> Json:
-    """Pages of a block that are mapped: on the host, as a duplicate, read and written in part."""
+    """Counts a block's mapped pages: on the host, as a duplicate, read, and partly written."""
     half = BLOCK // 2
     sink = gpu.plain(BLOCK)
 
@@ -132,7 +132,7 @@ def shown(gpu: Gpu, advise: Adviser, address: int) -> Json:
 
 
 def collapsed(gpu: Gpu, advise: Adviser, address: int) -> Json:
-    """GPU time of a write of duplicates, and of what is resident."""
+    """Measures the GPU time of writes to duplicates and to resident memory."""
     points: list[tuple[float, float]] = []
     row: Json = {}
     for blocks in (1, 4, 8):
@@ -152,7 +152,7 @@ def collapsed(gpu: Gpu, advise: Adviser, address: int) -> Json:
 
 
 def departed(gpu: Gpu, advise: Adviser, address: int) -> Json:
-    """What leaves behind the end of the advice, and whether words live through it."""
+    """Measures evictions after the end of the advice, and checks that words survive them."""
     length = 16 * MIB
     clean, written, back = [], [], []
     for number in range(8):
@@ -174,8 +174,8 @@ def departed(gpu: Gpu, advise: Adviser, address: int) -> Json:
 
 
 def beside(gpu: Gpu, advise: Adviser, address: int) -> Json:
-    """Calls of advice on 8 MiB while another thread prefetches to the GPU, and what those
-    prefetches take with and without them."""
+    """Measures advice on 8 MiB while another thread prefetches to the GPU, and the times of those
+    prefetches with and without advice."""
     length, moved = BESIDE_BLOCKS * BLOCK, 64 * MIB
     other = gpu.written(moved)
     stop, advised = False, False

@@ -1,4 +1,4 @@
-"""Question: what a process gets of the GPU beside one that computes, faults or waits."""
+"""Question: a process's share of the GPU next to another that computes, faults or waits."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from probe.registry import RECORD, Notes, emit, question
 from probe.stream_values import stream_value
 
 OTHER = "GPU_PROBE_OTHER"
-"""In the environment of the second process."""
+"""Variable that marks the second process."""
 RESTS, WORKS = "rests", ("computes", "faults", "waits")
 READ_BYTES, FAULTED_BYTES = GIB, 512 * MIB
-"""Kernels are long enough that a busy processor issues them in time."""
+"""Kernels are long enough for a busy CPU to issue them in time."""
 WORK_S = 0.1
-"""Of a work that no faults bound."""
+"""Duration of a piece of work that faults do not bound."""
 QUEUED = 8
-"""Kernels of a process in flight: the GPU always has one to run."""
+"""Kernels of a process in flight, so that the GPU always has one to run."""
 REPEATS = 5
 END_S = 5.0
 
@@ -44,7 +44,7 @@ def ask_engine(gpu: Gpu, out: Notes) -> None:
     with second_process() as other:
         for work in WORKS:
             pairs = []
-            for _ in range(REPEATS):  # one right after the other: a machine's load changes
+            for _ in range(REPEATS):  # directly one after the other, since a machine's load changes
                 rested, _ = beside(other, RESTS, kernels)
                 _, alone_ns = beside(other, work, None)
                 pairs.append((rested, alone_ns, *beside(other, work, kernels)))
@@ -59,7 +59,7 @@ def ask_engine(gpu: Gpu, out: Notes) -> None:
 
 
 class Kernels:
-    """Kernels of one process, one behind the other; QUEUED of them in flight."""
+    """Issues one process's kernels one after another and keeps QUEUED kernels in flight."""
 
     def __init__(self, gpu: Gpu, kernel: Launch) -> None:
         self._gpu, self._kernel = gpu, kernel
@@ -68,7 +68,7 @@ class Kernels:
         )
 
     def while_(self, goes_on: Callable[[], bool]) -> tuple[int, int]:
-        """(how many ended, in how many nanoseconds). Waits for those in flight in the end."""
+        """Returns (kernels that ended, nanoseconds). Then waits for those in flight."""
         for event in self._events:
             self._issue(event)
         begin, count = now(), 0
@@ -86,15 +86,15 @@ class Kernels:
         call("cuEventRecord", event, self._gpu.stream)
 
 
-# ---- the process that is asked -------------------------------------------------------
+# ---- the first process ---------------------------------------------------------------
 
 
 def beside(
     other: subprocess.Popen[bytes], work: str, kernels: Kernels | None
 ) -> tuple[float, float]:
-    """(kernels of ours a second while the other works, nanoseconds of its work).
+    """Returns our kernels per second while the other process works, and its work's nanoseconds.
 
-    kernels: None where this process shall do nothing.
+    kernels: None if this process must do nothing.
     """
     tell(other, work)
     answer(other, "ready")
@@ -107,13 +107,13 @@ def beside(
 
 def tell(other: subprocess.Popen[bytes], word: str) -> None:
     assert other.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # answer() says why
+    with contextlib.suppress(BrokenPipeError):  # answer() reports the reason
         other.stdin.write(word.encode() + b"\n")
         other.stdin.flush()
 
 
 def answer(other: subprocess.Popen[bytes], key: str) -> int:
-    """What it answers under that key. UnsupportedError with its reason where it has ended."""
+    """Returns the answer under that key. Raises UnsupportedError if the process ended."""
     assert other.stdout is not None
     row: Json = {}
     for line in other.stdout:
@@ -127,7 +127,7 @@ def answer(other: subprocess.Popen[bytes], key: str) -> int:
 
 @contextlib.contextmanager
 def second_process() -> Iterator[subprocess.Popen[bytes]]:
-    """This program again, which ends when its input does."""
+    """Starts this program again; the new process ends when its input ends."""
     with subprocess.Popen(
         [sys.executable, *sys.argv],
         env={**os.environ, OTHER: "1"},
@@ -148,7 +148,7 @@ def second_process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def serve(gpu: Gpu, kernels: Kernels, orders: IO[str]) -> None:
-    """Do what the other process says, each work once both are ready, until it says no more."""
+    """Does each requested work once both processes are ready, until the input ends."""
     faulted, sink = gpu.written(FAULTED_BYTES), gpu.plain(MIB)
     word = gpu.pinned(4 * KIB)
     works = {
@@ -177,10 +177,10 @@ def fault(gpu: Gpu, kernel: Launch) -> None:
 
 
 def wait(gpu: Gpu, word: int) -> None:
-    """A kernel behind a wait for a word of host memory, as a gate has it."""
+    """Runs a kernel after a wait for a word of host memory, as a gate does."""
     at = ctypes.c_uint32.from_address(word)
     value = at.value + 1
-    opener = threading.Timer(WORK_S, lambda: setattr(at, "value", value))  # no CUDA call there
+    opener = threading.Timer(WORK_S, lambda: setattr(at, "value", value))  # makes no CUDA call
     opener.start()
     try:
         stream_value("Wait", gpu.stream, word, value)

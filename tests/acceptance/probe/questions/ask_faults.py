@@ -1,4 +1,4 @@
-"""Questions: what page faults and first pages cost."""
+"""Questions: costs of page faults and first pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask_faults(gpu: Gpu, out: Notes) -> None:
         out[name] = {"gbps": gbps(length, median(samples)), "us": us(samples), "warm_us": us(warm)}
 
     def fresh(work: Callable[[int], Launch], repeats: int = 5) -> list[float]:
-        """The same on memory that has no pages yet: nothing is copied, nothing unmapped."""
+        """Measures the same on memory that has no pages yet: nothing is copied or unmapped."""
         samples = []
         for _ in range(repeats):
             new = gpu.managed(length)
@@ -103,7 +103,7 @@ def ask_populate(gpu: Gpu, out: Notes) -> None:
 
 
 def populate_fresh(gpu: Gpu, length: int, way: str) -> tuple[float, float]:
-    """(caller ns, total ns) of giving fresh managed memory its first pages in one way."""
+    """Gives new managed memory its first pages in one way; returns (caller ns, total ns)."""
     address = gpu.managed(length)
     callers = [0]
     start = now()

@@ -1,4 +1,4 @@
-"""Question: what application threads feel while another thread evicts."""
+"""Question: the effect of evictions in one thread on application threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from probe.threads import Worker
 
 
 class Disturber:
-    """A thread that evicts and brings back one buffer over and over, telling its phase."""
+    """A thread that repeatedly evicts a buffer and brings it back, and publishes its phase."""
 
     def __init__(self, gpu: Gpu, address: int, length: int) -> None:
         self.gpu, self.address, self.length = gpu, address, length
@@ -52,7 +52,7 @@ class Disturber:
         self.phase = ""
 
     def evict_elsewhere(self, context: int) -> None:
-        """Slices of 8 MiB to the host, all from another context of the process."""
+        """Evicts slices of 8 MiB, all from another context of the process."""
         call("cuCtxSetCurrent", context)
         self.stream = self.gpu.new_stream()
         self.evict(8 * MIB)
@@ -68,7 +68,7 @@ class Disturber:
         )
 
     def only_sleep(self) -> None:
-        """The control: a thread that takes and drops the interpreter lock likewise."""
+        """Control: a thread that acquires and releases the interpreter lock in the same way."""
         self.phase = "control"
         while not self.stop:
             self.usleep(1000)
@@ -76,7 +76,7 @@ class Disturber:
 
 
 def victims(gpu: Gpu) -> dict[str, Callable[[], dict[str, int]]]:
-    """What an application thread does: each returns nanoseconds by call."""
+    """Returns typical actions of an application thread; each returns nanoseconds by call."""
     stream, query = gpu.new_stream(), native("cuEventQuery")
     launch_args = gpu.prepare("probe_empty", 1, 32).on(stream)
     event, address = handle_of("cuEventCreate", DISABLE_TIMING), U64(0)
@@ -149,7 +149,7 @@ def victims(gpu: Gpu) -> dict[str, Callable[[], dict[str, int]]]:
 
 
 def feel(victim: Callable[[], dict[str, int]], disturber: Disturber, seconds: float) -> Json:
-    """Samples of a victim for so long, by call and by the disturber's phase before or after."""
+    """Samples a victim for `seconds`, by call and by the disturber's phase before or after."""
     samples: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -165,15 +165,15 @@ def feel(victim: Callable[[], dict[str, int]], disturber: Disturber, seconds: fl
     return result
 
 
-ALONE_S, EVICTING_S = 0.4, 0.9  # a victim is felt for so long
-FEEL_S = 0.05 + 2 * ALONE_S + 3 * EVICTING_S  # all of one victim
-ELSEWHERE = "launch", "launch_and_wait"  # EVICTING_S more, of each
-FEEL_SHARE = 0.6  # of the question's time; the rest is for moving and waiting
+ALONE_S, EVICTING_S = 0.4, 0.9  # sampling time of a victim
+FEEL_S = 0.05 + 2 * ALONE_S + 3 * EVICTING_S  # total for one victim
+ELSEWHERE = "launch", "launch_and_wait"  # EVICTING_S more for each
+FEEL_SHARE = 0.6  # share of the question's time; the rest is for moving and waiting
 
 
 @question(75, "the design's greatest risk: what application threads feel while executors evict")
 def ask_felt_by_others(gpu: Gpu, out: Notes) -> None:
-    warnings.simplefilter("ignore", DeprecationWarning)  # fork in a threaded program: on purpose
+    warnings.simplefilter("ignore", DeprecationWarning)  # intentional fork in a threaded program
     sys.setswitchinterval(5e-5)
     length = 512 * MIB
     address = gpu.written(length)

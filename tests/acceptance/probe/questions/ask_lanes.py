@@ -1,7 +1,7 @@
-"""Question: whether a program's kernels wait behind the streams that bring memory.
+"""Question: whether a program's kernels wait for the streams that prefetch.
 
-Streams share the hardware's work queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and what
-stands in one queue runs in the order of its submission. A lane is a stream of prefetches.
+Streams share the hardware's work queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and work in
+one queue runs in submission order. A lane is a stream of prefetches.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from probe.threads import Worker
 HELD_LANES = (1, 2, 4, 8, 16, 32)
 BUSY_LANES = (1, 4, 8, 32)
 PROGRAM_STREAMS = 8
-PASSES_S = 0.03  # an empty kernel on a free queue takes a thousandth of it
+PASSES_S = 0.03  # an empty kernel on a free queue takes a thousandth of this
 BUSY_S = 0.3
-BUSY_SHARE = 0.5  # of the question's time
+BUSY_SHARE = 0.5  # share of the question's time
 SLICE = 8 * MIB
 CONNECTIONS = {
     f"connections_{count}": {"CUDA_DEVICE_MAX_CONNECTIONS": str(count)} for count in (1, 8, 32)
@@ -67,7 +67,7 @@ def ask_lanes(gpu: Gpu, out: Notes) -> None:
 
 
 def priorities() -> dict[str, int]:
-    """Priorities to make lanes with. A program's streams have 0, unless it says otherwise."""
+    """Returns priorities for lanes. A program's streams have priority 0 unless it sets another."""
     least, greatest = INT(0), INT(0)
     call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
     above = {"one_above": -1, "greatest": greatest.value} if greatest.value < 0 else {}
@@ -79,9 +79,9 @@ def stream_of(priority: int) -> int:
 
 
 def held(gpu: Gpu, priority: int) -> Json:
-    """How many of a program's streams stand still while lanes wait for a value that is not there.
+    """Counts how many of a program's streams stall while lanes wait for a value that never comes.
 
-    A lane that waits stands for one whose prefetch waits for its copy; nothing is timed.
+    A waiting lane represents one whose prefetch waits for its copy. Nothing is timed.
     """
     gate = gpu.pinned(4 * KIB)
     word = ctypes.c_uint32.from_address(gate)
@@ -109,7 +109,7 @@ def held(gpu: Gpu, priority: int) -> Json:
 
 
 class LaneTraffic(Disturber):
-    """Brings a buffer in over several streams, slice by slice, and evicts it again."""
+    """Prefetches a buffer over several streams, slice by slice, and evicts it again."""
 
     brought = 0
 

@@ -1,4 +1,4 @@
-"""Questions: the link's rates, alone and in both directions at once."""
+"""Questions: the link's rates in one direction and in both directions at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from probe.threads import together
 def overlap_rate(
     span: tuple[int, int], other: tuple[int, int], length: int, alone: float
 ) -> float | None:
-    """Share of the undisturbed rate `alone` (GB/s) kept while both spans run, None if never.
+    """Returns the share of the undisturbed rate `alone` (GB/s) kept while both spans run, or None.
 
-    The part of `span` outside `other` is taken to have run at `alone`.
+    The part of `span` outside `other` is assumed to run at the rate `alone`.
     """
     both = min(span[1], other[1]) - max(span[0], other[0])
     if both <= 0 or alone <= 0:
@@ -124,7 +124,7 @@ Way = tuple[Callable[[int], None], int]  # starts a copy of that many bytes; its
 def bracketed(
     start: Callable[[int], None], stream: int, length: int, count: int = 1
 ) -> list[float]:
-    """GPU nanoseconds of each of `count` copies in a row."""
+    """Returns the GPU nanoseconds of each of `count` consecutive copies."""
     events = [handle_of("cuEventCreate", 0) for _ in range(count + 1)]
     gpu_marks(start, stream, length, events)
     call("cuStreamSynchronize", stream)
@@ -132,7 +132,7 @@ def bracketed(
 
 
 def gpu_marks(start: Callable[[int], None], stream: int, length: int, events: list[int]) -> None:
-    """Copies with an event before, between and behind them."""
+    """Issues copies with an event before the first and after each copy."""
     call("cuEventRecord", events[0], stream)
     for event in events[1:]:
         start(length)
@@ -140,9 +140,9 @@ def gpu_marks(start: Callable[[int], None], stream: int, length: int, events: li
 
 
 def in_company(way: Way, other: Way, length: int) -> list[float]:
-    """GPU nanoseconds of short copies in one direction while a long one runs in the other.
+    """Returns the GPU nanoseconds of short copies in one direction during a long one in the other.
 
-    Short ones, because a share over a long overlap would mix in how two long copies start.
+    Short copies are needed, because a long overlap would include how two long copies start.
     """
     begin, *events = [handle_of("cuEventCreate", 0) for _ in range(18)]
     end = events.pop()

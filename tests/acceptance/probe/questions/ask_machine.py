@@ -1,4 +1,4 @@
-"""Question: the machine and its card."""
+"""Question: the machine and its GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question: memory of the system allocator that the GPU reaches (HMM, or the CPU's tables)."""
+"""Question: GPU access to system-allocated memory (HMM, or the CPU's page tables)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def ask_pageable(gpu: Gpu, out: Notes) -> None:
         try:
             asked(gpu, out, ctypes.addressof(holder), memory)
         finally:
-            del holder  # else the mapping cannot be closed
+            del holder  # an exported buffer prevents closing the mapping
 
 
 def asked(gpu: Gpu, out: Notes, address: int, memory: mmap.mmap) -> None:
-    """What the GPU's reads of it cost, and whether a prefetch moves it and brings it from swap."""
+    """Measures the GPU's reads, and whether a prefetch moves memory and brings it from swap."""
     out["read"] = reads(gpu, address, memory, prefetched=False, swapped=False)
     out["read_prefetched"] = reads(gpu, address, memory, prefetched=True, swapped=False)
     if not out["swap_kib"]:
@@ -46,8 +46,8 @@ def asked(gpu: Gpu, out: Notes, address: int, memory: mmap.mmap) -> None:
 
 
 def reads(gpu: Gpu, address: int, memory: mmap.mmap, *, prefetched: bool, swapped: bool) -> Json:
-    """Microseconds of a first and of a second read by the GPU, each after the CPU wrote all of it.
-    in_memory: the share of its pages that the CPU has before the first read, after the prefetch."""
+    """Returns microseconds of a first and a second read by the GPU, after the CPU wrote everything.
+    `in_memory`: share of pages in CPU memory before the first read and after the prefetch."""
     sink = gpu.plain(MIB)
     read = gpu.read(address, LENGTH, sink)
     spent: dict[str, list[float]] = {"first": [], "second": [], "prefetch": []}
@@ -75,7 +75,7 @@ def reads(gpu: Gpu, address: int, memory: mmap.mmap, *, prefetched: bool, swappe
 
 
 def in_memory(address: int) -> float:
-    """The share of the pages that are in the CPU's memory."""
+    """Returns the share of the pages that are in the CPU's memory."""
     pages = (ctypes.c_ubyte * (LENGTH // PAGE))()
     libc = ctypes.CDLL(None, use_errno=True)
     length = ctypes.c_size_t(LENGTH)
@@ -85,7 +85,7 @@ def in_memory(address: int) -> float:
 
 
 def swap_kib() -> int:
-    """Swap space of this machine in KiB; 0 where it is not told."""
+    """Returns this machine's swap space in KiB; 0 if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Questions: which call tells the parameters of which kernel handle."""
+"""Questions: which call returns the parameters of each kind of kernel handle."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def ask_param_info(gpu: Gpu, out: Notes) -> None:
 
 @question(20, "whether a wrong guess of the handle kind in the scan would crash", managed=False)
 def ask_param_info_wrong_kind(gpu: Gpu, out: Notes) -> None:
-    # Undocumented, and it may crash: hence alone in its process.
+    # Undocumented and may crash, so it runs in a process of its own.
     function = gpu.kernel("probe_struct")
     out["function_passed_to_cuKernelGetParamInfo"] = layout("cuKernelGetParamInfo", function)
 
 
 def layout(name: str, handle: int) -> Json:
-    """[offset, size] of each parameter of a kernel handle, as the named call tells them."""
+    """Returns [offset, size] of each parameter of a kernel handle, according to the named call."""
     try:
         function = native(name)
     except UnsupportedError as error:
@@ -60,7 +60,7 @@ def layout(name: str, handle: int) -> Json:
 
 
 def library_kernel(gpu: Gpu, name: str) -> int:
-    """CUkernel of that name from a context-independent library."""
+    """Returns the CUkernel of that name from a context-independent library."""
     driver, codes = bindings(), []
     for image in gpu.image:
         code, library = driver.cuLibraryLoadData(image, [], [], 0, [], [], 0)

@@ -47,7 +47,7 @@ def ask_managed_pool(gpu: Gpu, out: Notes) -> None:
 
 
 def use_pool(gpu: Gpu, pool: int, length: int) -> Json:
-    """Allocate from a managed pool, migrate, look, free, allocate again."""
+    """Allocates from a managed pool, migrates, reads, frees, and allocates again."""
     row: Json = {}
     address, is_managed = U64(0), U64(0)
     try:

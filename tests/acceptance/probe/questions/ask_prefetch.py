@@ -1,4 +1,4 @@
-"""Questions: what prefetches cost, by size, place, company and thread."""
+"""Questions: costs of prefetches by size, location, concurrency and thread."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SIZES_MIB = (2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def block_fit(rows: dict[int, Json], direction: str, which: str) -> Json:
-    """Line through a median over the number of blocks: fixed and per-block microseconds.
+    """Fits a line over the number of blocks; returns fixed and per-block microseconds.
 
-    Without the single block: calls of several blocks make a second pass over them. Of each
-    size the 10th percentile: see undisturbed().
+    Excludes the single block, because calls of several blocks make a second pass over them. Uses
+    the 10th percentile of each size: see undisturbed().
     """
     points = [(mib / 2, row[direction][which]["p10"]) for mib, row in rows.items() if mib > 2]
     fixed, per_block = line_fit(points)
@@ -76,7 +76,7 @@ def ask_prefetch_idle(gpu: Gpu, out: Notes) -> None:
 
 
 def refused_prefetch_us(gpu: Gpu) -> Json:
-    """Caller time of a prefetch of nothing: what asking costs, clock and ctypes included."""
+    """Measures the caller's time for a refused prefetch, including clock and ctypes."""
     name, where = gpu.prefetch_call
     ask = refused(name, gpu.managed(BLOCK), 0, *where(0), gpu.stream)
     samples = []
@@ -89,10 +89,10 @@ def refused_prefetch_us(gpu: Gpu) -> Json:
 
 
 def after_faults(gpu: Gpu, address: int, length: int) -> Json:
-    """A prefetch of blocks of which the GPU has fetched one page itself.
+    """Prefetches blocks after the GPU has fetched one page of each block by a fault.
 
-    Where the CPU's work on a block takes longer than its copy, most of that work may be done
-    by then, and the link shows.
+    If the CPU's work on a block takes longer than its copy, the fault may already have done most of
+    that work. Then the link is the bottleneck.
     """
     blocks = length // BLOCK
     samples = []
@@ -105,7 +105,7 @@ def after_faults(gpu: Gpu, address: int, length: int) -> Json:
 
 
 def resident_again(gpu: Gpu, address: int, length: int) -> Json:
-    """Caller time of a prefetch of blocks that are on the GPU already."""
+    """Measures the caller's time for prefetches of blocks that are already on the GPU."""
     gpu.move(address, length, 0)
     return us(gpu.move(address, length, 0)[0] for _ in range(5))
 
@@ -186,7 +186,7 @@ def ask_prefetch_threads(gpu: Gpu, out: Notes) -> None:
     buffers = [gpu.written(length) for _ in range(4)]
     streams = [gpu.new_stream() for _ in buffers]
     for address in buffers:
-        gpu.move(address, length, TO_HOST)  # host pages allocated once
+        gpu.move(address, length, TO_HOST)  # allocates host pages once
     for mib in (4, 8, 32):
         for threads in (1, 2, 4):
             row: dict[str, list[float]] = {"in": [], "out": []}

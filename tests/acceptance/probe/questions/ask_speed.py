@@ -1,4 +1,4 @@
-"""Question: kernels on managed against plain memory."""
+"""Question: speed of kernels on managed memory, compared with plain memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ask_kernel_speed(gpu: Gpu, out: Notes) -> None:
     factor = {"copy_kernel": 2, "memcpy_dtod": 2}
     for name in both["plain"]:
         samples: dict[str, list[float]] = {"managed": [], "plain": []}
-        for turn in range(16):  # alternate, so that clocks and heat hit both alike
+        for turn in range(16):  # alternate, so that clocks and heat affect both alike
             for kind in ("managed", "plain") if turn % 2 else ("plain", "managed"):
                 samples[kind].append(gpu.between_events(both[kind][name]))
         row: Json = {kind + "_us": us(values[3:]) for kind, values in samples.items()}

@@ -1,4 +1,4 @@
-"""Question: wait and write values on streams, and prefetches behind them."""
+"""Question: wait and write values on streams, and prefetches after them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask_stream_memops(gpu: Gpu, out: Notes) -> None:
     out["pinned_released"] = outcome(released_by_host)
     if out["pinned_released"]["code"] == 0:
         prefetch_behind_wait(gpu, out, pinned + 64)
-    # Last, because a refused operation may leave the context in error.
+    # Runs last, because a refused operation may leave the context in an error state.
     for name, address in (
         ("pinned", pinned + 192),
         ("device", gpu.plain(BLOCK)),
@@ -44,10 +44,10 @@ def ask_stream_memops(gpu: Gpu, out: Notes) -> None:
 
 
 def values_on(stream: int, address: int) -> Json:
-    """Write a word by the stream, look whether it arrived, and only then wait for it."""
+    """Writes a word through the stream, checks that it arrived, and only then waits for it."""
     row: Json = {"write": outcome(lambda: stream_value("Write", stream, address, 9))}
     if row["write"]["code"] != 0:
-        # Refused at the call: is a wait refused too? Its value (0) is there already.
+        # The write is refused. Test whether a wait is, too; its value (0) is already there.
         row["wait"] = outcome(lambda: stream_value("Wait", stream, address, 0))
         row["settled"] = outcome(lambda: settles(stream))
         return row
@@ -62,7 +62,7 @@ def values_on(stream: int, address: int) -> Json:
 
 
 def prefetch_behind_wait(gpu: Gpu, out: Notes, word: int) -> None:
-    """Prefetch on a stream that a wait holds: does the caller wait, too?"""
+    """Prefetches on a stream that a wait blocks, and measures whether the caller also waits."""
     length, hold_s = 32 * MIB, 0.2
     address = gpu.written(length)
     gpu.move(address, length, TO_HOST)

@@ -1,4 +1,4 @@
-"""Question: which address cuGetProcAddress gives for every name that pump hooks."""
+"""Question: which address cuGetProcAddress returns for every name that pump hooks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CUDA_VERSIONS = (3020, 6050, 7000, 8000, 10010, 11030, 11070, 12000, 12020, 1203
 
 
 def elf_addresses(base: str) -> dict[str, int]:
-    """Every ELF variant of a driver name that dlsym finds, with its address."""
+    """Returns all ELF variants of a driver name that dlsym finds, with their addresses."""
     found = {}
     for version in ("", "_v2", "_v3", "_v4"):
         for twin in ("", "_ptsz", "_ptds"):
@@ -62,7 +62,7 @@ def ask_symbols(gpu: Gpu, out: Notes) -> None:
     )
     table: Json = {}
     unmatched, absent, asked = [], [], 0
-    # One map for all names: a query may lead to another family (from 12.0 on,
+    # Uses one map for all names, because a query may lead to another family (since 12.0,
     # cuGraphInstantiate is cuGraphInstantiateWithFlags).
     elf = {base: elf_addresses(base) for base in HOOKED}
     by_address = collections.defaultdict(list)
@@ -101,7 +101,7 @@ def ask_symbols(gpu: Gpu, out: Notes) -> None:
 
 
 def compress(rows: Json) -> Json:
-    """Keep, of consecutive versions with one answer, the first."""
+    """Keeps the first of consecutive versions that have the same answer."""
     slim: Json = {}
     for flags, answers in rows.items():
         last = None

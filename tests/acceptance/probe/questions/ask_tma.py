@@ -1,4 +1,4 @@
-"""Question: kernels that reach managed memory through a tensor map (TMA, from sm_90 on)."""
+"""Question: kernels that access managed memory through a tensor map (TMA, since sm_90)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ask_tma(gpu: Gpu, out: Notes) -> None:
     address, sink = gpu.managed(length), gpu.pinned(BLOCKS * 4)
     held, descriptor = encoded(address, length)
     out["descriptor"] = layout(bytes(descriptor), address)
-    # Two addresses tell which bits move with the address.
+    # Compare two addresses to find the bits that change with the address.
     other, moved = encoded(address + BLOCK, length - BLOCK)
     out["words_that_move_with_the_address"] = [
         index for index in range(MAP_WORDS) if descriptor[index] != moved[index]
@@ -87,13 +87,13 @@ def ask_tma(gpu: Gpu, out: Notes) -> None:
 
 
 def launch_of(module: Any, name: str, *values: Any) -> Launch:
-    """One thread in each of BLOCKS thread blocks."""
+    """Prepares one thread in each of BLOCKS thread blocks."""
     holder = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
     return Launch((kernel_of(module, name), BLOCKS, 1, 1, 1, 1, 1, 0), holder, values)
 
 
 def encoded(address: int, length: int) -> tuple[Any, Any]:
-    """What must stay alive, and the CUtensorMap of `length` bytes as one row of words."""
+    """Returns the memory to keep alive, and the CUtensorMap of `length` bytes as one row."""
     backing = (ctypes.c_ubyte * (MAP_WORDS * 8 + MAP_ALIGNMENT))()
     start = -(-ctypes.addressof(backing) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     found = (U64 * MAP_WORDS).from_address(start)
@@ -115,7 +115,7 @@ def encoded(address: int, length: int) -> tuple[Any, Any]:
 
 
 def layout(descriptor: bytes, address: int) -> Json:
-    """Where the address stands in the descriptor, by bytes."""
+    """Finds the address in the descriptor, as a byte offset."""
     at = descriptor.find(address.to_bytes(8, "little"))
     return {"hex": descriptor.hex(), "address": f"{address:#x}", "address_at_byte": at}
 

@@ -1,4 +1,4 @@
-"""Questions: what evictions and returns cost, and what the driver tells of residency."""
+"""Questions: costs of evictions and returns, and what the driver reports about residency."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ask_way_back(gpu: Gpu, out: Notes) -> None:
         later.append(gpu.move(address, length, TO_HOST))
         gpu.free(address)
     out["first_out"], out["later_out"] = moves_summary(first, length), moves_summary(later, length)
-    # Block by block: in one long call the CPU's work hides behind the copies of other blocks.
+    # Block by block, because a long call overlaps the CPU's work with copies of other blocks.
     address, sink = gpu.written(length), gpu.plain(BLOCK)
     single: list[list[tuple[int, int]]] = []
     for _ in range(3):

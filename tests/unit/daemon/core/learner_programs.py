@@ -1,6 +1,6 @@
-"""Programs made up for the learner: sequences of operations, seen one after the other.
+"""Made-up programs for the learner: sequences of operations, in the order in which it sees them.
 
-Not a test. A step is (signature, accesses); a program of layers is written as a list of them.
+Not a test. A step is (signature, accesses); a program of layers is written as a list of steps.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ BLOCK = 2 << 20
 
 @dataclass
 class Seen:
-    """What the learner said of some operations. `offered`: predicted with confidence and
-    confirmed; `misled`: predicted with confidence and wrong."""
+    """Counts how some operations were predicted. `offered`: Predicted with confidence and
+    confirmed. `misled`: Predicted with confidence and wrong."""
 
     operations: int = 0
     confirmed: int = 0
@@ -26,22 +26,22 @@ class Seen:
 
     @property
     def right(self) -> float:
-        """Share of the operations that were predicted with confidence."""
+        """Returns the share of the operations that were predicted with confidence."""
         return self.offered / max(1, self.operations)
 
 
 @dataclass
 class Caller:
-    """Feeds a learner and counts what it says."""
+    """Feeds a learner and counts its predictions."""
 
     learner: Learner = field(default_factory=lambda: Learner(1 << 14))
 
     def play(self, keys: Iterable[int], *, stream: int = 0) -> Seen:
-        """See operations with these signatures; each reaches a range of its own, at 0."""
+        """Feeds operations with these signatures; each accesses the start of a range of its own."""
         return self.see((key, [Access(key % 1000, 1, 0, BLOCK)], stream) for key in keys)
 
     def see(self, operations: Iterable[tuple[int, list[Access], int]]) -> Seen:
-        """See operations of (signature, accesses, stream)."""
+        """Feeds operations of (signature, accesses, stream)."""
         seen, learner = Seen(), self.learner
         for signature, accesses, stream in operations:
             offered = learner.ahead(1)
@@ -55,8 +55,8 @@ class Caller:
 
 
 def training(batch: int = 0, layers: int = 6, steps: int = 1) -> list[int]:
-    """Signatures of a training step, forward, backward and optimizer; the optimizer's do not
-    depend on the batch. `steps`: micro-steps of gradient accumulation."""
+    """Returns the signatures of a training step: forward, backward and optimizer. The optimizer's
+    do not depend on the batch. `steps`: Micro-steps of gradient accumulation."""
     shift = 10_000 * batch
     forward = [shift + key for key in (11, 12, 13, 12, 14)]
     backward = [shift + key for key in (21, 22, 23, 22, 24, 24)]
@@ -65,5 +65,5 @@ def training(batch: int = 0, layers: int = 6, steps: int = 1) -> list[int]:
 
 
 def evaluation(layers: int = 6) -> list[int]:
-    """Signatures of an evaluation step, which begins as a training step goes on."""
+    """Returns the signatures of an evaluation step, with the layers of a training step."""
     return [5, *[11, 12, 13, 12, 14] * layers, 6]

@@ -27,7 +27,7 @@ ELEMENTWISE = (
 
 
 def add(client: Client, count: int, *offsets: int, function: int = ADD) -> list[int]:
-    """An element by element kernel of fp32 at these offsets of range 0."""
+    """Launches an elementwise fp32 kernel at these offsets of range 0; returns believed lengths."""
     parameters = ints(count, 0) + words(*(client.at(offset) for offset in offsets))
     return list(client.launch(function, parameters).values())
 
@@ -71,13 +71,13 @@ def test_without_parameters_the_next_known_start_is_the_end() -> None:
 
 def test_a_pointer_reaches_to_the_end_of_the_block_that_was_told() -> None:
     client = Client([64 * MIB], blocks={0: 8 * MIB, 8 * MIB: 3 * MIB})
-    client.launch(OTHER, words(client.at(2 * MIB)), tell=False)  # no end: it is inside
+    client.launch(OTHER, words(client.at(2 * MIB)), tell=False)  # inside a block: no end
     parameters = ints(2 * MIB, 0) + words(client.at(0), client.at(9 * MIB + 8))
     assert client.launch(ADD, parameters) == {8: 8 * MIB, 16: 2 * MIB - 8}
 
 
 def test_a_table_still_says_which_slots_are_unused_and_what_is_shorter() -> None:
-    """Here old pointers stand in a live block, as they do for a while in a training loop."""
+    """Old pointers are in a live block, as in a training loop for some time."""
     client = Client([512 * MIB], blocks={0: 512 * MIB})
     client.name(ADD, MULTI.format("f"))
     table, blocks = multi_table(client, [2 * MIB, 100_000], 500 * MIB)
@@ -97,7 +97,7 @@ def test_padding_that_is_a_live_block_is_believed() -> None:
 
 def test_an_end_that_an_integer_confirms_is_believed_over_a_nearer_one() -> None:
     client = Client([64 * MIB])
-    client.launch(OTHER, words(client.at(3 * MIB)), tell=False)  # a start left from before
+    client.launch(OTHER, words(client.at(3 * MIB)), tell=False)  # an old start
     first, _ = add(client, 2 * MIB, 0, 8 * MIB)
     assert first == 8 * MIB
 
@@ -129,7 +129,7 @@ def test_two_tensors_of_one_size_side_by_side_are_not_taken_for_one() -> None:
     for count in (2 * MIB, 3 * MIB, 5 * MIB, 6 * MIB):
         size = 4 * count
         add(client, count, 0, size, 2 * size)
-        client.copied(0, 400 * MIB)  # forgets what lies inside
+        client.copied(0, 400 * MIB)  # forgets the starts inside
     assert add(client, 7 * MIB, 100 * MIB, 100 * MIB + 56 * MIB) == [28 * MIB, 28 * MIB]
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_believed_that_the_integers_cannot_count() -> None:
     assert 0 < believed <= -(-3000 * 3000 * 4 // 512) * 512
 
 
-# ---- words that are no pointers ---------------------------------------------
+# ---- non-pointer words -------------------------------------------------------
 
 
 def test_a_word_that_was_a_number_in_another_launch_is_padding() -> None:
@@ -223,7 +223,7 @@ def test_a_view_ends_where_the_tensor_that_it_lies_in_ends() -> None:
 def multi_table(
     client: Client, elements: list[int], stale: int, *, depth: int = 2, first_chunk: int = 0
 ) -> tuple[bytes, int]:
-    """A TensorListMetadata of this depth, and the blocks of its launch. Tensors of list d
+    """Returns a TensorListMetadata of this depth, and the blocks of its launch. Tensors of list d
     begin at d * 64 MiB, 8 MiB apart; all other slots hold the address of offset `stale`."""
     slots = (110, 64, 48, 36, 30)[depth - 1]
     table = b""
@@ -377,7 +377,7 @@ def test_with_the_allocators_reports_tensors_are_believed_from_the_first_iterati
 
 @pytest.mark.parametrize("name", ["gpt", "gpt_bf16", "gpt_fused", "mlp"])
 def test_most_of_a_reductions_scratch_is_out_of_its_kernels_reach(name: str) -> None:
-    """Each buffer is as long as the launch's configuration asks for: then it tells the reach."""
+    """Each buffer is as long as the launch's configuration requires, so the reach is known."""
     launches = [e for e in read_traffic(iter(lines_of(name))) if isinstance(e, Launch)]
     buffers = [buffer for launch in launches for buffer in launch.scratch]
     assert len(buffers) >= 50
@@ -386,7 +386,7 @@ def test_most_of_a_reductions_scratch_is_out_of_its_kernels_reach(name: str) -> 
 
 
 def test_a_configuration_that_does_not_explain_its_buffer_tells_no_reach() -> None:
-    # 4 bytes; 4096 outputs, four a thread, of 1024 x 4 blocks of 1 x 64 threads
+    # 4 bytes; 4096 outputs, four per thread, of 1024 x 4 blocks of 1 x 64 threads
     words = (4, 8192, 4096, 1, 1, 4, 0, 1, 1, 0, 0, 1, 64, 64, 0, 4)
     parameters = bytes(8) + CONFIGURATION.pack(*words) + bytes(64)
     asked = 4 * 4096 * 4 * 4
@@ -422,7 +422,7 @@ def test_the_same_traffic_gets_the_same_answers() -> None:
 
 
 def test_the_score_would_notice_a_learner_that_believes_to_the_segments_end() -> None:
-    """The bars are no matter of course: the plainest belief fails them."""
+    """The simplest belief fails, so the bars mean something."""
 
     class Plain(Learner):
         def launch(self, event: Launch) -> list[int]:

@@ -1,4 +1,4 @@
-"""The iteration learner on programs that repeat themselves (`daemon/core/predict/learner.h`)."""
+"""The iteration learner on repeating programs (`daemon/core/predict/learner.h`)."""
 
 import random
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from learner_programs import BLOCK, Caller, evaluation, training
 def test_a_repeated_step_is_predicted_from_its_second_time_on():
     caller = Caller()
     step = training()
-    caller.play([*range(900, 950), *step])  # what a program does before it trains, and once
+    caller.play([*range(900, 950), *step])  # the set-up, and one step
     seen = caller.play(step)
     assert seen.confirmed >= len(step) - 1
-    assert seen.right > 0.75  # a new pointer is trusted after 16 operations
+    assert seen.right > 0.75  # a new match is trusted after 16 operations
     for _ in range(3):
         assert caller.play(step).confirmed == len(step)
     assert caller.learner.report().period == len(step)
@@ -91,7 +91,7 @@ def test_a_learner_of_nonsense_is_refused():
 
 
 def sweep(buffers: int, rounds: int) -> Iterator[tuple[int, list[Access], int]]:
-    """One kernel again and again, over one buffer after the other."""
+    """Yields a kernel that is launched over one buffer after the other, in each round."""
     for number in range(buffers * rounds):
         yield 7, [Access(number % buffers, 1, 0, BLOCK), Access(500, 1, 0, BLOCK)], 0
 

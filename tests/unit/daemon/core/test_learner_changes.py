@@ -1,4 +1,4 @@
-"""The iteration learner where programs change: other batches, kinds, noise, loss, long runs."""
+"""The iteration learner when programs change: other batches, kinds, noise, loss, long runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from learner_programs import Caller, Seen, evaluation, training
 
 
 def joined(parts: list[Seen]) -> Seen:
-    """The sums of what was seen."""
+    """Returns the sums of the counts."""
     return Seen(
         sum(part.operations for part in parts),
         sum(part.confirmed for part in parts),
@@ -25,14 +25,14 @@ def test_a_change_of_batch_size_is_learned_within_three_iterations():
     for _ in range(10):
         caller.play(training(batch=1))
     changed = [caller.play(training(batch=2)) for _ in range(8)]
-    assert changed[0].misled <= 4  # a deviation ends what was predicted
+    assert changed[0].misled <= 4  # a deviation ends the prediction
     assert changed[2].right >= 0.95
     assert joined(changed[3:]).right >= 0.99
     assert joined(changed[2:]).misled == 0
 
 
 def test_a_batch_size_that_comes_back_is_predicted_to_stay():
-    """After a change of batch size and back, the past says that the other one comes next."""
+    """After a change of batch size and back, the history suggests that the other one comes next."""
     caller = Caller(Learner(1 << 16))
     ahead, wrong = [], []
     for batch in (*[1] * 8, *[2] * 4, *[1] * 6):
@@ -49,7 +49,8 @@ def test_a_batch_size_that_comes_back_is_predicted_to_stay():
 
 
 def test_sizes_that_change_each_few_steps_are_counted():
-    """Five steps of one size, three of the other: a turn comes after as many as before."""
+    """Five steps of one size, three of the other: the size changes after as many steps as last
+    time."""
     caller = Caller(Learner(1 << 16))
     cycle = [*[1] * 5, *[2] * 3]
     for batch in cycle * 2:
@@ -61,11 +62,11 @@ def test_sizes_that_change_each_few_steps_are_counted():
 
 
 def test_an_operation_between_each_few_steps_does_not_hide_what_lies_behind_it():
-    """Such as the copy of a loss for a log: until it is known when it comes, it is not
-    expected, and what follows is."""
+    """An example is the copy of a loss for a log. Until the learner knows when it comes, it
+    predicts only the operations around it."""
     caller = Caller(Learner(1 << 16))
     step = training(layers=60)
-    forth = len(step) - 121  # the optimizer's
+    forth = len(step) - 121  # before the optimizer
     ahead = []
     for number in range(32):
         caller.play(step[:200])
@@ -86,14 +87,14 @@ def test_a_short_last_batch_is_expected_from_the_third_epoch_on():
 
 
 def test_kinds_that_come_at_random_are_told_by_their_first_operations():
-    """Dynamic shapes: four sizes of batch, drawn anew for each step."""
+    """Dynamic shapes: each step has one of four batch sizes, at random."""
     dice = random.Random(5)
     caller = Caller(Learner(1 << 15))
     for _ in range(40):
         caller.play(training(batch=dice.randrange(4)))
     seen = joined([caller.play(training(batch=dice.randrange(4))) for _ in range(40)])
     assert seen.right >= 0.9
-    # Which kind comes is not predicted, as it cannot be.
+    # The next kind is random, so it is not predicted.
     assert seen.misled <= 8
     assert caller.learner.report().kinds <= 16
 
@@ -121,7 +122,7 @@ def test_noise_is_not_predicted_with_confidence(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_strange_operation_now_and_then_costs_little(seed):
-    """One in three hundred operations is new, or left out."""
+    """One in three hundred operations is new, or is left out."""
     dice = random.Random(seed)
     caller = Caller(Learner(1 << 15))
     strange = 1_000_000
@@ -185,7 +186,7 @@ def test_after_a_loss_the_place_is_found_again():
     assert rest.misled == 0
     assert rest.confirmed >= len(step) - 50 - 16
     assert caller.play(step).confirmed >= len(step) - 2
-    # The pointer may pass the gap once more, an iteration later.
+    # The match may pass the gap once more, an iteration later.
     assert joined([caller.play(step) for _ in range(4)]).misled == 0
     assert caller.play(step).right == 1
     assert caller.learner.report().lost == 1
@@ -218,7 +219,8 @@ def test_warm_up_that_never_comes_again_does_no_harm():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs_are_predicted_once_they_have_been_seen(seed):
-    """Nested loops of random bodies: whatever repeats exactly is predicted in the end."""
+    """The programs are nested loops of random bodies: every exact repetition is predicted in the
+    end."""
     dice = random.Random(seed)
 
     def body(depth: int) -> list[int]:

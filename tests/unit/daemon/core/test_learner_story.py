@@ -1,4 +1,4 @@
-"""What a learner keeps of one run of a program, and what the next run's makes of it."""
+"""The event log that a learner keeps of one run of a program, and its use in the next run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LAYERS = 30
 
 
 class Run:
-    """A run of a program: some ranges, a set-up, and steps that use them all."""
+    """Runs a program that allocates some ranges and uses them all in each step."""
 
     def __init__(self, slots: Sequence[int], recalled: Learner | None = None) -> None:
-        """slots: of the ranges, in the order in which the program allocates them."""
+        """Allocates ranges in these slots, in this order."""
         self.caller = Caller(Learner(CAPACITY))
         self.slots = slots
         if recalled is not None:
@@ -58,7 +58,7 @@ def test_the_second_run_is_predicted_from_its_seventeenth_operation_on() -> None
 
 
 def test_a_program_that_ends_in_equal_copies_is_followed_by_the_period_of_its_steps() -> None:
-    """Saving a checkpoint is one copy after the other, and each repeats the one before."""
+    """A checkpoint is saved with one copy after the other, each equal to its predecessor."""
     first = Caller(Learner(CAPACITY))
     first.learner.keep()
     for keys in (SET_UP, training(), training(), training(), [7] * 400):

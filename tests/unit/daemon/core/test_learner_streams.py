@@ -1,4 +1,4 @@
-"""The iteration learner where several streams take turns, and where memory moves."""
+"""The iteration learner when several streams take turns, and when memory moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Operation = tuple[int, list[Access], int]
 
 
 def interleaved(streams: dict[int, list[int]], dice: random.Random | None) -> Iterator[Operation]:
-    """Operations of all streams: round robin, or in an order of its own where `dice` are given."""
+    """Yields the operations of all streams: round robin, or in random order if `dice` are given."""
     left = {stream: list(reversed(keys)) for stream, keys in streams.items()}
     turn = 0
     while any(left.values()):
@@ -58,7 +58,7 @@ def test_what_is_ahead_leaves_out_what_other_streams_have_done_already():
 
 
 def test_a_stream_that_is_another_one_each_iteration_is_recognised():
-    """As PyTorch hands out streams of a pool, one after the other."""
+    """PyTorch hands out the streams of a pool one after the other."""
     caller = Caller()
     main, side = list(range(1, 60)), list(range(100, 120))
     for iteration in range(12):
@@ -92,7 +92,7 @@ def test_the_stream_is_predicted_as_it_is_named_today():
 
 
 class Allocating(Caller):
-    """A program whose activations are new ranges in each iteration."""
+    """Models a program whose activations are new ranges in each iteration."""
 
     def __init__(self, layers: int = 20) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Allocating(Caller):
         return Access(*self.live[name], 0, BLOCK + name)
 
     def iteration(self) -> Iterator[tuple[int, list[Access]]]:
-        """Operations, each before it is seen: the predictions can be asked."""
+        """Yields each operation before the learner sees it, so that predictions can be checked."""
         for layer in range(self.layers):
             self.alloc(layer, BLOCK + layer)
             before = [self.access(layer - 1)] if layer else []
@@ -165,14 +165,14 @@ def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
         assert activation.missing == (layer >= 5)
         if layer < 5:
             assert activation == program.access(layer)
-    # The iterations after this one: what they will allocate is not what lives now.
+    # Later iterations allocate other ranges, so the live ranges are not predicted.
     for predicted in coming[15:]:
         assert predicted is not None
         assert predicted.accesses[-1].missing
 
 
 def test_ranges_allocated_once_in_an_iteration_are_persistent():
-    """An optimizer makes its state in the first step."""
+    """An optimizer allocates its state in the first step."""
     caller = Caller()
     learner = caller.learner
     learner.alloc(1, 1, BLOCK)
@@ -190,7 +190,7 @@ def test_ranges_allocated_once_in_an_iteration_are_persistent():
 
 
 def test_a_tensor_that_moved_inside_its_range_is_expected_where_it_went():
-    """The forward pass shows where an activation lies this time; the backward pass uses it."""
+    """The forward pass shows where an activation is this time; the backward pass uses it."""
     caller = Caller()
     offsets = {layer: layer * 100 * BLOCK for layer in range(10)}
     dice = random.Random(4)
@@ -207,7 +207,7 @@ def test_a_tensor_that_moved_inside_its_range_is_expected_where_it_went():
 
 
 def test_places_are_not_used_where_they_are_worse_than_addresses():
-    """Every place is taken by another tensor within the iteration."""
+    """Another tensor takes each place within the iteration."""
     dice = random.Random(7)
     caller = Caller()
 
@@ -227,13 +227,13 @@ def test_places_are_not_used_where_they_are_worse_than_addresses():
         counts.append((report.accesses_right, report.accesses_missed))
         caller.see(step())
     right, missed = (b - a for a, b in zip(counts[0], counts[-1], strict=True))
-    # 40 of 60 never move; of the others one in eight stays by chance.
+    # 40 of 60 accesses never move; one in eight of the others stays by chance.
     assert right / (right + missed) > 0.6
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
 def test_addresses_that_come_again_each_few_iterations_are_predicted(every):
-    """A caching allocator hands them out in turns."""
+    """A caching allocator hands out these addresses in turns."""
     dice = random.Random(every)
     turns = [[dice.randrange(50) for _ in range(100)] for _ in range(every)]
     caller = Caller()
@@ -262,7 +262,7 @@ def test_addresses_that_come_again_each_few_iterations_are_predicted(every):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_it_is_fed_it_answers(seed):
-    """Random operations, streams, allocations, losses and questions: no crash, no nonsense."""
+    """Random operations, streams, allocations, losses and questions cause no crash or nonsense."""
     dice = random.Random(seed)
     caller = Caller()
     learner = caller.learner

@@ -1,4 +1,4 @@
-"""What pumpd says of a job whose first process could not print its line."""
+"""pumpd's line about a job whose first process could not print its own line."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_line_that_another_process_forged_is_cut(folder: Path) -> None:
 
 
 def client(state: int, of_ns: int = 4 * S) -> Any:
-    """A mapping of a client with one device."""
+    """Returns a mapping of a client with one device."""
     shm = ffi.new("struct pump_shm *")
     shm.header.device_count = 1
     shm.devices[0].device_state = state

@@ -1,4 +1,4 @@
-"""Control connections of a supervisor whose workers are actors (supervisor_client.py)."""
+"""Control connections of a supervisor with simulated workers (supervisor_client.py)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_clients_are_served_while_a_question_waits(scene: Scene) -> None:
         with served(scene) as client:
             assert alive(client.worker_pid())
         assert time.monotonic() - start < 2
-        asker.close()  # so pumpd stops waiting for the answer
+        asker.close()  # pumpd stops waiting for the answer
     with Control.of_job(str(scene.socket)) as other:
         eventually(lambda: other.state() == [], "the workers to end")
 
@@ -200,7 +200,7 @@ def test_control_by_another_user_is_refused_in_one_line(scene: Scene) -> None:
     code = (
         "import os, sys\n"
         "from pump.control import Control, ControlError\n"
-        "os.setuid(65534)\n"  # the way to the working folder matters no more
+        "os.setuid(65534)\n"  # a relative path needs no access to parent folders
         "try: Control.of_job('socket').state()\n"
         "except ControlError as error: print(error)\n"
     )

@@ -1,4 +1,4 @@
-"""The handshake's layouts and the mapping that a client is given."""
+"""The handshake's layouts, and the mapping that a client gets."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ def test_the_layouts_are_those_of_the_c_header() -> None:
         assert found, name
         return int(found[1], 0)
 
-    # Static asserts hold these numbers to the compiler's.
+    # Static asserts tie these numbers to the compiler's.
     size = {m[1]: int(m[2]) for m in re.finditer(r"ASSERT_SIZE\((\w+), (\d+)\)", text)}
     at = {
         (m[1], m[2]): int(m[3]) for m in re.finditer(r"ASSERT_OFFSET\((\w+), (\w+), (\d+)\)", text)

@@ -1,7 +1,7 @@
-"""The supervisor as a process, with clients in Python and a stand-in worker.
+"""The supervisor as a process, with clients in Python and a fake worker.
 
-What must hold: a client is answered at once, served by a worker of its own, and learns
-of that worker's death; whichever other process is killed, the other parts go on.
+A client must be answered at once, be served by a worker of its own, and learn of that worker's
+death. If any other process is killed, the remaining parts keep running.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCRIPT = Path(supervisor_client.__file__)
 
 
 class Scene:
-    """A job (a sleeping process), its supervisor, and what they leave behind."""
+    """Runs a job (a sleeping process) and its supervisor, and cleans up after both."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.socket = folder / "socket"
@@ -158,7 +158,7 @@ def test_when_the_supervisor_dies_workers_serve_on_and_end_with_their_clients(sc
     eventually(lambda: not alive(warm), "the warm process to end with its supervisor")
     assert alive(worker)
     assert not client.closed()
-    scene.start()  # another one replaces the stale socket
+    scene.start()  # a new supervisor replaces the stale socket
     with scene.client() as new:
         assert new.worker_pid() != worker
     client.close()
@@ -172,7 +172,7 @@ def test_it_ends_when_the_job_has_ended_and_the_last_client_has_left(scene: Scen
     scene.end_job()
     time.sleep(0.3)
     assert scene.supervisor.poll() is None
-    with scene.client() as late:  # a process of the job that outlived the first one
+    with scene.client() as late:  # from a process of the job that outlives the first one
         assert late.worker_pid()
     client.close()
     assert scene.supervisor.wait(10) == 0
@@ -244,7 +244,7 @@ def try_once(scene: Scene) -> int:
 def test_silent_connections_are_bounded_in_number_and_time(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "--max-handshakes", "3")
     try:
-        assert try_once(scene) == link.WELCOME_OK  # and the first probe is dealt with
+        assert try_once(scene) == link.WELCOME_OK  # by then the first probe is done
         start = time.monotonic()
         silent = [connect_silently(scene) for _ in range(3)]
         extra = connect_silently(scene)
@@ -263,7 +263,7 @@ def test_garbage_is_refused_and_harms_no_client(scene: Scene) -> None:
         worker = bystander.worker_pid()
         for _ in range(300):
             one = connect_silently(scene)
-            # Descriptors that ride along must not pile up in the supervisor.
+            # Descriptors that are sent along must not pile up in the supervisor.
             fds = [0] * source.randrange(3)
             data = source.randbytes(source.randrange(1, 300))
             socket.send_fds(one, [data], fds)
@@ -308,7 +308,7 @@ def test_another_user_is_refused(scene: Scene) -> None:
     scene.socket.parent.chmod(0o711)
     code = (
         "import os, socket, sys\n"
-        "os.setuid(65534)\n"  # the way to the working folder matters no more
+        "os.setuid(65534)\n"  # a relative path needs no access to parent folders
         "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
         "s.connect('socket')\n"
         "sys.exit(s.recv(256)[12])\n"

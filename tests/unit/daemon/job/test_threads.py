@@ -1,4 +1,4 @@
-"""Threads that the system made, and that never begin: memory ran out at their first line."""
+"""Threads that the system creates and that never begin: memory runs out at their first line."""
 
 from __future__ import annotations
 

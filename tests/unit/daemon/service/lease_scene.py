@@ -1,4 +1,4 @@
-"""A job's lease client, with a service and workers that the test plays."""
+"""A job's lease client, with a service and workers that the test simulates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answer = Callable[[list[ClientState]], None]
 
 
 class Scene:
-    """A lease client attached to a service that the test plays; workers answer when told to."""
+    """A lease client attached to a simulated service; workers answer on request."""
 
     def __init__(
         self, folder: Path, selector: selectors.BaseSelector, version: int = wire.VERSION
@@ -28,9 +28,9 @@ class Scene:
         self.selector = selector
         self.answers: list[Answer] = []
         self.holds: list[tuple[int | None, int | None, int]] = []
-        """Requests since `held`: process, device, hold_ms."""
+        """Requests to hold launches since the last call of held(): process, device, hold_ms."""
         self.yields: set[tuple[int | None, int | None]] = set()
-        """Processes and devices that were last asked to yield."""
+        """Processes and devices of the last requests to yield."""
         self.answers_beats = True
         self.granted = b""
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -71,14 +71,14 @@ class Scene:
         self.listen()
 
     def answer_beats(self) -> None:
-        """As the service does."""
+        """Answers beats like the service."""
         while select.select([self.service], [], [], 0)[0]:
             if isinstance(self.said(), wire.Beat):
                 self.service.send(self.granted)
                 self.listen()
 
     def held(self, now: float, *clients: ClientState) -> list[tuple[int | None, int | None, int]]:
-        """What is asked for in the rounds that are due, at which the workers tell that."""
+        """Runs due rounds, in which workers report `clients`; returns the requests to hold."""
         self.holds.clear()
         self.holder.on_time(now)
         while self.answers:
@@ -98,7 +98,7 @@ class Scene:
 
 
 def held(pid: int, budget_mib: int = 500, *, gpus: str = "a", **figures: int) -> ClientState:
-    """A client that has devices, as its worker tells. gpus: a letter for each."""
+    """Returns a client with devices, as its worker reports it. `gpus`: A letter for each GPU."""
     sizes = (1000 * MIB, 1000 * MIB, budget_mib * MIB)
     moves = (700 * MIB, 0, budget_mib * MIB, 0, 0, 0, 200 * MIB, 0)
     device = DeviceState(0, "aa" * 16, *sizes, True, True, *moves, *(0,) * 7)

@@ -1,4 +1,4 @@
-"""`pumpd jobs` and those that it serves, while one of them is killed, stopped or slow."""
+"""`pumpd jobs` and the processes that it serves, while one is killed, stopped or slow."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ for _ in sys.stdin:
         print(one.recv(4096).decode(), flush=True)
 """
 SOON_S = ASKED_S / 2
-"""An answer that waits for no process; on a machine with other work as well."""
+"""The time limit, also on a busy machine, for an answer that waits for no process."""
 
 
 class Asker:
-    """A process that asks for a pumpd, as the shim of one that a rule serves does."""
+    """A process that asks for a pumpd, like the shim of a process that a rule serves."""
 
     def __init__(self, path: Path) -> None:
         self.process = subprocess.Popen(
@@ -44,14 +44,14 @@ class Asker:
         )
 
     def ask(self) -> tuple[Path, float]:
-        """The socket of its pumpd, and how long that took."""
+        """Returns the socket of its pumpd, and the seconds until the answer."""
         assert self.process.stdin is not None and self.process.stdout is not None
         begin = time.monotonic()
         print(file=self.process.stdin, flush=True)
         return Path(self.process.stdout.readline().strip()), time.monotonic() - begin
 
     def pumpd(self) -> int:
-        """The process id of its pumpd, once it has one."""
+        """Returns the process id of its pumpd, once there is one."""
         assert pumpds.wait_for(lambda: pumpds.of_job(self.process.pid).supervisor != 0)
         return pumpds.of_job(self.process.pid).supervisor
 
@@ -62,8 +62,8 @@ class Asker:
 
 @pytest.fixture
 def activator(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, int]]:
-    """The socket of `pumpd jobs` and its process; nothing is left when all askers have ended."""
-    with tempfile.TemporaryDirectory(prefix="pump-jobs-", dir="/tmp") as made:  # short
+    """Yields the socket and the process id of `pumpd jobs`; its folder must be empty at the end."""
+    with tempfile.TemporaryDirectory(prefix="pump-jobs-", dir="/tmp") as made:  # a short path
         monkeypatch.setenv("XDG_RUNTIME_DIR", made)
         monkeypatch.setenv("PUMP_SERVICE", "none")
         path = Path(made) / "pump" / "jobs"

@@ -1,4 +1,4 @@
-"""How a job waits for its turn, and yields: what its clients are asked, and for how long."""
+"""How a job waits for its turn, and yields: the requests to its clients, and their duration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pumpd.lease.lease_client import (
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that lease clients see."""
+    """Replaces the time that lease clients see."""
     now = [time.monotonic()]
     monkeypatch.setattr(LeaseClient, "_now", property(lambda _self: now[0]))
     return now
@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def waiting(tmp_path: Path, clock: list[float]) -> Iterator[Scene]:
-    """Of a job that waits for its turn on GPU a, and not on b."""
+    """Yields the scene of a job that waits for its turn on GPU a, and not on b."""
     with (
         selectors.DefaultSelector() as selector,
         contextlib.closing(Scene(tmp_path, selector)) as scene,
@@ -73,7 +73,7 @@ def test_a_job_that_waits_holds_launches_on_that_gpu_again_and_again(
 def test_a_client_that_comes_while_the_job_waits_is_held_and_one_that_leaves_is_not(
     waiting: Scene, clock: list[float]
 ) -> None:
-    """There is no process of the first one's number."""
+    """No process has the number of the first client."""
     assert waiting.held(clock[0], held(1 << 30, 1000)) == [(1 << 30, 0, HOLD_MS)]
     clock[0] += HOLD_ROUND_S
     assert waiting.held(clock[0], held(8, 1000)) == [(8, 0, HOLD_MS), (1 << 30, 0, 0)]
@@ -119,7 +119,7 @@ def test_a_job_waits_for_a_service_no_longer_than_two_rounds_without_an_answer(
     for _ in range(3):
         clock[0] += HOLD_ROUND_S
         assert waiting.held(clock[0], *BOTH) == []
-    waiting.answers_beats = True  # it goes on
+    waiting.answers_beats = True  # the service runs again
     waiting.answer_beats()
     assert waiting.held(clock[0], *BOTH) == HOLDS
 
@@ -174,7 +174,7 @@ def test_a_job_passes_over_a_service_that_takes_its_connection_and_is_silent(
             contextlib.closing(LeaseClient(selector, lambda *_: None, facts))
         )
         holder.on_time(clock[0])
-        for _ in range(2):  # it is lost, and another is tried
+        for _ in range(2):  # the connection is lost, and another one is tried
             due = holder.due()
             assert due is not None
             clock[0] = due
@@ -222,7 +222,7 @@ def test_a_job_waits_for_a_bounded_time_and_then_no_more_until_it_has_had_a_turn
 ) -> None:
     assert waiting.held(clock[0], *BOTH) == HOLDS
     clock[0] += HELD_MOST_S
-    waiting.grant(2, granted("a", waits=True), granted("b"))  # it waits on
+    waiting.grant(2, granted("a", waits=True), granted("b"))  # the job still waits
     assert waiting.held(clock[0], *BOTH) == HOLDS
     clock[0] += HOLD_ROUND_S
     assert waiting.held(clock[0], *BOTH) == RELEASES
@@ -240,7 +240,7 @@ def test_a_job_waits_for_a_bounded_time_and_then_no_more_until_it_has_had_a_turn
 
 
 def looks(busy: Busy, client: ClientState, now: float, depth: int = 0) -> tuple[bool, bool]:
-    """Whether one more look finds it used and ready."""
+    """Returns whether one more report finds the client used, and ready."""
     told = dataclasses.replace(client, worker={"window_depth": depth})
     (gpu,) = report_of([told], Ceilings(), busy, 1, now).gpus
     one = Held(client.pid, client.devices[0])
@@ -281,7 +281,7 @@ def test_a_client_that_is_ready_makes_its_job_so() -> None:
 
 
 def test_a_client_that_has_something_to_run_now_and_then_takes_no_turns() -> None:
-    """It answers requests: each look finds that it has used blocks, few find it at work."""
+    """A client that answers requests has used blocks at each report, but is rarely at work then."""
     busy, steps = Busy(), int(-DUTY_MEMORY_S * math.log(DUTY_LEAST))
     assert looks(busy, held(7), 0) == (False, False)
     for now in range(1, steps + 1):
@@ -291,7 +291,7 @@ def test_a_client_that_has_something_to_run_now_and_then_takes_no_turns() -> Non
     assert found == (True, False)
     last = held(7, blocks_used=now)
     waits = held(7, blocks_used=now, held_threads=1)
-    for now in range(100, 200, 2):  # pauses and waits tell nothing of that
+    for now in range(100, 200, 2):  # pauses and waits do not count
         assert looks(busy, last, now) == (False, False)
         assert looks(busy, waits, now + 1) == (True, False)
     for now in range(200, 200 + int(DUTY_MEMORY_S)):

@@ -1,4 +1,4 @@
-"""What must stay bounded on both sides of a lease: memory, silence, waits, and one bad round."""
+"""Bounds on both sides of a lease: memory, silence, waits, and one bad round."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_unacknowledged_grants_are_bounded_and_the_greatest_counts() -> None:
     name = registry._name(entry(gpu))
     job = registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0)
     greatest = 0
-    for turn in range(300):  # another comes and goes: half the memory, then all of it
+    for turn in range(300):  # another job joins and leaves: half the memory, then all of it
         registry.take_report(job, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
         other = registry.add(Identity(0, 0, 0), wire.Join(), 10, turn)
         registry.take_report(other, wire.Report(0, 1, 0, 0, (entry(gpu, 800),)), turn)
@@ -103,7 +103,7 @@ def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
     gpu = "aa" * 16
     registry = Registry({gpu: 1000 * MIB})
     jobs = [registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(3)]
-    for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's figure is less
+    for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's total is lower
         report = replace(entry(gpu), total_bytes=total_mib * MIB, usable_bytes=2000 * MIB)
         registry.take_report(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
     assert [bool(job.gpus) for job in jobs] == [True, True, False], "the last one lies"
@@ -124,7 +124,7 @@ def test_a_connection_lost_earlier_in_a_round_is_not_heard_in_it(tmp_path: Path)
         scene.service.close()
         ready = selector.select(10)
         assert len(ready) == 1, "the end of the service is there to be heard"
-        scene.answers.pop()([])  # a worker answers first: the report finds no one waiting
+        scene.answers.pop()([])  # a worker answers first: no service is left for the report
         assert "alone" in repr(scene.holder)
         ready[0][0].data()
         assert "alone" in repr(scene.holder)
@@ -170,7 +170,7 @@ def test_what_a_client_holds_is_told_while_it_has_no_worker_and_lives(tmp_path: 
 
             told = round_of(held(client.pid))
             assert isinstance(told, wire.Report) and told.gpus[0].adopted_bytes == 500 * MIB
-            # Its worker was killed; one that hangs says as little.
+            # Its worker was killed. A worker that hangs reports as little.
             young = ClientState(client.pid, worker={"ticks": 0})
             for gone in ((), (young,), (control.failed(client.pid, "it did not answer"),)):
                 assert isinstance(round_of(*gone), wire.Beat), "nothing has changed"
@@ -194,7 +194,8 @@ def test_rounds_of_a_newcomer_come_soon_while_it_wants_more(tmp_path: Path) -> N
         scene.holder.client_came(time.monotonic())
 
         def is_next_behind(pause_s: float, client: ClientState) -> bool:
-            """Whether the round behind this one, in which the worker tells that, is due then."""
+            """Returns whether the next round begins `pause_s` after the worker has reported
+            `client`."""
             due = scene.holder.due()
             assert due is not None
             time.sleep(max(0.0, due - time.monotonic()))
@@ -232,7 +233,7 @@ def test_an_absent_client_is_believed_for_a_while_only_and_not_once_it_has_let_g
 
 
 class Exhausted:
-    """A listener of a process that has no free descriptors."""
+    """A listener in a process without free descriptors."""
 
     def __init__(self, real: socket.socket) -> None:
         self.real = real

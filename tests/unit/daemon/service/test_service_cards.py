@@ -1,4 +1,4 @@
-"""What the service learns of GPUs: NVML in a process of its own, and what follows from it."""
+"""The service's knowledge of GPUs: NVML in a process of its own, and the memory to share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UUID = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with one GPU; what of it is used is in this file."""
+    """Simulates a machine with one GPU; returns the file that contains its used bytes."""
     (tmp_path / "pynvml.py").write_text(NVML)
     path = [str(tmp_path), *(entry for entry in sys.path if entry)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
@@ -39,7 +39,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Watched:
-    """Cards, and what they tell."""
+    """Runs Cards, and keeps the used bytes that they report."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -117,7 +117,7 @@ def test_a_process_that_dies_tells_nothing_and_is_begun_anew(watched: Watched) -
 
 @contextlib.contextmanager
 def slowed(pid: int) -> Iterator[None]:
-    """Meanwhile the process stops again and again."""
+    """Stops and continues the process repeatedly within the context."""
     ends = threading.Event()
 
     def slow() -> None:
@@ -165,11 +165,11 @@ def test_without_a_control_node_no_process_is_begun(monkeypatch: pytest.MonkeyPa
     assert one.total_bytes == {} and one.due is None and one._process is None
 
 
-# ---- what can be shared of a GPU ----
+# ---- memory of a GPU that can be shared ----
 
 
 def sampled(gpu: Gpu, used_mib: int, **held_mib: int) -> int:
-    """One more sample; returns what is unaccounted for, in MiB."""
+    """Adds a sample; returns the unaccounted memory, in MiB."""
     gpu.measured(used_mib * MIB, {int(job[1:]): mib * MIB for job, mib in held_mib.items()})
     return (gpu.unaccounted_bytes or 0) // MIB
 
@@ -187,7 +187,7 @@ def test_what_jobs_do_not_account_for_is_not_shared() -> None:
 def test_a_job_that_grows_between_two_samples_is_no_other_program() -> None:
     gpu = Gpu(1000 * MIB)
     for most in range(0, 800, 100):
-        gpu.reported(1, (most + 100) * MIB)  # it had that at the sample, and says so late
+        gpu.reported(1, (most + 100) * MIB)  # held at the sample, but reported late
         assert sampled(gpu, most + 50, j1=most) <= 50
     for _ in range(3):
         last = sampled(gpu, 850, j1=800)
@@ -209,7 +209,7 @@ def test_reports_that_go_up_and_down_hold_back_what_has_come_free_for_a_while_on
     for _ in range(3):
         sampled(gpu, 700, j1=300, j2=100)
     assert sampled(gpu, 700, j1=300, j2=100) == 300
-    for _ in range(60):  # the program has ended, and job 2 plays with its reports
+    for _ in range(60):  # the program has ended, and job 2 varies its reports
         gpu.reported(2, 0)
         gpu.reported(2, 100 * MIB)
         left = sampled(gpu, 400, j1=300, j2=100)

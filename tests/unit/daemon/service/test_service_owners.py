@@ -1,4 +1,4 @@
-"""Owners of user ids, which connections are closed for others, and how long jobs wait for a
+"""Owners of user ids, the connections that are closed for others, and the time that jobs wait for a
 user."""
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_a_user_that_connects_too_fast_waits_and_is_forgotten_in_time() -> None:
 def test_patience_is_a_users_and_comes_back_slowly() -> None:
     patience = Patience()
     patience.look("gpu", {1}, 0.0)
-    patience.look("gpu", set(), PATIENCE_S / 2)  # it has left, and joins again
+    patience.look("gpu", set(), PATIENCE_S / 2)  # the user leaves, and joins again
     patience.look("gpu", {1}, PATIENCE_S / 2)
     assert not patience.is_over(1, "gpu", PATIENCE_S - 0.1)
     assert patience.is_over(1, "gpu", PATIENCE_S)

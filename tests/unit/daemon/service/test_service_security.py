@@ -1,4 +1,4 @@
-"""What docs/security.md promises of the system service, a test for each line there."""
+"""The guarantees of docs/security.md for the system service, with a test for each line there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become
 
 
 def with_quotas(folder: Path, config: str = "", **quotas: int) -> Service:
-    """A service whose quotas are small."""
+    """Starts a service with these small quotas."""
     code = (
         "import functools, sys; from pumpd import main; from pumpd.service import serve\n"
         f"serve.Quotas = functools.partial(serve.Quotas, **{quotas!r})\n"
@@ -56,7 +56,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def as_other_user(service: Service, code: str) -> subprocess.CompletedProcess[str]:
-    """Run `code`, with `client` connected to the service, as another user."""
+    """Runs `code` as another user, with `client` connected to the service."""
     service.socket.parent.chmod(0o755)
     line = (
         "import os; from pump.service import ServiceClient; from pump.wire import service as w\n"
@@ -124,7 +124,7 @@ def test_the_kernel_decides_which_user_a_peer_is(service: Service) -> None:
         assert (job.user, job.pid) == (os.geteuid(), os.getpid())
 
 
-# ---- floods, and slow ones ----
+# ---- floods and slow peers ----
 
 
 def test_a_user_that_floods_waits_and_others_are_answered(service: Service) -> None:
@@ -265,11 +265,11 @@ def test_out_of_descriptors_it_pauses_and_goes_on(tmp_path: Path) -> None:
         service.kill()
 
 
-# ---- what is said ----
+# ---- contents of messages ----
 
 
 def _let_in(service: Service) -> ServiceClient:
-    """A connection, once the rate of connects lets this user in again."""
+    """Connects, once the rate of connects lets this user in again."""
     give_up = time.monotonic() + 5.0
     while True:
         try:
@@ -291,9 +291,9 @@ def test_hostile_frames_cost_their_sender_alone_the_connection(service: Service,
         for _ in range(150):
             one = connect(service)
             hello = wire.pack_hello()
-            with contextlib.suppress(OSError):  # a user that connects too fast is turned away
+            with contextlib.suppress(OSError):  # the user may connect too fast, and be refused
                 one.send(mutated(hello, source) or b"x" if source.random() < 0.2 else hello)
-                one.recv(64)  # a welcome of whatever kind
+                one.recv(64)  # a welcome of any kind
                 for _ in range(source.randrange(1, 6)):
                     one.send(mutated(source.choice(frames), source) or b"{")
                 one.shutdown(socket.SHUT_WR)

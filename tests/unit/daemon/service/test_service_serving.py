@@ -1,4 +1,4 @@
-"""The system service as a process, with jobs played in Python: leases and which jobs hold them."""
+"""The system service as a process, with simulated jobs: leases, and the jobs that hold them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ FAST = ("--beat", "1", "--settle", "0.05")
 USABLE = 970 * MIB
 GRAIN = USABLE // 64
 SHARED = USABLE - USABLE // FLOORS_SHARE
-"""Between two that both have less than they want: room is left for what spills."""
+"""The sum of two jobs that both have less than they want: some memory stays free for overshoot."""
 
 
 def equal(*jobs: Played) -> bool:
-    """Whether the jobs have grants that differ by less than is worth a message."""
+    """Returns whether the jobs' grants differ by less than is worth a message."""
     granted = [job.granted or 0 for job in jobs]
     return min(granted) > 0 and max(granted) - min(granted) <= 2 * GRAIN
 
@@ -58,7 +58,7 @@ def test_one_job_keeps_what_it_has_and_two_share_by_what_they_want(service: Serv
         until(lambda: first.granted, "a grant", first)
         assert first.granted == first.usable
         second = Played(service, wanted_mib=800)
-        second.adopted = 40 * MIB  # it found little free
+        second.adopted = 40 * MIB  # it found little free memory
         second.report()
         until(lambda: equal(first, second), "equal shares", first, second)
         assert SHARED - 2 * GRAIN <= first.granted + second.granted <= SHARED
@@ -67,7 +67,7 @@ def test_one_job_keeps_what_it_has_and_two_share_by_what_they_want(service: Serv
 
 
 def the_first_holds_all_when_the_second_comes(first: Played, second: Played) -> None:
-    """And does not give way."""
+    """Gives all memory to the first job, which does not give way, before the second one comes."""
     first.report()
     until(lambda: first.granted == first.usable, "the whole for one", first)
     first.adopts = False
@@ -136,12 +136,12 @@ def test_a_silent_job_loses_its_lease_and_learns_why(service: Service) -> None:
         until(lambda: second.granted == second.usable, "all, for the other is silent", second)
         with service.ask() as client:
             assert client.state().jobs_expired == 1
-        first.socket.recv(wire.REPLY_BYTES)  # grants, perhaps
+        first.socket.recv(wire.REPLY_BYTES)  # possibly grants
         eventually(lambda: is_closed(first.socket), "the end of its connection")
 
 
 def test_each_beat_is_answered_with_the_newest_grant(service: Service) -> None:
-    """So a job knows that the service is there."""
+    """The answer shows the job that the service is alive."""
     with closing(Played(service, wanted_mib=100)) as (job,):
         job.say(wire.Beat())
         assert job.take() == job.grant, "there is no lease yet"
@@ -323,7 +323,7 @@ while True:
         key.data()
     holder.on_time(time.monotonic())
 """
-"""A job's pumpd of the release after this one: it has beats that say more."""
+"""A job's pumpd of the next release, whose beats have another field."""
 
 
 def test_a_job_of_the_next_release_renews_with_the_service_of_this_one(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_job_of_the_next_release_renews_with_the_service_of_this_one(tmp_path:
         with service.ask() as client:
             eventually(lambda: [one.name for one in client.jobs()] == ["next"], "the job")
             (first,) = client.jobs()
-            time.sleep(1.0)  # ten beats; three that are missed would end it
+            time.sleep(1.0)  # ten beats; three missed ones would end the lease
             (then,) = client.jobs()
             assert (then.number, then.pid) == (first.number, job.pid)
             assert client.state().refused_frames == 0
@@ -350,7 +350,7 @@ def test_a_job_of_the_next_release_renews_with_the_service_of_this_one(tmp_path:
         service.kill()
 
 
-# ---- what it costs, and bad input ----
+# ---- costs, and bad input ----
 
 
 def test_an_idle_service_sleeps_and_is_small(service: Service) -> None:

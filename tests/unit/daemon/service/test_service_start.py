@@ -1,5 +1,5 @@
-"""How `pumpd serve` starts: its folder, its socket, the user that it becomes, and what a
-process of that user's number may then do."""
+"""How `pumpd serve` starts: its folder, its socket, the user that it becomes, and the rights of
+other processes with that user's number."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from pumpd.common import link
 from pumpd.service import serve
 
 NOBODY = 65534
-"""The user that the service becomes here: one of /etc/passwd, and the number of a pod."""
+"""The user that the service becomes here: it is in /etc/passwd, and pods may have its number."""
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that all users can reach, and only root can change."""
+    """Yields a folder that all users can reach, and only root can change."""
     with tempfile.TemporaryDirectory(prefix="pump-start-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         yield Path(made)
 
 
 def asked_as(user: int, path: Path) -> str:
-    """The names of the jobs that a user is shown."""
+    """Returns the names of the jobs that a user can see."""
 
     def ask() -> str:
         with ServiceClient(str(path)) as client:
@@ -81,7 +81,7 @@ class Pod(Service):
 def test_pods_with_the_services_number_can_neither_take_its_socket_nor_see_all(
     folder: Path,
 ) -> None:
-    """Two pods run as the service's user, beside pods of others and one that runs as root."""
+    """Two pods run as the service's user, alongside pods of others and one that runs as root."""
     service = Pod(folder, "[service]\nroot_sees_all = false\n")
     path = service.socket
 

@@ -1,4 +1,4 @@
-"""The service's turns: which jobs come first, which wait, and where there are none."""
+"""The service's turns: which jobs come first, which wait, and when there are no turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pumpd.service.registry import Registry
 MIB = 1 << 20
 GPU = "aa" * 16
 TOTAL, WANTED = 10_000, 9_000
-"""Of a GPU, and of each job, in MiB."""
+"""The GPU's memory, and the memory that each job wants, in MiB."""
 
 
 def entry(wanted_mib: int = WANTED, **more: object) -> wire.GpuReport:
@@ -32,7 +32,7 @@ def says(registry: Registry, job: Job, now: float, **more: object) -> None:
 
 
 def budget(registry: Registry, job: Job) -> tuple[int, bool]:
-    """MiB, and whether it waits, as it is told."""
+    """Returns the granted MiB, and whether the job has to wait."""
     (grant,) = registry.grant_of(job, 1000).gpus
     return grant.budget_bytes // MIB, grant.waits
 
@@ -58,7 +58,7 @@ def test_one_job_runs_with_most_of_the_memory_and_the_others_wait_for_their_turn
         for job, waits_ in zip(jobs, waits, strict=True):
             if not waits_:
                 found.append(job)
-                for _ in range(3):  # the others give theirs back first, which these reports say
+                for _ in range(3):  # the others give memory back first, and report it
                     waiting(here, jobs, now)
                 assert budget(here, job)[0] >= 0.8 * WANTED
                 for other in jobs:
@@ -91,7 +91,7 @@ def test_there_are_no_turns_where_they_are_not_wanted() -> None:
     here = registry()
     here.settling = True
     assert not waits(here, join(here), join(here, 1))
-    here = registry()  # one that pauses, or does not tell: of the release before
+    here = registry()  # one job pauses, or has no such reports (previous release)
     assert not waits(here, join(here), join(here, 1, used=False, ready=False))
 
 
@@ -127,7 +127,7 @@ def test_priorities_are_parts_of_the_time() -> None:
     for second in range(400):
         for i, waits in enumerate(waiting(here, jobs, float(second))):
             waited[i] += waits
-    assert sum(waited) == 400 and 0.2 < waited[0] / 400 < 0.3  # 1.25^5 is 3
+    assert sum(waited) == 400 and 0.2 < waited[0] / 400 < 0.3  # 1.25^5 is about 3
 
 
 def test_a_turn_that_is_not_used_is_the_next_job_s() -> None:
@@ -136,7 +136,7 @@ def test_a_turn_that_is_not_used_is_the_next_job_s() -> None:
     waits = waiting(here, jobs, 0.0)
     first = jobs[waits.index(False)]
     says(here, first, 1.0, used=False, ready=False)
-    assert sum(waiting(here, jobs, 1.0)) == 1  # of those that have something to run
+    assert sum(waiting(here, jobs, 1.0)) == 1  # only jobs with something to run count
     assert not first.waits
     here.remove(first)
     others = [job for job in jobs if job is not first]
@@ -177,11 +177,11 @@ def test_jobs_yield_to_one_of_a_higher_priority_that_uses_the_gpu() -> None:
     assert yielding(here, low, equal, between) == [False] * 3
 
 
-# ---- what a job says of itself, and who gains by it ----
+# ---- a job's reports about itself, and who gains by them ----
 
 
 def shares(registry: Registry, jobs: list[Job], lies: dict[int, dict[str, object]]) -> list[float]:
-    """The part of 800 s in which each job runs, with the reports of jobs that adopt at once."""
+    """Returns the share of 800 s in which each job runs, if jobs adopt at once and some lie."""
     ran = [0] * len(jobs)
     for second in range(800):
         for place, job in enumerate(jobs):
@@ -219,7 +219,7 @@ def test_no_claim_of_what_it_holds_or_needs_earns_a_job_more_of_the_time() -> No
 
 
 def test_one_that_says_it_uses_a_gpu_for_none_of_the_time_counts_as_one_that_does_not() -> None:
-    """So an idle job of the release before, which says only the latter, has no turns."""
+    """So an idle job of the previous release, which reports only a use of 0, has no turns."""
     here = registry()
     jobs = [join(here, owner) for owner in range(2)]
     idle = join(here, 2, use=0, ready=False)

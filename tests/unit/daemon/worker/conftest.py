@@ -1,4 +1,4 @@
-"""A client that the tests play, and the policies that a worker is tested under."""
+"""A simulated client, and the policies that a worker is tested under."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pumpd.worker.worker import Worker
 
 @pytest.fixture(params=["window", "planned"])
 def policy(request: pytest.FixtureRequest) -> str:
-    """Of the worker, where a test is about neither."""
+    """Returns the worker's policy, for tests that do not depend on it."""
     return str(request.param)
 
 
@@ -32,7 +32,7 @@ def make_client() -> Iterator[MakeClient]:
 
 @pytest.fixture
 def serve(make_client: MakeClient, policy: str) -> Serve:
-    """Make a client, and a worker of this policy that has not ticked."""
+    """Makes a client, and a worker of this policy that has not ticked."""
 
     def make(budget_blocks: int, **more: object) -> tuple[FakeClient, Worker]:
         client = make_client(budget_blocks, **more)

@@ -1,7 +1,7 @@
-"""A client made of Python: writes a mapping as the shim would, one thread, no CUDA.
+"""A client in Python: writes a mapping as the shim would, in one thread, without CUDA.
 
-It plays program, executors and GPU for tests of the worker's side. What it does not
-show: concurrency, the real shim, real timing.
+It acts as program, executors and GPU for tests of the worker's side. It does not show concurrency,
+the real shim, or real timing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MASK = 2**64 - 1
 
 
 class FakeClient:
-    """Ranges lie one after the other; devices are alike."""
+    """Allocates ranges one after another; its devices are alike."""
 
     def __init__(
         self, budget_blocks: int, *, emulated: bool = False, capacity: int = 0, devices: int = 1
@@ -41,10 +41,10 @@ class FakeClient:
         self._next_base = 1 << 40
         self._next_slot = 0
         self.duplicates: dict[int, int] = {}
-        """By ticket: what an entry asks for, see struct pump_entry."""
+        """By ticket: the blocks that an entry asks to duplicate, as in struct pump_entry."""
         self._taken: dict[int, tuple[int, int, Any]] = {}
-        """By ticket, what has not ended: device, direction, and its place in a command ring, or
-        None where it was planned."""
+        """In flight, by ticket: device, direction, and the command in its ring, or None for an
+        entry of a schedule."""
 
     def close(self) -> None:
         del self.shm
@@ -61,7 +61,7 @@ class FakeClient:
         function: int = 0,
         device: int = 0,
     ) -> bool:
-        """Publish one event; extents are (slot, offset_bytes, length_bytes)."""
+        """Publishes one event; extents are (slot, offset_bytes, length_bytes)."""
         header = self.shm.header
         records = max(1, -(-len(extents) // 3))
         if (header.event_tail + records - header.event_head) & MASK > lib.PUMP_EVENT_SLOTS:
@@ -84,7 +84,7 @@ class FakeClient:
         return True
 
     def alloc(self, blocks: int, device: int = 0) -> int:
-        """Allocate a range; returns its slot."""
+        """Allocates a range; returns its slot."""
         slot = self._next_slot
         self._next_slot += 1
         record = self.shm.ranges[slot]
@@ -104,9 +104,9 @@ class FakeClient:
         self.shm.ranges[slot].generation += 1
 
     def launch(self, slots: list[int], stream: int = 1, function: int = 0) -> int:
-        """Issue a kernel that touches whole ranges; returns its seq.
+        """Issues a kernel that touches whole ranges; returns its seq.
 
-        It is compared with what was predicted. Its signature is the function.
+        The launch is compared with its prediction. Its signature is the function.
         """
         header = self.shm.header
         seq = int(header.next_seq)
@@ -123,12 +123,12 @@ class FakeClient:
         return seq
 
     def execute(self, seq: int, stream: int = 1) -> None:
-        """All operations of `stream` up to `seq` have executed."""
+        """Marks all operations of `stream` up to `seq` as executed."""
         self.shm.progress[stream].executed_seq = seq
         self.shm.header.activity += 1
 
     def sent(self, direction: int, device: int = 0) -> list[Any]:
-        """Take what the worker has sent; returns copies."""
+        """Takes the commands that the worker has sent; returns copies."""
         ring, taken = self.shm.commands[device][direction], []
         while ring.head != ring.tail:
             command = ring.commands[ring.head % lib.PUMP_COMMAND_SLOTS]
@@ -140,7 +140,8 @@ class FakeClient:
         return taken
 
     def scheduled(self, direction: int, device: int = 0) -> list[Any]:
-        """Take what may go now of the schedule in force; returns copies of its commands."""
+        """Takes the entries of the schedule in force that may start; returns copies of their
+        commands."""
         schedule, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
         while schedule.turn >> 32:
             at = schedule.turn >> 16 * direction & 0xFFFF
@@ -163,18 +164,18 @@ class FakeClient:
         return taken
 
     def commands(self, direction: int, device: int = 0) -> list[Any]:
-        """Take all that executors would take now, as copies."""
+        """Takes all commands that executors would take now; returns copies."""
         return self.sent(direction, device) + self.scheduled(direction, device)
 
     def result_of(self, command: Any) -> int:
-        """Return PUMP_RESULT_STALE for what may not leave, or PUMP_RESULT_MOVED."""
+        """Returns PUMP_RESULT_STALE for blocks that may not leave, else PUMP_RESULT_MOVED."""
         _, direction, _ = self._taken[command.ticket]
         used = max(self.shm.ranges[command.slot].last_use_seq)
         stale = direction == lib.PUMP_TO_HOST and used > command.observed_seq
         return int(lib.PUMP_RESULT_STALE if stale else lib.PUMP_RESULT_MOVED)
 
     def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED, kept: int = 0) -> None:
-        """Report the end of what was taken; kept: of an entry, see struct pump_entry_end."""
+        """Reports the end of a command. `kept`: For an entry, as in struct pump_entry_end."""
         device, direction, place = self._taken.pop(command.ticket)
         if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
             self.shm.schedules[device].left_bytes += command.length_bytes
@@ -196,7 +197,7 @@ def _copy(command: Any) -> Any:
 
 
 def prediction_word(seq: int, stream: int, kind: int, what: int) -> int:
-    """pump_prediction_word of shim/include/pump_ring.h."""
+    """Mirrors pump_prediction_word of shim/include/pump_ring.h."""
     place = (stream << 8 | kind) * 0x9E3779B97F4A7C15
     return (what ^ place ^ (seq + 1) * 0xC2B2AE3D27D4EB4F) & MASK
 
@@ -213,7 +214,7 @@ def states(worker: Worker, blocks: range) -> list[int]:
 
 
 def carry_out(client: FakeClient, worker: Worker, ticks: int, device: int = 0) -> list[Any]:
-    """Tick and let every command of the device succeed; returns the commands."""
+    """Ticks, and lets every command of the device succeed; returns the commands."""
     done = []
     for _ in range(ticks):
         worker.tick()

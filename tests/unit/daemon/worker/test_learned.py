@@ -1,4 +1,4 @@
-"""What a worker keeps of a program for its next run, and what it makes of any file there."""
+"""The file that a worker keeps of a program for its next run, and its handling of bad files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RANGES = 24
 
 
 class Run:
-    """A run of a program; its functions are all that tells it from others."""
+    """A run of a program, which only its functions distinguish from others."""
 
     def __init__(self, folder: Path | None) -> None:
         self.client = FakeClient(RANGES)
@@ -40,7 +40,7 @@ class Run:
         self.worker.tick()
 
     def play(self, functions: Sequence[int]) -> float:
-        """The share of these operations that were predicted, with the blocks that they use."""
+        """Returns the share of these operations that were predicted with their blocks."""
         before = self.worker.model.totals().predicted
         for function in functions:
             seq = self.client.launch([self.slots[function % RANGES]], function=function)
@@ -54,7 +54,7 @@ class Run:
 
 
 def whole(folder: Path | None, *, iterations: int = 3, shift: int = 0) -> list[float]:
-    """A run of set-up and iterations: the share of each iteration that was predicted."""
+    """Runs set-up and iterations; returns the share of each iteration that was predicted."""
     run = Run(folder)
     run.play([shift + function for function in SET_UP])
     shares = [run.play([shift + function for function in ITERATION]) for _ in range(iterations)]
@@ -152,11 +152,11 @@ def test_programs_that_begin_alike_are_told_apart_later(folder: Path) -> None:
     run.end()
 
 
-# ---- what is in the way ----------------------------------------------------------------------
+# ---- bad files and folders --------------------------------------------------------------------
 
 
 def changed(data: bytes, seed: int, changes: int = 3) -> bytes:
-    """Other bytes here and there, and a sum that is right for them."""
+    """Changes a few bytes, and corrects the checksum."""
     dice, content = random.Random(seed), bytearray(data)
     for _ in range(changes):
         content[dice.randrange(16, len(content))] = dice.randrange(256)
@@ -206,7 +206,7 @@ def test_a_file_that_makes_no_sense_is_as_none(folder: Path, what: str) -> None:
     path.write_bytes(bad)
     before = whole(None)
     if what == "random":
-        path.unlink()  # what is not pump's is not replaced
+        path.unlink()  # foreign files are not replaced
         path.write_bytes(b"")
     assert whole(folder) == before == plain
     assert min(whole(folder)) >= 0.99, "it has been replaced"
@@ -228,7 +228,7 @@ def test_what_is_decoded_is_within_the_bounds_of_the_contract(seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_hostile_story_costs_predictions_and_nothing_else(folder: Path, seed: int) -> None:
-    """The program's own keys, and nonsense of what they reach and where ranges begin."""
+    """The file has the program's own keys, but random accesses and starts of ranges."""
     whole(folder)
     steps, accesses = story(folder)
     dice = np.random.default_rng(seed)
@@ -313,7 +313,7 @@ def test_a_folder_that_cannot_be_made_is_no_harm(tmp_path: Path) -> None:
 def test_no_folder_is_made_in_another_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where sudo keeps HOME: it would be root's, and keep the user out."""
+    """With sudo that keeps HOME, the folder would be root's, and would lock the user out."""
     other = os.geteuid() + 12345
     if os.geteuid() == 0:
         os.chown(tmp_path, other, -1)
@@ -325,7 +325,7 @@ def test_no_folder_is_made_in_another_users(
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """No file of this process grows beyond 1,000 bytes, as on a disk that is full."""
+    """Limits the files of this process to 1,000 bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     yield

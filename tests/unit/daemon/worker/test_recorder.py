@@ -1,4 +1,4 @@
-"""The worker's recorder: what a client did is in the file, and errors end the recording alone."""
+"""The worker's recorder: the file has what the client did, and errors end only the recording."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client() -> Iterator[FakeClient]:
 
 
 def start(settings: WorkerSettings) -> tuple[Recorder | None, Any]:
-    """The recorder, and what the shim is told."""
+    """Returns the recorder, and the counters that the shim can read."""
     counters = ffi.new("struct pump_worker_counters *")
     return recording.start(settings, counters), counters
 
@@ -43,13 +43,13 @@ def settings(path: Path, **more: Any) -> WorkerSettings:
 
 
 def read(path: Path) -> tuple[Reader, list[rec.Record]]:
-    """And its records, but for how long events had waited."""
+    """Returns a reader and its records, without those about the waits of events."""
     reader = Reader(io.BytesIO(path.read_bytes()))
     return reader, [r for r in reader.records() if not isinstance(r, rec.Read)]
 
 
 def draft(path: Path) -> Path:
-    """Where the recording to `path` is being written."""
+    """Returns the unfinished file of the recording to `path`."""
     (part,) = path.parent.glob(f"{path.name}.part-*")
     return part
 
@@ -77,7 +77,7 @@ def test_what_the_client_did_is_in_the_file_in_its_order(
     kept = client.alloc(3)
     drain(recorder, client)
     recorder.ranges(client.mapping.read_ranges(), 0)
-    recorder.device(0, client.shm.devices[0])  # unchanged: not told again
+    recorder.device(0, client.shm.devices[0])  # unchanged: not recorded again
     freed = client.alloc(2)
     client.launch([kept, freed], stream=7)
     client.free(freed)
@@ -184,7 +184,7 @@ def test_a_writer_that_cannot_follow_costs_rows_that_are_counted_not_time(
     lost = [record for record in found if isinstance(record, rec.Lost)]
     assert [record.reason for record in lost] == [form.LOST_RECORDER]
     assert kept > 0
-    assert kept + lost[0].events in (launches, launches + 1)  # the allocation may be lost as well
+    assert kept + lost[0].events in (launches, launches + 1)  # the allocation may be lost too
 
 
 def test_records_that_made_no_sense_are_counted_in_the_recording(
@@ -266,7 +266,7 @@ def test_rows_keep_their_extents_when_many_batches_are_joined(
     recorder = Recorder(str(tmp_path / "t"), {})
     expected = []
     for number in range(batches):
-        for turn in range(number % 4):  # at times an empty batch
+        for turn in range(number % 4):  # sometimes an empty batch
             used = slots[: (number + turn) % 6]
             client.launch(used)
             expected.append(used)

@@ -1,4 +1,4 @@
-"""Samples in recordings: what they say of a device, and that an idle program adds none."""
+"""Samples in recordings: they follow a device's memory, and an idle program adds none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> 
         sampler.tick(now)
         client.alloc(3)
         worker.tick()
-        sampler.tick(now + SAMPLE_NS - 1)  # too early to look
+        sampler.tick(now + SAMPLE_NS - 1)  # too early for a sample
         for step in range(1, 100):
             sampler.tick(now + step * SAMPLE_NS)
         client.alloc(2)
@@ -43,13 +43,13 @@ def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> 
         client.close()
     told = samples(tmp_path / "t")
     blocks = [(sample.resident_bytes + sample.host_bytes) // BLOCK for sample in told]
-    # Before; the first change; the last moment before the second one; that.
+    # The state before; the first change; the last moment before the second; the second.
     assert blocks == [0, 3, 3, 5]
     assert [(sample.time_ns - now) // SAMPLE_NS for sample in told] == [0, 1, 99, 100]
 
 
 def test_a_worker_that_tells_how_it_is_between_ticks_samples_all_the_same(tmp_path: Path) -> None:
-    """It publishes before each long sleep as well, so that a tick seldom has to."""
+    """The worker also publishes before each long sleep, so a tick rarely has to."""
     client = FakeClient(8)
     try:
         recorder = Recorder(str(tmp_path / "t"), {})

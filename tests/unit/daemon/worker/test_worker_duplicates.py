@@ -1,4 +1,4 @@
-"""Which blocks the worker has duplicated, and what it learns from how they leave."""
+"""The blocks that the worker duplicates, and how it learns from their departures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fake_client import lib
 from test_worker_schedule import BLOCKS, BUDGET, LAYERS, Training
 
 WRONG_FREE, COPIES_A_TRIAL, FEW_TRIALS, ASKED_BLOCKS = 16, 1024, 256, 16384
-"""Of model_duplicates.c."""
+"""Constants of model_duplicates.c."""
 STAY_BUDGETS = 8
-"""Of model_blocks.c."""
+"""A constant of model_blocks.c."""
 Place = tuple[int, int]
 """Slot and block."""
 
@@ -22,8 +22,8 @@ def bits(mask: int) -> list[int]:
 
 
 class Duplicating(Training):
-    """Executors that duplicate what they are asked to. writes: which blocks kernels write; late:
-    blocks are there already when they are to come."""
+    """Executors that make all requested duplicates. `writes`: Whether kernels write a block.
+    `late`: Blocks are already on the GPU when they are to arrive."""
 
     def __init__(
         self, writes: Callable[[Place], bool], *, late: bool = False, wanted: bool = True
@@ -73,7 +73,7 @@ class Duplicating(Training):
             self.step(2)
 
     def sweep(self, layers: Iterable[int] = range(LAYERS)) -> None:
-        """Through the layers, waiting for each."""
+        """Goes through the layers, and waits for each."""
         for layer in layers:
             self.issue(layer)
             self.worker.tick()
@@ -85,8 +85,8 @@ def test_what_is_only_read_leaves_without_a_copy_from_its_second_time_on() -> No
     program = Duplicating(lambda _: False)
     program.run(30 * LAYERS)
     assert program.asked, "blocks that had left came again"
-    # Each once, and those again that leave while the first WRONG_FREE trials are made, one for
-    # each layer that comes.
+    # Each block is copied once. Blocks that leave during the first WRONG_FREE trials are copied
+    # again; each arriving layer has one trial.
     assert len(program.copied) <= 2 * LAYERS * BLOCKS
     assert len(program.clean) > 4 * len(program.copied)
     totals = program.worker.model.totals()
@@ -108,7 +108,7 @@ def test_a_program_that_writes_everything_pays_for_few_blocks() -> None:
 
 
 def test_a_program_whose_first_trials_were_of_written_blocks_gets_others() -> None:
-    """As many as may be wrong at once, each of them twice."""
+    """Kernels write all blocks until WRONG_FREE trials were wrong."""
     begins = True
     program = Duplicating(lambda _: begins)
     while program.worker.model.totals().trials_wrong < WRONG_FREE:
@@ -121,7 +121,7 @@ def test_a_program_whose_first_trials_were_of_written_blocks_gets_others() -> No
 
 
 def test_the_first_trials_are_spread() -> None:
-    """Whole layers come, of which one block is tried."""
+    """Whole layers arrive, and one block of each is tried."""
     program = Duplicating(lambda _: True)
     while len(program.asked) < WRONG_FREE // 2:
         program.run(1)
@@ -129,8 +129,8 @@ def test_the_first_trials_are_spread() -> None:
 
 
 def without_its_first_layer() -> Duplicating:
-    """All others used that one, so it has not left yet; from here on none does. Most of what left
-    was not copied."""
+    """Returns a program in which all other layers used the first, so it has not left. Later steps
+    do not use it. Most evictions needed no copy."""
     program = Duplicating(lambda _: False)
     while len(program.clean) < 2 * FEW_TRIALS:
         for layer in range(1, LAYERS):

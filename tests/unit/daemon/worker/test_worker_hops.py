@@ -1,4 +1,4 @@
-"""A recorded client's slices, events and threads: what they lost is in the recording."""
+"""Slices, events and threads of a recorded client: the time that they lost is recorded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def client() -> Iterator[FakeClient]:
 
 
 def taken(client: FakeClient, direction: int) -> list[Any]:
-    """Take all that is scheduled in a direction, whatever it waits for."""
+    """Takes all entries scheduled in a direction, whatever they wait for."""
     schedule = client.shm.schedules[0]
     if not schedule.turn >> 32:
         return []
@@ -46,7 +46,7 @@ def taken(client: FakeClient, direction: int) -> list[Any]:
 
 
 def end(client: FakeClient, ticket: int, length_bytes: int, direction: int) -> None:
-    """Report that a slice has moved, as a recorded client does."""
+    """Reports that a slice has moved, as a recorded client does."""
     if direction == lib.PUMP_TO_HOST:
         client.shm.schedules[0].left_bytes += length_bytes
     found = client.shm.entry_ends[ticket % lib.PUMP_SCHEDULE_TICKETS]
@@ -58,7 +58,7 @@ def end(client: FakeClient, ticket: int, length_bytes: int, direction: int) -> N
 
 
 def moved(client: FakeClient, worker: Worker) -> list[tuple[int, int, int, int]]:
-    """Run until the worker has had slices moved both ways: (direction, slot, offset, bytes)."""
+    """Runs until slices have moved both ways; returns them as (direction, slot, offset, bytes)."""
     slots = [client.alloc(6) for _ in range(3)]
     found: list[tuple[int, int, int, int]] = []
     for turn in range(40):
@@ -148,7 +148,7 @@ def test_the_oldest_event_of_a_read_says_how_long_it_had_waited(
         client.shm.events[position % lib.PUMP_EVENT_SLOTS].time_ns = (
             lib.pump_core_now_ns() - waited_ns
         )
-        worker.tick()  # a second one within the same millisecond need not be noted
+        worker.tick()  # a second wait within one millisecond need not be noted
     worker.finish_recording()
     reads = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Read)]
     assert reads and reads[0].waited_us >= 5000
@@ -172,7 +172,7 @@ def test_threads_count_by_their_names_and_after_their_end() -> None:
     first = {row.group: row for row in delays.look()}
     assert first[form.THREADS_TO_HOST].ran_ns > 0
     assert first[form.THREADS_PROGRAM].ran_ns >= first[form.THREADS_WORKER].ran_ns > 0
-    assert delays.look() == []  # too soon: looking takes time itself
+    assert delays.look() == []  # too soon: each look takes time
     over.set()
     thread.join()
     deadline = time.monotonic() + 20
@@ -196,7 +196,7 @@ def test_threads_that_issue_wait_where_others_have_their_processor() -> None:
             each.stdout.readline()
         issuers = Issuers(both[0].pid)
         issuers.look([both[0].pid, 0, 0, 0])
-        assert issuers.waited_ns == 0  # what was before is not counted
+        assert issuers.waited_ns == 0  # earlier waits do not count
         began = time.monotonic()
         while issuers.waited_ns < 100_000_000 or not issuers.share:
             assert time.monotonic() < began + 20

@@ -1,4 +1,4 @@
-"""A worker that is late, records that are late, and launches after a pause."""
+"""A late worker, late records, and launches after a pause."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_worker_that_is_far_behind_skips_to_the_newest_and_asks_for_names_agai
 def test_a_program_that_synchronises_after_each_operation_keeps_its_memory(
     serve: Serve,
 ) -> None:
-    """Nothing is issued ahead, so nothing tells what comes next: what leaves is no more
-    than the newcomers and the watermark ask for."""
+    """Nothing is issued ahead, so the next use is unknown. Only as many blocks leave as newcomers
+    and the watermark require."""
     client, worker = serve(100)
     worker.tick()
     slots = [client.alloc(10) for _ in range(9)]
@@ -55,7 +55,7 @@ def test_a_record_that_is_never_filled_does_not_stop_the_worker(
     slot = client.alloc(2)
     worker.tick()
     client.launch([slot])
-    client.shm.header.event_tail += 1  # reserved by a thread that was cancelled
+    client.shm.header.event_tail += 1  # reserved by a cancelled thread
     client.launch([slot])
     worker.tick()
     worker.tick()
@@ -78,7 +78,7 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(serve: Serve) -> None:
     client.launch([slot])
     late = client.shm.events[position % lib.PUMP_EVENT_SLOTS]
     turn, late.turn = late.turn, 0
-    worker.tick()  # far behind: everything ready is skipped, and no more
+    worker.tick()  # the backlog is long: skips only ready records
     assert client.mapping.backlog() == 1
     late.turn = turn
     worker.tick()
@@ -107,7 +107,7 @@ def test_the_first_launch_after_a_pause_is_served_by_the_next_tick(serve: Serve)
 
 
 def test_one_more_operation_is_served_while_the_schedule_waits_for_others(serve: Serve) -> None:
-    """There is room for it, and nothing else has happened."""
+    """Memory for it is free, and the schedule did not change otherwise."""
     client, worker = serve(40)
     worker.tick()
     used, wanted = client.alloc(6), client.alloc(4)

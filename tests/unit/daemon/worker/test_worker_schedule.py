@@ -1,4 +1,4 @@
-"""The worker's schedule over a mapping, and a client that follows it while no tick comes."""
+"""The worker's schedule over a mapping, and a client that follows it while no tick happens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blocks_of(command: Any) -> set[tuple[int, int]]:
 
 
 class Training:
-    """A pass forth and back over layers, again and again; what is on the GPU is known."""
+    """Runs forward and backward passes over layers; the blocks on the GPU are known."""
 
     def __init__(self, policy: str = "planned") -> None:
         self.client = FakeClient(BUDGET)
@@ -60,7 +60,7 @@ class Training:
         self.client.finish(command, result)
 
     def carry_out(self) -> None:
-        """All that may go."""
+        """Carries out all entries that may start."""
         while commands := [(c, way) for way in WAYS for c in self.client.commands(way)]:
             for command, way in commands:
                 self.move(command, way)
@@ -73,7 +73,8 @@ class Training:
         self.client.execute(seq)
 
     def step(self, ticks: int) -> None:
-        """Issue an operation, carry out so many schedules, and execute one."""
+        """Issues an operation, carries out the schedules of `ticks` ticks, and executes an
+        operation."""
         self.issue_next()
         for _ in range(ticks):
             self.worker.tick()
@@ -97,7 +98,7 @@ def in_force(client: FakeClient, device: int = 0) -> bool:
 
 
 def last_need(client: FakeClient) -> int:
-    """The last operation that the schedule in force brings something for."""
+    """Returns the last operation for which the schedule in force brings blocks."""
     return max((int(c.needed_by_seq) for c in entries(client, lib.PUMP_TO_GPU)), default=0)
 
 
@@ -106,7 +107,7 @@ def version(client: FakeClient) -> int:
 
 
 def entries(client: FakeClient, direction: int, device: int = 0) -> list[Any]:
-    """What is left of the schedule in force: references."""
+    """Returns references to the remaining entries of the schedule in force."""
     schedule = client.shm.schedules[device]
     if not in_force(client, device):
         return []
@@ -124,7 +125,7 @@ def learned() -> Iterator[Training]:
     training.client.close()
 
 
-# ---- what is predicted -----------------------------------------------------------------
+# ---- predictions -------------------------------------------------------------------------
 
 
 def test_a_client_alone_follows_the_schedule_and_faults_for_nothing(learned: Training) -> None:
@@ -144,7 +145,7 @@ def test_a_client_alone_follows_the_schedule_and_faults_for_nothing(learned: Tra
 def test_what_repeats_as_predicted_stays_valid_and_nothing_of_it_is_refused(
     learned: Training,
 ) -> None:
-    """As the shim compares it: the word of each operation stands under its number."""
+    """The shim compares in the same way: each operation's word is stored under its number."""
     client, header, ahead = learned.client, learned.client.shm.header, 0
     faults, moved = learned.faults, learned.moved
     for _ in range(2 * len(ORDER)):
@@ -180,7 +181,7 @@ def test_a_window_serves_what_is_issued_and_has_nothing_compared() -> None:
     client.close()
 
 
-# ---- what differs ----------------------------------------------------------------------
+# ---- deviations --------------------------------------------------------------------------
 
 
 def test_after_a_deviation_the_schedule_serves_what_is_issued_until_it_is_sure_again(
@@ -204,7 +205,7 @@ def test_after_a_deviation_the_schedule_serves_what_is_issued_until_it_is_sure_a
 def test_a_schedule_that_counts_no_more_is_renewed_though_the_worker_saw_no_deviation(
     learned: Training,
 ) -> None:
-    """A hook has compared an operation before the worker had written its word."""
+    """A hook has compared an operation before the worker wrote that operation's word."""
     client, header = learned.client, learned.client.shm.header
     learned.issue_next()
     learned.worker.tick()
@@ -225,7 +226,7 @@ def test_a_departure_goes_on_behind_a_deviation_unless_that_uses_its_block(
     wanted = next(slot for slot in reversed(slots) if slot != expected)
     seq = learned.issue(learned.layers.index(wanted))
     assert client.shm.header.valid_seq == seq - 1
-    client.execute(seq + 100)  # nothing waits
+    client.execute(seq + 100)  # no entry has to wait
     taken = client.scheduled(lib.PUMP_TO_HOST)
     stale = {c.slot for c in taken if client.result_of(c) == lib.PUMP_RESULT_STALE}
     assert stale == {wanted} < set(slots)
@@ -234,7 +235,7 @@ def test_a_departure_goes_on_behind_a_deviation_unless_that_uses_its_block(
 def test_predictions_count_once_all_that_was_issued_is_read_and_compared(
     learned: Training,
 ) -> None:
-    """One thread has found a deviation while another one has a number and no record yet."""
+    """A thread has found a deviation, while another thread has a number and no record yet."""
     client, raw, header = learned.client, learned.worker.model.raw, learned.client.shm.header
     issued = header.next_seq - 1
     header.valid_seq = issued - 1
@@ -253,7 +254,7 @@ def test_predictions_count_once_all_that_was_issued_is_read_and_compared(
     assert max(c.observed_seq for c in entries(client, lib.PUMP_TO_HOST)) > seq
 
 
-# ---- what is refused -------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------
 
 
 REFUSALS = [lib.PUMP_RESULT_STALE, lib.PUMP_RESULT_FAILED, lib.PUMP_RESULT_INVALID]
@@ -306,7 +307,7 @@ def test_an_entry_that_was_refused_leaves_everything_where_it_is(learned: Traini
     assert learned.worker.model.tally(0).refused == len(refused)
 
 
-# ---- what replaces it ------------------------------------------------------------------
+# ---- replacements ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["window", "planned"])

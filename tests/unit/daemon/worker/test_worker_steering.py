@@ -50,14 +50,14 @@ class Stage:
             time.sleep(0.001)
 
     def adopt(self) -> None:
-        """What the shim's link thread does at the ring."""
+        """Acts as the shim's link thread when its connection is written to."""
         assert self.bell.recv(8) == b"b"
         self.device.budget_bytes = self.device.asked_budget_bytes
         self.device.emulated = 1
         self.device.adopted_budget_bytes = self.device.asked_budget_bytes
 
     def alloc_away(self, blocks: int) -> int:
-        """A range that is not on the GPU, though there is room for it; its slot."""
+        """Allocates a range that is not on the GPU, although memory is free; returns its slot."""
         filler = self.client.alloc(60 - self.worker.model.occupied(0))
         slot = self.client.alloc(blocks)
         self.worker.tick()
@@ -124,7 +124,7 @@ def test_a_set_is_answered_only_once_the_client_has_adopted_the_budget(stage: St
     assert (state.policy, state.devices[0].budget_bytes) == ("demand", 20 * BLOCK)
     assert stage.worker.model.devices[0].budget == 20
     assert stage.worker.model.devices[0].emulated
-    stage.ask(Request("set", budget_bytes=20 * BLOCK))  # the same again
+    stage.ask(Request("set", budget_bytes=20 * BLOCK))  # the same request again
     assert stage.answer() is not None
 
 
@@ -259,7 +259,7 @@ def test_overshoot_counts_from_the_set_and_not_what_a_smaller_budget_finds(stage
     stage.adopt()
     state = stage.answer()
     assert state is not None and state.devices[0].resident_bytes == 50 * BLOCK
-    for _ in range(40):  # the executors carry everything out
+    for _ in range(40):  # the executors carry out all commands
         for command in client.commands(lib.PUMP_TO_HOST):
             client.finish(command)
         client.execute(client.launch([]))
@@ -281,7 +281,7 @@ def test_misses_are_put_down_to_the_policy_of_their_time(stage: Stage) -> None:
     for round_, policy in enumerate(["demand", "window", "demand"], 1):
         stage.ask(Request("set", policy=policy))
         assert stage.answer() is not None
-        client.execute(client.launch([stage.alloc_away(4)]))  # over before any decision
+        client.execute(client.launch([stage.alloc_away(4)]))  # executed before any decision
         worker.tick()
         worker.publish()
         assert worker.counters.miss_policy == 4 * (round_ - round_ // 2)

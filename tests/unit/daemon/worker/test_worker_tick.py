@@ -20,8 +20,8 @@ from pumpd.worker.worker import Worker
 def run_training(
     client: FakeClient, policy: str, *, layers: int, blocks: int, iterations: int, ahead: int
 ) -> tuple[Worker, int]:
-    """A cyclic forward and backward pass, `ahead` operations issued before execution;
-    the transfers of a tick complete before the next operation executes."""
+    """Runs cyclic forward and backward passes; `ahead` operations are issued before execution. The
+    transfers of a tick complete before the next operation executes."""
     worker = Worker(client.mapping, by_name(policy))
     weights = [client.alloc(blocks) for _ in range(layers)]
     worker.tick()
@@ -75,7 +75,7 @@ def test_demand_under_an_emulated_budget_evicts_down_to_it(make_client: MakeClie
 def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
     make_client: MakeClient,
 ) -> None:
-    """Belady on this sequence at block granularity gives the least number of fetches."""
+    """Belady's algorithm on this sequence of blocks gives the least number of fetches."""
     budget, layers, blocks, iterations = 60, 10, 9, 6
     client = make_client(budget)
     _worker, moved = run_training(
@@ -88,7 +88,7 @@ def test_the_moves_of_a_window_that_sees_everything_are_near_the_least(
 
 
 def belady_fetches(uses: list[int], room: int) -> int:
-    """Fetches of an optimal demand cache that starts empty (Belady 1966)."""
+    """Returns the fetches of an optimal demand cache that starts empty (Belady 1966)."""
     upcoming: dict[int, list[int]] = {}
     for position, block in reversed(list(enumerate(uses))):
         upcoming.setdefault(block, []).append(position)
@@ -233,7 +233,7 @@ def test_a_mapping_full_of_noise_neither_crashes_nor_stalls_a_tick(serve: Serve,
             client.launch([slot])
         for _ in range(200):
             where = random_.randrange(0, len(client.mapping._map) - 4096)
-            if random_.random() < 0.7:  # mostly the busy parts: header, progress, rings
+            if random_.random() < 0.7:  # mostly busy parts: header, progress, rings
                 where = random_.randrange(0, 700_000)
             noise = os.urandom(random_.choice((1, 4, 8, 64, 512)))
             client.mapping._map[where : where + len(noise)] = noise
@@ -250,7 +250,7 @@ def test_faults_put_in_doubt_what_migrated_longest_ago_until_a_prefetch_tells(se
     old, new = client.alloc(32), client.alloc(4)
     worker.tick()
     set_states(worker.model, range(32, 36), HOST)
-    client.execute(client.launch([new]))  # ran before it could be decided on
+    client.execute(client.launch([new]))  # executed before any decision
     worker.tick()
     maybe_evicted = [
         b for b, state in enumerate(states(worker, range(36))) if state == MAYBE_EVICTED

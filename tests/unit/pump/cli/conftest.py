@@ -1,4 +1,4 @@
-"""A bench to run pump-run on."""
+"""A bench that runs pump-run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pump.cli import lab
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like pump/_lib: a loadable libpump.so. In driver/ there is a libcuda.so.1; where
-    the laboratory is installed, there are its own and the stand-ins for CUDA's runtime, too."""
+    """Returns a folder like pump/_lib with a loadable libpump.so, and libcuda.so.1 in driver/. If
+    the laboratory is installed, its libcuda.so.1 and stand-ins for CUDA's runtime are there too."""
     folder = tmp_path_factory.mktemp("build") / "pump" / "_lib"
     files = [folder / "libpump.so", folder / "driver" / "libcuda.so.1"]
     if lab.find():
@@ -38,7 +38,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench(libraries: Path) -> Iterator[Bench]:
-    # Not pytest's own folder: a socket's path has to fit into 107 bytes.
+    # pytest's own folder is too long: a socket's path has to fit into 107 bytes.
     with tempfile.TemporaryDirectory(prefix="pump-test-", dir="/tmp") as folder:
         made = Bench(Path(folder), libraries)
         yield made

@@ -44,7 +44,7 @@ class Bench:
         )
 
     def shell(self, line: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """A shell line in which $PUMP_RUN stands for pump-run."""
+        """Runs a shell line in which $PUMP_RUN is pump-run."""
         wrapper = self.runtime / "pump-run"
         wrapper.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{CODE}' \"$@\"\n")
         wrapper.chmod(0o755)
@@ -62,12 +62,12 @@ class Bench:
         return self.run(*options, sys.executable, "-c", code, **changes)
 
     def pumpds(self) -> list[int]:
-        """Process ids of the supervisors of this bench's jobs."""
+        """Returns the process ids of the supervisors of this bench's jobs."""
         everyone = self.processes()
         return [pid for pid in everyone if parent_of(pid) not in everyone]
 
     def processes(self) -> list[int]:
-        """Process ids of pumpds and of what they forked: the command line is the same."""
+        """Returns the process ids of pumpds and their forks, which have the same command line."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and alive(int(entry.name)):
@@ -84,7 +84,7 @@ class Bench:
 
 
 def parent_of(pid: int) -> int:
-    """0 if the process is gone."""
+    """Returns the parent's process id; 0 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:

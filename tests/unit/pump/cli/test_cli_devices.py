@@ -1,4 +1,4 @@
-"""Which GPUs a job gets: NVML is played by a module of this test."""
+"""The GPUs that a job gets; a module of this test acts as NVML."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ UUIDS = ["GPU-aaaa1111", "GPU-aaaa2222", "GPU-bbbb3333"]
 
 
 class NVMLError(Exception):
-    """As in pynvml."""
+    """Has the name of pynvml's error."""
 
 
 def play_nvml(monkeypatch: pytest.MonkeyPatch, *, works: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""pump doctor: what it finds on machines made up for the purpose, and on this one."""
+"""The findings of pump doctor on made-up machines, and on this one."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_driver_that_hangs_or_dies_is_a_finding(
 
 
 def machine(folder: Path, *, available_gib: int, limit: str = "max", used_gib: int = 0) -> Finding:
-    """The finding on the memory of a machine with 64 GiB and a cgroup."""
+    """Returns the finding about the memory of a machine with 64 GiB and a cgroup."""
     proc, cgroups = folder / "proc", folder / "cgroup"
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text(
@@ -272,7 +272,7 @@ def test_device_files_that_are_missing_or_closed_are_named(tmp_path: Path) -> No
     there.touch()
     assert host.device_files((str(there),)).status == OK
     assert "missing" in host.device_files((str(there), str(tmp_path / "uvm"))).text
-    if os.geteuid() != 0:  # root may open everything
+    if os.geteuid() != 0:  # root may open every file
         there.chmod(0)
         assert "may not be opened" in host.device_files((str(there),)).text
 
@@ -296,7 +296,7 @@ def placed(path: Path, content: bytes, mode: int = 0o755) -> str:
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setuid bit gives its own owner nothing."""
+    """The tests run as another user, because a setuid bit gives a file's owner nothing."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
 
 

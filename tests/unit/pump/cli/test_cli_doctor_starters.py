@@ -1,4 +1,4 @@
-"""pump doctor looks through commands that start others for what loses pump on the way."""
+"""pump doctor finds commands that start other programs without pump."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERPRETER, PT_INTERP = "/lib64/ld-linux-x86-64.so.2", 3
 
 
 def program(interpreter: str = INTERPRETER) -> bytes:
-    """A program of this machine with that loader; "": static."""
+    """Returns a program for this machine with that loader; "": static."""
     header = bytearray(HEADER)
     header[:5] = b"\x7fELF\x02"
     own = {"x86_64": 62, "aarch64": 183}.get(os.uname().machine, 62)
@@ -33,8 +33,8 @@ def program(interpreter: str = INTERPRETER) -> bytes:
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
-    """Judges a command in whose PATH are starters, a program `job` and others that are not
-    served."""
+    """Returns a judge of commands whose PATH has starters, a program `job`, and programs that are
+    not served."""
     starters = ("env", "sh", "bash", "nice", "nohup", "timeout", "stdbuf", "setsid", "job", "sudo")
     files = dict.fromkeys(starters, program())
     files |= {"alpine": program("/lib/ld-musl-x86_64.so.1"), "static": program("")}

@@ -1,4 +1,4 @@
-"""pump install kernel: the specification that it writes and removes, without Jupyter's packages."""
+"""pump install kernel writes and removes its specification, without Jupyter's packages."""
 
 from __future__ import annotations
 

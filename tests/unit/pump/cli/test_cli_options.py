@@ -13,7 +13,7 @@ from pump.outputs import TRACE_MAGIC
 
 
 def parse(argv: list[str]) -> JobConfig:
-    """The job that the options alone make."""
+    """Returns the job that only the options make."""
     asked = options.parse(argv)
     return asked.job()._replace(**asked.settings)
 

@@ -1,4 +1,4 @@
-"""The command pump and its verbs."""
+"""The command `pump` and its verbs."""
 
 import os
 import re

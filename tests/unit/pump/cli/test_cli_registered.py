@@ -1,4 +1,4 @@
-"""Jobs that only the service tells of: in pump jobs, pump top and pump service metrics."""
+"""Jobs that only the service reports: in pump jobs, pump top and pump service metrics."""
 
 from __future__ import annotations
 

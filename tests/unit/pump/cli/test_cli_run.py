@@ -1,7 +1,7 @@
-"""pump-run in front of real commands: status, signals, pipes, descriptors, strangers.
+"""pump-run with real commands: status, signals, pipes, descriptors, strangers.
 
-The libraries are empty stand-ins: what is tested is what the job sees of pump-run and
-of pumpd, not what the shim does.
+The libraries are empty stand-ins: the tests cover what the job sees of pump-run and of pumpd, not
+what the shim does.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_a_signal_sent_to_pump_run_reaches_the_command(bench: Bench) -> None:
 
 def test_pump_run_in_a_pipe_ends_when_the_command_does(bench: Bench) -> None:
     assert bench.shell("$PUMP_RUN echo done | cat").stdout == "done\n"
-    # A writer whose reader has gone must die of SIGPIPE, which Python ignores.
+    # A writer without a reader must die of SIGPIPE, which Python ignores.
     done = bench.shell("$PUMP_RUN yes | head -n 1; echo ${PIPESTATUS[0]}")
     assert done.stdout == f"y\n{128 + signal.SIGPIPE}\n"
 

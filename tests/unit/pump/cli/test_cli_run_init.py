@@ -1,4 +1,4 @@
-"""pump-run as process 1 of a PID namespace: the job is its child, pumpd ends before it."""
+"""pump-run as process 1 of a PID namespace: the job is its child, and pumpd ends before it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_switched_off_it_becomes_the_job(bench: Bench) -> None:
 def test_folders_are_swept_where_their_number_is_another_users_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job of another PID namespace, with which the temporary folder is shared."""
+    """A job in another PID namespace with the same temporary folder may have that number."""
     left = tmp_path / f"{os.getpid()}-0123abcd"
     left.mkdir()
     place.sweep(tmp_path)

@@ -1,4 +1,4 @@
-"""pump-run and the job's pumpd: it stands beside the job, ends with it, and costs it nothing."""
+"""pump-run and the job's pumpd: it runs alongside the job, ends with it, and costs it nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ except ChildProcessError:
 
 
 def test_the_job_does_not_wait_for_pumpd_to_start(bench: Bench) -> None:
-    # A pumpd that never starts, of the same command line.
+    # A pumpd with the same command line that never starts.
     never = "import time; time.sleep(30)"
     changed = f"""
 import sys
@@ -50,7 +50,7 @@ sys.exit(main())
     )
     assert done.returncode == 0
     assert time.monotonic() - start < 20
-    eventually(bench.pumpds, "a pumpd beside the job")  # it may be forked, and not there yet
+    eventually(bench.pumpds, "a pumpd beside the job")  # may be forked, but not started
     for pid in bench.pumpds():
         os.kill(pid, signal.SIGKILL)
 
@@ -59,7 +59,7 @@ sys.exit(main())
 
 
 def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
-    inherited, far_end = os.pipe()  # as a shell's 5>file or a make's job server
+    inherited, far_end = os.pipe()  # like a shell's 5>file or make's job server
     job = subprocess.Popen(
         [*PUMP_RUN, sys.executable, "-c", SHOW.format(seconds=60)],
         env=bench.environ | {"LD_PRELOAD": ""},
@@ -78,7 +78,7 @@ def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         parent, group, session = (int(field) for field in fields[1:4])
         assert job.pid not in (parent, group, session)
-        assert os.getpgrp() != group  # no signal from the terminal
+        assert os.getpgrp() != group  # gets no signal from the terminal
         assert os.getsid(0) == session  # scheduled with the job, not against it
         assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
         assert b"LD_PRELOAD" not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -87,10 +87,10 @@ def test_pumpd_stands_beside_the_job_and_ends_with_it(bench: Bench) -> None:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 target = str(entry.readlink())
-            except FileNotFoundError:  # closed meanwhile: it was not inherited
+            except FileNotFoundError:  # closed in between: not inherited
                 continue
             assert target != jobs_pipe
-            if target == f"/proc/{job.pid}/stat":  # it looks at the job as it starts
+            if target == f"/proc/{job.pid}/stat":  # pumpd reads it at its start
                 continue
             assert target == "/dev/null" or target.startswith(("socket:", "pipe:", "anon_inode:"))
         standard = [str(Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in (0, 1, 2)]
@@ -215,7 +215,7 @@ def test_the_log_file_is_pumpds_only_voice(bench: Bench) -> None:
 
 
 def limits_of(pid: int) -> dict[str, tuple[int, int]]:
-    """Soft and hard limits of a process by the kernel's names; -1 for none."""
+    """Returns soft and hard limits of a process by the kernel's names; -1 for none."""
     found = {}
     for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]:
         words = line[26:].split()
@@ -225,7 +225,7 @@ def limits_of(pid: int) -> dict[str, tuple[int, int]]:
 
 
 def test_the_limits_of_the_job_are_not_its_pumpds(bench: Bench) -> None:
-    """A program under 64 files, one second of processor time and files of 8 KiB is served."""
+    """A program with limits of 64 files, one second of CPU time and files of 8 KiB is served."""
     line = (
         "ulimit -S -n 64 -t 1 -f 8 -d 600000 -v 700000; "
         "exec $PUMP_RUN sh -c 'cat /proc/self/limits; echo end; exec sleep 60' >&3"

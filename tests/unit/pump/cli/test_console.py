@@ -1,4 +1,4 @@
-"""Output for people: who imports rich, and what tables do on narrow terminals and in pipes."""
+"""Output for people: the verbs that import rich, and tables on narrow terminals and in pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pump explain: what it prints of the guide and of settings."""
+"""pump explain: what it prints from the guide and from the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which preloaded libraries pump-run puts before pump: those that hook the driver's functions."""
+"""pump-run puts only those preloaded libraries before pump that hook the driver's functions."""
 
 from __future__ import annotations
 

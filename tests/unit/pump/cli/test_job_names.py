@@ -1,4 +1,4 @@
-"""What jobs without --name are called."""
+"""The names of jobs without --name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pump metrics over HTTP: slow peers, many peers, and peers that say anything."""
+"""pump metrics over HTTP, with slow peers, many peers, and peers that send anything."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pump.cli.metrics import answers
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 LONG_S = 600.0
-"""A time limit that no test comes near: what is answered is not answered because of it."""
+"""A time limit that no test reaches, so no answer depends on it."""
 PATIENCE_S = 30
 
 
 @contextlib.contextmanager
 def answering(text: Callable[[], str] = lambda: "figures\n") -> Iterator[int]:
-    """A server at a port of its own, which it yields."""
+    """Runs a server on a port of its own, and yields the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = answers.Server(listener, text)
     ended = threading.Event()
@@ -45,7 +45,7 @@ def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
 
 
 def asked(port: int, request: bytes = GET) -> bytes:
-    """The whole answer."""
+    """Returns the whole answer."""
     with connect(port) as peer:
         peer.sendall(request)
         return b"".join(iter(lambda: peer.recv(1 << 16), b""))
@@ -79,7 +79,7 @@ def test_slow_peers_keep_no_other_from_the_figures(patient: None, peers: int, sa
         with answering() as port, contextlib.ExitStack() as stack:
             for _ in range(peers):
                 slow = stack.enter_context(connect(port))
-                with contextlib.suppress(OSError):  # its connection has been closed
+                with contextlib.suppress(OSError):  # the connection may be closed
                     slow.sendall(said)
             for _ in range(3):
                 assert asked(port).endswith(b"\r\n\r\nfigures\n")

@@ -1,4 +1,4 @@
-"""The text of pump service metrics: sums, series for each job, and what users cannot make."""
+"""The text of pump service metrics: sums, series for each job, and limits on users' series."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def registered(number: int, user: int, *gpus: str, name: str = "job", held: int 
 
 
 def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.Seen:
-    """A job with one client on one GPU; its counters."""
+    """Returns a job with one client on one GPU, and these counters."""
     device = DeviceState(0, GPU, 1000, 0, 10, False, True, *(pid,) * (N_DEVICE - 7))
     worker = {"blocks_used": used, "blocks_hit": used, "ticks": ticks}
     worker |= {"lost_ns": pid * 10**8, "lost_of_ns": pid * 10**9}
@@ -44,7 +44,7 @@ def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.S
 
 
 def parsed(figures: Figures, look: live.Look) -> dict[tuple[str, str], float]:
-    """Values by name and labels, as another program reads them in Prometheus's text format."""
+    """Returns values by name and labels, as Prometheus's own parser reads them."""
 
     class Told(Collector):
         def collect(self) -> list[Metric]:
@@ -84,7 +84,7 @@ def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
 
 
 def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
-    """By UUID each series finds NVIDIA's of the same card."""
+    """The UUID joins each series with NVIDIA's for the same card."""
     dcgm = {'gpu="3"', f'UUID="{UUID}"', 'device="nvidia4"', 'modelName="NVIDIA H100"'}
     known = look(own(5, operations=1), others=[registered(1, 7, GPU)])
     known = known._replace(identities={GPU: Identity(3, 4, "NVIDIA H100")})
@@ -122,7 +122,7 @@ def test_each_job_has_series_on_request_with_labels_escaped() -> None:
 
 @pytest.mark.parametrize("per_job", [False, True])
 def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -> None:
-    """By jobs, and by GPUs that are none, at once and one after the other."""
+    """The user floods with jobs and with unknown GPUs, at once and one after another."""
     source = random.Random(5)
     tells = Figures(per_job=per_job, keeps=True)
     honest = registered(10**6, 8, GPU, held=9)
@@ -166,13 +166,13 @@ def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
 
 
 def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
-    """Prometheus takes a fall for a restart, and all that is left for growth."""
+    """Prometheus takes a drop for a restart, and counts the remaining value as growth."""
     tells = Figures(keeps=True)
     steps: list[tuple[list[live.Seen], int]] = [
         ([own(5, operations=100), own(6, operations=50)], 0),
         ([own(5, operations=130), own(6, operations=50)], 30),
-        ([own(5, operations=130)], 30),  # one has ended
-        ([own(5, operations=131), own(7, operations=9)], 40),  # one has begun
+        ([own(5, operations=130)], 30),  # one job has ended
+        ([own(5, operations=131), own(7, operations=9)], 40),  # one job has begun
         ([], 40),
         ([own(8, operations=2)], 42),
     ]

@@ -42,7 +42,7 @@ def test_a_part_that_another_user_can_replace_is_named(made: Path, weak: str, us
 
 @needs_root
 def test_another_user_replaces_the_interpreter_where_that_is_refused(made: Path) -> None:
-    """The attack itself: what is refused can be done, what is taken cannot."""
+    """The attack itself: files that are refused can be replaced, accepted ones cannot."""
     folder = made / "base/bin"
     attack = ["sh", "-c", "mv python3.11 away && echo evil >python3.11"]
     done = subprocess.run(attack, cwd=folder, user=OTHER, capture_output=True, check=False)
@@ -76,7 +76,7 @@ def test_a_link_on_the_way_that_another_user_can_replace_is_named(made: Path) ->
     ["base", "base/bin", "base/bin/python3.11", SITE, f"{SITE}/pump/__init__.py", "venv/bin/pumpd"],
 )
 def test_a_part_that_the_services_user_cannot_read_is_named(made: Path, closed: str) -> None:
-    """As an interpreter below /root, or an installation under umask 077."""
+    """Examples are an interpreter below /root, and an installation under umask 077."""
     path = made / closed
     path.chmod(path.stat().st_mode & 0o700)
     told = refusal(made)
@@ -119,7 +119,7 @@ def test_a_users_own_units_are_known_again_and_written_anew(tmp_path: Path) -> N
     unit = tmp_path / "systemd/user/pumpd.service"
     text = unit.read_text()
 
-    # As an earlier release wrote it.
+    # the form of an earlier release
     broken = text.replace(
         "# written by pump service install", "# written by\n# pump install-service"
     )

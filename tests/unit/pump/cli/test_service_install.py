@@ -1,4 +1,4 @@
-"""Units of the service: written, checked by systemd's own tools, started as systemd would."""
+"""Units of the service: written, checked by systemd's own tools, and started as by systemd."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ needs_analyze = pytest.mark.skipif(
 SYSTEM_UNITS = "etc/systemd/system"
 UNITS = ("pumpd.service", "pumpd.socket", "pump-metrics.service")
 SECURITY_MOST = {"system": 2.0, "user": 6.5}
-"""systemd-analyze's exposure level, 0 to 10; it calls up to 2.5 safe, up to 4.5 ok. Most of what
-it counts a user's own systemd cannot do: that takes a privilege."""
+"""systemd-analyze's exposure level, 0 to 10: up to 2.5 is safe, and up to 4.5 ok. A user's own
+systemd cannot meet most of its conditions, because that takes a privilege."""
 
 
 def pump(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def pump(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def install(root: Path, *words: str, **environ: str) -> list[Path]:
-    """Install below `root`; returns what was written, as names in it."""
+    """Installs below `root`; returns the names of the written files in it."""
     done = pump("service", "install", "--root", str(root), *words, **environ)
     assert done.returncode == 0, done.stderr
     return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
@@ -173,7 +173,7 @@ def test_the_configuration_that_comes_along_is_sound(root: Path) -> None:
     path = root / "etc/pump/config.toml"
     found = files.load(str(path), administrators=True)
     assert found is not None
-    # What stands in comments is sound as well.
+    # The settings in comments are valid as well.
     text = re.sub(r"^# (?=\S+ = )", "", path.read_text(), flags=re.MULTILINE)
     path.write_text(text)
     found = files.load(str(path), administrators=True)
@@ -263,7 +263,7 @@ def test_tmpfiles_makes_the_sockets_folder(root: Path) -> None:
     "before",
     [
         "",
-        "mkdir -m 1777 /dev/shm/pump",  # as releases before had it
+        "mkdir -m 1777 /dev/shm/pump",  # as in earlier releases
         "cd /dev/shm; mkdir pump; ln -s /dev/shm/bait pump/10001; chown -hR 10001 pump",
     ],
 )
@@ -295,12 +295,12 @@ os.dup2(int(sys.argv[1]), 3)
 os.environ["LISTEN_PID"] = os.environ["WATCHDOG_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes a command that finds its socket where systemd puts it."""
+"""Executes a command that finds its socket where systemd puts it."""
 
 
 class Systemd:
-    """Starts what a unit's ExecStart says, with the socket that the one beside it asks for, a
-    notification socket and a watchdog."""
+    """Runs a unit's ExecStart with the socket that its socket unit asks for, a notification socket
+    and a watchdog."""
 
     def __init__(self, unit: Path, folder: Path, watchdog_us: int) -> None:
         text = unit.read_text()
@@ -331,7 +331,7 @@ class Systemd:
         )
 
     def hear(self, line: str) -> None:
-        """Wait until the service has said `line`."""
+        """Waits until the service has sent `line`."""
         while line not in self.heard:
             self.heard += self.notified.recv(4096).decode().splitlines()
 

@@ -1,5 +1,5 @@
-"""Verbs that ask the service or a job's pumpd, while that one is killed, stopped or slow: they end
-within the bound and say in one line what is missing."""
+"""Verbs that ask the service or a job's pumpd, while that server is killed, stopped or slow: they
+end within the bound, and name the missing answer in one line."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pump.wire import control
 from pump.wire import service as wire
 
 TIMEOUT_S = 0.25
-"""In place of the seconds that a call waits for one answer."""
+"""Replaces the seconds that a call waits for one answer."""
 QUESTIONS = 2
-"""`pump top --once` looks twice. All peers are asked at once."""
+"""`pump top --once` polls twice. All peers are polled at once."""
 BUSY_S = 2.0
-"""More, on a machine with other work as well."""
+"""Extra seconds for a busy machine."""
 HOWS = ("killed", "stopped", "slow")
 VERBS = (["jobs"], ["jobs", "--json"], ["top", "--once"], ["service", "metrics"])
 WELCOMES = {"service": wire.pack_welcome(wire.OK, wire.VERSION), "pumpd": control.pack_welcome(0)}
@@ -37,8 +37,8 @@ WELCOMES = {"service": wire.pack_welcome(wire.OK, wire.VERSION), "pumpd": contro
 
 @contextlib.contextmanager
 def served(path: Path, how: str, welcome: bytes) -> Iterator[None]:
-    """A socket whose process is killed; is stopped: the kernel takes connections for it; or is
-    slow: it comes to the welcome, and not to an answer in time."""
+    """Serves a socket. Its process is killed; stopped, so that only the kernel accepts connections;
+    or slow: it sends a welcome, but no answer in time."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(path))
     taken: list[socket.socket] = []
@@ -68,7 +68,7 @@ def served(path: Path, how: str, welcome: bytes) -> Iterator[None]:
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(service_client, "TIMEOUT_S", TIMEOUT_S)
     monkeypatch.setattr(control_client, "TIMEOUT_S", TIMEOUT_S)
-    with tempfile.TemporaryDirectory(prefix="pump-silent-", dir="/tmp") as made:  # short
+    with tempfile.TemporaryDirectory(prefix="pump-silent-", dir="/tmp") as made:  # a short path
         monkeypatch.setenv("XDG_RUNTIME_DIR", made)
         monkeypatch.setenv("PUMP_SERVICE", f"{made}/service")
         paths.make_job_directory(paths.runtime_base(), os.getpid())

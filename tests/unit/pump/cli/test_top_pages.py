@@ -1,4 +1,4 @@
-"""The pages of pump top: what they show, and that whatever they show stays within the screen."""
+"""The pages of pump top: their contents, which always stay within the screen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def device(gpu: str = GPUS[0], **changes: object) -> DeviceState:
 
 
 def seen(pid: int, name: str = "train.py", *, turn: int = 0, **counters: int) -> live.Seen:
-    """A job with one client whose counters have grown `turn` times."""
+    """Returns a job with one client whose counters have grown `turn` times."""
     shim = {"operations": 10, "moved_to_gpu_bytes": 5 * MIB, "moved_to_host_bytes": 2 * MIB}
     worker = {"operations": 10, "blocks_used": 100, "blocks_hit": 95, "miss_late": 5, **counters}
     client = ClientState(
@@ -70,7 +70,7 @@ def view_of(*looks: live.Look) -> View:
 
 
 def lines(page: RenderableType, width: int, height: int) -> list[str]:
-    """What a terminal of that size shows."""
+    """Returns the lines that a terminal of that size shows."""
     out = Console(width=width, height=height, file=io.StringIO(), theme=STYLES)
     options = out.options.update_dimensions(width, height)
     drawn = out.render_lines(page, options)
@@ -228,7 +228,7 @@ def test_time_lost_is_shown_once_there_is_an_estimate() -> None:
 
 
 def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
-    """Two GPUs, and three jobs whose figures change: the same at each call."""
+    """Returns a view of two GPUs and three jobs with changing numbers, the same at each call."""
     host = "host   96.0 GiB of 128.0 GiB available, 16 CPU cores 12% busy"
     monkeypatch.setattr("pump.cli.top.view.host", lambda: line(host))
     monkeypatch.setattr("time.strftime", lambda _: "12:00:00")
@@ -252,7 +252,7 @@ def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
 
 
 def kept(width: int, height: int) -> str:
-    """Return the picture on the page of administrators; one that is too wide is in a file."""
+    """Returns the screen on the administrators' page; one that is too wide has its own file."""
     if width == 80:
         page = (DOCS / "guides" / "administrators.md").read_text(encoding="utf-8")
         return page.partition("```text\npump top")[2].partition("\n```")[0]
@@ -341,7 +341,7 @@ def test_text_is_cut_and_filled_by_columns_and_not_by_characters() -> None:
 def test_colours_are_left_out_where_they_are_not_wanted_and_emphasis_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And in a pipe both."""
+    """A pipe gets neither."""
     shown = line(("good", "good"), " ", ("bold", "bold"))
 
     def printed(terminal: bool) -> str:

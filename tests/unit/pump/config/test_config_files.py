@@ -1,4 +1,4 @@
-"""Configuration files: what they may say, how faults are told, and whose they may be."""
+"""Configuration files: their contents, the messages about faults, and their owners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def faults(text: str, *, administrators: bool = True) -> list[str]:
     return caught.value.faults
 
 
-# ---- what is read ----
+# ---- accepted files ----
 
 
 def test_a_file_may_say_everything_that_options_say() -> None:
@@ -102,7 +102,7 @@ def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
         files.parse(text.encode(), "defaults", administrators=True)
 
 
-# ---- what is refused ----
+# ---- refused files ----
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_random_bytes_are_refused_or_read_but_never_break_the_reader() -> None:
     assert refused > 100
 
 
-# ---- whose file it is ----
+# ---- owners ----
 
 
 def test_a_file_that_is_not_there_is_none(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_file_of_more_than_64_kib_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_would_take_long_to_read_is_refused_before_it_is_read() -> None:
-    dots = ".".join("a" * (files.LINE_BYTES_MAX // 2 + 2)) + " = 1"  # tomllib: its square
+    dots = ".".join("a" * (files.LINE_BYTES_MAX // 2 + 2)) + " = 1"  # quadratic time in tomllib
     assert faults(dots) == ["f.toml:1: the line exceeds 2048 bytes; break it"]
     assert "nested too deeply" in faults("a = " + "[\n" * 2000)[0]
     assert len(faults("\n".join(f"[a{number}]" for number in range(9000)))) == files.FAULTS_MAX
@@ -225,7 +225,7 @@ def test_what_would_take_long_to_read_is_refused_before_it_is_read() -> None:
     assert len(faults(f"[job]\npolicy = '{'x' * 1900}'")[0]) < 300
 
 
-# ---- where keys stand ----
+# ---- lines of keys ----
 
 HARD = r'''# [job]
 a = "x # = [y]"   # comment with ' and "

@@ -1,4 +1,4 @@
-"""Rules for what stays device memory: what users may write, and what the shim reads."""
+"""Rules for memory that stays device memory, as users write them and as the shim reads them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a job's settings come from, which of two counts, and what the administrator bounds."""
+"""The sources of a job's settings, their order, and the administrator's bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pump.config.job import JobConfig
 
 
 class Sources:
-    """All places of a user, below a folder of the test's own."""
+    """The configuration files of a user and an administrator, below a folder of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.named = folder / "named.toml"
@@ -141,7 +141,7 @@ def test_files_in_folders_that_the_user_may_not_enter_are_not_the_users(
         Path(path).write_text("[job]\npriority = 1\n")
     real = os.lstat
 
-    def lstat(path: str) -> os.stat_result:  # root may enter everywhere
+    def lstat(path: str) -> os.stat_result:  # root may enter every folder
         if path in closed:
             raise PermissionError(13, "Permission denied", path)
         return real(path)

@@ -1,4 +1,4 @@
-"""A folder's own pump.toml as an attacker writes it: what it may set, and where it may record."""
+"""An attacker's pump.toml in a folder: the settings that apply, and the places of recordings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUMP = [sys.executable, "-c", "import sys; from pump.cli.main import main; sys.e
 
 
 class Clone:
-    """A cloned folder, the working folder of the test, and its user's home."""
+    """A cloned folder, which is the working folder of the test, and its user's home."""
 
     def __init__(self, base: Path) -> None:
         self.home, self.folder = base / "home", base / "clone"
@@ -58,7 +58,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
     return made
 
 
-# ---- what applies ----
+# ---- settings that apply ----
 
 
 def test_every_setting_is_classified_and_those_that_name_files_never_apply_unseen() -> None:
@@ -184,7 +184,7 @@ def test_a_list_of_trust_that_is_open_to_others_is_not_believed(clone: Clone) ->
     assert "record" not in clone.resolve().values
 
 
-# ---- whose file it is ----
+# ---- owners ----
 
 
 @ROOT
@@ -214,7 +214,7 @@ def test_what_is_no_file_or_open_to_all_is_ignored_and_nothing_waits(clone: Clon
     clone.write('budget = "1GiB"')
     clone.file.chmod(0o666)
     assert "can be written by all users" in clone.resolve().notes[0]
-    clone.file.chmod(0o664)  # a group's file is as much another's text as a cloned one
+    clone.file.chmod(0o664)  # a group's file is as foreign as a cloned one
     assert clone.resolve().values == {"budget": str(1 << 30)}
 
 
@@ -255,18 +255,18 @@ def test_anothers_file_in_the_users_own_place_is_ignored(clone: Clone) -> None:
     own = clone.home / ".config" / "pump" / "config.toml"
     own.parent.mkdir(parents=True)
     own.write_text('[job]\nrecord = "/x"\n')
-    os.chown(own, 12345, 12345)  # root with HOME of another, say
+    os.chown(own, 12345, 12345)  # for example root with another HOME
     resolved = clone.resolve()
     assert resolved.values == {}
     assert "belongs to user 12345" in resolved.notes[0]
 
 
-# ---- beneath the folder ----
+# ---- inside the folder ----
 
 
 @pytest.fixture(params=["openat2", "component by component"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of opening a folder beneath another, where the kernel has both."""
+    """Selects one of the two ways to open a folder inside another, if the kernel has it."""
 
     def missing(_top: int, _path: str) -> int:
         raise OSError(errno.ENOSYS, "no openat2")
@@ -358,7 +358,7 @@ def test_what_is_no_recording_is_neither_claimed_nor_changed(tmp_path: Path, the
 def test_a_recording_goes_where_its_folder_was_opened_whatever_comes_in_its_place(
     tmp_path: Path,
 ) -> None:
-    """The folder is moved away and a link put in its place, while the recording goes on."""
+    """During the recording, the folder is moved away and a link takes its place."""
     folder_, victim = tmp_path / "runs", tmp_path / "victim"
     folder_.mkdir()
     victim.mkdir()
@@ -414,7 +414,7 @@ def test_a_killed_writers_draft_is_found_and_blocks_no_later_recording(tmp_path:
 def test_a_recording_that_is_published_between_the_look_and_the_lock_is_not_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock would be one on the file that the publication has replaced."""
+    """The lock would be on the file that the publication has replaced."""
     (tmp_path / "run.pump").touch()
     locked = place.lock
 

@@ -1,4 +1,4 @@
-"""No dead settings: each key of the files changes what is done, or is not there."""
+"""No dead settings: each key of the files has an effect."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pumpd.service import serve
 from pumpd.service.settings import ServiceSettings
 
 NOBODY = {"observers": ["root"], "shares": {"root": 7}}
-"""Examples name users that this machine need not have."""
+"""Replaces examples with users that this machine may lack."""
 OPTIONS = argparse.Namespace(beat=None, settle=None, log_level=None)
 
 
 def example_of(table: type, key: str) -> Any:
-    """The example of a key, which is not its default."""
+    """Returns the example of a key, which differs from its default."""
     hint = get_type_hints(table, include_extras=True)[key]
     (meta,) = (one for one in get_args(hint) if isinstance(one, Meta))
     assert meta.examples
@@ -48,7 +48,7 @@ def service_settings(folder: Path, text: str) -> ServiceSettings:
 @pytest.mark.parametrize("key", schema.ServiceTable.__struct_fields__)
 def test_each_key_of_the_service_changes_the_service(tmp_path: Path, key: str) -> None:
     line = f"[service]\n{key} = {toml(example_of(schema.ServiceTable, key))}\n"
-    if key == "lease_s":  # its example is its default
+    if key == "lease_s":  # the example equals the default
         line = "[service]\nlease_s = 7.5\n"
     if key == "reserve":
         line = '[service]\nreserve = "1GiB"\n'
@@ -67,7 +67,7 @@ def test_shares_and_the_greatest_priority_change_the_service(tmp_path: Path) -> 
 
 
 def told(config: JobConfig) -> tuple[Any, ...]:
-    """All that a job and its pumpd are told of a configuration, and what pump-run looks at."""
+    """Returns all that a configuration gives a job and its pumpd, and the devices for pump-run."""
     parts = environment.Parts("/shim", socket_path="/socket")
     command = launch._pumpd_command(config, "/socket", 1, False, Recording(9, "{}"))
     return environment.for_job(config, parts, {}), command, config.devices
@@ -83,7 +83,7 @@ def told(config: JobConfig) -> tuple[Any, ...]:
 def test_each_key_of_a_job_changes_what_it_is_told(tmp_path: Path, table: str, key: str) -> None:
     kind = schema.JobTable if table == "job" else schema.LimitsTable
     value = example_of(kind, key)
-    if (table, key) == ("job", "policy"):  # its example is its default
+    if (table, key) == ("job", "policy"):  # the example equals the default
         value = "demand"
     if (table, key) == ("job", "priority"):
         value = 3

@@ -1,4 +1,4 @@
-"""Rules of `pump enable`: what is refused and compiled, and that shim and doctor compare alike."""
+"""Rules of `pump enable`: how they are checked and compiled, and that shim and doctor agree."""
 
 from __future__ import annotations
 

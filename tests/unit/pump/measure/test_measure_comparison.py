@@ -1,4 +1,4 @@
-"""What pump compare concludes from times."""
+"""The conclusions that pump compare draws from times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pump.measure.comparison import OUT_OF_MEMORY, Comparison
 
 
 def compared(**seconds: Sequence[float] | str) -> Comparison:
-    """A comparison with these times by variant, or what failed in one."""
+    """Returns a comparison with these times by variant; a text is a variant's failure."""
     rounds = max(len(times) for times in seconds.values() if not isinstance(times, str))
     found = Comparison(["python", "train.py"], [], "a GPU", "whole runs", rounds)
     for name, times in seconds.items():

@@ -1,4 +1,4 @@
-"""Copies of a folder for runs: what they hold; nothing done in them reaches the original."""
+"""Copies of a folder for runs: their contents, and that no change in them reaches the original."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def copied(here: Path, original: Original | None = None) -> Path:
 
 
 def contents(folder: Path) -> dict[str, tuple[object, ...]]:
-    """All that a run may change: kinds, modes, times, links and bytes."""
+    """Returns all that a run may change: kinds, modes, times, links and bytes."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""What reports how far some work is."""
+"""Reports of progress."""
 
 from __future__ import annotations
 

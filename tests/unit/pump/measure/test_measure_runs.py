@@ -1,4 +1,4 @@
-"""Runs of a command: their logs and what ends them."""
+"""Runs of a command: their logs, and the reasons for their ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(folder: Path, script: str, seconds_most: float | None = None) -> Ran:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; its parent may not have waited for it."""
+    """Returns whether a process has ended; its parent may not have waited for it."""
     try:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The search of pump fit, against every answer that there is."""
+"""The search of pump fit, against every possible answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pump.measure.search import Search
 
 
 def searched(least: int, most: int, step: int, last: int) -> tuple[Search, list[int]]:
-    """The search where all numbers up to `last` fit, and what it asked for."""
+    """Runs a search in which all numbers up to `last` fit; returns it and the tried numbers."""
     search, asked = Search(least, most, step), []
     while (number := search.next()) is not None:
         asked.append(number)

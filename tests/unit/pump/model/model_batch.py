@@ -15,7 +15,7 @@ BASE = 1 << 40
 
 
 class Script:
-    """A model and the words to talk to it; ranges lie 1 GiB apart."""
+    """A model, and short methods to feed it; ranges are 1 GiB apart."""
 
     def __init__(self, *, capacity: int = 4096, budget: int = 1 << 20, devices: int = 1) -> None:
         self.model = ClientModel(capacity)
@@ -40,7 +40,7 @@ class Script:
         signature: int = 0,
         uses: list[tuple[int, int, int, int, int]] | None = None,
     ) -> None:
-        """Apply one row; uses are (slot, generation, offset_bytes, length_bytes, access)."""
+        """Applies one row; uses are (slot, generation, offset_bytes, length_bytes, access)."""
         raw, uses = self.batch.raw, uses or []
         raw.rows, raw.uses, raw.payload_used = 1, len(uses), 0
         raw.seq[0], raw.kind[0], raw.stream[0] = seq, kind, stream
@@ -53,7 +53,7 @@ class Script:
         self.model.ingest(self.batch)
 
     def alloc(self, slot: int, blocks: int, *, device: int = 0) -> range:
-        """Allocate a range; returns the numbers of its blocks."""
+        """Allocates a range; returns the numbers of its blocks."""
         generation = self.generation.setdefault(slot, 1)
         uses = [(slot, generation, 0, blocks * BLOCK, lib.PUMP_ACCESS_WRITE)]
         self.send(lib.PUMP_EVENT_ALLOC, device=device, function=BASE + (slot << 30), uses=uses)
@@ -74,8 +74,8 @@ class Script:
         dropped: int = 0,
         time_ns: int = 0,
     ) -> int:
-        """Issue an operation that uses (slot, first block, blocks) runs, and `dropped` more that
-        it does not tell; returns its seq."""
+        """Issues an operation with runs of (slot, first block, blocks), and `dropped` more extents
+        that it does not list; returns its seq."""
         self.seq += 1
         uses = [
             (slot, self.generation[slot], first * BLOCK, count * BLOCK, lib.PUMP_ACCESS_READ)
@@ -102,7 +102,7 @@ class Script:
         set_states(self.model, blocks, state)
 
     def start(self, direction: int, blocks: list[int], *, device: int = 0) -> list[Command]:
-        """Start transfers as a decision would; returns copies of the commands."""
+        """Starts transfers as a decision would; returns copies of the commands."""
         commands = ffi.new("struct pump_command[]", 256)
         count = lib.pump_model_start(
             self.model.raw, device, direction, blocks, len(blocks), commands, 256
@@ -114,13 +114,13 @@ class Script:
         self.model.finish(outcome, 1)
 
     def schedule(self, device: int = 0) -> tuple[list[Entry], list[Entry]]:
-        """Put a schedule in force in a mapping of its own; returns what leaves, and what comes.
+        """Puts a schedule in force in a mapping of its own; returns departures and arrivals.
 
-        Nothing of it is taken, and the next one is put in its place.
+        No entry is taken, and the next schedule replaces this one.
         """
         if self._shm is None:
             self._shm = ffi.new("struct pump_shm *")
-        self._shm.header.next_seq = self.seq + 1  # all that was issued has been read
+        self._shm.header.next_seq = self.seq + 1  # all issued operations have been read
         lib.pump_worker_schedule(self._shm, self.model.raw, device)
         made = self._shm.schedules[device]
         out, come = (
@@ -130,7 +130,7 @@ class Script:
         return out, come
 
     def resync(self, ranges: dict[int, tuple[int, int]], newest_seq: int = 0) -> None:
-        """`ranges`: slot -> (generation, blocks)."""
+        """Resynchronizes the model; `ranges`: slot -> (generation, blocks)."""
         slots = ffi.new("uint32_t[]", sorted(ranges))
         records = ffi.new("struct pump_range[]", max(1, len(ranges)))
         for record, slot in zip(records, sorted(ranges), strict=False):
@@ -145,10 +145,10 @@ class Entry(NamedTuple):
 
     blocks: tuple[int, ...]
     need: int = 0
-    """The operation that it comes for; 0: it leaves."""
+    """The operation that the arrival serves; 0: a departure."""
     after_seq: int = 0
     left: int = 0
-    """Blocks that have to have left before."""
+    """The number of blocks that must have left before."""
 
     @classmethod
     def of(cls, script: Script, planned: Any) -> Entry:
@@ -165,7 +165,7 @@ class Entry(NamedTuple):
 
 
 def blocks_of(entries: list[Entry]) -> list[int]:
-    """In the order in which they go."""
+    """Returns the blocks in the order of the entries."""
     return [block for entry in entries for block in entry.blocks]
 
 

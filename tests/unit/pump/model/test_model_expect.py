@@ -1,4 +1,4 @@
-"""Operations that are expected behind the window: against a naive model, and rule by rule."""
+"""Operations expected after the window: against a naive model, and rule by rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def expect(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0)
 
 
 def discard(script: Script, run: Run, behind: int, *, ended: bool = False) -> None:
-    """Tells that a discard will come behind that operation, or that it has ended."""
+    """Reports that a discard will follow that operation, or that the discard has ended."""
     slot, first, count = run
     uses = [(slot, script.generation[slot], first * BLOCK, count * BLOCK, 0)]
     kind = lib.PUMP_EVENT_DISCARDED if ended else lib.PUMP_EVENT_FREED
@@ -37,7 +37,7 @@ ALL_FRESH = lib.PUMP_FRESH_FIRST | lib.PUMP_FRESH | lib.PUMP_FRESH_LAST
 
 
 class Repeating:
-    """A program with one stream that repeats itself, mostly; lists and loops beside it."""
+    """A program that mostly repeats, with one stream, and a naive model of lists next to it."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -223,7 +223,7 @@ def test_a_discard_behind_what_has_executed_closes_the_block_at_once() -> None:
 
 
 def test_what_a_discard_behind_it_has_ended_of_has_executed() -> None:
-    """The operation's own marker may tell later."""
+    """The operation's own marker may come later."""
     script = Script()
     blocks = script.alloc(0, 4)
     seq = script.copy([(0, 0, 4)])
@@ -267,7 +267,7 @@ def test_a_discard_is_not_that_of_an_expected_use() -> None:
 
 
 def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:
-    """The new range has the numbers of the old one, so what was expected looks like it."""
+    """The new range has the numbers of the old one, so it looks like the expected one."""
     script = Script()
     old = script.alloc(0, 4)
     for _ in range(3):
@@ -284,7 +284,7 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
 
 
 def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
-    """The number it was for has gone by, but another operation had it."""
+    """The expected number has passed, but another operation had it."""
     script = Script()
     blocks = script.alloc(0, 4)
     script.alloc(1, 4)

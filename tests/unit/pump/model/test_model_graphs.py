@@ -1,4 +1,4 @@
-"""How far a graph is, guessed from its last run."""
+"""The progress of a graph, estimated from its last run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 class Graphs(Script):
-    """A range of as many blocks as a graph has nodes; each node uses one."""
+    """Has a range with a block for each node of a graph; each node uses its block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Graphs(Script):
             self.copy([(0, node, 1)], stream=STREAM)
 
     def look(self, now_ms: float) -> int:
-        """Operations in the window after a look at that time."""
+        """Returns the number of operations in the window after an update at that time."""
         self.model.progress(self.executed, 1)
         lib.pump_model_graphs(self.model.raw, self.executed, 1, int(now_ms * MS))
         return int(self.model.totals().window_depth)
@@ -53,7 +53,7 @@ def test_operations_execute_as_in_the_last_run_but_the_last_one() -> None:
     graphs = Graphs()
     graphs.run(1, 11)
     graphs.launch()
-    # A tenth ahead: both ends of a run are seen late.
+    # The estimate is a tenth ahead, because both ends of a run are seen late.
     assert [graphs.look(now) for now in (20, 23, 25, 29, 1000)] == [NODES, 7, 5, 1, 1]
     graphs.execute(graphs.seq, stream=STREAM)
     assert graphs.look(1001) == 0
@@ -79,7 +79,7 @@ def test_each_graph_has_its_own_time_and_a_launch_waits_for_the_one_before() -> 
 
 
 def test_a_node_that_was_expected_weighs_what_it_uses_itself() -> None:
-    """Not what the newest of those that are expected uses: that one is far larger."""
+    """The newest expected operation, which is far larger, must not count."""
     graphs = Graphs()
     graphs.alloc(1, 64)
     graphs.run(1, 11)

@@ -1,4 +1,4 @@
-"""What a model predicts of a program that repeats itself, where its tensors move."""
+"""A model's predictions for a repeating program whose tensors move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYERS = 12
 
 
 class Program:
-    """Steps of so many operations; each has a length of its own, by which it is known."""
+    """Runs steps of LAYERS operations; each has its own length, which identifies it."""
 
     def __init__(self, learns: bool = True) -> None:
         self.script = Script(budget=100)
@@ -55,7 +55,7 @@ def test_an_operation_on_other_blocks_than_predicted_voids_only_itself() -> None
 
 @pytest.mark.parametrize("apart", [(0, 70, 8), (0, 65, 8)])
 def test_operands_that_share_blocks_may_part(apart: Run) -> None:
-    """The operation is the predicted one, and reaches as much of the ranges as it did."""
+    """The operation is the predicted one, and reaches as much of the ranges as predicted."""
     program = Program()
 
     def step() -> None:
@@ -101,7 +101,7 @@ def test_what_was_predicted_and_what_was_in_vain_is_counted() -> None:
 
 
 def allocating(script: Script) -> None:
-    """A step that has a range of its own for each layer, until the end."""
+    """Runs a step with a range for each layer, which lives until the backward pass."""
     for layer in range(LAYERS):
         slot = 10 + layer
         script.alloc(slot, 2 + layer)
@@ -132,7 +132,7 @@ def test_ranges_that_do_not_exist_yet_do_not_hide_what_comes_behind_them() -> No
 
 @pytest.mark.parametrize("seed", range(12))
 def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None:
-    """Beside a model that learns nothing, whatever was expected, replaced and dropped."""
+    """The reference is a model that learns nothing, whatever was expected, replaced and dropped."""
     dice = random.Random(seed)
     programs = [Program(learns) for learns in (True, False)]
     replaced = 0
@@ -168,7 +168,7 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
 def test_nothing_is_expected_where_much_is_used_that_is_not_told(
     dropped: int, predicts: bool
 ) -> None:
-    """Of a budget of 100 blocks 16 or 8; until that is two iterations ago."""
+    """Unlisted operands use 16 or 8 of the budget's 100 blocks. The effect lasts two iterations."""
     program = Program()
 
     def step(dropped: int) -> None:

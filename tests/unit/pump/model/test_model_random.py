@@ -16,7 +16,7 @@ TO_GPU = lib.PUMP_TO_GPU
 
 
 class Naive:
-    """Lists and loops; slow and plainly right."""
+    """A model of lists and loops: slow, and clearly right."""
 
     def __init__(self) -> None:
         self.operations: list[tuple[int, int, list[int]]] = []  # seq, stream, blocks
@@ -33,10 +33,10 @@ class Naive:
         ]
 
     def missing(self, state: dict[int, int], device: dict[int, int], on: int) -> list:
-        """(block, need) by distance from the heads of the streams.
+        """Returns (block, need) by distance from the heads of the streams.
 
-        A block belongs to the first operation, in issue order, that needs it; blocks of
-        one operation go in the order in which it reaches them.
+        A block belongs to the first operation, in issue order, that needs it. Blocks of one
+        operation are in the order in which it reaches them.
         """
         by_stream: dict[int, list[tuple[int, int, list[int]]]] = {}
         for operation in self.operations:
@@ -59,7 +59,7 @@ class Naive:
 
 
 def interleaved(runs: list[range]) -> list[int]:
-    """Runs side by side, the longest in slices of four blocks."""
+    """Interleaves runs: the longest in slices of four blocks."""
     steps = max(-(-len(run) // 4) for run in runs)
     return [
         block
@@ -70,7 +70,7 @@ def interleaved(runs: list[range]) -> list[int]:
 
 
 class History:
-    """Random events, applied to a model and to the naive one alike."""
+    """Applies random events to a model and to the naive one."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What a schedule brings and what it evicts, rule by rule, from small programs made by hand.
+"""Arrivals and evictions of a schedule, rule by rule, for small programs made by hand.
 
 tests/sim holds the rule equal to its specification on random programs.
 """
@@ -15,7 +15,7 @@ from pump.model.client import ABSENT, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
 
 
 def full(budget: int, *, away: int = 0, **more: int) -> tuple[Script, range, range]:
-    """A device that is full with one range; another range is on the host."""
+    """Returns a device that is full with one range, and another range on the host."""
     script = Script(budget=budget, **more)
     there = script.alloc(0, budget)
     gone = script.alloc(1, away) if away else range(0)
@@ -209,7 +209,7 @@ def test_room_that_a_discard_gives_back_is_waited_for() -> None:
 
 @pytest.mark.parametrize("others", [2, 3])
 def test_room_that_comes_by_itself_lets_nothing_leave(others: int) -> None:
-    """Four blocks die behind the first operation; two of them come anew, and others do."""
+    """Four blocks die after the first operation. Two are rewritten, and other blocks arrive."""
     script, there, gone = full(10, away=others)
     seq = script.copy([(0, 0, 4)])
     discard(script, (0, 0, 4), seq)
@@ -260,7 +260,7 @@ def test_devices_have_schedules_of_their_own() -> None:
 
 @pytest.mark.parametrize("way", ["executed", "freed"])
 def test_room_that_has_come_back_is_not_counted_again(way: str) -> None:
-    """An older operation keeps the one that gave it in the window."""
+    """The operation that freed the memory stays in the window because of an older one."""
     script = Script(budget=10)
     giving = script.alloc(0, 8)
     script.alloc(1, 1)

@@ -1,7 +1,7 @@
 """The time that a run lost to memory, from times of some of its operations.
 
-Runs are made: operations of known own times, some of which wait for their blocks; the model is told
-what the shim would report of them.
+Runs are made up: operations have known own times, and some wait for their blocks. The model gets
+the reports that the shim would send.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pump.wire.abi import lib
 MS = 1_000_000
 FIRST_NS = 10**12
 POLLED_NS = 60_000
-"""How much later than it happens the end of an operation is seen, about."""
+"""The approximate delay until the end of an operation is seen."""
 
 
 class Step(NamedTuple):
-    """An operation of a made run. after_ms: of the program's own work, since the one before."""
+    """An operation of a made-up run. `after_ms`: The program's own work since the previous one."""
 
     own_ms: float
     stall_ms: float = 0.0
     after_ms: float = 0.01
     timed: bool = False
     wait: bool = False
-    """The program waits for it."""
+    """The program waits for the operation."""
     delayed_ms: float = 0.0
-    """The program waits for a processor before it issues it."""
+    """The program waits this long for a CPU core before it issues the operation."""
     slowed_ms: float = 0.0
     """The program's own work takes longer, because caches are cold."""
     spun_ms: float = 0.0
-    """That waits for a processor while it waits for the GPU anyway."""
+    """The program waits this long for a CPU core while it waits for the GPU anyway."""
     others_ms: float = 0.0
-    """For kernels of other processes, which it waits for with memory for everything too."""
+    """The operation waits this long for kernels of other processes, even with enough memory."""
 
 
 class Run:
-    """A made run, and a model that is told of it."""
+    """A made-up run, and a model that gets its reports."""
 
     def __init__(self) -> None:
         self.script = Script(budget=1 << 20)
@@ -52,10 +52,10 @@ class Run:
         self.count = 0
         self._delayed_ns = self._steps = 0
         self.share = 1.0
-        """Of the processors' time, what the job has."""
+        """The job's share of the CPU time."""
 
     def skip(self, own_ms: float) -> None:
-        """An operation that is not reported."""
+        """Runs an operation that is not reported."""
         self.script.seq += 1
         for at in range(2):
             self._room[at] += int(own_ms * MS)
@@ -63,18 +63,18 @@ class Run:
         self._free_ns = max(self._free_ns, self._thread_ns)
 
     def neighbours(self, count: int) -> None:
-        """From now on so many other processes compute on the GPU, at the most."""
+        """Lets up to `count` other processes compute on the GPU."""
         self.count = count
         self.script.model.lost(count)
 
     def step(self, step: Step) -> None:
-        """Issue an operation; what has a stall finds its blocks on the host."""
+        """Issues an operation; if it has a stall, its blocks are on the host."""
         script = self.script
         slot = self._slots.setdefault(step.own_ms, len(self._slots))
         blocks = script.model.blocks_of(slot)
         if blocks is None:
             blocks = script.alloc(slot, 1 + 4 * slot)
-            # The first use of a block tells nothing.
+            # The first use of a block does not count.
             script.execute(script.copy([(slot, 0, len(blocks))], time_ns=FIRST_NS))
         if step.stall_ms:
             script.set_state(blocks, HOST)
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def truth_ms(self) -> float:
-        """What the run took longer than it would have without stalls."""
+        """Returns how much longer the run took than without stalls."""
         real, room = max(self._thread_ns, self._free_ns), max(self._room)
         return (real - room) / MS
 
@@ -124,7 +124,7 @@ def close(run: Run) -> bool:
 
 
 def training(stall_ms: float, *, wait: bool = False) -> list[Step]:
-    """Iterations of ten operations; in most of them two wait for their blocks."""
+    """Returns iterations of ten operations. In most iterations two operations wait for blocks."""
     return [
         Step(
             own_ms=1.0 if place % 2 else 3.0,
@@ -147,7 +147,7 @@ def test_what_operations_waited_for_their_blocks_is_lost(stall_ms: float, wait: 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_what_the_program_waited_for_a_processor_is_lost(share: float) -> None:
-    """At the least, the part that it may have waited because of the job itself."""
+    """The lower bound is the part of the wait that the job itself may have caused."""
     run = Run()
     run.share = share
     for n in range(400):
@@ -201,7 +201,7 @@ def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
 
 
 def test_stalls_are_told_from_waits_for_a_processor() -> None:
-    """The GPU is busy, and stalls; what the program waits meanwhile is not what was lost."""
+    """The GPU is busy, and stalls. The program's waits during that time are not lost time."""
     steps = [
         Step(3.0, 4.0 * (n % 2), after_ms=0.1, delayed_ms=2.0, timed=n % 5 == 0, wait=n == 199)
         for n in range(200)
@@ -257,7 +257,7 @@ def test_operations_that_waited_each_time_give_a_range_that_holds_the_truth() ->
 
 @pytest.mark.parametrize("cost_ms", [0.2, 1.0])
 def test_what_faults_cost_is_subtracted_where_operations_waited_each_time(cost_ms: float) -> None:
-    """Of two kinds with 1 and 5 blocks, the second one is never there."""
+    """There are two kinds, with 1 and 5 blocks; the blocks of the second are never resident."""
     steps = [
         Step(
             own_ms=1.0 if n % 2 else 3.0,
@@ -272,7 +272,7 @@ def test_what_faults_cost_is_subtracted_where_operations_waited_each_time(cost_m
 
 
 def test_a_wait_that_the_model_did_not_see_is_no_own_time() -> None:
-    """The second kind is never there but once, as far as the model knows, and waits then, too."""
+    """The model believes the second kind's blocks resident only once, and it waits then, too."""
     steps = [
         Step(
             own_ms=1.0 if n % 2 else 3.0,
@@ -288,7 +288,7 @@ def test_a_wait_that_the_model_did_not_see_is_no_own_time() -> None:
 
 
 def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks() -> None:
-    """The driver had kept what the model believed on the host: a block or two, without effect."""
+    """The model believes a few blocks on the host that the driver had kept, without any effect."""
     stalls = (0.0, 1.3, 0.0, 2.9, 0.7, 0.0, 4.1)
     run = made([Step(own_ms=1.0), Step(own_ms=3.0)])
     blocks = run.script.model.blocks_of(1)
@@ -301,7 +301,7 @@ def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks(
 
 
 def test_the_shortest_time_of_several_is_certain_though_most_waited_unseen() -> None:
-    """As far as the model knows, all blocks are there but for one, once."""
+    """The model believes all blocks resident, except one block, once."""
     stalls = (0.0, 1.3, 2.9, 0.0, 2.1, 0.7, 4.1)
     run = made([Step(own_ms=3.0), Step(own_ms=3.0, stall_ms=1.0)])
     for n in range(140):
@@ -311,7 +311,8 @@ def test_the_shortest_time_of_several_is_certain_though_most_waited_unseen() -> 
 
 
 def test_a_kind_that_always_waits_is_as_fast_by_the_byte_as_the_fastest_known() -> None:
-    """What takes long for its bytes gives the link time; an update of weights does not."""
+    """An operation that takes long for its bytes leaves the link time; an update of weights does
+    not."""
     known = [Step(own_ms=own, timed=n % 3 == 0) for n in range(60) for own in (4.0, 0.02)]
     never = [Step(own_ms=0.03, stall_ms=2.0 + n * 17 % 11 / 4, timed=True) for n in range(60)]
     steps = [step for pair in zip(known[::2], known[1::2], never, strict=True) for step in pair]
@@ -322,7 +323,7 @@ def test_a_kind_that_always_waits_is_as_fast_by_the_byte_as_the_fastest_known() 
 
 @pytest.mark.parametrize("others_ms", [0.0, 1.0])
 def test_waits_for_other_processes_are_not_lost_to_memory(others_ms: float) -> None:
-    """Their kernels take turns with the job's own; at times they wait for memory, too."""
+    """Kernels of others take turns with the job's own, and sometimes wait for memory, too."""
     run = Run()
     run.neighbours(1)
     for n in range(400):
@@ -359,14 +360,14 @@ def test_a_neighbour_that_came_late_counts_from_then_on() -> None:
 
 
 def test_no_time_at_the_least_is_more_than_the_whole() -> None:
-    """A first operation that waits longer than the program has run."""
+    """The first operation waits longer than the program has run."""
     run = made([Step(own_ms=1.0, stall_ms=50.0, timed=True), Step(own_ms=1.0)])
     lost = run.lost
     assert lost.least_ns <= lost.likely_ns <= lost.most_ns <= lost.of_ns
 
 
 def test_a_sample_whose_block_came_while_it_ran_tells_no_own_time() -> None:
-    """The model sees such a block as a hit: it had come by the time that the end was seen."""
+    """The model counts such a block as a hit, because it arrived before the end was seen."""
     run = Run()
     script = run.script
     blocks = script.alloc(0, 4)

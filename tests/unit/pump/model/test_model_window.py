@@ -1,4 +1,4 @@
-"""The model in C against a naive one in Python, on random histories; and its single rules."""
+"""The model in C against a naive one in Python, on random histories, and its single rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_an_operation_counts_a_block_once_however_often_it_names_it() -> None:
 def test_the_first_use_of_a_block_that_was_never_moved_is_neither_hit_nor_miss(
     budget: int,
 ) -> None:
-    """Believed to be populated (it fits), or not: it holds nothing that had to be brought."""
+    """A range that fits is believed populated, others are not. Neither has data that had to be
+    brought."""
     script = Script(budget=budget)
     script.alloc(0, 4)
     script.execute(script.copy([(0, 0, 4)]))
@@ -44,7 +45,7 @@ def test_the_first_use_of_a_block_that_was_never_moved_is_neither_hit_nor_miss(
     assert script.model.view(0).faults == (4 if budget == 2 else 0), "but faults took the room"
     script.execute(script.copy([(0, 0, 4)]))
     tally = script.model.tally(0)
-    # Of two blocks' room a sweep over four always finds the wrong two in it.
+    # With memory for two blocks, a sweep over four always finds the wrong two there.
     assert (tally.blocks, tally.hit) == (4, 4 if budget == 40 else 0)
 
 
@@ -80,7 +81,7 @@ def test_events_that_overtook_each_other_sort_themselves_out() -> None:
     script = Script()
     script.alloc(0, 2)
     uses = [(0, 2, 0, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
-    script.send(lib.PUMP_EVENT_ALLOC, function=1 << 41, uses=uses)  # before the free of the first
+    script.send(lib.PUMP_EVENT_ALLOC, function=1 << 41, uses=uses)  # before the first one's free
     script.free(0)
     assert len(script.model.blocks_of(0)) == 3
     script.send(lib.PUMP_EVENT_FREE, uses=uses)
@@ -228,8 +229,8 @@ def test_an_operation_larger_than_the_budget_is_filled_up_to_it_and_no_further()
 
 
 def test_in_its_turn_all_of_a_larger_operation_comes_in_its_order() -> None:
-    """What is there of it too: so the driver, which evicts in the order of migration while it
-    runs, evicts what it has used."""
+    """This includes its resident blocks. While it runs, the driver evicts in the order of
+    migration, and so evicts blocks that it has already used."""
     script = Script(budget=20)
     giant, small = script.alloc(0, 30), script.alloc(1, 2)
     script.set_state([*giant, *small], HOST)
@@ -290,11 +291,11 @@ def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -
     script = Script(budget=8)
     blocks = script.alloc(3, 3)
     needed = script.copy([(3, 0, 3)])
-    uses = [(3, 1, BLOCK + 1, 2 * BLOCK - 1, lib.PUMP_ACCESS_WRITE)]  # one of them whole
+    uses = [(3, 1, BLOCK + 1, 2 * BLOCK - 1, lib.PUMP_ACCESS_WRITE)]  # contains one whole block
     script.send(lib.PUMP_EVENT_DEAD, uses=uses)
     script.execute(needed)
     assert script.model.view(0).eviction_candidates.tolist() == [blocks[2], blocks[0], blocks[1]]
-    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])  # too late
+    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])  # unknown
     assert script.model.view(0).eviction_candidates.tolist()[0] == blocks[2]
 
 
@@ -302,7 +303,7 @@ def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
     script = Script(budget=8)
     blocks = script.alloc(3, 6)
     assert script.state(blocks) == [RESIDENT] * 6
-    script.set_state([blocks[4]], LEAVING)  # on its way: known when it has ended
+    script.set_state([blocks[4]], LEAVING)  # in flight: counts once it has ended
     uses = [(3, 1, 2 * BLOCK, 3 * BLOCK, lib.PUMP_ACCESS_WRITE)]
     script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, ABSENT, LEAVING, RESIDENT]
@@ -311,7 +312,7 @@ def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
     assert script.state(blocks) == [RESIDENT, RESIDENT, ABSENT, RESIDENT, LEAVING, RESIDENT]
     for slot, generation, offset in ((3, 2, 0), (4, 1, 0), (3, 1, 60 * BLOCK)):
         uses = [(slot, generation, offset, 9 * BLOCK, lib.PUMP_ACCESS_WRITE)]
-        script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)  # of nothing that is known
+        script.send(lib.PUMP_EVENT_DISCARDED, uses=uses)  # of unknown blocks
     assert script.state(blocks)[0] == RESIDENT
 
 
@@ -335,7 +336,7 @@ def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
         blocks[5],
     }
     blocks_event(script, lib.PUMP_EVENT_DISCARDED, 1, 1)
-    used = script.copy([(3, 2, 1)])  # handed out again, not discarded: as any other
+    used = script.copy([(3, 2, 1)])  # allocated again, not discarded: like any other
     assert script.state(blocks) == [RESIDENT, ABSENT, RESIDENT, RESIDENT, RESIDENT, RESIDENT]
     script.execute(used)
     assert (
@@ -359,7 +360,7 @@ def test_an_operation_that_ran_before_a_discard_does_not_bring_the_block_back() 
     script = Script(budget=8)
     blocks = script.alloc(3, 4)
     earlier = script.copy([(3, 0, 2)])
-    blocks_event(script, lib.PUMP_EVENT_DISCARDED, 0, 1)  # it is known late that it has run
+    blocks_event(script, lib.PUMP_EVENT_DISCARDED, 0, 1)  # the execution of `earlier` is seen late
     later = script.copy([(3, 0, 1)])
     script.execute(earlier)
     assert script.state(blocks) == [ABSENT, RESIDENT, RESIDENT, RESIDENT]
@@ -388,7 +389,7 @@ def test_the_turn_of_an_operation_is_one_for_its_own_device() -> None:
 
 
 def test_blocks_that_are_not_discarded_are_given_up_whether_a_policy_looks_or_not() -> None:
-    """They go before others in the order in which that became known."""
+    """These blocks leave before others, in the order in which their state became known."""
     orders = []
     for looks in (False, True):
         script = Script(budget=8)

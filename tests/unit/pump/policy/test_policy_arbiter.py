@@ -1,4 +1,4 @@
-"""The arbiter's promises, over thousands of drawn machines: how GPUs are shared by jobs."""
+"""The arbiter's guarantees over thousands of random machines: how jobs share GPUs."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_job_of_a_low_priority_has_what_one_operation_needs_up_to_a_bound() ->
 
 
 def hostile(source: random.Random, user: int, first: int) -> list[Claim]:
-    """Jobs of one user, that claim anything."""
+    """Returns jobs of one user, that claim anything."""
     weight = source.choice((0.25, 1.0, 1.0, 8.0))
     jobs = source.choice((1, 1, 7, 31, 100))
     sizes = 0, source.randrange(1 << 34), 1 << 38, 1 << 60

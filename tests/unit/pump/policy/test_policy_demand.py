@@ -1,4 +1,4 @@
-"""Which policies there are, which of them decide themselves, and what demand decides."""
+"""The names of policies, the policies that decide themselves, and the decisions of demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pump.policy.demand import Demand
 
 
 def make_view(*, emulated: bool, resident: int, arriving: int = 0, credit: int = 32) -> View:
-    """Of a budget of two blocks, three operations behind; the oldest are 6, 8, 7 and 5."""
+    """Returns a view with a budget of two blocks; the oldest blocks are 6, 8, 7 and 5."""
     return View(
         budget=2,
         emulated=emulated,

@@ -1,7 +1,7 @@
-"""Leases move in the right order: no job is given what another still holds.
+"""Leases move in the right order: no job gets memory that another still holds.
 
-A small world plays jobs that adopt late, evict slowly, come, go and hang; in it the memory
-of a GPU must never be promised twice.
+Jobs of a small simulation adopt late, evict slowly, come, go and hang. The memory of a GPU must
+never be promised twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 @dataclass
 class Actor:
-    """A job of the world: it acts upon a grant some time after it was sent."""
+    """A job of the simulation: acts on a grant some time after it was sent."""
 
     wanted: int
     adopted: int
@@ -29,7 +29,7 @@ class Actor:
     granted: int | None = None
     inbox: list[int] = field(default_factory=list)
     acknowledged: tuple[int, int] = (0, 0)
-    """What its last report said: adopted and resident."""
+    """The adopted and resident bytes of its last report."""
     unacknowledged: list[int] = field(default_factory=list)
     said: int = 0
     hangs: bool = False
@@ -89,7 +89,7 @@ def test_memory_is_never_promised_twice_while_leases_move(seed: int) -> None:
         assert sum(a.adopted for a in actors.values() if a.granted) <= memory + newcomers
         for actor in actors.values():
             actor.live(source)
-    # Without changes every job gets its target, but for the grain.
+    # Without changes every job gets its target, up to the grain.
     for job, actor in actors.items():
         assert abs((actor.granted or 0) - targets[job]) <= memory // 64 * len(actors) + LEAST
 
@@ -126,12 +126,12 @@ def test_small_changes_are_not_worth_a_message_unless_room_is_short() -> None:
 
 
 def test_many_that_keep_a_little_more_than_theirs_starve_none_together() -> None:
-    """Each by less than is worth a message; one that lacks what they have gets it."""
+    """Each has too much by less than is worth a message. A job that lacks this memory gets it."""
     memory, count, more = 64 * 30 * MIB, 30, 4 * BLOCK_BYTES
     targets = dict.fromkeys(range(count), 40 * MIB) | {count: memory - count * 40 * MIB}
     granted = dict.fromkeys(range(count), 40 * MIB + more)
     granted[count] = memory - sum(granted.values())
-    for _ in range(2):  # those above give way, then it grows
+    for _ in range(2):  # jobs above their targets give way, then it grows
         leases = {job: Lease(has, has, has, has) for job, has in granted.items()}
         granted |= step(memory, targets, leases)
     assert granted[count] >= targets[count] - memory // 64

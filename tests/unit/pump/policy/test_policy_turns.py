@@ -1,4 +1,4 @@
-"""Turns: which jobs run where they want much more than a GPU has."""
+"""Turns: which jobs run when they want much more than a GPU has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ready(*wanted_gib: float, held_gib: float = 0.0) -> list[Ready]:
 def seconds(
     turns: Turns, jobs: Sequence[Ready], span_s: float, from_s: float = 0.0
 ) -> dict[int, float]:
-    """How long each job may run in that time, by looks twice a second."""
+    """Returns how long each job may run in that time, with two polls per second."""
     found = {one.job: 0.0 for one in jobs}
     for look in range(int(2 * span_s)):
         for job in turns.look(from_s + look / 2, MEMORY, jobs):
@@ -45,7 +45,7 @@ def seconds(
 @pytest.mark.parametrize("wanted", [(), (80.0,), (30.0, 30.0), (20.0, 20.0, 26.0), (18.0, 56.0)])
 def test_all_run_where_they_do_not_want_much_more_than_there_is(wanted: tuple[float, ...]) -> None:
     turns = Turns()
-    most = sum(min(gib * GIB, MEMORY) for gib in wanted)  # no job can have more than all
+    most = sum(min(gib * GIB, MEMORY) for gib in wanted)  # no job can get more than all memory
     assert most <= CROWDED * MEMORY or len(wanted) < 2
     assert turns.look(0.0, MEMORY, ready(*wanted)) == frozenset(range(len(wanted)))
     assert not turns.crowded
@@ -64,7 +64,7 @@ def test_those_that_fit_beside_run_as_well_and_are_charged_for_their_part() -> N
     turns, jobs = Turns(), ready(40, 20, 20)
     had = seconds(turns, jobs, 800)
     assert abs(had[1] - had[2]) <= 20
-    assert had[1] == pytest.approx(2 * had[0], rel=0.15)  # half of the engine for twice the time
+    assert had[1] == pytest.approx(2 * had[0], rel=0.15)  # half of the engine, for twice as long
 
 
 def test_a_turn_lasts_as_long_as_its_memory_takes_to_come_many_times() -> None:
@@ -88,7 +88,7 @@ def test_a_turn_ends_with_the_job_s_work() -> None:
 
 
 def test_a_pause_earns_nothing() -> None:
-    """A job that pauses for long and comes back does not have more than its part from then on."""
+    """A job that returns from a long pause gets no more than its share afterwards."""
     turns, jobs = Turns(), ready(40, 40, 40)
     seconds(turns, jobs, 100)
     seconds(turns, jobs[:2], 1000, 100.0)

@@ -1,4 +1,4 @@
-"""Turns: a user has its share of the time whatever other users' jobs say, and no claim pays."""
+"""Turns: each user gets its share of the time whatever others' jobs report, and no claim pays."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WINDOW_S = 600.0
 SHORT_S = 30.0
 HONEST = Ready(0, MEMORY, 0, 0)
 Others = Callable[[float, bool], list[Ready]]
-"""The others' jobs at a time; whether the honest user's job runs."""
+"""Returns the others' jobs at a time. The flag is set while the honest user's job runs."""
 
 
 def time_of(job: int, others: Others, span_s: float, honest: list[Ready]) -> list[float]:
-    """How long a job has run up to each look."""
+    """Returns how long a job has run up to each poll."""
     turns, had, running = Turns(), [0.0], frozenset[int]()
     for look in range(int(span_s / LOOK_S)):
         now_s = look * LOOK_S
         running = turns.look(now_s, MEMORY, [*honest, *others(now_s, 0 in running)])
-        if look % 3 == 0:  # some say something else within a moment
+        if look % 3 == 0:  # some change their reports within a moment
             running = turns.look(now_s + 0.01, MEMORY, [*honest, *others(now_s, 0 in running)])
         had.append(had[-1] + LOOK_S * (job in running))
     return had
@@ -37,7 +37,7 @@ def least_in_a_window(had: list[float]) -> float:
 
 
 class Crowd:
-    """Users whose jobs say what a draw says, and something else at any moment."""
+    """Users whose jobs make random reports, and change them at any moment."""
 
     def __init__(self, seed: int) -> None:
         dice = self.dice = random.Random(seed)
@@ -63,7 +63,7 @@ class Crowd:
             if dice.random() < self.mood:
                 self.there[place] = not self.there[place]
                 self.jobs[place] = self.drawn(one.job, one.user)
-                if dice.random() < 0.1:  # it leaves, and joins as another
+                if dice.random() < 0.1:  # the job leaves, and joins as another
                     self.jobs[place] = self.jobs[place]._replace(job=one.job + 1000)
         if self.reacts and dice.random() < 0.9:
             half = len(self.jobs) // 2
@@ -84,7 +84,7 @@ def test_a_user_has_its_weights_share_of_the_time_less_half_a_minute(first: int)
 @pytest.mark.parametrize("jobs", [1, 31])
 @pytest.mark.parametrize("toggle", [True, False])
 def test_jobs_that_want_nothing_make_no_turn_cheaper(jobs: int, toggle: bool) -> None:
-    """Another user's many jobs run in all turns of the one and leave those of the honest user."""
+    """Another user's many jobs run in all turns of the large job, and leave the honest user's."""
     large = Ready(1, MEMORY * 85 // 100, 0, 1)
     small = [Ready(2 + job, 0, 0, 2) for job in range(jobs)]
 
@@ -97,7 +97,7 @@ def test_jobs_that_want_nothing_make_no_turn_cheaper(jobs: int, toggle: bool) ->
 
 
 def test_users_that_run_beside_many_others_make_no_turn_cheaper() -> None:
-    """Five have half of the memory in their turns and a sixth the rest in all of them."""
+    """Five users have half of the memory in their turns, and a sixth the rest in all of them."""
     large = [Ready(job, MEMORY * 55 // 100, 0, job) for job in range(1, 6)]
     beside = Ready(6, MEMORY * 45 // 100, 0, 6)
 
@@ -128,7 +128,7 @@ def test_one_that_grows_within_anothers_turn_runs_there_no_more() -> None:
 
 
 def test_a_weight_that_differs_costs_nothing_later_where_all_have_run() -> None:
-    """Minutes without turns leaves no debt to those of a lower weight or priority."""
+    """Minutes without turns leave no debt for users of a lower weight or priority."""
     small = [Ready(0, GIB, 0, 0, 1.0, -5), Ready(1, GIB, 0, 1, 8.0)]
     large = [one._replace(wanted_bytes=MEMORY, priority=0) for one in small]
     turns, had = Turns(), 0.0
@@ -139,7 +139,7 @@ def test_a_weight_that_differs_costs_nothing_later_where_all_have_run() -> None:
     assert had >= WINDOW_S / 9 - SHORT_S
 
 
-# ---- jobs that say that they run for a part of the time ----
+# ---- jobs that claim to run for a part of the time ----
 
 
 @pytest.mark.parametrize("liars", [1, 3])
@@ -156,7 +156,7 @@ def test_one_that_says_that_it_pauses_and_never_does_has_no_more_than_its_turns(
 
 
 def test_pauses_that_only_end_a_debt_earn_no_more_than_the_share() -> None:
-    """It pauses for a look as soon as it has to wait."""
+    """The job pauses for one poll as soon as it has to wait."""
     lie, steady = Ready(10, MEMORY, 0, 10, steady=False), Ready(1, MEMORY, 0, 1)
     turns, had, running = Turns(), 0.0, frozenset({10})
     for look in range(2400):

@@ -1,4 +1,4 @@
-"""The time that a run lost against another one of the same program."""
+"""The time that a run lost, compared with another run of the same program."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pump.trace.format import DELAYED_TIME, LOST_TIMES
 
 
 def run(each_s: float, operations: int = 100, *, peak: int = 1 << 30, **more: Any) -> Any:
-    """A report on a run of which each operation takes so long; it fits unless `peak` says not."""
+    """Returns a report on a run with this time for each operation; without `peak`, it fits."""
     points = [1.0, *(float(n) for n in range(10, operations + 1, 10))]
     pace = {"operations": points, "seconds": [each_s * n for n in points]}
     return made({"allocated_bytes_peak": peak}, pace=pace, **more)
 
 
 def without_fixed_spaces(shown: str) -> str:
-    """A page without the spaces that keep numbers and units together."""
+    """Returns a page without the spaces that keep numbers and units together."""
     return shown.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -41,7 +41,7 @@ def test_the_time_lost_is_the_difference() -> None:
 
 
 def test_a_run_that_was_cut_off_is_compared_up_to_its_end() -> None:
-    """Between two points of the longer one the pace is taken as even, and half the distance is
+    """Between two points of the longer run the pace is assumed to be even, and half the distance is
     the error."""
     cut = run(0.02, 30)
     cut["pace"]["operations"].append(37.0)

@@ -1,4 +1,4 @@
-"""Reports of made-up figures: advice, hostile names, odd plots."""
+"""Reports of made-up numbers: advice, hostile names, odd plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERIES = ("sure", "resident", "maybe_evicted", "arriving", "leaving", "host", "a
 
 
 def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]:
-    """A report as pump.report.gather makes it, of one device and two samples."""
+    """Returns a report in the form of pump.report.gather, with one device and two samples."""
     figures = {"blocks_used": 1000, "blocks_hit": 1000}
     figures |= {"blocks_late": 0, "blocks_unseen": 0, "blocks_no_room": 0}
     figures |= {"allocated_bytes_peak": 3 << 30, "resident_bytes_peak": 2 << 30}
@@ -85,7 +85,7 @@ def test_advice_follows_from_the_figures(
 
 
 def test_advice_never_denies_what_the_simulator_may_say() -> None:
-    """A belief that all went well is no proof that memory cost nothing."""
+    """The belief that all went well does not prove that no time was lost."""
     for device in ({}, {"blocks_used": 0, "blocks_hit": 0}):
         (item,) = advise(made(device))
         assert "model can be wrong" in item.advice and "pump simulate" in item.command
@@ -128,7 +128,7 @@ def test_a_time_axis_has_a_few_round_ticks_in_one_unit(most: float) -> None:
 
 
 def test_rates_are_growth_by_time_and_never_negative() -> None:
-    """From nothing at 0, so that what had grown before the first value counts."""
+    """Rates start from nothing at 0, so that growth before the first value counts."""
     assert svg.rates([0.5, 1.0, 3.0, 3.0], [5.0, 7.0, 6.0, 9.0]) == [10.0, 4.0, 0.0, 0.0]
 
 

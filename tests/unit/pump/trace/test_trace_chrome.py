@@ -1,4 +1,4 @@
-"""Recordings as Chrome traces: every event as the format's document wants it."""
+"""Recordings as Chrome traces: each event has the form that the format's document requires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def recording(path: Path) -> Path:
-    """Two kernels and a copy on one stream, two markers, a wait, an allocation, a sample."""
+    """Records on one stream two kernels, a copy, two markers, a wait, an allocation, a sample."""
     rows = RowMaker()
     extent = rec.Extent(4, 1, 0, 2 * MIB, 0, 16)
     rows.add(rec.Name(7, 'axpy<"float">'))
@@ -45,7 +45,7 @@ def recording(path: Path) -> Path:
 
 
 def check_event(event: dict[str, Any]) -> None:
-    """What "Trace Event Format" asks of the kinds that are used here."""
+    """Checks an event against "Trace Event Format", for the kinds that are used here."""
     assert isinstance(event["name"], str) and event["name"]
     assert type(event["pid"]) is int and type(event["tid"]) is int
     kind = event["ph"]
@@ -80,7 +80,7 @@ def test_every_event_is_what_the_format_asks_for(tmp_path: Path) -> None:
 def test_operations_share_the_time_up_to_their_marker_and_never_overlap(tmp_path: Path) -> None:
     spans = [e for e in exported(recording(tmp_path / "a")) if e["ph"] == "X"]
     runs = [(e["name"], e["ts"], e["dur"]) for e in spans if e["pid"] == GPU]
-    # From 10 us (its issue) to the marker at 50 us, then on to the one at 60 us.
+    # The first two run from 10 us (the issue) to the marker at 50 us, the copy to the one at 60 us.
     assert runs == [
         ('axpy<"float">', 10.0, 20.0),
         ("function 0x8", 30.0, 20.0),

@@ -1,4 +1,4 @@
-"""Recordings: what is written is read again; what is cut or damaged is told apart."""
+"""Recordings: written records are read again, and cut files are distinguished from damaged ones."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_a_row_that_makes_no_sense_is_counted_as_lost(tmp_path: Path) -> None:
     maker.add(rec.RangeRow(form.ALLOC, 5, 1, 1, 1, 1, 0, 0, 0))
     maker.add(rec.Progress(1, 2, 99))
     maker.counts[1], maker.uses = 0, []  # an allocation that names no range
-    maker.rows[2]["kind"] = form.RESYNC  # none of the ring's
+    maker.rows[2]["kind"] = form.RESYNC  # not a kind of the ring
     _, found = read(written(tmp_path / "t", lambda writer: writer.events(maker.made()), {}))
     assert found == [good, rec.Lost(99, form.LOST_MALFORMED, 2)]
 
 
 def small_file(folder: Path) -> tuple[bytes, list[rec.Record]]:
-    """A whole recording of a few hundred bytes, of three chunks, and its records."""
+    """Returns a whole recording of a few hundred bytes, in several chunks, and its records."""
     dice = random.Random(5)
     records = [random_record(dice) for _ in range(6)]
 
@@ -181,7 +181,7 @@ def frame_of(raw_bytes: int, stored: bytes, rows: int = 1, flags: int = 1) -> by
     "chunk",
     [
         frame_of(1 << 30, b"x"),
-        frame_of(100, zlib.compress(bytes(50_000_000))),  # a bomb: says 100, makes 50 MB
+        frame_of(100, zlib.compress(bytes(50_000_000))),  # a bomb: claims 100 bytes, makes 50 MB
         frame_of(100, zlib.compress(bytes(100)) + b"more"),
         frame_of(100, b"not zlib"),
         frame_of(4, b"abcd", flags=0),
@@ -203,7 +203,7 @@ def test_chunks_with_right_sums_and_wrong_contents_are_damage(chunk: bytes) -> N
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_mutated_file_makes_the_reader_fail_in_another_way(tmp_path: Path, seed: int) -> None:
-    """Bodies are changed under right sums, so that the checks behind the sums are reached."""
+    """Bodies are changed under right checksums, so that the later checks are reached."""
     dice = random.Random(seed)
     records = [random_record(dice) for _ in range(40)]
     data = written(tmp_path / "t", lambda writer: writer.events(ring(records)), {})

@@ -1,4 +1,4 @@
-"""Hops in recordings and reports: what is written is read, summed up, and named in a line."""
+"""Hops in recordings and reports: they are read as written, summed, and named in a line."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_line_names_the_largest_hop_that_is_neither_drivers_nor_links(tmp_path
 
 def test_a_marker_that_no_poll_had_missed_before_counts_for_nothing() -> None:
     gathered = hops.Hops()
-    before = np.array([0, 9], np.uint64)  # by the program's own wait; and nonsense
+    before = np.array([0, 9], np.uint64)  # seen by the program's own wait; and nonsense
     gathered.add(next(Reader(io.BytesIO(of_markers(progress_before_ns=before))).chunks()))
     assert gathered.result()["marker"] is None
 

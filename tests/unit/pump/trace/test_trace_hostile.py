@@ -1,6 +1,7 @@
 """Files made to hurt their reader: bounded time and memory, and one line.
 
-The files are small; what they claim, or unpack to, is not. The sums of their chunks are right.
+The files are small; their claims, or their unpacked contents, are not. The checksums of their
+chunks are right.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pump.trace import format as form
 
 PUMP = Path(sys.executable).parent / "pump"
 MEMORY_BYTES = 3 << 30
-"""Of address space, most of which the libraries of numbers take."""
+"""Address space; the numeric libraries take most of it."""
 TIMEOUT_S = 60
 CPU_S = 10
-"""Of processor time, imports included."""
+"""CPU seconds, imports included."""
 ALL = (1 << 64) - 1
 ROWS = form.MAX_ROWS
 
@@ -101,7 +102,7 @@ def limited() -> None:
 
 
 def told(*words: str | Path) -> str:
-    """Standard error of pump, which ended by itself; one line at most, and no traceback."""
+    """Returns pump's standard error: pump ended by itself, with at most a line and no traceback."""
     done = subprocess.run(
         [PUMP, *words],
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},

@@ -1,4 +1,4 @@
-"""pump trace info: the summary of recordings whose contents are known, and its errors."""
+"""pump trace info: the summary of recordings with known contents, and its errors."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_timed_samples_tell_what_markers_cannot(tmp_path: Path) -> None:
 
 
 def test_a_kind_without_a_sample_is_as_much_shorter_as_the_others(tmp_path: Path) -> None:
-    """The markers say 1 ms of each; the samples say a tenth of it."""
+    """By the markers each takes 1 ms, by the samples a tenth of that."""
     records: list[rec.Record] = [rec.Name(7, "sampled"), rec.Name(8, "not sampled")]
     for seq in range(1, 65):
         records += [kernel(seq, seq * 1_000_000, 7 + seq % 2)]

@@ -1,4 +1,4 @@
-"""Frames of the control connection: what comes back is what was said; garbage is refused."""
+"""Frames of the control connection: messages arrive unchanged, and garbage is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions over sockets: one deadline holds for all of an exchange."""
+"""Requests over sockets: one deadline holds for all of an exchange."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON_S = 0.4
 
 @contextlib.contextmanager
 def answering(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A false service; `answer` gets its one connection."""
+    """Acts as the service; `answer` gets its only connection."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen(1)
@@ -85,7 +85,7 @@ def test_a_service_that_always_has_more_jobs_does_not_hold_a_client_for_ever(
     with answering(tmp_path / "s", more_and_more) as path, ServiceClient(path) as service:
         with pytest.raises(ServiceError, match="did not answer within"):
             service.jobs()
-        with pytest.raises(ServiceError, match="closed"):  # a late answer is not the next one's
+        with pytest.raises(ServiceError, match="closed"):  # a late answer serves no later call
             service.state()
 
 

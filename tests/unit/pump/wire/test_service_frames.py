@@ -1,4 +1,4 @@
-"""Frames of the system service: what comes back is what was said; versions; garbage."""
+"""Frames of the system service: messages arrive unchanged; versions; garbage."""
 
 from __future__ import annotations
 
@@ -131,14 +131,14 @@ NEXT = wire.VERSION + 1
 
 
 class NextBeat(wire.Frame, frozen=True, tag="beat"):
-    """A Beat as a next release might have it."""
+    """A Beat of a possible next release."""
 
     LATER: ClassVar[dict[str, int]] = {"mood": NEXT}
     mood: Annotated[int, Meta(ge=0, le=9)] = 5
 
 
 class NextGrant(wire.Words, frozen=True):
-    """A GpuGrant as a next release might have it."""
+    """A GpuGrant of a possible next release."""
 
     LATER: ClassVar[dict[str, int]] = {"warm": NEXT}
     gpu: wire.Gpu
@@ -147,7 +147,7 @@ class NextGrant(wire.Words, frozen=True):
 
 
 class NextGrants(wire.Frame, frozen=True, tag="grant"):
-    """A Grant of those."""
+    """A Grant with such GpuGrants."""
 
     number: wire.Count
     beat_ms: int
@@ -226,7 +226,7 @@ def test_a_refusal_says_why_in_words() -> None:
 
 
 def fuzz(count: int, seed: int) -> tuple[int, int]:
-    """Decode `count` injured frames; returns how many were taken and how many refused."""
+    """Decodes `count` damaged frames; returns the numbers of accepted and of refused frames."""
     source = random.Random(seed)
     frames = [(wire.encode(message), kinds) for message, kinds in MESSAGES]
     hellos = [wire.pack_hello(), wire.pack_welcome(wire.OK, 1)]
