@@ -3,7 +3,7 @@
     python examples/host_build.py [FOLDER]      prints the path of the library
 
 It needs only a C compiler ($CC, or cc). A library is reused while the sources, the compiler and
-the processor stay the same. On a real GPU, NVRTC compiles the same kernels.
+the CPU stay the same. On a real GPU, NVRTC compiles the same kernels.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def entry_points(source: str) -> str:
 
 
 def _processor() -> str:
-    """Returns the processor features that -march=native depends on."""
+    """Returns the CPU features that -march=native depends on."""
     text = Path("/proc/cpuinfo").read_text(errors="replace")
     return "".join(line for line in text.splitlines() if line.startswith(("flags", "Features")))
 

@@ -1,15 +1,15 @@
 /* host_kernels.h - definitions with which kernels.cu compiles as C.
  *
  * A kernel becomes a static function that runs as a grid of one thread, so its
- * grid-stride loops pass through all of its work items. host_build.py appends
- * the entry point of each kernel, which the virtual GPU's compute mode calls:
+ * grid-stride loops pass through all of its work items. The virtual GPU's compute mode
+ * calls an entry point of each kernel. The script host_build.py appends them:
  *
  *   void pump_host_<kernel>(void **params, const unsigned grid[3],
  *                           const unsigned block[3]);
  *
- * params[i] points to the value of the kernel's i-th argument, as in cuLaunchKernel. Grid
- * and block are ignored: see DESIGN in kernels.cu. host_touches.c lists the memory that a
- * kernel touches if that is not all memory that its pointers reach.
+ * As in cuLaunchKernel, params[i] points to the value of the kernel's i-th argument. Grid
+ * and block are ignored: see DESIGN in kernels.cu. If a kernel touches less than all
+ * memory that its pointers reach, host_touches.c lists that memory.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H

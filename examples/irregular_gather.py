@@ -2,7 +2,7 @@
 
 Prefetching cannot help here. A launch gets the whole table but touches only a few of its
 pages, chosen by an index in GPU memory that changes each time. The launch does not show which
-pages, so the best policy prefetches nothing: the whole table would be far more than the rows.
+pages. So the best policy prefetches nothing. The whole table is far larger than the rows.
 
     python examples/irregular_gather.py --table-mib 1024
     pump-run --budget 600MiB python examples/irregular_gather.py --table-mib 1024

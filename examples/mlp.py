@@ -1,12 +1,12 @@
 """The training example as plain data: its tensors and the operations of one iteration.
 
-train_mlp.py allocates the tensors and launches the operations. scripts/quickstart computes from
-the same list the least number of bytes that an iteration must move. Tests run it on the host
+From these lists, train_mlp.py allocates the tensors and launches the operations. The quickstart
+computes from them the least number of bytes that an iteration must move. Tests run them on the host
 kernels. This module needs no GPU.
 
-The model: digits of 8 x 8 pixels -> width, `layers` times width -> width, width -> 10 classes,
-with bias and relu, mean cross entropy, and Adam at the end of the iteration. All values are
-float32, labels int32.
+The model maps digits of 8 x 8 pixels to `width`, then `layers` times width to width, then width to
+10 classes. Each layer has a bias and, except for the last one, relu. The loss is the mean cross
+entropy. Adam ends the iteration. All values are float32, labels int32.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Trainer:
     """A model in GPU memory and its launches."""
 
     def __init__(self, model: Model, gpu: Any, batches: Iterable[int] = ()) -> None:
-        """batches: other batch sizes that iterations may have, none larger than the model's."""
+        """Takes `batches`: other batch sizes of iterations, none larger than the model's."""
         self._model = model
         self._batch = model.batch
         self._gpu = gpu

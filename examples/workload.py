@@ -86,7 +86,7 @@ def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[st
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
     Returns the loop's part of the --json result. "started_s" and "ends_s" are times of the
-    monotonic clock; "ends_s" are the times at which the program had waited for an iteration.
+    monotonic clock; "ends_s" are the times when the program had waited for an iteration.
     """
     started = time.perf_counter()
     count = 0
@@ -132,7 +132,7 @@ def main(
     footprint_bytes: int,
     make: Callable[[Any, argparse.Namespace], Made],
 ) -> int:
-    """Runs a workload; returns the exit status. make: allocates and fills the workload's
+    """Runs a workload; returns the exit status. `make`: allocates and fills the workload's
     buffers on a GPU."""
     if options.footprint:
         print(footprint_bytes)

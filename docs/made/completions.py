@@ -1,11 +1,11 @@
 """Makes the shells' completions from the commands' own parsers, so that they offer what exists.
 
-bash: three functions return the verbs, the options, and the values of an option; one parses the
-words typed so far. zsh: `_arguments` of zsh's own library parses; each verb has a function with its
-options.
+In bash, three functions return the verbs, the options, and the values of an option; one parses the
+words before the cursor. In zsh, `_arguments` of zsh's own library parses; each verb has a function
+with its options.
 
-Not made by shtab 1.13: its completions do not hand over to those of the command that pump-run
-starts (pump-run python tr<TAB>), and in bash do not complete --option=value.
+Not made by shtab 1.13: its completions do not hand over to the completion of the command that
+pump-run starts (pump-run python tr<TAB>). In bash they do not complete --option=value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BY_OPTION = {
 
 
 class Verb(NamedTuple):
-    """A command or a verb of it. path: verbs that lead to it, none for the command."""
+    """A command, or one of its verbs. `path`: the verbs that lead to it; empty for the command."""
 
     path: tuple[str, ...]
     parser: argparse.ArgumentParser
@@ -45,7 +45,7 @@ class Verb(NamedTuple):
 
 
 def commands() -> dict[str, Verb]:
-    """Every command, by its name."""
+    """Returns every command, by its name."""
     from pumpd import main as daemon
 
     return {
@@ -56,7 +56,7 @@ def commands() -> dict[str, Verb]:
 
 
 def pages() -> dict[str, str]:
-    """The text of every file, by its name below packaging/completions."""
+    """Returns the text of each file, by its name below packaging/completions."""
     made = {}
     for name, verb in commands().items():
         made[f"bash/{name}"] = _bash(name, verb)
@@ -71,7 +71,7 @@ def _pump_run() -> argparse.ArgumentParser:
 
 
 def _pump(above: str) -> Verb:
-    """pump, or those of its verbs that have verbs below them."""
+    """Returns pump, or one of its verbs that has subverbs."""
     below = {}
     for name in verbs.verbs_below(above):
         whole = f"{above} {name}".strip()
@@ -95,7 +95,7 @@ def _verb(path: tuple[str, ...], parser: argparse.ArgumentParser, text: str = ""
 
 
 def option_actions(verb: Verb) -> list[argparse.Action]:
-    """The options of a verb, with pump-run's own for those that it passes on to pump-run."""
+    """Returns a verb's options; passed-on ones are replaced by pump-run's own."""
     of_pump_run = {
         option: action
         for action in options.parser()._actions
@@ -112,8 +112,8 @@ def option_actions(verb: Verb) -> list[argparse.Action]:
 
 
 def values(action: argparse.Action) -> list[str]:
-    """The values of an option or of a verb's argument: words, FILE, FOLDER or COMMAND; none if they
-    cannot be guessed."""
+    """Returns the values of an option or of a verb's argument: words, FILE, FOLDER or COMMAND. The
+    list is empty if they cannot be guessed."""
     name = next((o for o in action.option_strings if o.startswith("--")), "")
     if action.nargs == argparse.REMAINDER:
         return [COMMAND]
@@ -349,7 +349,7 @@ def _does(command: str, action: argparse.Action) -> str:
 
 
 def _message(text: str) -> str:
-    """Escaped for a specification of _arguments."""
+    """Escapes a text for a specification of _arguments."""
     for character in "\\:[]":
         text = text.replace(character, f"\\{character}")
     return text

@@ -1,4 +1,4 @@
-"""Writes the files that are made from the code: pages of docs/, completions. Tests compare them.
+"""Writes the files that are generated from code: pages of docs/, completions. Tests compare them.
 
 python docs/made/make_docs.py     (in an environment where pump is installed)
 """

@@ -1,4 +1,4 @@
-"""Makes man pages from the commands' own parsers, so that they cannot say otherwise."""
+"""Makes man pages from the commands' own parsers, so that both always agree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ the administrator's settings and bounds
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by its file name."""
+    """Returns the text of every page, by its file name."""
     from pumpd import main as daemon
 
     run = options.parser()
@@ -93,7 +93,7 @@ def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _variables(name: str) -> Iterator[str]:
-    """A job's settings have variables of their names."""
+    """Yields the environment variables; each job setting of pump-run has one with its name."""
     if name == "pump-run":
         shown = {action.dest: action for action in options.parser()._actions if _shown(action)}
         for key in checks.JOB:

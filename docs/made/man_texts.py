@@ -1,6 +1,6 @@
 """The parts of the man pages other than options: descriptions, examples, variables, exit statuses.
 
-Written by hand; man_pages.py makes pages of it. Settings' variables come from the code.
+Written by hand; man_pages.py makes the pages. The variables of settings come from the code.
 """
 
 from __future__ import annotations

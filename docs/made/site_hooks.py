@@ -1,8 +1,8 @@
-"""Hooks of mkdocs: what the pages of docs/ get on their way into the site.
+"""Hooks of mkdocs that convert the pages of docs/ for the site.
 
-In the repository a page names another file in backticks, as code does: `docs/guides/why.md`. On the
-site that is a link with the page's title, if the file is a page. Man pages, which are made from
-the commands, become pages, and the folder of decisions its own navigation.
+In the repository a page names another file in backticks, like code: `docs/guides/why.md`. On the
+site the name becomes a link with the page's title, if the file is a page. Man pages, which are made
+from the commands, become pages. The folder of decisions gets its own navigation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FENCES = re.compile(r"^ {0,3}```.*?^ {0,3}```$", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Name all decisions in the navigation, in their order."""
+    """Names all decisions in the navigation, in order."""
     names = sorted(path.name for path in (Path(config.docs_dir) / "decisions").glob("*.md"))
     for entry in config.nav:
         if "Decisions" in entry:
@@ -28,7 +28,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the man pages as Markdown."""
+    """Adds the man pages as Markdown."""
     for file in list(files):
         if file.src_uri.startswith("man/") and file.src_uri.endswith(".1"):
             text = Path(file.abs_src_path).read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """Turn names of pages into links; what stands in code blocks stays."""
+    """Turns names of pages into links, except in code blocks."""
     parts, last = [], 0
     for fence in FENCES.finditer(markdown):
         parts += [_linked(markdown[last : fence.start()], page, files), fence[0]]
@@ -62,13 +62,13 @@ def _linked(text: str, page: Any, files: Files) -> str:
 
 
 def _title(page: File) -> str:
-    """The page's first heading."""
+    """Returns the page's first heading."""
     found = re.search(r"^# (.+)$", page.content_string, re.MULTILINE)
     return found[1].strip() if found else page.name
 
 
 def markdown_of(roff: str) -> str:
-    """A man page of docs/made/man_pages.py as Markdown: it uses few of roff's requests."""
+    """Converts a man page of docs/made/man_pages.py, which uses few roff requests, to Markdown."""
     lines: list[str] = []
     term = command = False
     for line in roff.splitlines():

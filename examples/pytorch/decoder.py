@@ -77,7 +77,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder-only model. perceptron: makes the perceptron of a layer."""
+    """A decoder-only model. `perceptron`: makes the perceptron of a layer."""
 
     def __init__(
         self, options: argparse.Namespace, perceptron: Callable[[], nn.Module] | None = None

@@ -21,7 +21,7 @@ SEED = 1
 
 
 def parser(description: str, **shape: int) -> argparse.ArgumentParser:
-    """Returns a parser with the options of all programs. shape: defaults of layers, width, heads,
+    """Returns a parser with the options of all programs. `shape`: defaults of layers, width, heads,
     inner and vocabulary."""
     made = argparse.ArgumentParser(description=description)
     for name, value in {"heads": 24, "vocabulary": 8192, **shape}.items():
@@ -63,7 +63,7 @@ class Reads:
 def timed(
     step: Callable[[int], object], options: argparse.Namespace, model: nn.Module
 ) -> dict[str, Any]:
-    """Runs all steps, each of which waits for the device; returns metrics of the timed ones."""
+    """Runs all steps, which each wait for the device; returns metrics of the timed ones."""
     cuda = options.device == "cuda"
     for number in range(options.warm_up):
         step(number)

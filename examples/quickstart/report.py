@@ -1,10 +1,10 @@
 """Formats the result of scripts/quickstart as a table and as JSON. Pure.
 
-Columns of the table
-  slow-down   time / time of the same iterations with enough memory
-  of floor    the least possible time of any policy (floor.py) / time
-  in, out     GiB moved to the GPU and to the host by the whole run
-  same        whether the weights are bit-identical to those of the run with enough memory
+Columns of the table:
+  `slow-down`   Time / time of the same iterations with enough memory.
+  `of floor`    The least possible time of any policy (floor.py) / time.
+  `in`, `out`   GiB moved to the GPU and to the host by the whole run.
+  `same`        Whether the weights are bit-identical to the weights with enough memory.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Workload:
         return int(self.footprint_bytes / ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
 
     def floor_seconds(self, ratio: float, compute_seconds: float, link: float) -> float:
-        """Returns the lower bound of the timed iterations in seconds. link: bytes per second."""
+        """Returns the lower bound of the timed iterations in seconds. `link`: bytes per second."""
         blocks = floor.block_numbers(self.model.tensors())
         touches = floor.touches(self.model.iteration(), blocks)
         repeats = self.iterations - self.warm_up

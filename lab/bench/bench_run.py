@@ -1,10 +1,10 @@
 """Runs the suites of lab/bench/suites for scripts/bench.
 
-Prints each row as it comes and, with --json, writes it as one JSON object a line. The first
-line describes the machine (name bench.machine). A suite that fails or cannot run here gets a
-line with the reason (value null), and the others go on.
+Prints each row at once and, with --json, writes it as one JSON object a line. The first line
+describes the machine (name bench.machine). A suite that fails or cannot run here gets a line with
+the reason (value null), and the other suites still run.
 
-Exit status: 0; 1 when a suite failed; 2 for a bad option; 3 when a suite cannot run here.
+Exit status: 0; 1 if a suite failed; 2 for a bad option; 3 if a suite cannot run here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SUITES = ROOT / "lab" / "bench" / "suites"
 sys.path[:0] = [str(ROOT / "lab" / "bench"), str(ROOT / "examples")]
-# Behind what is installed: options are checked before anything is.
+# After the installed packages: options are checked before anything is installed.
 sys.path += [str(ROOT), str(ROOT / "lab")]
 
 from harness import (  # noqa: E402
@@ -45,19 +45,19 @@ FAILED, CANNOT_RUN, INTERRUPTED = 1, 3, 130
 
 
 def suites(folder: Path) -> dict[str, str]:
-    """First line of the docstring of each suite, by name. Imports none of them."""
+    """Returns the first docstring line of each suite, by name, without importing the suites."""
     found = {}
     for path in sorted(folder.glob("*.py")):
         try:
             text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         except SyntaxError as error:
-            text = f"(broken: {error})"  # running it gives the whole error
+            text = f"(broken: {error})"  # running the suite shows the whole error
         found[path.stem] = text.partition("\n")[0]
     return found
 
 
 def parse(arguments: Sequence[str], known: dict[str, str]) -> argparse.Namespace:
-    """Options, those after -- as `rest`; exits with status 2 on a bad one."""
+    """Returns the options, with those after -- as `rest`; exits with status 2 on a bad one."""
     arguments = list(arguments)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(
@@ -103,7 +103,7 @@ def parse(arguments: Sequence[str], known: dict[str, str]) -> argparse.Namespace
 
 
 def _command_line(*command: str) -> str:
-    """First line that a command prints, or "" where it cannot run."""
+    """Returns the first line that a command prints, or "" if it fails."""
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
@@ -114,7 +114,7 @@ def _command_line(*command: str) -> str:
 
 
 def machine(options: argparse.Namespace) -> Row:
-    """The first row: the machine, the time and the options of the measurement."""
+    """Returns the first row: the machine, the time and the options of the measurement."""
     usable = len(os.sched_getaffinity(0))
     changed = bool(_command_line("git", "status", "--porcelain", "--untracked-files=no"))
     return Row(
@@ -134,7 +134,7 @@ def machine(options: argparse.Namespace) -> Row:
 
 
 def _driver() -> str:
-    """The CUDA driver of this machine; suites on the virtual GPU say so in each row."""
+    """Returns this machine's CUDA driver. Rows from the virtual GPU are marked as such."""
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/dxg").exists():
         return "virtual only"
     version = _command_line(
@@ -164,7 +164,7 @@ class Sink:
 
 
 def run_suite(name: str, options: Options, sink: Sink) -> int:
-    """Runs one suite to its end; returns its share of the exit status."""
+    """Runs one suite; returns its part of the exit status."""
     try:
         count = 0
         for row in importlib.import_module(f"suites.{name}").run(options):
@@ -178,7 +178,7 @@ def run_suite(name: str, options: Options, sink: Sink) -> int:
     except MeasurementError as error:
         sink.trouble(name, f"failed: {error}")
         return FAILED
-    except Exception as error:  # a mistake in the suite; the others are worth running
+    except Exception as error:  # a bug in this suite; the others still run
         traceback.print_exc()
         sink.trouble(name, f"failed: {type(error).__name__}: {error}")
         return FAILED
@@ -186,7 +186,7 @@ def run_suite(name: str, options: Options, sink: Sink) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = SUITES) -> int:
-    os.environ["PUMP_KEEP_LEARNED"] = "no"  # figures do not depend on earlier runs
+    os.environ["PUMP_KEEP_LEARNED"] = "no"  # results do not depend on earlier runs
     known = suites(folder)
     options = parse(sys.argv[1:] if arguments is None else arguments, known)
     if options.list:
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = SUITES) -> int:
 
 
 def _measure(options: argparse.Namespace, known: dict[str, str], sink: Sink) -> int:
-    """The exit status. What was measured before an interrupt is kept."""
+    """Runs the suites; returns the exit status. Rows measured before an interrupt are kept."""
     statuses = set()
     sink.row(machine(options))
     try:

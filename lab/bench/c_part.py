@@ -1,7 +1,7 @@
-"""Loads C code for suites: a library by the headers that declare it, and a suite's own feeder.
+"""Loads C code for suites: a library with the headers that declare it, and a suite's own feeder.
 
-A feeder is a C file beside the suites that feeds a part of libpump_core.so with data that Python
-has packed, so that no Python runs during a measurement.
+A feeder is a load generator in C. It passes data that Python has packed to a part of
+libpump_core.so, so that no Python runs during a measurement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness import Tools, compile_c
 
 
 def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
-    """cffi's (ffi, library), declared by the marked parts of these C files."""
+    """Returns cffi's (ffi, library), declared by the marked parts of these C files."""
     from pump.wire.abi import contract  # suites can be listed before pump is installed
 
     ffi = cffi.FFI()
@@ -24,10 +24,10 @@ def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
 
 
 def feeder(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's (ffi, library) of the feeder `source`, built against a library of the pump under
-    test.
+    """Returns cffi's (ffi, library) of the feeder `source`, built against a library of the pump
+    under test.
 
-    Raises what harness.compile_c raises.
+    Raises the errors of harness.compile_c.
     """
     flags = ["-shared", "-fPIC", f"-I{header.parent}", f"-Wl,-rpath,{library.parent}"]
     made = compile_c(tools, f"lib{source.stem}.so", [source, library], *flags)

@@ -1,10 +1,11 @@
-"""Shared by the suites of the benchmarks: options, rows, paired measurements, pinning.
+"""Code shared by the benchmark suites: options, rows, paired measurements, pinning.
 
-A suite is a module of suites/: its first line says what it measures, and
-`run(options: Options) -> Iterator[Row]` yields its rows as they come. It raises
-UnavailableError when this machine lacks something, MeasurementError when a measurement fails;
-either ends that suite only. scripts/bench runs them. No suite compares with a target.
-Standard library only at import, because scripts/bench imports it before pump is installed.
+A suite is a module of suites/. The first line of its docstring describes it, and `run(options:
+Options) -> Iterator[Row]` yields its rows one by one. It raises UnavailableError if this machine
+lacks something, and MeasurementError if a measurement fails. Either error ends only that suite.
+scripts/bench runs the suites. No suite compares its results with a target. Imports need only the
+standard library and the source tree, because scripts/bench imports this module before pump is
+installed.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ ROOT = Path(__file__).resolve().parents[2]
 PAIRS = 30
 PAIRS_QUICK = 3
 TIME_SCALE = 1.0
-"""Of the virtual GPU: its clock is always the wall clock."""
+"""Scale of the virtual GPU's time: its clock is always the wall clock."""
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 SHOWN = ("oversubscription", "sync_every", "beside", "told", "missed", "idle", "case", "ran_s",
          "blocked", "preempted", "wake", "threads", "least_s", "most_s", "run_s", "met", "held",
          "runs", "room_spread_s", "mode")  # fmt: skip
-"""Keys of a row that the text shows, where the name alone does not distinguish rows."""
+"""Keys of a row that the text shows, for rows with the same name."""
 
 CHILD_SECONDS_MAX = 300
 LOG_LINES_SHOWN = 15
 
 
 class UnavailableError(Exception):
-    """A suite cannot run on this machine; the text says what is missing and the remedy."""
+    """A suite cannot run on this machine; the text names the missing thing and the remedy."""
 
 
 class MeasurementError(Exception):
@@ -54,8 +55,8 @@ class MeasurementError(Exception):
 class Tools:
     """Files of the pump under test.
 
-    `python`: interpreter that has pump. `lib_dir`: folder of libpump.so. `pump_run`: the
-    command. `root`: the source tree. `work`: folder for what suites build.
+    `python`: the interpreter that has pump. `lib_dir`: the folder of libpump.so. `pump_run`: the
+    command. `root`: the source tree. `work`: the folder for files that suites build.
     """
 
     python: str = sys.executable
@@ -64,19 +65,19 @@ class Tools:
 
     @property
     def lib_dir(self) -> Path:
-        """Raises UnavailableError when pump is not installed."""
+        """Returns the folder of libpump.so. Raises UnavailableError if pump is not installed."""
         try:
             from pump import paths
 
             return Path(paths.library("libpump.so")).parent
-        except Exception as error:  # not importable, or no library beside it
+        except Exception as error:  # not importable, or without its library
             raise UnavailableError(
                 f"pump is not installed here ({error}); scripts/bench does"
             ) from None
 
     @property
     def pump_run(self) -> str:
-        """Raises UnavailableError when the command does not lie beside the interpreter."""
+        """Returns the path of pump-run. Raises UnavailableError if Python's folder lacks it."""
         path = Path(self.python).parent / "pump-run"
         if not path.exists():
             raise UnavailableError(f"there is no {path}; install pump into that Python")
@@ -85,8 +86,8 @@ class Tools:
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure. pairs: interleaved pairs of each comparison. quick: only enough to show
-    that the suite works; its figures mean nothing. rest: options of the suite."""
+    """How to measure. `pairs`: interleaved pairs of each comparison. `quick`: only enough to show
+    that the suite works; its numbers are meaningless. `rest`: options of the suite."""
 
     pairs: int = PAIRS
     quick: bool = False
@@ -95,12 +96,11 @@ class Options:
 
 
 class Row:
-    """One figure. value: None: there is none, and `more` says why. `baseline`: what `ratio`
-    compares with, by name, or its value.
+    """One result. `value`: None if there is none; then `more` has the reason. `baseline`: the name
+    or value that `ratio` compares with.
 
-    `interval`: 95 % interval of the ratio, or of the value where there is no ratio.
-    `more`: further keys of the JSON line. Raises ValueError for a bad name or a number
-    that JSON cannot carry.
+    `interval`: 95 % interval of the ratio, or of the value if there is no ratio. `more`: further
+    keys of the JSON line. Raises ValueError for a bad name or a number that JSON cannot represent.
     """
 
     __slots__ = ("baseline", "interval", "more", "name", "ratio", "unit", "value")
@@ -133,7 +133,7 @@ class Row:
         return f"Row({self.name} {_short(self.value)} {self.unit})"
 
     def as_json(self) -> dict[str, Any]:
-        """Keys of the JSON line; those of a comparison only where there is one."""
+        """Returns the keys of the JSON line, including a comparison's if there is one."""
         found: dict[str, Any] = {"name": self.name, "value": _plain(self.value), "unit": self.unit}
         if self.baseline is not None or self.ratio is not None:
             found["baseline"] = _plain(self.baseline)
@@ -143,7 +143,7 @@ class Row:
         return found | {key: _plain(value) for key, value in self.more.items()}
 
     def as_text(self) -> str:
-        """The row as one line of text."""
+        """Returns the row as one line of text."""
         words = []
         if self.ratio is not None:
             words.append(f"ratio {_short(self.ratio)}")
@@ -157,7 +157,7 @@ class Row:
 
 
 def _plain(value: Any) -> Any:
-    """Floats rounded to seven digits, more than any of these measurements has."""
+    """Rounds floats to seven digits, more than any of these measurements has."""
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
@@ -175,7 +175,7 @@ def _short(value: Any) -> str:
 def rounds(
     measures: Mapping[str, Callable[[], float]], count: int, warm_up: int = 0
 ) -> dict[str, list[float]]:
-    """Call all measures once in each round, and return the values of each (paired.in_rounds).
+    """Calls all measures once in each round; returns the values of each (paired.in_rounds).
 
     The first `warm_up` rounds do not count.
     """
@@ -212,7 +212,7 @@ def compared(
     value: float | None = None,
     **more: Any,
 ) -> Row:
-    """Row of a comparison; its value is the ratio unless another one is given."""
+    """Returns the row of a comparison; its value is the ratio unless `value` is given."""
     return Row(
         name,
         result.ratio if value is None else value,
@@ -228,12 +228,12 @@ def compared(
 
 
 def cpus() -> list[int]:
-    """CPUs that this process may use, in order."""
+    """Returns the CPUs that this process may use, in order."""
     return sorted(os.sched_getaffinity(0))
 
 
 def cpu_model() -> str:
-    """Name of the processor, or of its architecture."""
+    """Returns the name of the CPU model, or of its architecture."""
     for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -242,9 +242,9 @@ def cpu_model() -> str:
 
 @contextlib.contextmanager
 def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
-    """Keep this thread, and the processes that it starts, on the given CPUs during the block.
+    """Keeps this thread, and the processes that it starts, on the given CPUs during the block.
 
-    Without a number: on the last CPU that it may use, which gets the fewest interrupts.
+    Without a number, that is the last CPU that the process may use: it gets the fewest interrupts.
     Raises UnavailableError for a CPU that the process may not use.
     """
     before = os.sched_getaffinity(0)
@@ -260,7 +260,7 @@ def pin(*wanted: int) -> Iterator[tuple[int, ...]]:
 
 @contextlib.contextmanager
 def computing(count: int) -> Iterator[None]:
-    """`count` processes compute during the block."""
+    """Runs `count` busy processes during the block."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(count)]
     try:
@@ -271,11 +271,11 @@ def computing(count: int) -> Iterator[None]:
             process.wait()
 
 
-# ---- what suites share ------------------------------------------------------
+# ---- helpers of suites ------------------------------------------------------
 
 
 def virtual_facts(profile: str, mode: str) -> dict[str, Any]:
-    """The keys of every row from the virtual GPU. Raises pump_lab.profiles.ProfileError."""
+    """Returns the keys of every row from the virtual GPU. Raises pump_lab.profiles.ProfileError."""
     from pump_lab import profiles
 
     found = profiles.load(profile)
@@ -293,9 +293,9 @@ def child(
     environ: Mapping[str, str] | None = None,
     seconds_max: float = CHILD_SECONDS_MAX,
 ) -> str:
-    """Stdout of a command that must succeed. `environ` is added to the environment.
+    """Returns the stdout of a command that must succeed. `environ` is added to the environment.
 
-    Raises MeasurementError with the end of its output.
+    Raises MeasurementError with the end of the command's output.
     """
     try:
         done = subprocess.run(
@@ -320,17 +320,17 @@ def child(
 
 
 def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> Path:
-    """Path of `name`, built from C sources with -O2 and pump's headers.
+    """Builds `name` from C sources with -O2 and pump's headers; returns its path.
 
     `flags`: further ones, such as -shared or -ldl. Raises UnavailableError without a compiler,
-    MeasurementError when it refuses the source.
+    MeasurementError if the compiler refuses the source.
     """
     compiler = shlex.split(os.environ.get("CC", "cc"))
     if shutil.which(compiler[0]) is None:
         raise UnavailableError(f"no C compiler '{compiler[0]}' (Debian, Ubuntu: apt install gcc)")
     tools.work.mkdir(parents=True, exist_ok=True)
     made = tools.work / name
-    # A concurrent build of the same file sees all of it or nothing.
+    # A concurrent build of the same file sees either the whole file or none.
     fresh = made.with_name(f".{name}.{os.getpid()}")
     headers = ["-I", str(tools.root / "shim" / "include"), "-I", str(tools.root)]
     command = [*compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
@@ -340,7 +340,7 @@ def compile_c(tools: Tools, name: str, sources: Iterable[Path], *flags: str) -> 
 
 
 def host_kernels() -> Path:
-    """Path of the examples' kernels for the processor, built if need be. Raises
+    """Returns the path of the examples' kernels for the CPU, which are built if needed. Raises
     UnavailableError."""
     import host_build  # of examples
 
@@ -351,7 +351,7 @@ def host_kernels() -> Path:
 
 
 def build_null_driver(tools: Tools) -> Path:
-    """Path of a libcuda.so.1 of empty functions, alone in its folder. Raises as compile_c does."""
+    """Builds a libcuda.so.1 of empty functions in its own folder. Raises compile_c's errors."""
     here = tools.root / "lab" / "bench" / "feeders" / "null_driver"
     return compile_c(
         replace(tools, work=tools.work / "null_driver"),

@@ -1,5 +1,5 @@
-"""Processor time of all processes that a command starts, also of those that leave its process
-tree, as pumpd does."""
+"""CPU time of all processes that a command starts, including processes that leave its tree, like
+pumpd."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 def adopt_orphans() -> None:
-    """Make orphans children of this process (prctl(2), PR_SET_CHILD_SUBREAPER), so that their
-    processor time counts as its children's. Raises UnavailableError."""
+    """Makes orphans children of this process (prctl(2), PR_SET_CHILD_SUBREAPER), so that their CPU
+    time counts as its children's. Raises UnavailableError."""
     if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
         raise UnavailableError("this kernel gives no orphans to a process (PR_SET_CHILD_SUBREAPER)")
 
 
 def wait_for_orphans() -> None:
-    """Wait for all children."""
+    """Waits for all children."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
 
 
 def processor_s() -> float:
-    """Processor time of all children that have ended, user and system, in seconds."""
+    """Returns the CPU time of all children that have ended, user and system, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,12 +1,12 @@
-"""How long each thread of a job ran, and how long it waited for a processor.
+"""Measures how long each thread of a job ran, and how long it waited for a CPU core.
 
 DESIGN
-  A thread of this process looks at the job's threads every PERIOD_S, each time in two files:
-  /proc/PID/task/TID/schedstat (time run, time runnable without a processor, times put on one) and
-  status (how often it blocked, how often it was preempted). All of them only grow, so what a
-  thread did between two moments is the difference of its values there, between samples by the
-  straight line. Processes of the job are those whose environment or command line names the job's
-  folder; new ones are looked for every SCAN_S.
+  A thread of this process polls the job's threads every PERIOD_S, each time in two files. In
+  /proc/PID/task/TID/schedstat are the time run, the time runnable without a CPU core, and the
+  number of times it was scheduled. In status are how often it blocked and how often it was
+  preempted. All values only grow, so a thread's activity between two moments is the difference of
+  its values there. Values between samples are interpolated. A process belongs to the job if its
+  environment or command line names the job's folder; new processes are searched every SCAN_S.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Times:
-    """Of one thread, or of several of one name. `ran_s`, `delay_s`: on a processor, and runnable
-    without one; `blocked`, `preempted`: how often it gave its processor up, or lost it."""
+    """Times of one thread, or of several with one name. `ran_s`, `delay_s`: on a CPU core, and
+    runnable without one. `blocked`, `preempted`: how often it blocked, or was preempted."""
 
     ran_s: float = 0.0
     delay_s: float = 0.0
@@ -36,12 +36,12 @@ class Times:
     preempted: float = 0.0
 
     def plus(self, other: Times, share: float = 1.0) -> Times:
-        """This, and `share` of the other."""
+        """Returns the sum of this and `share` of the other."""
         return Times(*(a + share * b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 def read(task: Path) -> Times:
-    """What the thread of that folder in /proc has done so far. Raises OSError once it ended."""
+    """Returns the totals of the thread in that folder of /proc. Raises OSError once it ended."""
     ran, delay, _ = (task / "schedstat").read_text().split()
     fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
     switches = (int(fields[f"{kind}_ctxt_switches"]) for kind in ("voluntary", "nonvoluntary"))
@@ -49,8 +49,8 @@ def read(task: Path) -> Times:
 
 
 def at(samples: list[tuple[float, Times]], moment_s: float) -> Times:
-    """The values at a moment, before the first sample those of the first (a thread may have been
-    there unseen), behind the last those of the last."""
+    """Returns the values at a moment. Before the first sample they equal the first, because a
+    thread may have been there unseen. After the last sample they equal the last."""
     earlier = samples[0]
     for later in samples:
         if later[0] >= moment_s:
@@ -62,7 +62,7 @@ def at(samples: list[tuple[float, Times]], moment_s: float) -> Times:
 
 
 class Sampler:
-    """Looks at the threads of the job that works in `folder` while a block runs (sampling())."""
+    """Polls the threads of the job that works in `folder` while a block runs (sampling())."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.fsencode(folder)
@@ -80,9 +80,9 @@ class Sampler:
             thread.join()
 
     def between(self, began_s: float, ended_s: float) -> dict[str, Times]:
-        """What threads did between two moments of time.monotonic(), by process and name, such as
-        "python pump-in-0"; a process's first thread by the process alone. Those that did nothing
-        are left out."""
+        """Returns the activity of threads between two moments of time.monotonic(), by process and
+        name, such as "python pump-in-0". A process's first thread has only the process's name. Idle
+        threads are left out."""
         found: dict[str, Times] = defaultdict(Times)
         for (process, name, _), samples in self._samples.items():
             spent = at(samples, ended_s).plus(at(samples, began_s), -1.0)

@@ -12,14 +12,14 @@ from harness import ROOT, MeasurementError, Options, UnavailableError, child, co
 
 PROFILE = "a100-pcie4"
 ROOM_BYTES = 8 << 30
-"""For everything."""
+"""Enough memory for everything."""
 SECONDS_MAX = 240
 PRELOAD = 'LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"'
-"""In front of the stand-ins for the runtime, which pump-run puts first."""
+"""Preloads before the stand-ins for the runtime, which pump-run puts first."""
 
 
 def environment(options: Options) -> Path:
-    """The Python of the frameworks' environment. Raises UnavailableError without one."""
+    """Returns the Python of the frameworks' environment. Raises UnavailableError without one."""
     command = [str(ROOT / "tests" / "frameworks" / "setup_frameworks"), "--find"]
     done = subprocess.run(
         ["env", f"PYTHON={options.tools.python}", *command],
@@ -34,14 +34,14 @@ def environment(options: Options) -> Path:
 
 
 def library(options: Options, name: str, *flags: str) -> Path:
-    """lab/bench/feeders/NAME.c as a shared library."""
+    """Builds lab/bench/feeders/NAME.c as a shared library."""
     source = ROOT / "lab" / "bench" / "feeders" / f"{name}.c"
     return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
 
 
 class Torch:
-    """Runs a program of PyTorch under witness.c, in `mode` timing of the virtual GPU. program: its
-    file and options. settings: further ones of the virtual GPU."""
+    """Runs a program of PyTorch under witness.c, in `mode` timing of the virtual GPU. `program`:
+    its file and options. `settings`: further settings of the virtual GPU."""
 
     def __init__(
         self, options: Options, program: Sequence[str], work: Path, settings: Sequence[str] = ()
@@ -61,10 +61,10 @@ class Torch:
         managed: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the program found, and the report of the driver.
+        """Runs once; returns the program's result and the driver's report.
 
-        pump: options of pump-run; without any pump is off. managed: cudaMalloc gives managed
-        memory. Raises MeasurementError when the program fails or breaks a rule of the driver.
+        `pump`: options of pump-run; if empty, pump is off. `managed`: cudaMalloc returns managed
+        memory. Raises MeasurementError if the program fails or breaks a rule of the driver.
         """
         result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
         for file in (result, report, log):

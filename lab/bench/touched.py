@@ -1,14 +1,13 @@
-"""Pump's extents against the memory that the virtual GPU's kernels touch, kernel by kernel.
+"""Compares pump's extents with the memory that the virtual GPU's kernels touch, by kernel.
 
 DESIGN
-  One run yields two records that share nothing. The virtual driver writes the blocks of 2 MiB that
-  each launch touches (event_log.py). Pump's recording contains
-  the extents of each operation. The n-th launch of a kernel in one record is the n-th launch of
-  that kernel in the other one: threads may interleave launches differently in the two records,
-  but rarely those of one kernel.
+  One run yields two independent records. The virtual driver writes the blocks of 2 MiB that each
+  launch touches (event_log.py). Pump's recording contains the extents of each operation. The n-th
+  launch of a kernel is the same launch in both records: threads may interleave launches differently
+  in the two records, but rarely launches of one kernel.
 
-  A block use is one block that one launch touches (or is believed to touch). Only memory that
-  pump converts counts; the driver writes nothing of other memory.
+  A block use is one block that one launch touches, or is predicted to touch. Only memory that pump
+  converts counts; the driver logs only that memory.
 
   Pure.
 """
@@ -28,8 +27,8 @@ Launches = dict[str, list[frozenset[int]]]
 
 
 class Uses(NamedTuple):
-    """Block uses of a kernel. missed: touched, but in no extent of pump. idle: in an extent,
-    but not touched."""
+    """Block uses of a kernel. `told`: in an extent of pump. `missed`: touched, but in no extent.
+    `idle`: in an extent, but not touched."""
 
     launches: int = 0
     touched: int = 0
@@ -43,7 +42,7 @@ class Uses(NamedTuple):
 
 
 def read_touches(events: Iterable[Event]) -> Launches:
-    """Returns what each launch touched."""
+    """Returns the blocks that each launch touched."""
     found: Launches = {}
     for event in events:
         if isinstance(event, Launch):
@@ -52,7 +51,7 @@ def read_touches(events: Iterable[Event]) -> Launches:
 
 
 def read_extents(rows: Iterable[rec.Record]) -> Launches:
-    """What a recording says of kernels. Raises ValueError if operations are missing in it."""
+    """Returns the blocks of recorded kernels' extents. Raises ValueError if events were lost."""
     names: dict[int, str] = {}
     bases: dict[tuple[int, int], int] = {}
     found: Launches = {}
@@ -73,12 +72,12 @@ def _blocks(row: rec.Operation, bases: Mapping[tuple[int, int], int]) -> Iterato
     for extent in row.extents:
         begin = bases[extent.slot, extent.generation] + extent.offset_bytes
         end = begin + extent.length_bytes
-        if end > begin:  # else the argument is believed to be unused
+        if end > begin:  # else pump believes that the argument is unused
             yield from range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
 
 
 def compare(touches: Launches, extents: Launches) -> dict[str, Uses]:
-    """The block uses of each kernel. Raises ValueError if the records are not of one run."""
+    """Returns the block uses of each kernel. Raises ValueError if the records are of two runs."""
     found = {}
     for kernel in sorted(touches.keys() | extents.keys()):
         launches = touches.get(kernel, []), extents.get(kernel, [])
@@ -97,5 +96,5 @@ def compare(touches: Launches, extents: Launches) -> dict[str, Uses]:
 
 
 def together(uses: Iterable[Uses]) -> Uses:
-    """The sums over several kernels."""
+    """Returns the sums over several kernels."""
     return Uses(*map(sum, zip(Uses(), *uses, strict=True)))

@@ -1,6 +1,6 @@
-/* pages.c - proves the libraries of a wheel on a machine with another processor: a program
- * that asks for more memory than the virtual GPU has, and finds in it what it wrote.
- * scripts/release runs it under qemu with libpump.so preloaded.
+/* pages.c - tests the libraries of a wheel on a machine with another CPU architecture. It
+ * allocates more memory than the virtual GPU has, and checks that it reads back its own
+ * data. scripts/release runs it under qemu with libpump.so preloaded.
  */
 #include <stdint.h>
 #include <stdio.h>

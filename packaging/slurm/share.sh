@@ -2,7 +2,7 @@
 # Runs a Slurm task under pump with the share of the GPU that --gres=shard gave the job.
 #   srun --gres=shard:1 packaging/slurm/share.sh python train.py
 # If each GPU has N shards, the budget of a job with one shard is 1/N of the GPU's memory. PUMP_SHARDS sets
-# N; otherwise Slurm is asked. Without shards pump divides the GPU. PUMP_BUDGET, or --budget in
+# N; otherwise the script queries Slurm. Without shards pump divides the GPU. PUMP_BUDGET, or --budget in
 # PUMP_RUN_OPTIONS, has precedence.
 set -eu
 [ $# -gt 0 ] || { echo "usage: srun ... $0 program [arguments]" >&2; exit 2; }

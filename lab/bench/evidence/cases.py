@@ -1,18 +1,17 @@
-"""What mechanisms are measured on: programs, sizes of memory, hosts, policies.
+"""The cases on which mechanisms are measured: programs, sizes of memory, hosts, policies.
 
 DESIGN
-  traces      training, replayed three times; nothing is discarded
-  discards    the same with dead memory discarded
-  naive       the same, paged by the driver alone
-  workloads   recordings of inference, LoRA and experts
-  duplicated  programs that mostly read (study/sim_duplicates.py)
-  jobs        mixes of jobs on one GPU (study/jobs)
+  `traces`      Training, replayed three times; nothing is discarded.
+  `discards`    The same with dead memory discarded.
+  `naive`       The same, paged only by the driver.
+  `workloads`   Recordings of inference, LoRA and experts.
+  `duplicated`  Programs that mostly read (study/sim_duplicates.py).
+  `jobs`        Mixes of jobs on one GPU (study/jobs).
 
-  On a server three traces and all other programs have 1 / 1.5, 1/2 and 1/4 of their memory, in
-  other hosts 1/2. The other traces, which differ from those three in scale alone and take most of
-  the time, have 1/2 on a server, for a change with `ten`. A change that is not `whole` is measured
-  on a server alone, and with discards only if it has no other cases. --whole: all of them
-  everywhere.
+  On a server, three traces and all other programs have 1 / 1.5, 1/2 and 1/4 of their memory, on
+  other hosts 1/2. The other traces differ from these three only in scale and take most of the time.
+  They have 1/2 on a server, for a change with `ten`. A change that is not `whole` is measured only
+  on a server, and with discards only if these are its only cases. --whole: all cases on all hosts.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from evidence.mechanisms import Change
 from suites import sim
 
 HOSTS: Final = ("desktop", "server", "vm")
-"""Of lab/pump_lab/hosts.toml."""
+"""Hosts of lab/pump_lab/hosts.toml."""
 SERVER: Final = "server"
 RATIOS: Final = (1.5, 2.0, 4.0)
 TWICE: Final = 2.0
@@ -35,12 +34,12 @@ SMALL: Final = ("BERT_Base_b128", "ResNet152_b256", "VIT_b256")
 WORKLOADS: Final = ("inference", "lora", "experts")
 DUPLICATED: Final = ("decoder", "stack", "made_lora", "read_inference", "read_lora")
 MIXES: Final = tuple(str(number) for number in range(1, 17))
-"""Of study/jobs/mixes.toml."""
+"""Seeds of mixes in study/jobs/mixes.toml."""
 MIX: Final = "mix_"
 
 
 class Case(NamedTuple):
-    """A program on a machine. ratio: its peak of memory / the GPU's; of a mix it says nothing."""
+    """A program on a machine. `ratio`: its peak memory / the GPU's memory; unused for a mix."""
 
     group: str
     program: str
@@ -49,7 +48,7 @@ class Case(NamedTuple):
     policy: str
 
     def text(self) -> str:
-        """Names the case in a table."""
+        """Returns the name of the case in a table."""
         if self.group == "jobs":
             return f"{self.program}, {self.host}"
         more = "+discard" if self.group == "discards" else ""
@@ -62,7 +61,7 @@ def traces() -> list[str]:
 
 
 def of(change: Change, *, whole: bool, quick: bool = False) -> Iterator[Case]:
-    """Yields the cases on which a change is measured. quick: one, for tests."""
+    """Yields the cases on which a change is measured. `quick`: only one, for tests."""
     found = (case for group in change.cases for case in _of_group(group, change, whole=whole))
     for number, case in enumerate(found):
         if quick and number > 0:
@@ -73,7 +72,7 @@ def of(change: Change, *, whole: bool, quick: bool = False) -> Iterator[Case]:
 def _of_group(group: str, change: Change, *, whole: bool) -> Iterator[Case]:
     hosts = list(HOSTS) if whole or change.whole else [SERVER]
     if group == "jobs":
-        for number in MIXES:  # the curves that are kept are a server's
+        for number in MIXES:  # the stored curves are a server's
             yield Case(group, MIX + number, 0.0, SERVER, "planned")
         return
     programs = {"workloads": WORKLOADS, "duplicated": DUPLICATED}.get(group, SMALL)

@@ -1,8 +1,8 @@
 """The mechanisms of mechanisms.toml, what each of their changes does, and their lines of code.
 
-A change is applied on top of the base: text of C sources is replaced in a copy (variants.py), or
-values of the simulator are set in the process that simulates (simulate.py). The product has no
-switch for any of them.
+A change is applied on top of the base. It replaces text of C sources in a copy (variants.py), or
+sets values of the simulator in the simulating process (simulate.py). Pump itself has no switch for
+any mechanism.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FILE: Final = Path(__file__).with_name("mechanisms.toml")
 GAIN, INVARIANT, NOT_MODELLED = "gain", "invariant", "not modelled"
 CLASSES: Final = (GAIN, INVARIANT, NOT_MODELLED)
 OF_CHANGE: Final = {"name", "cases", "base", "whole", "ten"}
-"""Keys of a change that are no settings."""
+"""Keys of a change that are not settings."""
 CASES: Final = ("traces", "workloads")
-"""Groups of cases that a mechanism is measured on unless it names others (cases.py)."""
+"""Groups of cases for a mechanism that names none (cases.py)."""
 
 
 class TableError(ValueError):
-    """The table does not fit the code; the text names the mechanism and what is wrong."""
+    """The table does not match the code; the text names the place and the fault."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Text of a source file, which occurs once, and what replaces it."""
+    """Text that occurs once in a source file, and its replacement."""
 
     file: str
     before: str
@@ -48,12 +48,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Settings:
-    """What differs from pump as it is.
+    """Differences from pump's defaults.
 
-    edits: of C sources. profile: keys of the device profile. machine: fields of pump_lab's Machine;
-    `taken_percent` of the memory. bounds: of pump/model/bounds.py. share_free: SHARE_FREE of
-    pump_lab/sim/deaths.py. discard: false: dead memory is copied. policies: which policy replaces
-    one; others are left out. sharing: of several jobs (simulate.py).
+    `edits`: replacements in C sources. `profile`: keys of the device profile. `machine`: fields of
+    pump_lab's Machine; `taken_percent` of the memory. `bounds`: constants of pump/model/bounds.py.
+    `share_free`: SHARE_FREE of pump_lab/sim/deaths.py. `discard`: false copies dead memory.
+    `policies`: the replacement of each policy; others are left out. `sharing`: options of several
+    jobs (simulate.py).
     """
 
     edits: tuple[Edit, ...] = ()
@@ -66,7 +67,7 @@ class Settings:
     sharing: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns what the process that simulates has to set."""
+        """Returns the settings for the process that simulates."""
         return {
             "profile": dict(self.profile),
             "machine": dict(self.machine),
@@ -80,8 +81,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Change:
-    """A mechanism switched off, or with another constant. whole: measured in all hosts, else on a
-    server. ten: with all ten traces."""
+    """A mechanism switched off, or with another constant. `whole`: measured on all hosts instead of
+    only a server. `ten`: measured with all ten traces."""
 
     name: str
     cases: tuple[str, ...]
@@ -91,13 +92,13 @@ class Change:
     ten: bool
 
     def only(self, group: str) -> bool:
-        """Whether it has no other group of cases."""
+        """Returns whether `group` is its only group of cases."""
         return self.cases == (group,)
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A row of the table. proof: tests (INVARIANT) or questions of the probe (NOT_MODELLED)."""
+    """A row of the table. `proof`: tests (INVARIANT) or questions of the probe (NOT_MODELLED)."""
 
     name: str
     decisions: tuple[str, ...]
@@ -108,12 +109,12 @@ class Mechanism:
     changes: tuple[Change, ...]
 
     def lines(self) -> int:
-        """Returns the lines of code of the mechanism. Raises TableError."""
+        """Returns the number of lines of code of the mechanism. Raises TableError."""
         return sum(count(place) for place in self.code)
 
 
 def table() -> tuple[list[Mechanism], dict[str, str]]:
-    """Returns the mechanisms, and why the other decisions have none. Raises TableError."""
+    """Returns the mechanisms, and why other decisions have none. Raises TableError."""
     raw = tomllib.loads(FILE.read_text(encoding="utf-8"))
     return [_mechanism(one) for one in raw["mechanism"]], raw["without"]
 
@@ -157,8 +158,8 @@ def _settings(raw: dict[str, Any]) -> Settings:
 
 
 def count(place: str) -> int:
-    """Returns the lines of code of a place: FILE, a pattern of files, or FILE:NAME for a function,
-    class or macro of it. Blank lines and comments do not count. Raises TableError."""
+    """Returns the number of lines of code of a place: FILE, a pattern of files, or FILE:NAME for a
+    function, class or macro in it. Blank lines and comments do not count. Raises TableError."""
     pattern, _, name = place.partition(":")
     files = sorted(ROOT.glob(pattern))
     if not files:

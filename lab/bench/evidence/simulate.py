@@ -1,8 +1,8 @@
-"""Simulates cases in a process of its own, with the libraries that PUMP_LIB_DIR names.
+"""Simulates cases in a separate process, with the libraries that PUMP_LIB_DIR names.
 
-Reads from standard input a JSON list of {key, case, settings}, prints a JSON line for each as soon
-as it is simulated: key, seconds of the steady part, bytes each way, pages that faulted. For a mix
-of jobs the seconds are 1 / the mean progress.
+Reads a JSON list of {key, case, settings} from standard input. Prints a JSON line for each case
+when it is simulated: key, seconds of the steady part, bytes each way, faulted pages. For a mix of
+jobs, the seconds are 1 / the mean progress.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def simulated_case(case: Case, settings: Mapping[str, Any]) -> dict[str, float]:
 
 @contextmanager
 def patched(module: Any, **values: Any) -> Iterator[None]:
-    """Sets names of a module during the block; None: as they are."""
+    """Sets names of a module during the block; None leaves a name unchanged."""
     before = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():
@@ -80,7 +80,7 @@ def patched(module: Any, **values: Any) -> Iterator[None]:
 
 @cache
 def profile_of(host: str) -> Profile:
-    """Returns the profile of the suites in that host."""
+    """Returns the profile of the suites on that host."""
     return profiles.load(f"{sim.PROFILE}@{host}")
 
 
@@ -102,7 +102,7 @@ def machine_of(case: Case, peak_bytes: int, settings: Mapping[str, Any]) -> Mach
 
 @cache
 def of_name(name: str, discard: bool, share_free: int | None) -> Program:
-    """Returns a program. share_free: what SHARE_FREE is at present."""
+    """Returns a program. `share_free`: the present SHARE_FREE, a key of the cache."""
     if name in simulated.PROGRAMS:
         return recorded(name)
     if name.startswith("read_"):
@@ -116,15 +116,15 @@ def of_name(name: str, discard: bool, share_free: int | None) -> Program:
 
 @cache
 def trace_of(name: str) -> tensors.TensorTrace:
-    """Returns a trace of the ten."""
+    """Returns one of the ten traces."""
     (file,) = (sim.DATA / "ten").glob(f"{name}_marginal.json.*")
     return tensors.parse(file.read_bytes(), file.name)
 
 
 @cache
 def recorded(name: str) -> Program:
-    """Returns a recording with modelled times (workloads/simulated.py); all of its memory counts
-    as its peak."""
+    """Returns a recording with modelled times (workloads/simulated.py). All its memory counts as
+    its peak."""
     facts = json.loads((simulated.DATA / f"{name}.json").read_text())
     whole = recording.program((simulated.DATA / f"{name}.trace").read_bytes(), name)
     seconds = Step(**facts["step"]).compute_seconds * facts["steps"]
@@ -133,7 +133,7 @@ def recorded(name: str) -> Program:
 
 
 def only_read(program: Program) -> Program:
-    """A recording does not tell writes; this one has none."""
+    """Turns all writes into reads, because a recording does not distinguish them."""
     uses = program.uses.copy()
     uses["access"][uses["access"] == form.WRITE] = form.READ
     return replace(program, uses=uses)
@@ -144,16 +144,17 @@ def only_read(program: Program) -> Program:
 
 @cache
 def mixes_of() -> dict[str, mixes.Mix]:
-    """Returns the mixes, with the curves that are kept."""
+    """Returns the mixes, with the stored curves."""
     link = link_of(profile_of(SERVER))
     return {f"{MIX}{one.seed}": one for one in mixes.load(curves.kept(), link)}
 
 
 def progress(case: Case, sharing: Mapping[str, Any]) -> float:
-    """Returns the mean progress of a mix's jobs / alone.
+    """Returns the mean progress of a mix's jobs: work / work on an otherwise idle GPU.
 
-    sharing: way: a class of study/jobs/ways.py; crowded: CROWDED of pump/policy/turns.py; yields:
-    whether jobs below another wait for their memory before they have the engine.
+    Keys of `sharing`: `way`, a class of study/jobs/ways.py; `crowded`, CROWDED of
+    pump/policy/turns.py; `yields`, whether lower-priority jobs wait for their memory before they
+    get the engine.
     """
     mix = mixes_of()[case.program]
     options = dict(sharing)

@@ -1,5 +1,4 @@
-"""Means over cases, and the tables of docs/evidence.md, from rows of suites/evidence.py as JSON has
-them. Pure."""
+"""Means over cases, and the tables of docs/evidence.md, from rows of suites/evidence.py. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 MEAN_LEAST: Final = 0.01
 ROW_LEAST: Final = 0.05
-"""A mechanism pays if it gains so much in the mean of all cases, or in one of them."""
+"""Least gain of a mechanism that pays: in the mean of all cases, or in any one of them."""
 
 
 def figures(ratios: Mapping[Case, float]) -> Fields:
-    """Returns the mean of all ratios and by group, both ends, and means by host: over the cases
-    that each host has."""
+    """Returns the mean of all ratios and of each group, both extremes, and means by host. Means by
+    host cover only the cases that all hosts have."""
     hosts = list(dict.fromkeys(case.host for case in ratios))
     common = [case for case in ratios if all(case._replace(host=host) in ratios for host in hosts)]
     best = max(ratios, key=lambda case: ratios[case])
@@ -38,7 +37,7 @@ def figures(ratios: Mapping[Case, float]) -> Fields:
 
 
 def pays(row: Fields) -> bool:
-    """Whether a change costs so much that the mechanism pays."""
+    """Returns whether a change costs enough that its mechanism pays."""
     return bool(row["value"] >= 1 + MEAN_LEAST or row["best"][0] >= 1 + ROW_LEAST)
 
 

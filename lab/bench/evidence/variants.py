@@ -1,7 +1,7 @@
 """Libraries of the worker and the simulator with edited sources.
 
-A variant lies in a folder of its own that PUMP_LIB_DIR can name. Only files whose text, or whose
-headers, differ from earlier variants are compiled.
+Each variant has its own folder, which PUMP_LIB_DIR can name. Only files whose text or headers
+differ from earlier variants are compiled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Builder:
     """Builds variants below a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UnavailableError without a compiler."""
+        """Raises UnavailableError if there is no C compiler."""
         self.folder = folder
         self.compiler = shlex.split(os.environ.get("CC", "cc"))
         if shutil.which(self.compiler[0]) is None:
@@ -47,7 +47,7 @@ class Builder:
         self.headers = texts(HEADERS)
 
     def key(self, edits: Iterable[Edit]) -> str:
-        """Names a variant by the text of its sources. Raises TableError."""
+        """Returns a name for a variant, made from its sources. Raises TableError."""
         core, lab, headers = self._edited(edits)
         return name_of(FLAGS, *({**core, **lab, **headers}).items())
 
@@ -61,7 +61,7 @@ class Builder:
         return found
 
     def built(self, edits: Iterable[Edit]) -> Path:
-        """Returns pump/_lib of the variant, which is built if need be. Raises TableError and
+        """Returns pump/_lib of the variant, which is built if needed. Raises TableError and
         MeasurementError."""
         core, lab, headers = self._edited(edits)
         made = self.folder / "libs" / self.key(edits)
@@ -82,7 +82,7 @@ class Builder:
         self._link(lab_library, self._objects(lab, headers), str(library), "-lm", rpath)
         try:
             draft.rename(made)
-        except OSError:  # another process has built it meanwhile
+        except OSError:  # another process has built it in the meantime
             shutil.rmtree(draft)
         return made / "pump" / "_lib"
 
@@ -115,7 +115,7 @@ class Builder:
 
 
 def texts(patterns: Iterable[str]) -> dict[str, str]:
-    """Returns the text of files of the repository, by path."""
+    """Returns the text of the repository's matching files, by path."""
     paths = sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
@@ -127,5 +127,5 @@ def _write(tree: Path, texts: Mapping[str, str]) -> None:
 
 
 def name_of(*parts: object) -> str:
-    """Returns a name for what is made from these parts alone."""
+    """Returns a name that depends only on these parts."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

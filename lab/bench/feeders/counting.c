@@ -1,7 +1,7 @@
-/* counting.c - tells valgrind's callgrind which stretch of a program to count.
+/* counting.c - marks the stretch of a program that valgrind's callgrind counts.
  *
- * Loaded by the program that is measured (transformer_train.py); without valgrind around
- * it nothing happens. Built only where valgrind's header is installed.
+ * The measured program (transformer_train.py) loads this library. Without valgrind, the
+ * functions do nothing. It is built only if valgrind's header is installed.
  */
 #include <valgrind/callgrind.h>
 
@@ -13,7 +13,7 @@ __attribute__((visibility("default"))) void begin_counting(void) {
   CALLGRIND_ZERO_STATS;
 }
 
-/* Writes what was counted since, to a file with the next number. */
+/* Writes the counts since begin_counting() to a file with the next number. */
 __attribute__((visibility("default"))) void end_counting(void) {
   CALLGRIND_DUMP_STATS;
   CALLGRIND_STOP_INSTRUMENTATION;

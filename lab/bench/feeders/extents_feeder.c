@@ -1,8 +1,8 @@
-/* extents_feeder.c - tells a learner of extents packed events and takes the time.
+/* extents_feeder.c - feeds packed events to a learner of extents and measures the time.
  *
- * Not part of pump: the suite `extents` compiles it with the library. A clock is
- * read around each launch, since only launches of a certain size are asked for;
- * what reading it costs is measured and taken off.
+ * Not part of pump: the suite `extents` compiles it with the library. Each launch is
+ * timed separately, because the suite selects launches by size. The cost of reading the
+ * clock is measured and subtracted.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -22,21 +22,21 @@ struct feed_event {
   uint32_t kind;
   uint32_t slot;
   uint32_t generation;
-  uint32_t count; /* LAUNCH: pointers */
+  uint32_t count; /* LAUNCH: number of pointers */
   uint64_t function;
   uint64_t signature;
-  uint64_t offset_bytes; /* SEGMENT: base */
+  uint64_t offset_bytes; /* SEGMENT: base address */
   uint64_t length_bytes;
-  uint64_t pointer_begin; /* index into the pointers */
-  uint64_t payload_begin; /* NAME: the name; LAUNCH: parameters, if told */
+  uint64_t pointer_begin; /* index of the first pointer */
+  uint64_t payload_begin; /* NAME: the name; LAUNCH: parameters, if any */
   uint32_t payload_bytes;
   uint32_t grid[3];
   uint32_t threads;
   uint32_t reserved;
 };
 
-/* Tells events [begin, end). time_ns[i] is what launch i of them took, parameters
- * included; pass NULL to take no time. Returns how many launches there were. */
+/* Feeds events [begin, end). Sets time_ns[i] to the time of the i-th launch, including
+ * its parameters; a NULL `time_ns` measures nothing. Returns the number of launches. */
 uint32_t feed(struct pump_extents *learner, const struct feed_event *events, uint32_t begin,
               uint32_t end, const struct pump_pointer *pointers, const uint8_t *payload,
               uint32_t *time_ns);

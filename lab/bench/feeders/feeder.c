@@ -1,20 +1,20 @@
-/* feeder.c - a client for the suites ring and policy: writes a mapping as the shim
- * would, at full speed. No CUDA. Built and loaded by feeder.py.
+/* feeder.c - a client for the suites ring and policy: writes a mapping like the shim, at
+ * full speed. No CUDA. Built and loaded by feeder.py.
  *
  * DESIGN
- * Ranges of equal size lie one after the other, four to a layer. An iteration goes
- * through the layers forward, then back, with one operation each. The first two ranges
- * of a layer belong to its forward operation, the others to the backward one. An
- * operation writes its own two, and reads the first of the other pass and the last of
- * the operation before.
+ * Ranges have equal size and are adjacent, four to a layer. An iteration passes through
+ * the layers forward, then backward, with one operation each. The first two ranges of a
+ * layer belong to its forward operation, the others to its backward operation. An
+ * operation writes its own two ranges. It reads the first range of the layer's other
+ * operation and the last own range of the previous operation.
  *
- * Beside that a clock of its own for the suite policy: operations execute 16 at a time, as
- * a marker tells of them, and as many new ones are issued. Each direction of the link
- * carries one transfer at a time, the next of the worker's schedule once it may go, at a
- * fixed time a block. feeder_next() goes to what happens next; the caller lets the worker
- * tick in between.
+ * The suite policy also has a clock. Operations execute 16 at a time, when a marker
+ * reports them, and as many new ones are issued. Each direction of the link carries one
+ * transfer at a time: the next startable entry of the worker's schedule, with a fixed
+ * time per block. The function feeder_next() advances to the next event; between calls
+ * the caller lets the worker tick.
  *
- * In the suite ring threads push as fast as the ring takes them.
+ * In the suite ring, threads push as fast as the ring accepts operations.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define EXTENTS 4
-#define RECORDS 2 /* of 3 extents each */
+#define RECORDS 2 /* records of an operation, 3 extents each */
 #define BASE (1ull << 40)
 #define FUNCTIONS 12
 #define PER_MARKER 16
@@ -36,12 +36,12 @@
 
 struct feeder {
   struct pump_shm *shm;
-  uint64_t ranges, range_blocks, operations; /* operations: of an iteration */
-  uint32_t arguments; /* extents as the shim tells those of kernels */
-  uint64_t issued;    /* newest operation, and so executed */
-  uint64_t executed;
+  uint64_t ranges, range_blocks, operations; /* operations: in one iteration */
+  uint32_t arguments; /* 1: extents without lengths, as the shim reports them */
+  uint64_t issued;    /* number of the newest issued operation */
+  uint64_t executed;  /* number of the newest executed operation */
   uint64_t now_ns, marker_ns, marker_every_ns, block_ns;
-  struct pump_command running[PUMP_DIRECTIONS]; /* ticket 0: none */
+  struct pump_command running[PUMP_DIRECTIONS]; /* ticket 0: no transfer */
   uint64_t ends_ns[PUMP_DIRECTIONS];
   uint64_t moved_blocks[PUMP_DIRECTIONS];
   uint64_t transfers[PUMP_DIRECTIONS];
@@ -64,8 +64,8 @@ static void fill_ranges(struct feeder *f) {
   f->shm->header.range_version++;
 }
 
-/* Lays out a mapping of one device. `active`: its worker moves blocks; else it only reads.
- */
+/* Lays out a mapping of one device. `active`: the worker moves blocks instead of only
+ * reading events. Returns NULL on failure. */
 EXPORT struct feeder *feeder_new(struct pump_shm *shm, uint64_t budget_blocks,
                                  uint64_t ranges, uint64_t range_blocks, uint32_t active,
                                  uint32_t arguments) {
@@ -99,7 +99,7 @@ EXPORT void feeder_free(struct feeder *f) {
   free(f);
 }
 
-/* The four ranges of an operation: see DESIGN. The first two are its own. */
+/* Sets the four ranges of an operation (see DESIGN). The first two are its own. */
 static void ranges_of(const struct feeder *f, uint64_t number, uint64_t slots[EXTENTS]) {
   uint64_t k = number % f->operations, layers = f->operations / 2;
   bool back = k >= layers;
@@ -114,7 +114,7 @@ static void fill_operation(const struct feeder *f, struct pump_event *event, uin
                            uint32_t stream, uint32_t part, const uint64_t slots[EXTENTS]) {
   uint64_t k = seq % f->operations, length = f->range_blocks * PUMP_BLOCK_BYTES;
   event->seq = seq;
-  event->time_ns = seq; /* nothing in the worker reads it but a recorder */
+  event->time_ns = seq; /* in the worker, only a recorder reads it */
   event->function = 0x1000 + k % FUNCTIONS;
   event->kind = part == 0 ? PUMP_EVENT_KERNEL : PUMP_EVENT_MORE;
   event->extent_count = EXTENTS;
@@ -133,7 +133,7 @@ static void fill_operation(const struct feeder *f, struct pump_event *event, uin
   }
 }
 
-/* Puts one operation into the ring; false when there is no room. */
+/* Puts one operation into the ring; returns false if the ring is full. */
 static bool push(const struct feeder *f, uint64_t seq, uint32_t stream) {
   uint64_t slots[EXTENTS], position;
   if (!pump_event_reserve(f->shm, RECORDS, &position)) return false;
@@ -149,7 +149,7 @@ static void add_seq(struct feeder *f, uint64_t count) {
   PUMP_STORE(&f->shm->header.next_seq, PUMP_LOAD(&f->shm->header.next_seq) + count);
 }
 
-/* Issues `count` operations; returns how many found room. */
+/* Issues `count` operations; returns how many the ring accepted. */
 EXPORT uint64_t feeder_issue(struct feeder *f, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     add_seq(f, 1);
@@ -160,7 +160,7 @@ EXPORT uint64_t feeder_issue(struct feeder *f, uint64_t count) {
   return count;
 }
 
-/* Tells the parameters of each function, as the shim does before its first launch. */
+/* Sends the parameters of each function, as the shim does before its first launch. */
 EXPORT uint64_t feeder_tell(struct feeder *f) {
   for (uint64_t k = 0; k < FUNCTIONS; k++) {
     struct {
@@ -229,8 +229,8 @@ static void end_transfer(struct feeder *f, uint32_t direction) {
   ended->ticket = 0;
 }
 
-/* Goes to the next completion or marker. Returns 1 for a marker: 16 operations have
- * executed and 16 were issued; 0 for a completion; -1 when the ring had no room. */
+/* Advances to the next completion or marker. Returns 1 for a marker (16 operations have
+ * executed and 16 were issued), 0 for a completion, -1 if the ring was full. */
 EXPORT int feeder_next(struct feeder *f) {
   start_transfers(f);
   uint32_t next = PUMP_DIRECTIONS;
@@ -275,7 +275,8 @@ struct crowd {
   struct producer producers[MOST_THREADS];
 };
 
-/* Keeps the ring below half: a worker far behind would skip, which is a loss, too. */
+/* Returns whether the ring is below half. A worker with a longer backlog skips events,
+ * which is also a loss. */
 static bool has_room(struct pump_shm *shm) {
   uint64_t waiting =
       PUMP_LOAD(&shm->header.event_tail) - PUMP_LOAD(&shm->header.event_head);
@@ -286,7 +287,7 @@ static void *produce(void *argument) {
   struct producer *p = argument;
   struct pump_shm *shm = p->feeder->shm;
   struct pump_progress *progress = &shm->progress[p->stream];
-  uint64_t ring[4096] = {0}; /* the numbers of this thread's newest operations */
+  uint64_t ring[4096] = {0}; /* numbers of this thread's newest operations */
   if (p->cpu >= 0) {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -317,9 +318,9 @@ static void *produce(void *argument) {
   return NULL;
 }
 
-/* Starts threads that push `operations` each, on streams of their own. `window` of a
- * thread's operations stay unexecuted, at most 4,095. `cpus`: one for each, or -1.
- * NULL when it cannot. */
+/* Starts threads that push `operations` each, on separate streams. The newest `window`
+ * operations of a thread stay unexecuted, at most 4,095. `cpus`: a CPU for each thread,
+ * or -1. Returns NULL on failure. */
 EXPORT struct crowd *feeder_start(struct feeder *f, uint32_t threads, uint64_t operations,
                                   uint64_t window, uint32_t throttle, const int32_t *cpus) {
   if (threads == 0 || threads > MOST_THREADS || window > 4095 || operations == 0)
@@ -339,8 +340,8 @@ EXPORT struct crowd *feeder_start(struct feeder *f, uint32_t threads, uint64_t o
   return crowd;
 }
 
-/* Waits for the threads and tells what they dropped and how often they tried again.
- * Returns how many threads there were. */
+/* Waits for the threads and sums up dropped operations and retries. Returns the number of
+ * threads. */
 EXPORT uint32_t feeder_join(struct crowd *crowd, uint64_t *dropped, uint64_t *retries) {
   uint32_t threads = crowd->threads;
   *dropped = *retries = 0;

@@ -1,6 +1,6 @@
-"""feeder.c for Python: a client of its own mapping, and the worker that serves it.
+"""feeder.c for Python: a client with its own mapping, and the worker that serves it.
 
-Not for judging a worker's schedules: every transfer succeeds, nothing is ever stale.
+It cannot judge a worker's schedules: every transfer succeeds, and nothing is ever stale.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def library(tools: Tools) -> ctypes.CDLL:
-    """feeder.c, built against the headers of this tree."""
+    """Builds feeder.c against the headers of this tree and loads it."""
     source = ROOT / "lab" / "bench" / "feeders" / "feeder.c"
     path = compile_c(tools, "feeder.so", [source], "-shared", "-fPIC", "-pthread")
     loaded = ctypes.CDLL(str(path))
@@ -44,7 +44,7 @@ def library(tools: Tools) -> ctypes.CDLL:
 
 
 class Feeder:
-    """A client over a mapping of its own; `worker` serves it, in this thread."""
+    """A client over its own mapping. `worker` serves it, in this thread."""
 
     def __init__(self, lib: ctypes.CDLL, raw: int, worker: Any) -> None:
         self._lib = lib
@@ -52,22 +52,22 @@ class Feeder:
         self.worker = worker
 
     def issue(self, count: int) -> None:
-        """Issues operations. Raises MeasurementError when the ring has no room for them."""
+        """Issues operations. Raises MeasurementError if the ring is full."""
         if self._lib.feeder_issue(self._raw, count) != count:
             raise MeasurementError(f"the event ring has no room for {count} operations")
 
     def tell(self) -> None:
-        """Tells the parameters behind each signature, once."""
+        """Sends the parameters of each signature, once."""
         self._lib.feeder_tell(self._raw)
 
     def clock(self, operation_ns: int, block_ns: int) -> None:
-        """Times for next(): of an operation, and of a block on either direction of the link."""
+        """Sets the times for next(): of an operation, and of a block in each link direction."""
         self._lib.feeder_clock(self._raw, operation_ns, block_ns)
 
     def next(self) -> bool:
-        """Goes to the next completion (False) or marker (True): 16 executed, 16 issued.
+        """Advances to the next completion (False) or marker (True): 16 executed, 16 issued.
 
-        Raises MeasurementError when the worker does not read what was issued.
+        Raises MeasurementError if the worker does not read the issued operations.
         """
         found = int(self._lib.feeder_next(self._raw))
         if found < 0:
@@ -75,15 +75,15 @@ class Feeder:
         return found == 1
 
     def moved(self, direction: int) -> int:
-        """Blocks that transfers have moved."""
+        """Returns the number of blocks that transfers have moved."""
         return int(self._lib.feeder_moved(self._raw, direction))
 
     def transfers(self, direction: int) -> int:
-        """Transfers that were begun."""
+        """Returns the number of started transfers."""
         return int(self._lib.feeder_transfers(self._raw, direction))
 
     def start(self, operations: int, window: int, throttle: bool, cpus: Sequence[int]) -> int:
-        """Starts a thread on each of `cpus` (-1: anywhere); returns what join() takes."""
+        """Starts a thread on each of `cpus` (-1: on any CPU); returns a handle for join()."""
         places = (ctypes.c_int32 * len(cpus))(*cpus)
         crowd = self._lib.feeder_start(
             self._raw, len(cpus), operations, window, throttle, ctypes.addressof(places)
@@ -93,7 +93,7 @@ class Feeder:
         return int(crowd)
 
     def join(self, crowd: int, threads: int) -> tuple[int, int]:
-        """Waits for the threads; (operations that they dropped, times they tried again)."""
+        """Waits for the threads; returns (dropped operations, retries)."""
         dropped, retries = _U64(), _U64()
         if self._lib.feeder_join(crowd, ctypes.byref(dropped), ctypes.byref(retries)) != threads:
             raise MeasurementError("not every producer could be started")
@@ -111,10 +111,10 @@ def serving(
     active: bool,
     arguments: bool,
 ) -> Iterator[Feeder]:
-    """A feeder and its worker over a fresh mapping.
+    """Yields a feeder and its worker over a fresh mapping.
 
-    `active`: the worker moves blocks. `arguments`: kernels tell pointers without lengths, as
-    the shim does, so the worker has to learn them.
+    `active`: the worker moves blocks. `arguments`: kernels report pointers without lengths, as in
+    the shim, so the worker has to learn the lengths.
     """
     from pump.policy import by_name
     from pump.wire.abi import SHM_BYTES, ffi

@@ -1,6 +1,7 @@
-"""Runs the perceptron of examples/train_mlp.py forward alone: inference, of which all memory but
-activations is weights that nothing writes. Options are those of train_mlp.py. Run by the suite
-lost; of pump it knows nothing.
+"""Runs the perceptron of examples/train_mlp.py forward only, as inference does.
+
+All its memory except activations is weights that nothing writes. It has the options of train_mlp.py
+and does not use pump. The suite lost runs it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TRAINED = ("_grad", "_mean", "_square")
 
 
 class Inference(Model):
-    """The model without what training adds to it."""
+    """The model without the tensors that only training needs."""
 
     def tensors(self) -> dict[str, int]:
         return {
@@ -44,7 +45,7 @@ class Inference(Model):
 
 
 def main() -> int:
-    """The exit status."""
+    """Runs train_mlp.py with the forward pass only; returns the exit status."""
     parse = train_mlp.parse
 
     def forward_alone(arguments: list[str] | None = None) -> tuple[argparse.Namespace, Model]:

@@ -1,23 +1,23 @@
-/* latency.h - what the latency benchmark's program and driver share: the calls of
- * cuMemPrefetchAsync towards the GPU, in order, and where they have left each block. */
+/* latency.h - data that the latency benchmark's program and driver share: the calls of
+ * cuMemPrefetchAsync to the GPU, in order, and the newest destination of each block. */
 #ifndef LATENCY_H
 #define LATENCY_H
 
 #include <stdint.h>
 
 #define LATENCY_CALLS 65536
-#define LATENCY_BLOCKS 4096 /* more than the program has; by address */
+#define LATENCY_BLOCKS 4096 /* indexed by address; more than the program has */
 #define LATENCY_BLOCK_BYTES ((uint64_t)2 << 20)
 
 struct latency_call {
-  uint64_t turn; /* number of the call, from 1, once it may be read */
+  uint64_t turn; /* number of the call, counted from 1; set when the call may be read */
   uint64_t time_ns;
   uint64_t address, bytes;
 };
 
 struct latency_log {
-  uint64_t reserved; /* calls so far */
-  uint32_t closed;   /* program: 1 while no event is complete */
+  uint64_t reserved; /* number of calls */
+  uint32_t closed;   /* written by the program; 1: no event is complete */
   struct latency_call calls[LATENCY_CALLS];
   uint8_t there[LATENCY_BLOCKS]; /* 1: the last prefetch of the block was to the GPU */
 };

@@ -1,8 +1,8 @@
-/* latency_driver.c - the part of the latency benchmark's driver that takes notes: when
- * which prefetch was called. The rest is the null driver (null_driver/).
+/* latency_driver.c - the part of the latency benchmark's driver that logs prefetch calls
+ * with their times. The rest is the null driver (null_driver/).
  *
- * Events are complete only while latency_gate is open, so that an operation stays in
- * the window until the benchmark has seen its prefetch.
+ * While latency_log.closed is set, no event is complete. So an operation stays in the
+ * window until the benchmark has seen its prefetch.
  */
 #include <stdbool.h>
 #include <stdint.h>

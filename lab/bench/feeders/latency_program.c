@@ -1,12 +1,12 @@
-/* latency_program.c - launches kernels whose block is known not to be on the GPU, a few
- * milliseconds apart, and tells how long the prefetch of each took to reach the driver.
+/* latency_program.c - measures the time from a kernel launch to its prefetch call.
  *
- *   latency_program SAMPLES PAUSE_US    one line a sample: microseconds, or "missing"
+ *   latency_program SAMPLES PAUSE_US    one line a sample: microseconds, or "missing".
  *
- * It runs under pump-run with a budget of half its memory: ranges of one block are used
- * in turn, so each of them should have left the GPU before it is used again. A launch
- * whose block has not, by the driver's notes, is made and not measured, nor is the first
- * round.
+ * The launched kernels, a few milliseconds apart, use blocks that are not on the GPU. The
+ * program runs under pump-run with a budget of half its memory. It uses ranges of one
+ * block in turn, so each should be evicted before its next use. A launch is not measured
+ * if its block is still on the GPU, by the driver's log. The first round is not measured
+ * either.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -49,8 +49,8 @@ static void sleep_us(uint64_t us) {
   nanosleep(&pause, NULL);
 }
 
-/* Time of the first prefetch from number `from` on that covers `address`; 0: none came
- * within PATIENCE_NS. */
+/* Returns the time of the first prefetch that covers `address`, starting with number
+ * `from`; 0 if there is none within PATIENCE_NS. */
 static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
   uint64_t until_ns = now_ns() + PATIENCE_NS;
   for (uint64_t at = from;;) {
@@ -62,7 +62,7 @@ static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
     } else if (now_ns() > until_ns) {
       return 0;
     } else {
-      sleep_us(100); /* the processor belongs to the measured threads */
+      sleep_us(100); /* leaves the CPU to the measured threads */
     }
   }
 }

@@ -1,4 +1,5 @@
-/* learner_feeder.c - tells a learner packed steps, notes what it says, takes the time.
+/* learner_feeder.c - feeds packed steps to a learner and records its results and CPU
+ * time.
  *
  * Not part of pump: the suite `learner` compiles it with the library.
  */
@@ -26,10 +27,10 @@ struct feed_step {
   uint32_t grid[3], block[3]; /* SHAPE */
 };
 
-/* Tells steps [begin, end). `said[i]` becomes what was said of operation i, counted from
- * `begin` on: PUMP_LEARNER_*, plus 16 where something had been predicted with confidence;
- * NULL: not asked. After every `asked` operations, so many that come are asked for; 0: none
- * ever. Returns how many nanoseconds it took. */
+/* Feeds steps [begin, end). Sets `said[i]` to the result of the i-th operation:
+ * PUMP_LEARNER_*, plus 16 if the learner had predicted an operation with confidence. A
+ * NULL `said` records nothing. After every `asked` operations, asks for that many
+ * predictions; 0: never. Returns the CPU time in nanoseconds. */
 uint64_t feed(struct pump_learner *learner, const struct feed_step *steps, uint64_t begin,
               uint64_t end, const struct pump_access *accesses, uint32_t asked,
               uint8_t *said);

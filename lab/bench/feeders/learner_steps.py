@@ -1,8 +1,8 @@
-"""The input of a learner of iterations, packed for C: from traffic, from recordings, and made up.
+"""Packs the input of a learner of iterations for C: from traffic, from recordings, and made up.
 
-A step is an operation, what launches of a signature share (before its first launch), an
-allocation, a free, or a loss. `marks`: at which step, and under which name, a part begins that
-is counted on its own: an iteration of the traffic, a tenth of a recording.
+A step is an operation, the data that all launches of a signature share (before the first launch),
+an allocation, a free, or a loss. `marks`: the first step and the name of each part that is counted
+separately. A part is an iteration of the traffic or a tenth of a recording.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Access = tuple[int, int, int, int, int]
 
 
 def feeder(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
-    """cffi's view of the feeder, built against the learner's library."""
+    """Returns cffi's view of the feeder, built against the learner's library."""
     ffi, lib = c_part.feeder(tools, SOURCE, library, header)
     if ffi.sizeof("struct feed_step") != STEP.itemsize:
         raise MeasurementError(
@@ -52,7 +52,7 @@ def feeder(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
 
 @dataclass
 class Steps:
-    """Steps of one program."""
+    """The steps of one program."""
 
     name: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Steps:
 
 
 def traffic(path: Path) -> Steps:
-    """Recorded traffic of PyTorch (extents_traffic.py), marked by iteration."""
+    """Returns recorded traffic of PyTorch (extents_traffic.py), marked by iteration."""
     steps = Steps(path.name.partition(".")[0])
     with open_lines(path) as lines:
         events = read_traffic(lines)
@@ -114,7 +114,7 @@ def traffic(path: Path) -> Steps:
 
 
 def recording(path: Path) -> Steps:
-    """A recording of `pump-run --record`, marked by tenths of its operations."""
+    """Returns a recording of `pump-run --record`, marked by tenths of its operations."""
     from pump.trace import format as trace
     from pump.trace import records as rec
     from pump.trace.reader import Reader
@@ -149,7 +149,7 @@ def recording(path: Path) -> Steps:
 
 
 def made_up(name: str, signatures: list[int], *, accesses: int = 8, streams: int = 1) -> Steps:
-    """A program of these launches; each reaches `accesses` places of the memory."""
+    """Returns a program of these launches; each accesses `accesses` pieces of memory."""
     steps = Steps(name, marks=[(0, "all")])
     dice = random.Random(1)
     places = [[(slot, 1, dice.randrange(1 << 20) << 9, 1 << 20, 0) for slot in range(accesses)]

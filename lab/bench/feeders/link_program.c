@@ -1,11 +1,12 @@
-/* link_program.c - how much of the link's rate the executors reach, on the virtual GPU.
+/* link_program.c - measures the rates that executors reach on the virtual GPU's link.
  *
- *   link_program DRIVER SLICE_MIB ROUNDS    one JSON object a line: a phase of a round
+ *   link_program DRIVER SLICE_MIB ROUNDS    one JSON object a line: a phase of a round.
  *
- * The shim's executors are linked in, without pump-run, hooks or daemon: this program
- * is the worker and keeps the command rings full. One half of a range goes to the host
- * while the other half comes to the GPU (both), then the first half alone (in), then the
- * other one (out), so that every phase moves bytes that lie on the other side.
+ * The program links the shim's executors, without pump-run, hooks or daemon. It acts as
+ * the worker and keeps the command rings full. First one half of a range moves to the
+ * host while the other half moves to the GPU (both). Then the first half moves to the GPU
+ * (in), and then the other half moves to the host (out). So every phase moves bytes that
+ * are on the other side.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #define HALF_BLOCKS 512 /* 1 GiB */
 #define HALF_BYTES ((uint64_t)HALF_BLOCKS * PUMP_BLOCK_BYTES)
 
-/* ---- what the rest of the shim would define ------------------------------------------ */
+/* ---- stubs for the rest of the shim -------------------------------------------------- */
 
 struct pump_real pump_real;
 struct pump_present pump_present;
@@ -51,7 +52,7 @@ bool pump_capturing(CUstream stream) {
   return false;
 }
 
-/* Nothing is duplicated. */
+/* No block is duplicated. */
 void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
 void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
   (void)first_block, (void)end_block, (void)set;
@@ -69,7 +70,7 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
   return false;
 }
 
-/* No other budget is asked for, no other process shares the card, nothing is counted. */
+/* The budget is fixed, the GPU is not shared, and nothing is counted. */
 uint32_t pump_device_adopt_budgets(void) {
   return 0;
 }
@@ -112,10 +113,10 @@ static void must(CUresult result, const char *call) {
 
 struct way {
   struct pump_command_ring *ring;
-  uint64_t first_block; /* of the range */
+  uint64_t first_block; /* offset in the range */
   uint32_t slices, submitted, reaped;
-  uint64_t cursor; /* in the ring */
-  uint64_t end_ns; /* when the last one was reaped */
+  uint64_t cursor; /* position in the ring */
+  uint64_t end_ns; /* time of the last reap */
 };
 
 static uint32_t slice_blocks;
@@ -134,7 +135,7 @@ static void feed(struct way *way) {
   pump_wake(&way->ring->executors_asleep, &way->ring->wakes);
 }
 
-/* Commands end in any order; the ring gives places back in order. */
+/* Commands end in any order; the ring frees slots in order. */
 static void reap(struct way *way) {
   while (way->reaped < way->submitted) {
     struct pump_command *command = pump_command_at(way->ring, way->cursor);
@@ -164,7 +165,8 @@ static bool over(const struct way *way) {
   return way->reaped == way->slices;
 }
 
-/* Bytes a nanosecond of the direction, until the first of both was done. */
+/* Runs a phase. Prints bytes per nanosecond of each direction until the first one
+ * ended. */
 static void run_phase(const char *phase, int round) {
   uint64_t begin_ns = pump_now_ns();
   double gbps[PUMP_DIRECTIONS] = {0, 0};

@@ -1,21 +1,23 @@
-/* overhead_launch.c - times kernel launches through pump and past it, in turns.
+/* overhead_launch.c - times kernel launches through pump and past it, alternately.
  *
  * Usage: overhead_launch KERNEL RANGES CONTENT LAUNCHES BATCHES
  *
- *   KERNEL    a name that the null driver understands: p10, s1048, s4096
- *   RANGES    live ranges of 2 MiB (managed memory: pump tracks it like its own, and
- *             no host has to hold it)
- *   CONTENT   of every word: pointers: into ranges at random, half of them where a
- *             range begins; table: every other word a pointer, each of them one of a
- *             tenth as many as there are words, as in by-value tables most of whose
- *             places hold what was left there, the others small numbers and zeros;
- *             numbers: those only. The numbers are the same in all launches, as in the
- *             iterations of a training, so the worker has been told of them; fresh:
- *             numbers that are others in each launch
- *   LAUNCHES  timed as one; the rest of BATCHES times are made likewise
+ *   KERNEL    Name of a kernel of the null driver: p10, s1048, s4096.
+ *   RANGES    Number of live ranges of 2 MiB. Pump tracks managed memory like its own,
+ *             and here it needs no host memory.
+ *   CONTENT   Content of the words: pointers, table, numbers or fresh.
+ *   LAUNCHES  Number of launches that are timed together.
+ *   BATCHES   Number of such measurements, after a quarter as many for warm-up.
  *
- * Prints one JSON object: medians in ns a launch with and without pump and what pump
- * told of itself. A batch begins when the worker has read everything before it.
+ * With pointers, each word points into a random range, half of these to its start. With
+ * table, every other word is a pointer, and the others are numbers. There are a tenth as
+ * many different pointers as words, as in by-value tables whose entries are mostly stale.
+ * With numbers, all words are small numbers and zeros. They are the same in all launches,
+ * as in the iterations of a training, so the worker knows them already. With fresh, the
+ * numbers differ in each launch.
+ *
+ * Prints one JSON object: the median ns of a launch with and without pump, and pump's
+ * counters. A batch begins when the worker has read all earlier events.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -31,7 +33,7 @@
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define MAX_WORDS 512
-#define SETS 64 /* arguments of so many launches: they lie in the caches, as they would */
+#define SETS 64 /* argument sets: few enough to stay in the caches, as in programs */
 #define WAIT_S 20
 
 CUresult cuInit(unsigned int flags);
@@ -48,11 +50,11 @@ typedef CUresult launch_function(CUfunction function, unsigned int grid_x,
 launch_function cuLaunchKernel;
 void *null_function(const char *name);
 
-/* Of a launch after the other, without gaps: rows of whole pages would all fall into
- * the same few lines of a cache. */
+/* Words of all launches, packed without gaps: rows of whole pages would share a few cache
+ * lines. */
 static uint64_t words[SETS * MAX_WORDS];
 static void *params[SETS * MAX_WORDS];
-static size_t word_count; /* of one launch */
+static size_t word_count; /* words of one launch */
 static CUdeviceptr *bases;
 static uint64_t range_count;
 
@@ -80,7 +82,7 @@ static uint64_t pointer(void) {
   return next_random() % 2 == 0 ? base : base + 65536 + next_random() % 4000 * 256;
 }
 
-/* Other pointers for every launch of a batch. */
+/* Fills the words of a batch; each launch gets different pointers. */
 static void fill(const char *content) {
   static uint64_t numbers[MAX_WORDS];
   uint64_t table[MAX_WORDS];
@@ -112,7 +114,7 @@ static double timed(launch_function *launch, CUfunction kernel, CUstream stream,
   return (double)(now_ns() - begin) / launches;
 }
 
-/* The region that pump shares with its worker, or NULL without pump. */
+/* Returns the region that pump shares with its worker, or NULL without pump. */
 static struct pump_shm *find_region(void) {
   FILE *maps = fopen("/proc/self/maps", "r");
   char line[512];
@@ -129,8 +131,9 @@ static struct pump_shm *find_region(void) {
 
 #define LOAD(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
 
-/* While it attaches, pump maps the memory at a second place, for some milliseconds:
- * what is still there after a while is the region itself. */
+/* Waits for a worker and returns the shared region. While it attaches, pump also maps the
+ * memory at a second address for some milliseconds. So two searches must find the same
+ * region. */
 static struct pump_shm *attached(void) {
   uint64_t deadline_ns = now_ns() + WAIT_S * 1000000000ull;
   for (struct pump_shm *before = NULL;;) {

@@ -1,7 +1,7 @@
-"""One user at all its bounds with the service: jobs, GPUs and frames, as many as it takes.
+"""Loads the service like a user at all limits: as many jobs, GPUs and frames as it accepts.
 
-usage: service_flood.py SOCKET JOBS SECONDS. The benchmark runs it as a user of its own; it prints
-"ready" when its jobs are there.
+usage: service_flood.py SOCKET JOBS SECONDS. The benchmark runs it as another user. It prints
+"ready" when all its jobs have joined.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pump.wire import service as wire
 CARD_BYTES = 80 << 30
 PAUSE_S = 0.05
 CONNECT_S = 0.017
-"""Just below the rate of a user's connections."""
+"""Pause between connections, just long enough for a user's rate limit."""
 
 
 def joined(path: str) -> socket.socket | None:
-    """A connection that has joined; None if the service did not take it in time."""
+    """Returns a connection that has joined, or None if the service did not accept it in time."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     one.settimeout(5)
     try:
@@ -37,7 +37,7 @@ def joined(path: str) -> socket.socket | None:
 
 
 def report(dice: random.Random) -> bytes:
-    """Sixteen GPUs that no other job has, with sizes that change each time."""
+    """Returns a report on sixteen GPUs that only this job has, with sizes that change each time."""
     sizes = ((CARD_BYTES, CARD_BYTES, dice.randrange(CARD_BYTES), 1 << 30, 1 << 30)
              for _ in range(wire.GPUS))  # fmt: skip
     gpus = (wire.GpuReport(f"{k:032x}", *size, dice.randrange(1000), True, True)

@@ -1,11 +1,13 @@
-/* start_program.c - tells how long a process took to get to main(), and its cuInit.
+/* start_program.c - times the start of a process and its cuInit.
  *
- *   start_program       one line, then the same of a second process that it starts
- *   start_program last  one line
+ *   start_program       prints a line, then starts a second process, which also prints
+ *                       one.
+ *   start_program last  prints one line.
  *
- * A line: CLOCK_MONOTONIC at main(), processor time of the process until there (which
- * exec keeps: that of pump-run too), then time and processor time of cuInit; all in ns.
- * Between the two processes lies half a second: the second one finds its pumpd started.
+ * A line has four numbers in ns: CLOCK_MONOTONIC at main(), the CPU time of the process
+ * until then, the elapsed time of cuInit, and its CPU time. The second number includes
+ * pump-run, because exec keeps it. The second process starts after half a second, when
+ * its pumpd is running.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
 """Trains a GPT-like decoder with PyTorch and AdamW; run by the suite frameworks.
 
-Needs PyTorch; of pump it knows nothing. Writes one JSON object:
+It needs PyTorch and does not use pump. It writes one JSON object:
 
-    seconds           of the timed iterations, the last one executed; cpu_seconds: of the
-                      process in that time
-    began_s, ended_s  when, on the clock of time.monotonic()
-    issue_seconds     until the last of them was issued
-    reserved_bytes    most that PyTorch's allocator held
-    touches           with --touches: an iteration's [reads, updates, overwrites], in blocks
+    `seconds`             Time of the timed iterations, until all have executed.
+    `cpu_seconds`         CPU time of the process in that time.
+    `began_s`, `ended_s`  Its start and end, on the clock of time.monotonic().
+    `issue_seconds`       Time until the last timed iteration was issued.
+    `reserved_bytes`      The most memory that PyTorch's allocator held; only with --touches.
+    `touches`             With --touches: an iteration's [reads, updates, overwrites], in blocks.
 
-With --counting LIBRARY callgrind counts a stretch of --iterations, then one three times as long
+With --counting LIBRARY, callgrind counts a stretch of --iterations, then one three times as long
 (instructions.py).
 """
 
@@ -83,7 +83,7 @@ def main() -> int:
         "cpu_seconds": time.process_time() - cpu,
         "facts": model.facts,
     }
-    if options.touches:  # the caching allocator alone tells
+    if options.touches:  # only the caching allocator reports these
         found["reserved_bytes"] = torch.cuda.max_memory_reserved()
         found["allocated_bytes"] = torch.cuda.max_memory_allocated()
         found["touches"] = [[t.reads, t.updates, t.overwrites] for t in model.touches()]

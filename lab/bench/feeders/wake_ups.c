@@ -1,14 +1,16 @@
-/* wake_ups.c - how much later than its wake-up a thread runs: the worker's, in a process
- * of its own, and an executor's. Both wait as pump's do (pump_ring.h).
+/* wake_ups.c - measures how late a woken thread runs: the worker's, in its own process,
+ * and an executor's. Both wait like pump's threads (pump_ring.h).
  *
  *   wake_ups SAMPLES OTHERS SECONDS PAUSE_US WORK_US
  *
- * One line a sample: looks at the machine since the last one, then nanoseconds from just
- * before the wake-up to the woken thread's first instruction, of the worker and of the
- * executor. The program wakes the worker, which computes for WORK_US and wakes the
- * executor, which computes as long. Before a sample it sleeps for half to one and a half
- * times PAUSE_US, again while another number of threads than OTHERS is runnable on the
- * machine, itself not counted. After SECONDS in vain it ends; with 0 one look is enough.
+ * Each sample prints a line. Its first number counts the polls of the machine since the
+ * last sample. The others are the nanoseconds from just before the wake-up to the woken
+ * thread's first instruction, for the worker and for the executor. The program wakes the
+ * worker, which computes for WORK_US and wakes the executor, which computes as long.
+ *
+ * Before a sample, the program sleeps for 0.5 to 1.5 times PAUSE_US, until a poll finds
+ * exactly OTHERS other runnable threads on the machine. SECONDS after the start, the next
+ * failed poll ends the program. If SECONDS is 0, one poll is enough.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,8 +26,8 @@
 #define LOOK_US 50
 
 struct sleeper {
-  uint32_t asleep, wakes; /* pump_wake's */
-  uint64_t sent, done;    /* pieces of work */
+  uint32_t asleep, wakes; /* words of pump_wake() */
+  uint64_t sent, done;    /* numbers of work items */
   uint64_t sent_ns, delay_ns;
 };
 
@@ -69,7 +71,7 @@ static bool has_work(const struct sleeper *sleeper) {
   return PUMP_LOAD_ACQUIRE(&sleeper->sent) != PUMP_LOAD(&sleeper->done);
 }
 
-/* Sleeps until there is work, and notes how late that was; then does it. */
+/* Sleeps until there is work, records the wake-up delay, and computes. */
 static void serve(struct sleeper *sleeper) {
   while (!has_work(sleeper)) {
     uint32_t ticket = pump_sleep_prepare(&sleeper->asleep, &sleeper->wakes);
@@ -101,7 +103,8 @@ static void *executor(void *argument) {
   return NULL;
 }
 
-/* The fourth number of /proc/loadavg. */
+/* Returns the number of runnable threads, which is in the fourth field of
+ * /proc/loadavg. */
 static long runnable(int loadavg) {
   char text[128] = "";
   must(pread(loadavg, text, sizeof text - 1, 0) > 0, "/proc/loadavg");
@@ -111,8 +114,8 @@ static long runnable(int loadavg) {
   return atol(slash);
 }
 
-/* Sleeps until `others` threads are runnable beside this one; returns the looks that took,
- * 0: that was not before `until_ns`. With an `until_ns` of 0 one look is enough. */
+/* Sleeps until exactly `others` other threads are runnable. Returns the number of polls,
+ * or 0 if `until_ns` passed first. If `until_ns` is 0, one poll is enough. */
 static uint64_t wait_for_quiet(int loadavg, long others, uint64_t pause_us,
                                uint64_t until_ns) {
   for (uint64_t looks = 1;; looks++) {

@@ -1,15 +1,16 @@
-/* witness.c - preloaded into PyTorch: logs what its allocator hands out, independently of
- * pump.
+/* witness.c - preloaded into PyTorch: logs the blocks that its allocator hands out,
+ * independently of pump.
  *
  * DESIGN
  * PyTorch's caching allocator reports each block that it hands out and takes back to
- * c10::reportMemoryUsageToProfiler; its backend cudaMallocAsync calls the runtime for each.
- * This library interposes both. It writes a line for each block to $PUMP_BENCH_BLOCKS:
+ * c10::reportMemoryUsageToProfiler. Its backend cudaMallocAsync calls the runtime for
+ * each block. This library interposes both, and writes a line for each block to
+ * $PUMP_BENCH_BLOCKS:
  *
- *   TIME_NS ADDRESS BYTES       CLOCK_MONOTONIC; 0 bytes: taken back
+ *   TIME_NS ADDRESS BYTES       CLOCK_MONOTONIC; 0 bytes: taken back.
  *
- * With PUMP_BENCH_MANAGED=1 cudaMalloc allocates managed memory: PyTorch on Unified Memory
- * without pump.
+ * With PUMP_BENCH_MANAGED=1, cudaMalloc allocates managed memory: PyTorch on Unified
+ * Memory without pump.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 
-/* length_bytes 0: the block is taken back. */
+/* Logs a block; a length of 0 means that it was taken back. */
 static void note(uint64_t base, uint64_t length_bytes) {
   struct timespec time;
   if (base == 0) return;
@@ -46,8 +47,8 @@ __attribute__((destructor)) static void ended(void) {
   if (file != NULL) fclose(file);
 }
 
-/* c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, c10::Device): a device
- * is two bytes, its type first. */
+/* Interposes c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t,
+ * c10::Device). A device is two bytes, its type first. */
 #define REPORT _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 EXPORT void REPORT(void *pointer, int64_t bytes, size_t allocated, size_t reserved,
                    uint16_t device) {
@@ -55,11 +56,12 @@ EXPORT void REPORT(void *pointer, int64_t bytes, size_t allocated, size_t reserv
   void *found = dlsym(RTLD_NEXT, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
   if ((device & 0xff) == DEVICE_CUDA)
     note((uint64_t)pointer, bytes > 0 ? (uint64_t)bytes : 0);
-  memcpy(&next, &found, sizeof next); /* pump listens behind us, and then PyTorch itself */
+  memcpy(&next, &found, sizeof next); /* the next listeners: pump, then PyTorch itself */
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }
 
-/* The runtime's function of that name: the runtime is loaded before this is called. */
+/* Returns the runtime's function of that name. The runtime is loaded before this is
+ * called. */
 static void *runtime(const char *name) {
   void *library = dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD);
   void *found = library ? dlsym(library, name) : NULL;

@@ -1,6 +1,6 @@
-"""Published figures: a CSV file to rows and modelled machines. See data/published/README.md.
+"""Published results: reads a CSV file into rows and modelled machines (data/published/README.md).
 
-Raises FigureError for what a file has wrong: one line with row, column and remedy.
+Raises FigureError for faults in a file: one line with row, column and remedy.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SIZES: dict[str, dict[str, float]] = {
     "number": {"1": 1, "x": 1, "%": 0.01},
 }
 UNITS = {unit: (what, size) for what, sizes in _SIZES.items() for unit, size in sizes.items()}
-"""What each unit measures, and its size in seconds, bytes, bytes a second or 1."""
+"""The dimension of each unit, and its size in seconds, bytes, bytes a second or 1."""
 PROFILE = "a100-pcie4"
 TFLOPS = 19.5
-"""Of the profile's card in 4 bytes (NVIDIA A100 data sheet)."""
+"""Rate of the profile's GPU for 4-byte numbers (NVIDIA A100 data sheet)."""
 USABLE = 0.97
-"""Share of a card's memory that a program gets, as on the P100 of figures.csv (15.6 of 16 GiB)."""
+"""Share of a GPU's memory that a program gets, as on the P100 of figures.csv (15.6 of 16 GiB)."""
 
 Value = Any
 Parsers = Mapping[str, Callable[[str], Value]]
@@ -51,8 +51,9 @@ class FigureError(ValueError):
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure. value: the median of its observations, in seconds, bytes, bytes a second
-    or 1. observations: how many; profiled: whether all were made under a profiler."""
+    """A published result. `value`: the median of its observations, in seconds, bytes, bytes a
+    second or 1. `observations`: their number. `profiled`: whether all were made under a profiler.
+    """
 
     id: str
     sources: tuple[str, ...]
@@ -70,9 +71,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Machine:
-    """A modelled card in its host. memory_bytes: None if unknown: it holds the whole workload.
-    gbps, tflops: rates of its memory and of arithmetic in 4 bytes. host: the name of the profile's
-    host."""
+    """A modelled GPU in its host. `memory_bytes`: None if unknown; the GPU then holds the whole
+    workload. `gbps`, `tflops`: rates of its memory and of 4-byte arithmetic. `host`: the name of
+    the profile's host."""
 
     profile: profiles.Profile
     memory_bytes: int | None
@@ -83,8 +84,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of workload: parsers of its parameters by name, those that a row must set, and what
-    each quantity measures."""
+    """A kind of workload: parsers of its parameters by name, the parameters that a row must set,
+    and the dimension of each quantity."""
 
     parameters: Parsers
     needed: tuple[str, ...]
@@ -92,7 +93,7 @@ class Kind:
 
 
 def read(path: Path, kinds: Mapping[str, Kind]) -> list[Figure]:
-    """Returns the figures of a file, in its order; rows of the same id are observations of one."""
+    """Returns the results of a file, in its order; rows with the same id are observations."""
     try:
         rows = csv.DictReader(
             io.StringIO(inputs.text(str(path)).removeprefix("\ufeff")), strict=True
@@ -251,8 +252,8 @@ def several(*words: str) -> Callable[[str], list[str]]:
 
 
 class Machines:
-    """machines.toml: from the columns card and link to a modelled machine. factors: multiply values
-    of its profile, by key."""
+    """Finds a modelled machine for the columns card and link (machines.toml). `factors`: multiply
+    values of its profile, by key."""
 
     def __init__(self, factors: Mapping[str, float] | None = None) -> None:
         self._factors = factors or {}
@@ -261,9 +262,9 @@ class Machines:
         self._profiles: dict[tuple[float, str], profiles.Profile] = {}
 
     def of(self, figure: Figure, host: str | None = None) -> Machine:
-        """Returns the machine of a figure. host: instead of the one that card and link say.
+        """Returns the machine of a figure. `host`: replaces the host that card and link imply.
 
-        Raises FigureError if its link cannot be known.
+        Raises FigureError if its link is unknown.
         """
         card, link = figure.columns["card"], figure.columns["link"]
         known = self._first("card", card) or {}
@@ -295,7 +296,7 @@ class Machines:
         return generation["gbps"] if generation else _named(link, r"([\d.]+) ?GB/s")
 
     def _profile(self, rate: float, host: str) -> profiles.Profile:
-        """Returns the profile in a host, with all rates of the link changed in proportion."""
+        """Returns the profile on a host, with all rates of the link changed in proportion."""
         if (rate, host) not in self._profiles:
             base = profiles.load(f"{PROFILE}@{host}")
             copies = float(base.values["link.copy_h2d_gbps"])

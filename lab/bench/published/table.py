@@ -1,5 +1,5 @@
-"""Groups of figures, and the tables of docs/published.md, from rows of suites/published.py as JSON
-has them. Pure."""
+"""Groups of results, and the tables of docs/published.md, from JSON rows of suites/published.py.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ Fields = dict[str, Any]
 
 
 def groups(rows: Iterable[Fields]) -> list[Fields]:
-    """Returns what the figures of each group have in common: ratios model / published.
+    """Returns statistics of the ratios model / published in each group.
 
-    mean: geometric; None if a ratio is not above 0. spread: the geometric standard deviation, a
-    factor. mean_server: the mean with a server as each host. sources: how many.
+    `mean`: the geometric mean; None if a ratio is not above 0. `spread`: the geometric standard
+    deviation, a factor. `mean_server`: the mean with a server as each host. `sources`: their
+    number.
     """
     members: dict[str, list[Fields]] = {}
     for row in rows:
@@ -40,7 +41,7 @@ def groups(rows: Iterable[Fields]) -> list[Fields]:
 
 
 def _geometric(ratios: list[float]) -> tuple[float | None, float | None]:
-    """Returns the geometric mean and standard deviation, if all are above 0."""
+    """Returns the geometric mean and standard deviation, or None unless all are above 0."""
     if min(ratios) <= 0:
         return None, None
     logs = [math.log(ratio) for ratio in ratios]
@@ -48,7 +49,7 @@ def _geometric(ratios: list[float]) -> tuple[float | None, float | None]:
 
 
 def lines(rows: list[Fields]) -> Iterator[str]:
-    """Yields the lines of both tables: groups, then figures."""
+    """Yields the lines of both tables: groups, then results."""
     yield from markdown(
         ["group", "figures", "sources", "mean", "least to most", "spread", "mean, all as server"],
         (
@@ -85,7 +86,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
 
 
 def constants(rows: Iterable[Fields]) -> Iterator[str]:
-    """Yields the lines of a table: what each constant of the host rests on."""
+    """Yields the lines of a table with the evidence for each constant of the host."""
     yield from markdown(
         ["constant", "figures", "sources", "most moved", "best factor", "without one source"],
         (

@@ -1,7 +1,7 @@
-"""The workloads of published figures, on the modelled card. Parameters and quantities are described
-in lab/bench/data/published/README.md.
+"""Runs the workloads of published results on the modelled GPU.
 
-The model runs on its own clock, so the same figure always gives the same digits.
+lab/bench/data/published/README.md describes parameters and quantities. The model has its own clock,
+so the same figure always gives the same digits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Parameters = Mapping[str, Any]
 Array = tuple[int, int]
 """First block and number of blocks."""
 Use = Array | tuple[int, int, int]
-"""What a kernel touches; with 64 KiB pages a block, 0 for all."""
+"""Blocks that a kernel touches; a third number counts 64 KiB pages of each block, 0 for all."""
 
 
 def blocks_of(length_bytes: int) -> int:
@@ -44,7 +44,7 @@ def blocks_of(length_bytes: int) -> int:
 
 
 class Card:
-    """A modelled card with streams of its own for `processes`. The clock stands between calls."""
+    """A modelled GPU with separate streams for `processes`. Its clock is stopped between calls."""
 
     def __init__(self, machine: Machine, blocks: int, memory_blocks: int, processes: int = 1):
         capacity = ffi.new(
@@ -69,7 +69,7 @@ class Card:
         return int(lib.gpu_now_ns(self._engine))
 
     def run(self) -> int:
-        """Lets all work end; returns the time then."""
+        """Runs all work to its end; returns the time then."""
         while (time_ns := lib.gpu_next_event_ns(self._engine)) != lib.GPU_NEVER:
             lib.gpu_advance(self._engine, time_ns, ffi.NULL)
         return self.now
@@ -90,7 +90,7 @@ class Card:
         wide: Container[int] = (),
         **fields: int,
     ) -> None:
-        """Adds an operation to a stream; `wide`: numbers of uses that a kernel does not sweep."""
+        """Adds an operation to a stream. `wide`: indices of uses that a kernel does not sweep."""
         rows = [
             (use[0], use[1], sum(use[2:]), lib.GPU_WIDE if number in wide else 0, 0)
             for number, use in enumerate(uses)
@@ -113,7 +113,7 @@ class Card:
         self.submit(lib.GPU_KERNEL, stream, uses, wide, duration_ns=round(compute_s * 1e9))
 
     def prefetch(self, array: Array, *, to_host: bool) -> float:
-        """Carries out a prefetch call; returns the seconds that its caller needs for it."""
+        """Carries out a prefetch call; returns the seconds that the call takes."""
         call = ffi.new(
             "struct gpu_prefetch_call *",
             {"stream": self.streams[0], "first_block": array[0], "block_count": array[1],
@@ -127,7 +127,7 @@ class Card:
         return (self.now - began) / 1e9
 
     def make(self, array: Array, made: str) -> None:
-        """Creates an array with contents from the CPU or the GPU, or without any."""
+        """Creates an array with contents from the CPU or the GPU, or without contents."""
         assert lib.gpu_range_create(self._engine, self.now, ffi.NULL, *array) == lib.GPU_OK
         if made == "cpu":
             self.prefetch(array, to_host=True)
@@ -146,10 +146,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Work:
-    """What one process does in a pass: kernels with the arrays that each touches, in order.
+    """The work of one process in a pass: kernels with the arrays that each touches, in order.
 
-    compute_s: time of all kernels of a pass when everything is resident. wide: arrays of a
-    kernel, by number, many blocks of which are reached at once, in any order.
+    `compute_s`: time of all kernels of a pass if everything is resident. `wide`: indices of a
+    kernel's arrays that are touched in many blocks at once, in any order.
     """
 
     kernels: list[list[Array]]
@@ -162,7 +162,7 @@ class Work:
         return sum(blocks for arrays in self.kernels for _, blocks in arrays)
 
     def moved(self, by: int) -> Work:
-        """Returns the same work on arrays of its own, `by` blocks further."""
+        """Returns the same work on separate arrays, `by` blocks further."""
         return replace(
             self, kernels=[[(first + by, n) for first, n in arrays] for arrays in self.kernels]
         )
@@ -179,12 +179,12 @@ class Passes:
 
     @property
     def time(self) -> float:
-        """Returns the seconds of a pass: the median of those after the first, if there are."""
+        """Returns the seconds of a pass: the median of passes after the first, if there are any."""
         return statistics.median(self.seconds[1:] or self.seconds)
 
 
 def stream(machine: Machine, parameters: Parameters) -> Work:
-    """Returns kernels one after another, each over arrays of its own that it sweeps together."""
+    """Returns successive kernels; each sweeps its own arrays, all at the same time."""
     kernels, operands = parameters.get("kernels", 1), parameters.get("operands", 1)
     length = max(1, blocks_of(parameters["bytes"] // (kernels * operands)))
     arrays = [(at * length, length) for at in range(kernels * operands)]
@@ -202,7 +202,7 @@ def first_touch(machine: Machine, parameters: Parameters) -> Work:
 
 
 def gemm(machine: Machine, parameters: Parameters) -> Work:
-    """Returns the kernel of C = A B, bound by arithmetic. Every part of C reads all of B."""
+    """Returns the arithmetic-bound kernel of C = A B. Every part of C reads all of B."""
     n = parameters["n"]
     m, k = parameters.get("m", n), parameters.get("k", n)
     element = parameters.get("element", 4)
@@ -217,7 +217,7 @@ def gemm(machine: Machine, parameters: Parameters) -> Work:
 
 
 def carry_out(machine: Machine, work: Work, parameters: Parameters, *, fits: bool) -> Passes:
-    """Runs the passes of all processes. fits: on a card with memory for everything."""
+    """Runs the passes of all processes. `fits`: on a GPU with memory for everything."""
     processes = parameters.get("processes", 1)
     works = [work.moved(by) for by in range(0, processes * work.blocks, work.blocks)]
     blocks = processes * work.blocks
@@ -286,7 +286,7 @@ def passes(machine: Machine, figure: Figure) -> float:
 
 
 def prefetch(machine: Machine, figure: Figure) -> float:
-    """Measures one call; of a sequence also the prefetch in and the kernel before it."""
+    """Measures one call; a "sequence" includes the prefetch in and the kernel before it."""
     parameters = figure.parameters
     array = (0, blocks_of(parameters["bytes"]))
     to_host = figure.columns["kind"] == "prefetch_out"
@@ -314,7 +314,7 @@ def prefetch(machine: Machine, figure: Figure) -> float:
 
 
 def batch_s(machine: Machine, parameters: Parameters, blocks: int, evictions: int) -> float:
-    """Returns the seconds of one fault batch that brings the figure's bytes from so many blocks.
+    """Returns the seconds of one fault batch that brings the figure's bytes from this many blocks.
     Evicted blocks have been on the host before."""
     visited = parameters.get("visited") == "yes"
     card = Card(machine, 2 * blocks, blocks + (0 if visited else blocks - evictions))
@@ -350,7 +350,7 @@ def batch(machine: Machine, figure: Figure) -> float:
 
 
 def duplex(machine: Machine, figure: Figure) -> float:
-    """Measures a copy in one direction, alone or while the other one is busy throughout."""
+    """Measures a copy in one direction, while the other direction is idle or busy throughout."""
     direction, _, what = figure.columns["quantity"].partition("_")
     kinds = {"in": lib.GPU_COPY_H2D, "out": lib.GPU_COPY_D2H}
     timed, other = kinds.pop(direction), *kinds.values()

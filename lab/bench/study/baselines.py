@@ -1,8 +1,8 @@
-"""Policies to compare with: what others do, as far as it can be said in pump's terms.
+"""Policies for comparison: other systems' methods, as far as pump's terms can express them.
 
-Each is a policy object like those of pumpd (pump/policy). Those that know the future are
-told of operations before they are issued (simulation.Foresight): they see them in the view,
-as pump sees the operations of its window.
+Each is a policy object like pumpd's (pump/policy). Policies that know the future get operations
+before these are issued (simulation.Foresight). They see them in the view, as pump sees the
+operations of its window.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pump_lab.sim.program import Program
 
 
 class Unbounded:
-    """Queues what each operation uses for prefetch when it is issued; evicts nothing.
+    """Queues the blocks of each operation for prefetch when it is issued; evicts nothing.
 
-    Run-ahead without a rule: first come, first served, whatever is evicted for it. What is there
-    when its turn comes is not moved. The driver evicts what migrated longest ago, which may be
-    what was just prefetched for an operation that has not run; such a block is not prefetched
-    again.
+    Run-ahead without a rule: first come, first served, whatever has to be evicted. Blocks that are
+    resident when their turn comes are not moved. The driver evicts the block that migrated longest
+    ago. That may be a prefetched block whose operation has not run, and this policy does not
+    prefetch such a block again.
     """
 
     name: ClassVar[str] = "unbounded"
@@ -41,7 +41,7 @@ class Unbounded:
         self._model: ClientModel | None = None
 
     def at(self, issued: int, _run: int, model: ClientModel) -> None:
-        """All steps before `issued` were issued, and are in the model."""
+        """Queues the newly issued steps. All steps before `issued` are in the model."""
         self._model = model
         for seq, begin, count in self._steps[self._told : issued]:
             for offset, length, index, _ in self._uses[begin : begin + count] if seq else ():
@@ -52,7 +52,7 @@ class Unbounded:
         self._told = max(self._told, issued)
 
     def decide(self, view: View) -> Decision:
-        """Return what waits longest and is not there, as far as it may be sent."""
+        """Returns the blocks that wait longest and are away, as far as they may be sent."""
         assert self._model is not None
         found: list[Blocks] = []
         most = view.to_gpu_credit
@@ -66,7 +66,7 @@ class Unbounded:
 
 
 def take(waiting: deque[Blocks], most: int) -> Blocks:
-    """Take the first `most` blocks off the queue."""
+    """Takes the first `most` blocks off the queue."""
     found = []
     while waiting and most > 0:
         blocks = waiting[0][:most]
@@ -81,10 +81,10 @@ def take(waiting: deque[Blocks], most: int) -> Blocks:
 
 
 class Soonest:
-    """Prefetches whatever the window misses, soonest first, and leaves room to the driver.
+    """Prefetches all blocks that the window misses, soonest first; only the driver evicts.
 
     Between run-ahead without a rule and the window: a block that was evicted too early is found
-    missing, and prefetched again.
+    missing and prefetched again.
     """
 
     name: ClassVar[str] = "soonest"
@@ -92,30 +92,29 @@ class Soonest:
     predicts: ClassVar[bool] = False
 
     def decide(self, view: View) -> Decision:
-        """Return all that may be sent."""
+        """Returns all blocks that may be sent."""
         return Decision(to_gpu=view.missing[: view.to_gpu_credit])
 
 
 class Correlation:
-    """Prefetches along a learned sequence of kernels; evicts what is not on it.
+    """Prefetches along a learned sequence of kernels; evicts blocks that are not on it.
 
     After DeepUM (ASPLOS 2023): a chain of next kernels and their blocks, learned in earlier
-    iterations, is prefetched while kernels run; what migrated longest ago and is not
-    predicted is evicted beforehand. Unlike DeepUM, which learns from faults and lives in the
-    driver, this one never predicts wrongly once it has learned, and pays pump's way to the
-    GPU.
+    iterations, is prefetched while kernels run. Blocks that migrated longest ago and are not
+    predicted are evicted in advance. DeepUM learns from faults and is part of the driver. This
+    policy never predicts wrongly once it has learned, and uses pump's path to the GPU.
     """
 
     name: ClassVar[str] = "correlation"
     prefetches: ClassVar[bool] = True
     predicts: ClassVar[bool] = False
     CHAIN: ClassVar[int] = 32
-    """Kernels ahead of the one that runs."""
+    """Number of kernels ahead of the running one."""
     SPARE: ClassVar[float] = 0.03
-    """Share of the memory that is kept free ahead of need."""
+    """Share of the memory that is kept free in advance."""
 
     def decide(self, view: View) -> Decision:
-        """Return the chain's blocks, and as many unpredicted ones as room is short of."""
+        """Returns the chain's blocks, and as many unpredicted ones as free memory is short of."""
         free = max(0, view.free)
         fitting = int(np.searchsorted(view.missing_room, free, side="right"))
         to_gpu = view.missing[: min(fitting, view.to_gpu_credit)]
@@ -131,6 +130,6 @@ class Correlation:
 
 
 class Perfect(Window):
-    """The window's rule with two iterations in view: Belady's choice of what has to leave."""
+    """The window's rule with two iterations in view: Belady's choice of evictions."""
 
     name: ClassVar[str] = "perfect"

@@ -1,20 +1,22 @@
-"""Which bytes that left the GPU had no owner: blocks of an allocator against departures.
+"""Counts evicted bytes that had no owner: an allocator's blocks against departures from the GPU.
 
 DESIGN
-  Two independent records on one clock. witness.c logs each block that PyTorch's allocator hands
-  out and takes back. The virtual driver logs each copy to the host, and when kernels were issued
-  and begun (event_log.py). A block is live if the allocator had handed it out, and not taken it
-  back, when the program issued the newest kernel that had begun: a tensor freed while kernels
-  that use it are queued stays live until a kernel begins that was issued after the free. That
-  holds if one stream has all the work, as in PyTorch's training loop.
+  There are two independent records on one clock. witness.c logs each block that PyTorch's allocator
+  hands out and takes back. The virtual driver logs each copy to the host, and when kernels were
+  issued and begun (event_log.py).
 
-  Live bytes of a departure are those of live blocks in the pages that were copied; all others
-  are dead. Blocks are as long as the allocator rounded them. Dead bytes are told apart by what
-  could be known when they left (docs/decisions/0013-dead-bytes-that-remain.md):
+  A departure is dated back to the issue of the newest kernel that had begun. A block is live if the
+  allocator had handed it out by then and not taken it back. So a tensor that is freed while its
+  kernels are queued stays live until a kernel begins that was issued after the free. That holds if
+  one stream has all the work, as in PyTorch's training loop.
 
-    part     of 2 MiB of which another part is live
-    handed   handed out again by then, to an owner whose first kernel had not begun
-    free     the others: no block had them
+  Live bytes of a departure are the bytes of live blocks in the copied pages; all others are dead.
+  Blocks have the allocator's rounded lengths. Dead bytes have kinds, which differ in pump's
+  knowledge when they left (docs/decisions/0013-dead-bytes-that-remain.md):
+
+    `part`     Another part of their 2 MiB is live.
+    `handed`   By then handed out again, to an owner whose first kernel had not begun.
+    `free`     The others: no block had them.
 
   Pure.
 """
@@ -39,8 +41,8 @@ class Handed(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Pages of the 2 MiB block at `address` that were copied out, a bit each, at `left_ns`.
-    issued_ns: when the program issued the newest kernel that had begun by then."""
+    """Pages of the 2 MiB block at `address` that were copied out at `left_ns`, a bit each.
+    `issued_ns`: when the program issued the newest kernel that had begun by then."""
 
     issued_ns: int
     address: int
@@ -49,7 +51,7 @@ class Departure(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """Copied out."""
+    """Bytes that were copied out."""
 
     free: int = 0
     handed: int = 0
@@ -62,7 +64,7 @@ class Bytes(NamedTuple):
 
 
 def read_handed(lines: Iterable[str]) -> list[Handed]:
-    """What witness.c wrote. Raises ValueError for anything else."""
+    """Parses the lines of witness.c. Raises ValueError for any other line."""
     found = []
     for line in lines:
         time_ns, address, length_bytes = line.split()
@@ -71,7 +73,7 @@ def read_handed(lines: Iterable[str]) -> list[Handed]:
 
 
 def read_departures(events: Iterable[Event]) -> list[Departure]:
-    """Returns what was copied to the host."""
+    """Returns all copies to the host."""
     events = list(events)
     issued = {event.ticket: event.issued_ns for event in events if isinstance(event, Launch)}
     found, newest_ns = [], 0
@@ -85,7 +87,7 @@ def read_departures(events: Iterable[Event]) -> list[Departure]:
 
 
 def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
-    """Dead and live bytes of all departures."""
+    """Returns the dead and live bytes of all departures."""
     blocks = _Blocks()
     upcoming = sorted(handed, key=lambda one: one.time_ns)
     times = _hand_outs(upcoming)
@@ -105,9 +107,10 @@ def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
 
 
 def shares(moved: Bytes, naive_dead_bytes: int) -> dict[str, float]:
-    """`fewer`: the part of naive's dead bytes that did not leave. `fewer_at_most`: that part if
-    none of the free ones had left either: no discard beside the kernels can save more, as it
-    may overtake the first kernel of the next owner. `free_share`: free of all that left."""
+    """Returns shares of the moved bytes. `fewer`: the share of naive's dead bytes that did not
+    leave. `fewer_at_most`: the same, had no free bytes left either. A discard that runs alongside
+    kernels cannot save more, because it may overtake the first kernel of the next owner.
+    `free_share`: free bytes / all bytes that left."""
     naive = max(1, naive_dead_bytes)
     return {
         "fewer": 1 - moved.dead / naive,
@@ -117,7 +120,7 @@ def shares(moved: Bytes, naive_dead_bytes: int) -> dict[str, float]:
 
 
 def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
-    """When something was handed out in each 2 MiB, by their number, in order."""
+    """Returns the times of hand-outs in each 2 MiB, by block number, in order."""
     times: dict[int, list[int]] = {}
     for one in handed:
         if one.length_bytes > 0:
@@ -128,7 +131,7 @@ def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
 
 
 def _kind(departure: Departure, blocks: _Blocks, times: Mapping[int, Sequence[int]]) -> str:
-    """Of the dead bytes of a departure."""
+    """Returns the kind of a departure's dead bytes."""
     if blocks.owned(departure.address, departure.address + BLOCK_BYTES):
         return "part"
     of_block = times.get(departure.address // BLOCK_BYTES, ())
@@ -137,7 +140,7 @@ def _kind(departure: Departure, blocks: _Blocks, times: Mapping[int, Sequence[in
 
 
 def _stretches(departure: Departure) -> Iterator[tuple[int, int]]:
-    """Neighbouring pages that left together."""
+    """Yields the stretches of neighbouring pages that left together."""
     first = None
     for page in range(PAGES + 1):
         leaves = page < PAGES and departure.pages >> page & 1
@@ -164,7 +167,7 @@ class _Blocks:
             del self._begins[at], self._ends[at]
 
     def owned(self, begin: int, end: int) -> int:
-        """Bytes of live blocks between two addresses."""
+        """Returns the bytes of live blocks between two addresses."""
         at = bisect.bisect_right(self._ends, begin)
         found = 0
         while at < len(self._begins) and self._begins[at] < end:

@@ -1,28 +1,30 @@
-"""Transfers in an order that is fixed beforehand, to compare event-driven dispatch with.
+"""Sends transfers in an order that is fixed in advance, to compare event-driven dispatch with it.
 
 DESIGN
-  pumpd's dispatch is event-driven, after TURNIP: each completion makes a tick, and what goes
-  then is whatever is most urgent among what may go. A fixed timeline (G10) gives that up: its
-  transfers have an order, and one that cannot go yet holds up all behind it.
+  pumpd's dispatch is event-driven, after TURNIP: each completion causes a tick, and the most urgent
+  of the startable transfers goes next. A fixed timeline (G10) gives that up: its transfers have an
+  order, and a transfer that cannot start yet blocks all later ones.
 
   Here a policy is rehearsed without jitter. The slices that its executors begin in one steady
-  iteration, in that order, are the fixed order of every later one: all together, or apart for
-  each direction of the link, which is less strict. A transfer goes when those before it have
-  gone and what it depends on has happened, and not before:
+  iteration are, in that order, the fixed order of every later one. There is one order for both
+  directions of the link, or one for each direction, which is less strict. A transfer starts when
+  all earlier ones have started and its conditions hold:
 
-    to the host  the operations that use its blocks up to there have run (readers before reuse);
-                 what it makes way for need not have been issued: the rehearsal knows it
-    to the GPU   there is room (room before arrival), the block is away, and the operation that
-                 needs it was issued; where the policy predicts, it goes when the kernel has run
-                 behind which it went in the rehearsal, as in G10's schedule
+    `to the host`  The operations up to there that use its blocks have run (readers before reuse).
+                   The operation that needs the memory may still be unissued, because the rehearsal
+                   knows it.
+    `to the GPU`   Memory is free (room before arrival), the block is away, and the operation that
+                   needs it was issued. If the policy predicts, the last condition is different, as
+                   in G10's schedule: The kernel has run after which the transfer started in the
+                   rehearsal.
 
-  It is no timeline of moments: a transfer may go earlier than in the rehearsal. What the
-  program has outrun is passed over, or nothing behind it would ever go. In the first iteration
+  The order has no times: a transfer may start earlier than in the rehearsal. Transfers that the
+  program has outrun are skipped, because they would block all later ones. In the first iteration
   the driver pages, within the budget.
 
-  A policy that predicts nothing knows less than that: it learns of a shortage when it is issued.
-  "fixed-as-issued" is one order of all in which nothing leaves before the program has issued
-  as much as when it left in the rehearsal.
+  A policy without predictions knows less: it learns of a shortage when the operation is issued.
+  "fixed-as-issued" is one order for all transfers in which evictions wait for the program. A block
+  leaves only when as much has been issued as when it left in the rehearsal.
 """
 
 from __future__ import annotations
@@ -42,17 +44,17 @@ from pump.policy.demand import Demand
 from pump_lab.sim.program import Program, ProgramError
 
 FIRST_FIXED: int = 1
-"""Iteration from which the order is fixed."""
+"""First iteration with the fixed order."""
 
 
 class Transfer(NamedTuple):
-    """A block that goes. Steps count from the beginning of its iteration.
+    """The transfer of a block. Steps count from the beginning of its iteration.
 
-    after: to the host: the last step that has to have run; to the GPU: the one that has to
-    have been issued (predicted: that has to have run). need: to the GPU: the step that needs it;
-    -1: none is known. left: to the GPU: the place in the order at which it leaves before, -1:
-    it does not. place: its own in the order. seen: the step in front of which all had been
-    issued when it began.
+    `after`: for evictions, the last step that must have run; for arrivals, the step that must have
+    been issued (if predicted, must have run). `need`: for arrivals, the step that needs the block;
+    -1 if unknown. `left`: for arrivals, the place in the order where the block leaves before; -1 if
+    it does not. `place`: its own place in the order. `seen`: the number of steps that had been
+    issued when the eviction began.
     """
 
     to_gpu: bool
@@ -66,7 +68,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Iterations:
-    """Where the iterations of a replayed program lie."""
+    """The iterations in a replayed program."""
 
     first: int
     steps: int
@@ -74,7 +76,7 @@ class Iterations:
 
     @staticmethod
     def of(program: Program) -> Iterations:
-        """Raises ProgramError for a program that is no replay of three iterations or more."""
+        """Raises ProgramError for a program that is not a replay of three iterations or more."""
         count = int(program.facts.get("iterations", 0))
         if count < 3:
             raise ProgramError(
@@ -88,9 +90,9 @@ class Iterations:
 
 
 def order_of(program: Program, transfers: NDArray[np.void], *, predicts: bool) -> list[Transfer]:
-    """What moved in the last iteration but one of a run, block by block.
+    """Returns the transfers in the last iteration but one of a run, block by block.
 
-    transfers: Outcome.transfers of that run. Raises ProgramError as Iterations.of does.
+    `transfers`: Outcome.transfers of that run. Raises the errors of Iterations.of.
     """
     iterations = Iterations.of(program)
     begin, uses = iterations.begin(iterations.count - 2), _uses(program, iterations)
@@ -115,7 +117,7 @@ def order_of(program: Program, transfers: NDArray[np.void], *, predicts: bool) -
 
 
 def _last_use(uses: dict[int, Blocks], iterations: Iterations, block: int, inside: int) -> int:
-    """The last step before `inside` that uses the block, negative: of the iteration before."""
+    """Returns the last step before `inside` that uses the block; negative: an iteration before."""
     steps = uses.get(block)
     if steps is None:
         return -1
@@ -124,7 +126,7 @@ def _last_use(uses: dict[int, Blocks], iterations: Iterations, block: int, insid
 
 
 def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
-    """By block: the steps of an iteration that use it, ascending."""
+    """Returns the steps of an iteration that use each block, ascending."""
     found: dict[int, list[int]] = {}
     firsts = program.ranges["first_block"].tolist()
     uses = program.uses.tolist()
@@ -141,9 +143,9 @@ def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
 class FixedOrder:
     """Sends an iteration's transfers in a fixed order.
 
-    predicts: the policy of the rehearsal did. dispatch: "fixed": one order of all;
-    "fixed-each-way": one for each direction of the link; "fixed-as-issued": one of all, by what
-    had been issued.
+    `predicts`: whether the rehearsed policy did. `dispatch`: "fixed" is one order for all,
+    "fixed-each-way" one for each direction of the link, and "fixed-as-issued" one for all that also
+    waits for the program's issue.
     """
 
     name: ClassVar[str] = "fixed order"
@@ -153,7 +155,7 @@ class FixedOrder:
     def __init__(
         self, program: Program, order: list[Transfer], *, predicts: bool, dispatch: str = "fixed"
     ) -> None:
-        vars(self)["predicts"] = predicts  # a policy's class says so, here its own does
+        vars(self)["predicts"] = predicts  # other policies set this in the class
         self.iterations = Iterations.of(program)
         self.issued = self.run = 0
         self.model: ClientModel
@@ -164,16 +166,16 @@ class FixedOrder:
         self._queues = [Queue(self.iterations, [t for t in order if t.to_gpu in w]) for w in ways]
 
     def at(self, issued: int, run: int, model: ClientModel) -> None:
-        """The program's steps, as pump_sim_step_now() and pump_sim_step_run()."""
+        """Records the program's steps: pump_sim_step_now() and pump_sim_step_run()."""
         self.issued, self.run, self.model = issued, run, model
 
     @property
     def passed_over(self) -> int:
-        """Arrivals that came too late to be sent."""
+        """Returns the number of arrivals that were too late to be sent."""
         return sum(queue.passed_over for queue in self._queues)
 
     def decide(self, view: View) -> Decision:
-        """Return the leading transfers that may go; in the beginning what is too much."""
+        """Returns the leading transfers that may start; in the first iteration, excess blocks."""
         if self.run < self.iterations.begin(FIRST_FIXED):
             return self._paging.decide(view._replace(emulated=True))
         room = {True: min(view.free, view.to_gpu_credit), False: view.to_host_credit}
@@ -185,7 +187,7 @@ class FixedOrder:
         )
 
     def may(self, transfer: Transfer, iteration: int) -> bool:
-        """Whether what a transfer depends on, other than room, has happened."""
+        """Returns whether the conditions of a transfer, other than free memory, hold."""
         base = self.iterations.begin(iteration)
         if not transfer.to_gpu:
             unseen = self._as_issued and self.issued < base + transfer.seen
@@ -197,7 +199,7 @@ class FixedOrder:
         return not self._will_go(transfer, base)
 
     def _will_go(self, transfer: Transfer, base: int) -> bool:
-        """The block is there, not for the operation that the transfer is for."""
+        """Returns whether the block is there for an earlier operation, and will leave."""
         info = self.model.block(transfer.block)
         if info.state in (LEAVING, DISCARDING):
             return True
@@ -208,7 +210,7 @@ class FixedOrder:
 
 
 class Queue:
-    """Transfers of one order, one iteration after the other."""
+    """The transfers of one order, iteration after iteration."""
 
     def __init__(self, iterations: Iterations, order: list[Transfer]) -> None:
         self._iterations = iterations
@@ -218,7 +220,7 @@ class Queue:
         self.passed_over = 0
 
     def stands_before(self, iteration: int, place: int) -> bool:
-        """Whether a transfer of that place in that iteration's order has not gone yet."""
+        """Returns whether the transfer at `place` of that iteration's order has not started."""
         if not self._waiting or self._iteration != iteration:
             return self._iteration < iteration
         return self._waiting[0].place <= place
@@ -230,9 +232,9 @@ class Queue:
         run: int,
         moving: int,
     ) -> list[Transfer]:
-        """Return the transfers in front that go now. room: how many to the GPU and to the host
-        at most. may(transfer, iteration). moving: blocks on their way, for which less than a
-        slice waits."""
+        """Returns the leading transfers that start now. `room`: limits to the GPU and to the host.
+        may(transfer, iteration). `moving`: the number of blocks in flight; while there are any,
+        less than a slice waits."""
         self._fill(run)
         left = dict(room)
         found: list[Transfer] = []
@@ -248,7 +250,7 @@ class Queue:
         return found
 
     def _fill(self, run: int) -> None:
-        """Goes on to the next iteration; passes over arrivals whose operation has run."""
+        """Advances to the next iteration; skips arrivals whose operation has run."""
         while True:
             if not self._waiting:
                 if self._iteration + 1 == self._iterations.count or not self._order:

@@ -1,9 +1,9 @@
-"""What the learner of extents costs: recorded launches fed from C, in processor time.
+"""Measures the time of the extents learner: recorded launches, fed from C.
 
-The events of one file are packed into arrays, and extents_feeder.c feeds them to a learner, so
-that no Python runs in between. The learner gets the whole file once, so that its memory has been
-touched as that of a worker that runs for a while; then again, and launches from the third
-iteration on count. Parameters come where the shim would send them: with each new signature.
+The events of one file are packed into arrays, and extents_feeder.c feeds them to a learner, so that
+no Python runs in between. First the learner gets the whole file, so that its memory has been
+touched like a long-running worker's. Then it gets the file again, and launches since the third
+iteration count. Parameters are sent as by the shim: with each new signature.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Cost:
         self.times: list[Any] = []
 
     def measure(self) -> float:
-        """Replays once. Mean microseconds of a steady launch."""
+        """Replays once; returns the mean microseconds of a steady launch."""
         packed = self.packed
         arguments = (packed.pointers, packed.payload)
         learner = self.lib.pump_extents_new()
@@ -107,11 +107,11 @@ class Cost:
 
     @property
     def mean(self) -> float:
-        """Mean microseconds of a steady launch, each taken as the median of all replays."""
+        """Returns the mean microseconds of a steady launch, by the median of all its replays."""
         return float(np.mean(np.median(self.times, axis=0))) / 1000 if self.times else 0.0
 
     def of(self, least: int, most: int) -> float | None:
-        """Median microseconds of launches with least..most pointers; None: there are none."""
+        """Returns the median microseconds of launches with least..most pointers; None: none."""
         chosen = (self.counts >= least) & (self.counts <= most)
         if not chosen.any():
             return None

@@ -1,18 +1,18 @@
-"""Lays the tensors of recorded traffic out as another allocator would have.
+"""Lays out the tensors of recorded traffic as another allocator would.
 
 DESIGN
-  The learner must not depend on the one layout that was recorded. So the blocks that PyTorch's
-  allocator handed out and took back (lines B) are handed out again here, in the same order and
-  size, by a model of another allocator; every address in the traffic is rewritten to where its
-  block lies now: copies, tensors, and each word of each launch's parameters that points into a
-  block that is or was live (old pointers too, as far as the filter of pointers lets them pass).
-  Where tensors are allocations of their own (no lines B) those are the blocks.
+  The learner must not depend on the one recorded layout. So a model of another allocator hands out
+  the blocks again that PyTorch's allocator handed out and took back (lines B), in the same order
+  and size. Every address in the traffic is replaced by the new address of its block. That concerns
+  copies, tensors, and each word of a launch's parameters that points into a block that is or was
+  live. Old pointers are included, as far as the filter of pointers passes them. If tensors are
+  separate allocations (no lines B), those are the blocks.
 
-    native      PyTorch's own rules: 2 MiB segments for up to 1 MiB, 20 MiB up to 10 MiB, whole
-                2 MiB above; best fit; large remainders up to 1 MiB are not split off
-    first_fit   the same, lowest address first
-    large       segments of at least 64 MiB, best fit
-    arena       one segment of 24 GiB for everything, best fit, always split
+    `native`      PyTorch's own rules. Segments: 2 MiB for up to 1 MiB, 20 MiB up to 10 MiB, whole 2
+                  MiB above. Best fit; large remainders up to 1 MiB are not split off.
+    `first_fit`   The same, lowest address first.
+    `large`       Segments of at least 64 MiB, best fit.
+    `arena`       One segment of 24 GiB for everything, best fit, always split.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Allocator:
             self.merge(block.before)
 
     def merge(self, address: int) -> None:
-        """Joins a free block with the free one behind it."""
+        """Joins a free block with the free block after it."""
         block = self.blocks[address]
         behind = self.blocks.pop(block.after)
         self.free.discard(block.after)
@@ -110,14 +110,14 @@ class Allocator:
 
 
 class Moved:
-    """The address of each block that is or was live."""
+    """The new address of each block that is or was live."""
 
     def __init__(self) -> None:
         self.olds: list[int] = []
         self.found: dict[int, tuple[int, int, bool]] = {}
 
     def add(self, old: int, length: int, new: int) -> None:
-        """Forgets what was live there before."""
+        """Adds a block, and forgets older blocks at its addresses."""
         place = bisect.bisect_left(self.olds, old)
         while place < len(self.olds) and self.olds[place] < old + length:
             del self.found[self.olds.pop(place)]
@@ -125,7 +125,7 @@ class Moved:
         self.found[old] = (length, new, True)
 
     def end(self, old: int) -> tuple[int, int] | None:
-        """The block dies: its length and new address; None when none is live there."""
+        """Marks a block as dead; returns its length and new address, or None if it was not live."""
         length, new, live = self.found.get(old, (0, 0, False))
         if not live:
             return None
@@ -142,7 +142,7 @@ class Moved:
 
 
 def lay_out(lines: Iterable[str], layout: str, seed: int = 1) -> Iterator[str]:
-    """The traffic of `lines` under another allocator. Raises KeyError for an unknown layout."""
+    """Yields the traffic of `lines` under another allocator. Raises KeyError for a bad layout."""
     if layout not in LAYOUTS:
         raise KeyError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
     kept = list(lines)
@@ -187,7 +187,7 @@ def _rewrite(words: list[str], moved: Moved, concatenations: set[str]) -> list[s
             words[place] = words[place] if new is None else f"{new:x},{rest}"
     elif kind == "L" and len(words) > 6:
         parameters = bytearray.fromhex(words[6])
-        # Behind a concatenation's pointers stand pairs of numbers that look like some.
+        # After a concatenation's pointers come pairs of numbers that look like pointers.
         end = 8 + 8 * 128 if words[1] in concatenations else len(parameters) - 7
         for argument in range(0, min(end, len(parameters) - 7), 8):
             value = int.from_bytes(parameters[argument : argument + 8], "little")

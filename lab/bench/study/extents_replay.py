@@ -1,8 +1,8 @@
-"""Replays recorded traffic to the learner of extents and compares its beliefs with the truth.
+"""Replays recorded traffic to the extents learner and compares its beliefs with the truth.
 
-A launch's score is taken by 2 MiB blocks: the blocks of all its believed extents against
-those of all its true ones. Scores of several launches are added up (micro average), so a
-launch counts with the memory it touches.
+A launch's score counts 2 MiB blocks: the blocks of all its believed extents against the blocks of
+all its true extents. Scores of several launches are added up (micro average), so a launch counts in
+proportion to the memory it touches.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from c_part import load
 from study.extents_traffic import BLOCK_BYTES, Bytes, Event, Gone, Launch, Name, Pointer, Range
 
 STEADY_FROM = 2
-"""Iterations from this one on (the third) are steady state."""
+"""First iteration of the steady state: the third."""
 
 
 def installed() -> tuple[Any, Any]:
-    """The learner of the pump that is installed here. Raises what pump.paths raises."""
+    """Returns the learner of the pump that is installed here. Raises the errors of pump.paths."""
     from pump import paths
 
     return load(Path(paths.library("libpump_core.so")), Path(paths.library("include/extents.h")))
@@ -29,7 +29,7 @@ def installed() -> tuple[Any, Any]:
 
 @dataclass
 class Score:
-    """Blocks that were believed, true, and both; launches."""
+    """Number of blocks that were believed, true, and both; number of launches."""
 
     both: int = 0
     believed: int = 0
@@ -58,7 +58,7 @@ class Score:
 
 @dataclass
 class Result:
-    """Scores by iteration; blocks believed wrongly and missed, by (name, argument)."""
+    """Scores by iteration; blocks believed wrongly and blocks missed, by (name, argument)."""
 
     iterations: dict[int, Score] = field(default_factory=lambda: defaultdict(Score))
     wrong: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -75,19 +75,19 @@ class Result:
 
 
 def blocks(address: int, length: int) -> range:
-    """Numbers of the 2 MiB blocks that [address, address + length) touches."""
+    """Returns the numbers of the 2 MiB blocks that [address, address + length) touches."""
     if length <= 0:
         return range(0)
     return range(address // BLOCK_BYTES, (address + length - 1) // BLOCK_BYTES + 1)
 
 
 UNIT_BYTES = 512
-"""That the shim tells an allocator's blocks in (PUMP_UNIT_BYTES)."""
+"""Unit in which the shim reports an allocator's blocks (PUMP_UNIT_BYTES)."""
 
 
 class Learner:
-    """One learner, told events as the worker tells them. `blocks`: the allocator reports its own
-    blocks, so that the shim leaves out old pointers and tells where the others' blocks end."""
+    """One learner, which gets events as from a worker. `blocks`: the allocator reports its blocks,
+    so the shim leaves out old pointers and reports where the other pointers' blocks end."""
 
     def __init__(self, ffi: Any, lib: Any, *, blocks: bool = False) -> None:
         self.ffi, self.lib, self.blocks = ffi, lib, blocks
@@ -97,7 +97,7 @@ class Learner:
         self.told: set[int] = set()
 
     def tell(self, event: Event) -> list[int]:
-        """Tells one event; a launch's believed lengths in bytes, else nothing."""
+        """Feeds one event; returns a launch's believed lengths in bytes, else an empty list."""
         lib, learner = self.lib, self.learner
         if isinstance(event, Launch):
             return self.launch(event)
@@ -139,19 +139,20 @@ class Learner:
         return [believed.get(p.value, 0) for p in event.pointers]
 
     def units(self, pointer: Pointer) -> int:
-        """To the end of its block, the unit that it stands in included."""
+        """Returns the units to the end of the pointer's block, including its own unit."""
         if not self.blocks:
             return 0
         return pointer.block_end // UNIT_BYTES - pointer.offset_bytes // UNIT_BYTES
 
 
 TENSORS, ADDRESSED, HANDED = "tensors", "addressed", "handed"
-"""What counts as true: operators' tensors alone; also their work space, of a reduction's scratch
-as much as its kernel can address; or all of the work space that an operator was handed."""
+"""Kinds of truth. TENSORS: only operators' tensors. ADDRESSED: also operators' work space, but only
+the part of a reduction's scratch that its kernel can address. HANDED: also all work space that an
+operator was handed."""
 
 
 def replay(events: Iterable[Event], learner: Learner, against: str = HANDED) -> Result:
-    """Tells all events and scores every launch against its truth."""
+    """Feeds all events and scores every launch against its truth."""
     result = Result()
     for event in events:
         lengths = learner.tell(event)

@@ -1,13 +1,13 @@
-"""How much of a reduction's scratch buffer its kernel can address. Pure.
+"""Computes how much of a reduction's scratch buffer its kernel can address. Pure.
 
 DESIGN
-  A reduction over several blocks of threads (PyTorch's reduce_kernel) is handed a buffer in
-  which its blocks leave partial sums for each other. The configuration that it runs by is in
-  the launch's parameters; from it follow both the bytes that PyTorch asked its allocator for
-  and the highest address that a thread forms (Reduce.cuh: global_memory_size and
-  staging_memory_offset). The first is compared with the block that the allocator recorded:
-  only a configuration that explains the record is believed about the second. This reads the
-  bytes on its own; it asks nothing of the learner that is scored with it.
+  A reduction over several blocks of threads (PyTorch's reduce_kernel) gets a buffer in which its
+  blocks leave partial sums for each other. The launch's parameters contain its configuration. From
+  that follow both the bytes that PyTorch requested from its allocator and the highest address that
+  a thread forms (Reduce.cuh: global_memory_size and staging_memory_offset). The requested bytes are
+  compared with the block that the allocator recorded. A configuration is believed about the
+  addresses only if it explains that record. This module parses the bytes on its own; it uses
+  nothing from the learner that is scored with it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import struct
 from typing import NamedTuple
 
 CONFIGURATION = struct.Struct("<16i")
-"""element bytes, inputs, outputs, step in, step out, blocks per output, three multipliers of
-the input, two of the output, block width, block height, threads, (vectorised), outputs each."""
+"""Fields: element bytes, inputs, outputs, step in, step out, blocks per output, three multipliers
+of the input, two of the output, block width, block height, threads, (vectorised), outputs each."""
 WITHIN_BYTES = 128
-"""The configuration begins this early in the parameters, behind the operation itself."""
+"""The configuration begins this early in the parameters, after the operation itself."""
 ROUNDED_BYTES = (1 << 20) + 512
-"""PyTorch's caching allocator leaves at most this much at the end of a block."""
+"""PyTorch's caching allocator leaves at most this much unused at the end of a block."""
 
 
 class Scratch(NamedTuple):
-    """asked_bytes: of the allocator. addressed_bytes: from the buffer's begin on."""
+    """`asked_bytes`: requested from the allocator. `addressed_bytes`: from the buffer's start."""
 
     asked_bytes: int
     addressed_bytes: int
@@ -34,7 +34,7 @@ class Scratch(NamedTuple):
 def scratch(
     name: str, parameters: bytes, grid: tuple[int, int, int], threads: int, block_bytes: int
 ) -> Scratch | None:
-    """Of the launch of a reduction with this buffer; None: not one, or not explained by it."""
+    """Returns the scratch of a reduction's launch; None if no configuration explains it."""
     if "reduce_kernel" not in name:
         return None
     for at in range(0, min(WITHIN_BYTES, len(parameters) - CONFIGURATION.size + 1), 4):

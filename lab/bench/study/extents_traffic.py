@@ -2,32 +2,33 @@
 
 DESIGN
   A traffic file (data/pytorch_traffic/README.md) has one event a line, in program order. An
-  operator is what stands between O and E; it never contains another, and every launch belongs
-  to exactly one. What the shim would report is worked out here from the lines A, F, C, M, K, L:
+  operator is the part between O and E. Operators are not nested, and every launch belongs to
+  exactly one. This module derives the shim's reports from the lines A, F, C, M, K, L.
 
-    range      A of at least 2 MiB (smaller ones stay device memory), rounded up to 2 MiB
-    pointer    an 8-byte word of the parameters, at a multiple of 8, that points into a live
-               range, is a multiple of 4 and has low 32 bits in [2^16, 0xffff0000) or is
-               exactly a range's base
-    signature  hash of function, grid, block and all parameter bytes with pointers masked
+    `range`      A of at least 2 MiB (smaller ones stay device memory), rounded up to 2 MiB.
+    `pointer`    An 8-byte word of the parameters, at a multiple of 8, that points into a live
+                 range. It is a multiple of 4. Its low 32 bits are in [2^16, 0xffff0000), or it is a
+                 range's base.
+    `signature`  Hash of function, grid, block and all parameter bytes with pointers masked.
 
-  The truth about a launch, which the learner never sees, comes from the lines E and B. What a
-  pointer really reaches:
+  The truth about a launch, which the learner never sees, comes from the lines E and B. A pointer
+  reaches:
 
-    1. the end of the operator's tensor that it points into; of several, the one that begins
-       there. Convolutions work sample by sample: there, at most one batch stride.
-    2. else the end of the allocator's block, if that was handed out inside the operator
-       (work space);
-    3. else nothing: the word is an old pointer.
+    1.  To the end of the operator's tensor that it points into. If there are several, the tensor
+        that begins there counts. Convolutions work sample by sample: They reach at most one batch
+        stride.
+    2.  Else to the end of the allocator's block, if the block was handed out inside the operator
+        (work space).
+    3.  Else no bytes: the word is an old pointer.
 
-  For a reduction's work space there is a second truth, which counts the bytes that the kernel can
-  address and not all that it was handed (extents_scratch.py).
+  A reduction's work space has a second truth: only the bytes that the kernel can address, instead
+  of all bytes that it was handed (extents_scratch.py).
 
-  A slot of a multi_tensor_apply table that no block of the launch works on is an old pointer
-  whatever it points to, since one operator makes several such launches.
+  In a multi_tensor_apply table, slots that no block of the launch works on are old pointers,
+  wherever they point, because one operator makes several such launches.
 
-  What an allocator that reports its blocks would have reported before a launch (the lines B up to
-  there) stands beside each pointer: where its block ends, or that it points into none.
+  An allocator that reports its blocks would have reported the lines B up to a launch. Each pointer
+  therefore also has the end of its block, or the information that it points into none.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from study.extents_scratch import scratch
 
 BLOCK_BYTES = 2 << 20
 CONVERTED_BYTES = 2 << 20
-"""Allocations from this size on are converted, in whole blocks."""
+"""Allocations of at least this size are converted, in whole blocks."""
 
 
 class Pointer(NamedTuple):
-    """A word of a launch that points into a live range; `argument` in bytes. `block_end`: where
-    the allocator's block ends that it points into, from the range's base; 0: into none."""
+    """A word of a launch that points into a live range; `argument` in bytes. `block_end`: the end
+    of the allocator's block that it points into, from the range's base; 0 if there is none."""
 
     value: int
     argument: int
@@ -64,10 +65,10 @@ class Pointer(NamedTuple):
 
 @dataclass(slots=True)
 class Launch:
-    """A launch as the shim reports it. `truth`: bytes behind each pointer, in order; 0: none.
-    `tensor`: whether that is the operator's tensor, or an old pointer; else work space.
-    `addressed`: as `truth`, but of a reduction's scratch only what its kernel can address;
-    `scratch`: these buffers as (bytes handed, bytes addressed)."""
+    """A launch as the shim reports it. `truth`: the bytes that each pointer reaches, in order; 0:
+    none. `tensor`: whether that is the operator's tensor, or an old pointer; else it is work space.
+    `addressed`: like `truth`, but only the part of a reduction's scratch that its kernel can
+    address. `scratch`: these buffers as (bytes handed, bytes addressed)."""
 
     iteration: int
     function: int
@@ -132,7 +133,7 @@ class Live:
         self.spans[base] = (length, tag)
 
     def remove(self, base: int) -> int | None:
-        """Forgets the span; its tag, or None when there was none."""
+        """Removes the span; returns its tag, or None if there was none."""
         found = self.spans.pop(base, None)
         if found is None:
             return None
@@ -140,7 +141,7 @@ class Live:
         return found[1]
 
     def at(self, address: int) -> tuple[int, int, int] | None:
-        """Base, length and tag of the span that contains the address."""
+        """Returns base, length and tag of the span that contains the address, or None."""
         place = bisect.bisect_right(self.bases, address) - 1
         if place < 0:
             return None
@@ -150,7 +151,7 @@ class Live:
 
 
 class Reader:
-    """Turns lines into events. Raises ValueError for a line that makes no sense."""
+    """Turns lines into events. Raises ValueError for an invalid line."""
 
     def __init__(self, *, samples: bool = True) -> None:
         self.samples = samples
@@ -197,7 +198,7 @@ class Reader:
             self.truth(words)
 
     def truth(self, words: list[str]) -> None:
-        """Lines of which the shim sees nothing."""
+        """Reads a line that the shim does not see."""
         kind = words[0]
         if kind == "B":
             base, length = int(words[1], 16), int(words[2])
@@ -257,12 +258,12 @@ class Reader:
         )
 
     def work_space(self, value: int) -> int:
-        """End of the allocator's block that this operator was handed and `value` is in, or 0."""
+        """Returns the end of the block around `value` if this operator was handed it, else 0."""
         block = self.blocks.at(value)
         return block[0] + block[1] if block is not None and block[2] == self.operator else 0
 
     def candidates(self, parameters: bytes) -> Iterator[tuple[int, int]]:
-        """Words between the lowest and the highest live address."""
+        """Yields position and value of words between the lowest and the highest live address."""
         if not self.ranges.bases:
             return
         low = self.ranges.bases[0]
@@ -284,7 +285,7 @@ class Reader:
         return Pointer(value, argument, slot, self.generations[slot], value - base, end)
 
     def end(self, operator: str, tensors: list[str]) -> None:
-        """The operator ends: its launches learn the truth."""
+        """Ends the operator and sets the truth of its launches."""
         spans = [
             (int(base, 16), int(length), int(stride))
             for base, length, stride in (tensor.split(",") for tensor in tensors)
@@ -308,13 +309,13 @@ class Reader:
 
 
 def scratch_of(launch: Launch, taken_bytes: int) -> int | None:
-    """Bytes of a buffer of this length that the launch can address, if it is a reduction's."""
+    """Returns the bytes of such a buffer that a reduction's launch can address, or None."""
     found = scratch(launch.name, launch.parameters, launch.grid, launch.threads, taken_bytes)
     return found.addressed_bytes if found else None
 
 
 def reach(value: int, spans: list[tuple[int, int, int]], sampled: bool) -> int:
-    """Bytes from `value` to the end of the tensor that it points into; 0: into none."""
+    """Returns the bytes from `value` to the end of the tensor that it points into, or 0."""
     best = (False, 0)
     for base, length, stride in spans:
         if base <= value < base + length:
@@ -334,7 +335,7 @@ _SLOTS_ELSE = (110, 64, 48, 36, 30)
 
 
 def unused_slots(launch: Launch) -> set[int]:
-    """Values that stand only in slots of a multi-tensor table that no block works on."""
+    """Returns the values that are only in slots of a multi-tensor table without work."""
     found = _MULTI.search(launch.name)
     if found is None or "multi_tensor_apply" not in launch.name:
         return set()
@@ -357,7 +358,7 @@ def unused_slots(launch: Launch) -> set[int]:
 
 
 def open_lines(path: Path) -> IO[str]:
-    """The lines of a traffic file: plain, .gz or .xz. Raises OSError."""
+    """Opens a traffic file: plain, .gz or .xz. Raises OSError."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8")
     if path.suffix == ".xz":
@@ -366,6 +367,6 @@ def open_lines(path: Path) -> IO[str]:
 
 
 def read_traffic(lines: Iterator[str], *, samples: bool = True) -> list[Event]:
-    """All events, launches with their truth. `samples`: a convolution's launch reaches one sample
-    of the operator's tensor, not all of it. Raises ValueError for what is no traffic."""
+    """Returns all events, launches with their truth. `samples`: a convolution's launch reaches one
+    sample of the operator's tensor instead of all of it. Raises ValueError for an invalid line."""
     return list(Reader(samples=samples).read(lines))

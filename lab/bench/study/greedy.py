@@ -1,15 +1,18 @@
 """G10's greedy schedule of one iteration, carried out by pump's executors.
 
-After G10 (MICRO 2023). Candidates are the times between two uses of a span, the iteration's
-wrap-around included, in which its contents are needed again. Benefit: bytes times the
-kernel time in there during which more lives than fits. The best goes first; its eviction
-is booked on the link right behind the use, its prefetch as late as the link lets it; taken
-only if the one ends before the other begins. Then prefetches are pulled earlier, kernel by
-kernel, while they fit. Dead memory is the allocator's discards' to free; room for what is
-written anew is made AHEAD of it. With flash a period goes there if it is longer than both
-transfers and SLACK, unless flash has no time to write in it and the host has room; if it is
-shorter, to the host, by the host's times. Unlike G10: kernels' times without stalls, and one
-line (LINE of the memory): the tolerant one is of a variant without published results.
+After G10 (MICRO 2023). A candidate is the time between two uses of a span, including the
+wrap-around to the next iteration, if the contents are needed again. Its benefit is the span's bytes
+times the kernel time in between during which the live bytes exceed the memory. The candidate with
+the highest benefit is booked first: its eviction on the link right after the use, its prefetch as
+late as the link allows. It is taken only if the eviction ends before the prefetch begins. Then
+prefetches move earlier, kernel by kernel, while they fit. The allocator's discards free dead
+memory. Memory for contents that are written again is freed AHEAD of the write.
+
+With flash, a period goes to flash if it is longer than both transfers and SLACK. If flash has no
+time to write in the period and the host has free memory, the period goes to the host. Shorter
+periods go to the host, by the host's times. Unlike in G10, kernel times contain no stalls, and
+there is one limit (LINE of the memory). The tolerant limit belongs to a variant without published
+results.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ from pump_lab.sim import program as form
 from pump_lab.sim.program import Program, ProgramError
 
 LINE: Final = 0.99
-"""Of the memory that the schedule may fill."""
+"""Share of the memory that the schedule may fill."""
 
 DEAD_KERNELS: Final = 4
-"""What is dead for longer is given room again AHEAD kernels before its use."""
+"""Blocks that are dead for longer get memory again AHEAD kernels before their use."""
 AHEAD: Final = 4
 
 SLACK: Final = 0.5
-"""Of a transfer's time, that a period has to be longer than two of them."""
+"""A period must exceed two transfers by this share of a transfer's time."""
 
 Numbers = NDArray[np.float64]
 Span = tuple[int, int, int]
@@ -45,17 +48,17 @@ Span = tuple[int, int, int]
 
 @dataclass
 class Period:
-    """A span's idle time: behind kernel `begin`, before kernel `end` (of the next iteration
-    when that is not behind `begin`, counted on)."""
+    """A span's idle time: after kernel `begin`, before kernel `end`. If `end` is in the next
+    iteration, it is counted on."""
 
     span: Span
     begin: int
     end: int
     leaves: int = 0
-    """As scheduled: it is gone from this kernel on, and comes from that one on."""
+    """As scheduled, the span is away during the kernels from `leaves` until before `comes`."""
     comes: int = 0
     past_host: bool = False
-    """It goes to flash."""
+    """The span goes to flash."""
 
     @property
     def length_bytes(self) -> int:
@@ -64,7 +67,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Flash:
-    """A host of so many bytes and flash behind it: rates and latencies."""
+    """A host of `host_bytes` with flash as the next tier: rates and latencies."""
 
     host_bytes: int
     read_gbps: float
@@ -75,7 +78,7 @@ class Flash:
 
 @dataclass(frozen=True)
 class Iteration:
-    """Kernels of one iteration. `first_step` of the program, and where its kernels stand."""
+    """The kernels of one iteration. `kernel_steps`: their positions after step `first_step`."""
 
     first_step: int
     steps: int
@@ -88,7 +91,7 @@ class Iteration:
 
 
 def iteration_of(program: Program) -> Iteration:
-    """The iteration that the program replays. Raises ProgramError when it has none."""
+    """Returns the iteration that the program replays. Raises ProgramError if it has none."""
     if "steps_per_iteration" not in program.facts:
         raise ProgramError(f"{program.name}: no iteration is known to schedule")
     steps = int(program.facts["steps_per_iteration"])
@@ -138,7 +141,7 @@ def _dead_blocks(
 
 
 def add(line: Numbers, begin: int, end: int, amount: float) -> None:
-    """To kernels [begin, end), counted on into the next iteration."""
+    """Adds `amount` to kernels [begin, end), which may continue in the next iteration."""
     count = len(line)
     inside = min(end, count)
     line[min(begin, count) : inside] += amount
@@ -153,7 +156,7 @@ def schedule(
     out_gbps: float,
     flash: Flash | None = None,
 ) -> list[Period]:
-    """The periods to evict in, with their times. flash: None: the host holds everything."""
+    """Returns the periods to evict in, with times. Without flash the host holds everything."""
     limit = memory_bytes * LINE
     live = iteration.live_bytes.copy()
     in_left, out_left = (iteration.seconds * gbps * 1e9 for gbps in (in_gbps, out_gbps))
@@ -190,12 +193,12 @@ def schedule(
 
 
 def prefix_sums(values: Numbers) -> Numbers:
-    """Prefix sums over two iterations."""
+    """Returns prefix sums over two iterations."""
     return np.concatenate(([0.0], np.cumsum(np.tile(values, 2))))
 
 
 def _book(period: Period, in_left: Numbers, out_left: Numbers) -> bool:
-    """Books both ways on the link, or nothing."""
+    """Books both directions on the link, or neither."""
     count = len(in_left)
     out = _take(out_left, range(period.begin + 1, period.end), period.length_bytes)
     if out is None:
@@ -212,12 +215,12 @@ def _book(period: Period, in_left: Numbers, out_left: Numbers) -> bool:
 
 
 class _Tiers:
-    """What flash and the host have left. Chooses between them."""
+    """Chooses between flash and the host by their free capacity."""
 
     def __init__(
         self, seconds: Numbers, flash: Flash, gbps: float, link: tuple[Numbers, Numbers]
     ) -> None:
-        """gbps: of the slower way of the link. link: what both ways have left."""
+        """Takes `gbps`, the rate of the slower direction, and `link`, the free bytes of both."""
         self.flash, self.gbps, self.link = flash, gbps, link
         self.reads, self.writes = (
             seconds * gbps * 1e9 for gbps in (flash.read_gbps, flash.write_gbps)
@@ -226,7 +229,7 @@ class _Tiers:
         self.clock = prefix_sums(seconds)
 
     def book(self, period: Period, seconds: float) -> bool:
-        """Books both ways of a period of so many seconds, or nothing."""
+        """Books both directions of a period of `seconds`, or neither."""
         size, flash = period.length_bytes, self.flash
         to_flash = max(flash.read_us, flash.write_us) / 1e6
         to_flash += size / min(flash.read_gbps, flash.write_gbps) / 1e9
@@ -246,8 +249,8 @@ class _Tiers:
         return bool(self.host.max() + period.length_bytes <= self.flash.host_bytes)
 
     def _is_busy(self, period: Period, to_flash: float) -> bool:
-        """Whether flash writes in all kernels that end before this would be written, as where there
-        are none."""
+        """Returns whether flash writes in all kernels that end before this write would be done, or
+        if there are no such kernels."""
         done = float(self.clock[period.begin + 1]) + to_flash
         last = int(np.searchsorted(self.clock, done, "right")) - 1
         count = len(self.writes)
@@ -265,7 +268,7 @@ class _Tiers:
 
 
 def _take(left: Numbers, kernels: range, need: float) -> dict[int, float] | None:
-    """What each kernel's time carries of `need`, in this order; None if not all."""
+    """Returns the part of `need` that each kernel's time carries, in order; None if not all."""
     found: dict[int, float] = {}
     for kernel in kernels:
         amount = min(need, left[kernel % len(left)])
@@ -287,9 +290,9 @@ def _pull(period: Period, live: Numbers, limit: float) -> None:
 
 
 class Carried:
-    """Sends what a schedule says when the kernel's turn has come; the rest is faults'.
+    """Sends a schedule's transfers when the kernel's turn comes; faults move the rest.
 
-    What leaves goes behind the use before, what comes back with the kernel that its period names.
+    Evictions start after the previous use, prefetches with the kernel that their period names.
     """
 
     name: ClassVar[str] = "schedule"
@@ -320,7 +323,7 @@ class Carried:
         self._waiting: dict[bool, deque[Blocks]] = {True: deque(), False: deque()}
 
     def _blocks(self, span: Span) -> Blocks:
-        """Blocks that lie wholly inside: those at its border belong to others as well."""
+        """Returns the blocks wholly inside the span: border blocks belong to others as well."""
         index, offset, length = span
         first, end = -(-offset // BLOCK_BYTES), -(-(offset + length) // BLOCK_BYTES)
         if (offset + length) % BLOCK_BYTES and offset:
@@ -328,7 +331,7 @@ class Carried:
         return np.arange(self._firsts[index] + first, self._firsts[index] + end)
 
     def at(self, _issued: int, run: int, _model: ClientModel) -> None:
-        """All steps before `run` have run."""
+        """Queues the transfers that have become due; all steps before `run` have run."""
         inside = run - self._iteration.first_step
         if inside < 0:
             return
@@ -344,14 +347,14 @@ class Carried:
         self._seen = max(self._seen, now)
 
     def decide(self, view: View) -> Decision:
-        """Return what is due, as far as it may be sent. Room is the schedule's business, and
-        the driver's, which takes discarded memory first."""
+        """Returns the due transfers, as far as they may be sent. Free memory is managed by the
+        schedule, and by the driver, which takes discarded memory first."""
         to_gpu = take(self._waiting[True], view.to_gpu_credit)
         return Decision(to_gpu, take(self._waiting[False], view.to_host_credit))
 
 
 class Greedy(Carried):
-    """G10's schedule, carried out."""
+    """Carries out G10's schedule."""
 
     name: ClassVar[str] = "g10"
 

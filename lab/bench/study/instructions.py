@@ -1,16 +1,16 @@
-"""How many instructions a program executes in a stretch of its work: perf or callgrind.
+"""Counts the instructions that a program executes in a stretch of its work: perf or callgrind.
 
 DESIGN
-  Processors that tell are asked by perf; others (most virtual machines) are played by
-  valgrind's callgrind, which counts only between two calls of counting.c and so costs seconds
-  where a whole run of PyTorch would cost many minutes. Either way a program runs a short
-  and a long stretch, and the difference is divided by the iterations between them: start-up
-  and warm-up subtract.
+  If the CPU has an instruction counter, perf reads it. Otherwise (on most virtual machines),
+  valgrind's callgrind simulates the CPU. It counts only between two calls of counting.c, which
+  takes seconds instead of the many minutes of a whole run of PyTorch. Either way a program runs a
+  short and a long stretch. The difference is divided by the iterations between them, so start-up
+  and warm-up cancel out.
 
-  callgrind tells by which library instructions are executed. Those of the virtual driver and
-  of all that it calls are left out: it stands for a GPU, its threads work as long as the
-  clock lets them, and it asks pump's pool where tensors end, which no driver does. perf cannot
-  tell them apart and counts everything. Pure, but for probe().
+  callgrind reports which library executes instructions. Instructions of the virtual driver, and of
+  everything that it calls, are left out. The virtual driver replaces a GPU: Its threads work for as
+  long as the clock lets them. It asks pump's pool where tensors end, which no driver does. perf
+  cannot separate libraries and counts everything. Pure, except for probe().
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMED = re.compile(r"(c?ob|c?fn|cfi|cfl|f[ile])=\((\d+)\)(?: (.*))?")
 
 
 def probe() -> str | None:
-    """ "perf", "callgrind", or None where neither can count here."""
+    """Returns "perf", "callgrind", or None if neither can count here."""
     if shutil.which("perf") is not None:
         done = subprocess.run([*PERF, "true"], capture_output=True, text=True, check=False)
         if done.returncode == 0 and re.match(r"\d+,", done.stderr):
@@ -37,7 +37,7 @@ def probe() -> str | None:
 
 
 def of_perf(text: str) -> int:
-    """The instructions in perf's file. Raises ValueError without any."""
+    """Returns the instructions in perf's output. Raises ValueError if it has none."""
     found = re.search(r"^(\d+),", text, re.MULTILINE)
     if found is None:
         raise ValueError("perf has counted nothing")
@@ -45,14 +45,14 @@ def of_perf(text: str) -> int:
 
 
 class Dump(NamedTuple):
-    """own: instructions of each library. called: of what functions of one library call in
-    another, with all that those call, by (caller, callee)."""
+    """`own`: instructions of each library. `called`: instructions of functions that one library
+    calls in another, with everything that those call, by (caller, callee)."""
 
     own: Counter[str]
     called: Counter[tuple[str, str]]
 
     def without(self, library: str) -> int:
-        """Instructions of all but libraries of this name and of what they call."""
+        """Returns all instructions except for libraries of this name and their callees."""
         own = sum(count for name, count in self.own.items() if library not in name)
         theirs = (
             count
@@ -63,7 +63,7 @@ class Dump(NamedTuple):
 
 
 def of_callgrind(lines: Iterable[str]) -> Dump:
-    """The figures of one of callgrind's dumps. Raises ValueError for anything else."""
+    """Parses one of callgrind's dumps. Raises ValueError for anything else."""
     names: dict[str, str] = {}
     own: Counter[str] = Counter()
     called: Counter[tuple[str, str]] = Counter()

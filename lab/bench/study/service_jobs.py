@@ -1,8 +1,8 @@
-"""Real jobs on one shared virtual GPU, for the suite of the service: what they cost, and whether
-they come back to a service that was killed.
+"""Real jobs on one shared virtual GPU, for the suite of the service: their cost, and whether they
+return to a service that was killed.
 
-Each job sweeps through its buffers (examples/cyclic_sweep.py) and pauses after each iteration;
-together they allocate more than the card has.
+Each job sweeps through its buffers (examples/cyclic_sweep.py) and pauses after each iteration.
+Together the jobs allocate more than the GPU has.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 PROFILE = "a100-pcie4"
 BUFFERS, BUFFER_MIB, PAUSE_MS = 4, 8, 500
 CARD_SHARE = 0.75
-"""The card's memory as a share of what all jobs allocate together."""
+"""The GPU's memory / the allocations of all jobs."""
 NAME = "bench"
 PATIENCE_S = 60.0
 
 
 class Jobs:
-    """So many jobs, found by a service at `socket`. Use as a context."""
+    """Several jobs, which find a service at `socket`. Use as a context."""
 
     def __init__(self, options: Options, kernels: Path, folder: Path, socket: Path) -> None:
         self.count = 4 if options.quick else 16
@@ -72,7 +72,7 @@ class Jobs:
             one.wait()
 
     def served(self) -> list[JobState]:
-        """The jobs that have a lease on the card, by the service's word; none where it is not."""
+        """Returns the jobs with a lease on the GPU; an empty list without a service."""
         from pump.service import ServiceClient, ServiceError
 
         with contextlib.suppress(ServiceError), ServiceClient(self.service) as client:
@@ -84,7 +84,7 @@ class Jobs:
         return []
 
     def wait_for_all(self) -> float:
-        """Seconds until all jobs have a lease. Raises MeasurementError."""
+        """Returns the seconds until all jobs have a lease. Raises MeasurementError."""
         begin = time.monotonic()
         while len(self.served()) < self.count:
             if any(one.poll() is not None for one in self._running):
@@ -95,7 +95,7 @@ class Jobs:
         return time.monotonic() - begin
 
     def pss_mib(self) -> dict[str, float]:
-        """The largest supervisor, warm process and worker of all jobs, by name."""
+        """Returns the largest supervisor, warm process and worker of all jobs, by name, in MiB."""
         found: dict[str, float] = {}
         for job in self.served():
             for pid in _family(job.pid):
@@ -107,7 +107,7 @@ class Jobs:
         return found
 
     def top_cpu(self, seconds: float) -> float:
-        """Share of one processor that `pump top` takes on a terminal, twice a second."""
+        """Returns the share of one CPU core that `pump top` takes; it refreshes twice a second."""
         with _on_a_terminal([self._pump, "top"], self._environ) as (pid, shown):
             shown(PATIENCE_S, b"pump top")
             before, begin = cpu_s(pid), time.monotonic()
@@ -119,8 +119,8 @@ class Jobs:
 def _on_a_terminal(
     command: list[str], environ: dict[str, str]
 ) -> Iterator[tuple[int, Callable[[float, bytes | None], None]]]:
-    """A command on a terminal; its process id, and a call that reads for so many seconds at
-    most, until a word has been shown."""
+    """Runs a command on a terminal. Yields its process id, and a function that reads the terminal
+    until it shows a word or the seconds have passed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -144,7 +144,7 @@ def _on_a_terminal(
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Returns a process and all its descendants."""
     found = [pid]
     for one in found:
         with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def _family(pid: int) -> list[int]:
 
 
 def pss_mib(pid: int) -> float:
-    """Proportional set size. Raises OSError, MeasurementError."""
+    """Returns the proportional set size in MiB. Raises OSError, MeasurementError."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
@@ -162,6 +162,6 @@ def pss_mib(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has used, user and system."""
+    """Returns the CPU time that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Belady's bytes where a victim is chosen by its next touch: how a study may have counted.
+"""Belady's bytes if eviction candidates are chosen by their next touch: perhaps a study's count.
 
-Unlike in pump_lab.floor it is unknown here that contents will be overwritten before they
-are read: they leave like others. They need not come back, though.
+Unlike pump_lab.floor, this does not know that contents will be overwritten before they are read:
+they are evicted like others. They need not return, though.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ ITERATIONS = 3
 
 
 def by_next_touch(iteration: Sequence[Touch], blocks: int) -> tuple[int, int]:
-    """Blocks to the GPU and to the host in the third of three iterations, with room for
-    `blocks`. What is overwritten before it is read does not count on its way in."""
+    """Returns the blocks to the GPU and to the host in the third of three iterations, with memory
+    for `blocks`. Contents that are overwritten before they are read do not count on their way in.
+    """
     sequence = list(iteration) * ITERATIONS
     next_touches = _next_touches(sequence)
     resident: dict[int, int] = {}

@@ -1,14 +1,14 @@
-"""Part of suites/sim.py: planned where steps are not all the same, against the window.
+"""Part of suites/sim.py: planned against the window, for programs with different steps.
 
 DESIGN
-  Each program of sim_kinds.py, 24 steps, at 1.5 and 2.5 times the memory, 1,024 and 50 launches
-  ahead of the GPU (a step has 144). Rows; `case` is the program:
+  Each program of sim_kinds.py runs 24 steps, at 1.5 and 2.5 times the memory, 1,024 and 50 launches
+  ahead of the GPU (a step has 144). `case` is the program. Rows:
 
-    sim.kinds.over_window          window / planned, the whole run
-    sim.kinds.over_window_steady   the same, the last third of the steps
-    sim.kinds.confidence           share of operations that were predicted with confidence, at
-                                   the end; `predicted`: share of all operations that were
-                                   expected with the blocks that they used
+    `sim.kinds.over_window`          Window / planned, the whole run.
+    `sim.kinds.over_window_steady`   The same, the last third of the steps.
+    `sim.kinds.confidence`           Share of operations that were predicted with confidence, at the
+                                     end. `predicted`: share of all operations that were expected
+                                     with the blocks that they used.
 """
 
 from __future__ import annotations

@@ -1,30 +1,32 @@
-"""Part of suites/sim.py: what leaves without a copy where pump duplicates blocks on trial
+"""Part of suites/sim.py: evictions without a copy, when pump duplicates blocks on trial
 (docs/decisions/0051-read-duplication.md).
 
 DESIGN
   Made-up programs whose weights are only read, at 1.5 and 2 times the memory, under window and
-  planned, without and with duplicates (Machine.duplicates):
+  planned, without and with duplicates (Machine.duplicates).
 
-    decoder   32 layers as of 7 billion parameters of 16 bits, a token a step: five launches a
-              layer, the key-value cache read whole and written at its end, a wait behind each
-              token. Weights alone make the ratio, as in the targets
-    stack     layers of one matrix each, batch after batch
-    lora      frozen weights, forth and back; activations written forth and read back, dead then;
-              small adapters that each step writes. All memory makes the ratio
+    `decoder`   32 layers as of 7 billion parameters of 16 bits, a token a step. A layer has five
+                launches; the key-value cache is read whole and written at its end. A wait follows
+                each token. The ratio refers only to weights, as in the targets.
+    `stack`     Layers of one matrix each, batch after batch.
+    `lora`      Frozen weights, forward and backward. Activations are written forward, read
+                backward, and then dead. Each step writes small adapters. The ratio refers to all
+                memory.
 
   Rows, of the steady step:
 
-    sim.duplicates.PROGRAM.POLICY            seconds with / without; `clean`: share of what left
-                                             that was not copied; `back`: bytes to the host / to
-                                             the GPU, with and without; `target`: seconds with,
-                                             and `without_target` without / the bound of the
-                                             targets (inference alone)
-    sim.duplicates.PROGRAM.POLICY.CHANGE     the same at 2x with other guesses: CHANGES
-    sim.duplicates.recorded.PROGRAM.POLICY   the same of the recordings of inference and LoRA
-                                             (workloads/simulated.py), as if their kernels wrote
-                                             nothing: a recording does not tell, so this is the
-                                             most that could be gained
-    sim.duplicates.marginal.POLICY+discard   the same of the traces: the geometric mean, the most
+    `sim.duplicates.PROGRAM.POLICY`            Seconds with / without duplicates. `clean`: share of
+                                               evicted bytes that was not copied. `back`: bytes to
+                                               the host / to the GPU, with and without. `target`:
+                                               seconds with duplicates / the bound of the targets
+                                               (inference only). `without_target`: the same without.
+    `sim.duplicates.PROGRAM.POLICY.CHANGE`     The same at 2x with other assumptions: CHANGES.
+    `sim.duplicates.recorded.PROGRAM.POLICY`   The same for the recordings of inference and LoRA
+                                               (workloads/simulated.py), as if their kernels wrote
+                                               nothing. A recording does not contain writes, so this
+                                               is the most that could be gained.
+    `sim.duplicates.marginal.POLICY.discard`   The same for the traces: the geometric mean, the
+                                               most.
 """
 
 from __future__ import annotations
@@ -54,25 +56,25 @@ LAYERS = 32
 MATRICES = (48, 16, 86, 43)
 """Blocks of a decoder layer: query, key and value; output; up and gate; down."""
 CACHE, HIDDEN = 8, 1
-"""Blocks of a layer's key-value cache, and of what goes from layer to layer."""
+"""Blocks of a layer's key-value cache, and of the activations between layers."""
 SAVED, ADAPTER = 24, 1
-"""Blocks that a layer saves for the way back, and those of its adapter with its states."""
+"""Blocks that a layer saves for the backward pass, and blocks of its adapter with its states."""
 GAP_US = 200.0
-"""Of the host behind each token: sampling."""
+"""Host time after each token, for sampling."""
 STEPS = 8
 CHANGES: dict[str, dict[str, float]] = {
     "advice_quarter": {"uvm.advise_call_us": 0.25, "uvm.advise_block_us": 0.25},
     "advice_fourfold": {"uvm.advise_call_us": 4, "uvm.advise_block_us": 4},
     "duplex_less": {"link.duplex_in": 0.9, "link.duplex_out": 0.9},
 }
-"""Factors on constants that no GPU has confirmed."""
+"""Factors for constants that no GPU has confirmed."""
 
 
 @dataclass(frozen=True)
 class Streamed:
     """A program with weights that are only read.
 
-    step: what one step must take.
+    `step`: the data that bound the time of one step.
     """
 
     program: Program
@@ -80,7 +82,7 @@ class Streamed:
 
 
 class Writer:
-    """Ranges and launches. Kernels that read weights run at the memory's speed or at `flops_ms`."""
+    """Builds ranges and launches. Kernels run at the memory's speed or for `duration_ms`."""
 
     def __init__(self, gbps: float) -> None:
         self.builder, self.gbps = Builder(), gbps
@@ -95,7 +97,7 @@ class Writer:
     def launch(
         self, signature: int, uses: Iterable[tuple[int, int]], duration_ms: float | None = None
     ) -> None:
-        """uses: range and access, of all of the range."""
+        """Adds a launch. `uses`: (range, access), each of its whole range."""
         spans = [(index, 0, self.lengths[index], access) for index, access in uses]
         touched = sum(span[2] for span in spans)
         duration_ns = round(touched / self.gbps if duration_ms is None else duration_ms * 1e6)
@@ -121,7 +123,7 @@ class Writer:
 
 
 def decoder(gbps: float) -> Streamed:
-    """gbps: of kernels bound by memory."""
+    """Returns the decoder. `gbps`: rate of kernels bound by memory."""
     writer = Writer(gbps)
     layers = [[writer.range(blocks) for blocks in MATRICES] for _ in range(LAYERS)]
     caches = [(writer.range(CACHE - 1), writer.range(1)) for _ in range(LAYERS)]
@@ -138,7 +140,7 @@ def decoder(gbps: float) -> Streamed:
 
 
 def stack(gbps: float) -> Streamed:
-    """Sixty-four matrices of 128 MiB, compute of a batch that uses each for twice as long as one
+    """Returns sixty-four matrices of 128 MiB. The batch computes with each for twice as long as one
     token would."""
     writer = Writer(gbps)
     matrices = [writer.range(64) for _ in range(64)]
@@ -151,8 +153,8 @@ def stack(gbps: float) -> Streamed:
 
 
 def lora(gbps: float) -> Streamed:
-    """A batch of 2,048 tokens at 150 * 10^12 operations a second: 5.5 ms for a layer forth, twice
-    as long back."""
+    """Returns a batch of 2,048 tokens at 150 * 10^12 operations a second: 5.5 ms for a layer
+    forward, twice as long backward."""
     writer = Writer(gbps)
     layers = [writer.range(sum(MATRICES)) for _ in range(LAYERS)]
     adapters = [writer.range(ADAPTER) for _ in range(LAYERS)]
@@ -185,7 +187,7 @@ def streamed(
     passes: int = 1,
     all_counts: bool = False,
 ) -> Streamed:
-    """weights, others: blocks. passes: over the weights, in a step."""
+    """Returns program and step. `weights`, `others`: blocks. `passes`: over the weights."""
     peak = weights + others if all_counts else weights
     step = Step(
         weights_bytes=weights * BLOCK_BYTES,
@@ -222,7 +224,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 
 
 def compared(program: Program, machine: Machine, policy: str) -> tuple[Outcome, Outcome]:
-    """Without duplicates and with them."""
+    """Runs the program without duplicates and with them."""
     from study import studied_policies
 
     candidate = studied_policies.by_name(policy)

@@ -1,8 +1,8 @@
 """The machine of G10's artifact (github.com/platformxlab/G10), for pump, and its example results.
 
-GPU memory 40 GiB, 15.754 GB/s each way, no cost of faults, host memory of 128 GiB with flash behind
-it, 12 and 16 us: of the artifact's configuration. study/papers/artifact.py simulates the artifact
-itself.
+It has 40 GiB of GPU memory, 15.754 GB/s each way, faults without cost, and 128 GiB of host memory.
+Flash is the next tier, with 12 and 16 us. These numbers are from the artifact's configuration.
+study/papers/artifact.py simulates the artifact itself.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ SETTINGS = {
 HOST_BYTES = 128 << 30
 FLASH_GBPS = 3.2, 3.0
 FLASH_US = 12.0, 16.0
-"""Of flash, to read and to write; the artifact itself writes as fast as it reads."""
+"""Rates and latencies of flash for reads and writes; the artifact has equal rates for both."""
 
 
 class Published(NamedTuple):
-    """Of example_results: times are cycles of 1.2 GHz, so their ratios count. Bytes in pages of 4
-    KiB (overall_traffic): from flash, to flash, from the host, to the host."""
+    """Values of example_results. Times are cycles of 1.2 GHz, so only their ratios count. Bytes are
+    in pages of 4 KiB (overall_traffic): from flash, to flash, from the host, to the host."""
 
     scheduled: int
     uvm: int
     ideal: int
     uvm_pages: tuple[int, int, int, int]
     uvm_iteration: int
-    """Of two; what comes equals what leaves only in the second."""
+    """Index of the published iteration. Arrivals equal evictions only in the second."""
 
 
 PUBLISHED = {
@@ -71,7 +71,7 @@ PUBLISHED = {
 
 
 def machine_of(profile: Profile) -> Machine:
-    """The artifact's machine; profile: with SETTINGS."""
+    """Returns the artifact's machine. `profile`: with SETTINGS."""
     from pump_lab.sim.host import Host
     from pump_lab.sim.simulation import Machine
 

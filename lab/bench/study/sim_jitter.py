@@ -1,11 +1,11 @@
-"""Event-driven dispatch beside a fixed order of transfers, under jitter: rows of the suite sim.
+"""Event-driven dispatch against a fixed order of transfers, under jitter: rows of the suite sim.
 
 Simulated: seeds take the place of pairs, and the same seed gives the same times.
 
 DESIGN
-  Four rows for each profile, trace, policy and size, each with its figures by seed; then one
-  for each figure over all of them: the geometric mean, the least and the most of any seed. Two
-  profiles: PROFILE, and that of the study, where a transfer costs no caller time.
+  There are four rows for each profile, trace, policy and size, with their values by seed. One more
+  row for each kind of value covers all of these: the geometric mean, the least and the most of any
+  seed. There are two profiles: PROFILE, and the study's, in which a transfer costs no caller time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POLICIES = "window+discard", "planned+discard"
 
 
 def rows(traces: Sequence[TensorTrace], study: dict[str, str], options: Options) -> Iterator[Row]:
-    """All rows. `study`: what its profile differs in."""
+    """Yields all rows. `study`: the changes of its profile."""
     from pump_lab import profiles
 
     plain = profiles.load(PROFILE)
@@ -54,7 +54,7 @@ def rows(traces: Sequence[TensorTrace], study: dict[str, str], options: Options)
 
 
 def row(figure: str, values: Sequence[float], **facts: Any) -> Row:
-    """The geometric mean of a figure."""
+    """Returns a row with the geometric mean of the values."""
     mean = math.exp(sum(map(math.log, values)) / len(values))
     span = {"least": min(values), "most": max(values)}
     return Row(f"sim.jitter.{figure}", mean, "x", **span, **facts, simulated=True, share=SHARE)
@@ -63,7 +63,7 @@ def row(figure: str, values: Sequence[float], **facts: Any) -> Row:
 def by_seed(
     trace: TensorTrace, policy: str, ratio: float, profile: Profile, seeds: int
 ) -> dict[str, list[float]]:
-    """By figure: its values, one for each seed."""
+    """Returns the values of each kind, one for each seed."""
     from study import studied_policies
 
     from pump_lab.sim import tensors

@@ -1,8 +1,8 @@
-"""Trainings whose steps are not all the same, for suites/sim.py's part `kinds` and the tests.
+"""Trainings with different steps, for suites/sim.py's part `kinds` and the tests.
 
-A network of LAYERS layers, with weights, two states of the optimiser each, and activations
-that die in the backward pass. Its memory is shared out once, as by a caching allocator; what
-dies is discarded. Steps end with a wait for the GPU, which is marked.
+The network has LAYERS layers with weights, two optimiser states for each weight, and activations
+that die in the backward pass. Its memory is laid out once, as by a caching allocator, and dead
+memory is discarded. Steps end with a wait for the GPU, which is marked.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pump_lab.sim.program import Builder, Program
 
 LAYERS = 48
 WEIGHT, STATES, ACTIVATION = 6, 6, 12
-"""Blocks of a layer: weights, states of the optimiser, activations of a whole batch."""
+"""Blocks of a layer: weights, optimiser states, activations of a whole batch."""
 FORTH_MS, BACK_MS, UPDATE_MS = 0.6, 1.2, 0.2
 FORTH, BACK, OPTIMISER = 0, 1 << 20, 2 << 20
-"""In signatures. A kind of step adds KIND times its number."""
+"""Bases of signatures. A kind of step adds KIND times its number."""
 KIND = 1 << 24
 SOON = worth_kernels(7 * LAYERS)
-"""Kernels, of the longest iteration: thrice both ways, and the optimiser. Memory that is used again
-within these is not worth a discard."""
+"""Least distance that is worth a discard, in kernels of the longest iteration: three times forward
+and backward, and the optimiser."""
 
 
 @dataclass
 class Training:
-    """Writes down steps. `place(layer)`: which of the activations' ranges a layer uses."""
+    """Builds the steps. `place(layer)`: number of the activation range that a layer uses."""
 
     builder: Builder = field(default_factory=Builder)
     place: Callable[[int], int] = lambda layer: layer
@@ -55,7 +55,7 @@ class Training:
         )
 
     def forth(self, kind: int = 0, share: float = 1.0, *, keeps: bool = True) -> None:
-        """Through all layers; what it makes is dead again at once unless it `keeps` it."""
+        """Runs all layers forward. Unless it `keeps` activations, they are dead at once."""
         for layer in range(LAYERS):
             before = [self._activation(layer - 1, share, form.READ)] if layer else []
             uses = [self._weights(layer, form.READ), *before]
@@ -65,8 +65,8 @@ class Training:
                 self.builder.discard([self._activation(layer - 1, share, form.OVERWRITE)])
 
     def back(self, kind: int = 0, share: float = 1.0, *, forth_in: int = LAYERS) -> None:
-        """`forth_in`: so many kernels later the next way forth begins; what it uses too soon is
-        not discarded."""
+        """Runs all layers backward. `forth_in`: number of kernels until the next forward pass
+        begins. Memory that the forward pass uses too soon is not discarded."""
         for layer in reversed(range(LAYERS)):
             uses = [self._weights(layer, form.WRITE), self._activation(layer, share, form.READ)]
             self.launch(KIND * kind + BACK + layer, uses, BACK_MS * share)
@@ -92,7 +92,7 @@ class Training:
         self.builder.sync(mark=True)
 
     def program(self, name: str, streams: int = 1) -> Program:
-        """All that was written down, behind the allocation of its ranges."""
+        """Returns all steps, after the allocation of their ranges."""
         lengths = [WEIGHT] * LAYERS + [STATES] * LAYERS + [ACTIVATION] * LAYERS
         ranges, blocks = form.ranges_in_a_row([count * BLOCK_BYTES for count in lengths])
         start = Builder()
@@ -115,7 +115,7 @@ def same(steps: int) -> Program:
 
 
 def warm_up(steps: int) -> Program:
-    """The first quarter of the steps: of other sizes each, some of them only forth."""
+    """Returns steps whose first quarter has other sizes; some of these are only forward."""
     training = Training()
     for step in range(steps):
         if step >= steps // 4:
@@ -129,7 +129,7 @@ def warm_up(steps: int) -> Program:
 
 
 def accumulation(steps: int) -> Program:
-    """Three micro-steps, then the optimiser."""
+    """Returns groups of three micro-steps, each followed by the optimiser."""
     training = Training()
     for step in range(steps):
         training.forth()
@@ -141,7 +141,7 @@ def accumulation(steps: int) -> Program:
 
 
 def evaluation(steps: int) -> Program:
-    """After each four steps, two forth without what is kept for the way back."""
+    """Returns steps with two forward passes after each four steps, which keep no activations."""
     training = Training()
     for step in range(steps):
         if step % 6 < 4:
@@ -153,7 +153,7 @@ def evaluation(steps: int) -> Program:
 
 
 def short_batch(steps: int) -> Program:
-    """Each fifth step has a third of the data."""
+    """Returns steps; each fifth step has a third of the data."""
     training = Training()
     for step in range(steps):
         training.step(*((1, 0.35) if step % 5 == 4 else (0, 1.0)))
@@ -161,7 +161,7 @@ def short_batch(steps: int) -> Program:
 
 
 def lengths(steps: int, seed: int = 5) -> Program:
-    """Four lengths of sequences, drawn anew for each step."""
+    """Returns steps with one of four sequence lengths, drawn for each step."""
     dice = random.Random(seed)
     training = Training()
     for _ in range(steps):
@@ -171,7 +171,7 @@ def lengths(steps: int, seed: int = 5) -> Program:
 
 
 def streams(steps: int) -> Program:
-    """Two networks, each on a stream of its own, that take turns by layers."""
+    """Returns two networks, each on its own stream, that alternate by layers."""
     training = Training()
     half = LAYERS // 2
     for _ in range(steps):
@@ -190,7 +190,7 @@ def streams(steps: int) -> Program:
 
 
 def moving(steps: int) -> Program:
-    """Activations lie elsewhere in each step, and again as they did two steps ago."""
+    """Returns steps whose activations move in each step, and back every second step."""
     turn = 0
     dice = random.Random(3)
     orders = [dice.sample(range(LAYERS), LAYERS) for _ in range(2)]
@@ -202,7 +202,7 @@ def moving(steps: int) -> Program:
 
 
 def wandering(steps: int) -> Program:
-    """Activations lie elsewhere in each step, never again as they did."""
+    """Returns steps whose activations move in each step, to new places."""
     dice = random.Random(4)
     order = list(range(LAYERS))
     training = Training(place=lambda layer: order[layer])
@@ -213,7 +213,7 @@ def wandering(steps: int) -> Program:
 
 
 def clipping(steps: int) -> Program:
-    """Each fourth step has a launch more between backward pass and optimiser."""
+    """Returns steps with an extra launch before the optimiser in each fourth step."""
     training = Training()
     for step in range(steps):
         training.forth()
@@ -227,7 +227,7 @@ def clipping(steps: int) -> Program:
 
 
 def dissolving(steps: int) -> Program:
-    """The first third as always, then launches of layers at random that were not seen before."""
+    """Returns steps that are regular for a third, then launches of random layers, all new."""
     dice = random.Random(6)
     training = Training()
     for step in range(steps):

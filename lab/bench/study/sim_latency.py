@@ -1,15 +1,15 @@
-"""What the way through the worker costs, for programs that are few operations ahead.
+"""The cost of the path through the worker, for programs that are few operations ahead.
 
-Rows sim.latency: sim.latency.POLICY is seconds of the last iteration / those with a worker, and
-movers, that answer in no time at all. `slow`: with a worker that takes four to seven times as
-long.
-
-sim.latency.stopped is seconds with a worker that is stopped for 50 of each 200 ms / with one that
-runs; `case`: the policy.
-
-sim.wakes.POLICY, by wakes(): seconds with the delays of `case` (idle, busy: pump_lab.sim.wakeups) /
-with constant ones, mean over seeds; `least`, `most` of them. `none`: with no delay at all / with
-constant ones. Without the first iteration.
+DESIGN
+  `sim.latency.POLICY`    Seconds of the last iteration / seconds with a worker and movers that
+                          answer instantly. `slow`: with a worker that takes four to seven times as
+                          long.
+  `sim.latency.stopped`   Seconds with a worker that is stopped for 50 of each 200 ms / with one
+                          that runs. `case`: the policy.
+  `sim.wakes.POLICY`      By wakes(): seconds with the delays of `case` (idle, busy:
+                          pump_lab.sim.wakeups) / with constant delays, as the mean over seeds.
+                          `least`, `most`: over seeds. `none`: without any delay / with constant
+                          delays. The first iteration does not count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SEEDS = 4
 
 
 def rows(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
-    """A row for each trace, size, queue and policy."""
+    """Yields a row for each trace, size, queue and policy."""
     from study import studied_policies
 
     from pump_lab import profiles
@@ -88,7 +88,7 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
     machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
 
     def seconds(daemon: Daemon) -> float:
-        """Of the last three iterations: one may be shorter than the time between stops."""
+        """Returns the seconds of three iterations: one is perhaps shorter than a stop interval."""
         outcome = studied_policies.simulate(candidate, program, replace(machine, daemon=daemon))
         return sum(stretch.seconds for stretch in outcome.stretches[1:])
 
@@ -106,7 +106,7 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
 
 
 def wakes(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
-    """A row for each trace, size, queue, policy and distribution."""
+    """Yields a row for each trace, size, queue, policy and distribution."""
     from pump_lab import profiles
     from pump_lab.sim import tensors, wakeups
     from pump_lab.sim.simulation import Machine
@@ -144,7 +144,7 @@ def wakes(traces: Sequence[TensorTrace], *, quick: bool) -> Iterator[Row]:
 
 
 def _later_seconds(policy: str, program: Program, machine: Machine, **daemon: Any) -> float:
-    """Of all iterations but the first, with a daemon of these settings."""
+    """Returns the seconds of all iterations but the first, with a daemon of these settings."""
     from study import studied_policies
 
     from pump_lab.sim.simulation import Daemon

@@ -1,26 +1,27 @@
 """Part of suites/sim.py: the planned policy against naive, window and the floors.
 
 DESIGN
-  Each trace is replayed five times; figures are of the third iteration, when the learner has
-  seen two. Naive does not know what is dead, the others do (+discard). Geometric means over
+  Each trace is replayed five times. Values are of the third iteration, when the learner has seen
+  two. Naive does not know dead memory, the others do (+discard). Rows are geometric means over
   traces, for each oversubscription:
 
-    sim.planned.window_gain     naive / window
-    sim.planned.gain            naive / planned
-    sim.planned.*_serial        the same for a naive that writes each victim back wholly before
-                                its newcomer arrives (SERIAL of suites/sim.py), as a study assumed
-    sim.planned.of_floor        floor of `pump simulate` / planned
-    sim.planned.of_parts        floor of parts (pump_lab.floor.lp_floor) / planned: what the order
-                                of things leaves possible
-    sim.planned.of_parts_budget the same with pump's budget instead of the memory
-    sim.planned.of_touched      what a study took for the least: bytes of Belady's choice by the
-                                next touch, dead or not (sim_bound.py), both ways at the duplex
-                                rate / planned. No floor: a policy that discards can be faster
-    sim.planned.h2d             bytes to the GPU / the least possible with pump's budget, which
-                                is 3 % less than the memory
-    sim.planned.h2d_of_memory   the same / the least possible with all of the memory
-    sim.planned.over_window     window / planned; its least over traces is in the row
-    sim.planned.over_window50   the same where the program is only 50 operations ahead
+    `sim.planned.window_gain`       Naive / window.
+    `sim.planned.gain`              Naive / planned.
+    `sim.planned.*_serial`          The same for a naive that writes each evicted block back wholly
+                                    before the new block arrives (SERIAL of suites/sim.py), as a
+                                    study assumed.
+    `sim.planned.of_floor`          Floor of `pump simulate` / planned.
+    `sim.planned.of_parts`          Floor of parts (pump_lab.floor.lp_floor), which respects the
+                                    order of operations / planned.
+    `sim.planned.of_parts_budget`   The same with pump's budget instead of the memory.
+    `sim.planned.of_touched`        A study's minimum / planned: the bytes of Belady's choice by the
+                                    next touch, dead or not (sim_bound.py), both ways at the duplex
+                                    rate. It is not a floor: a policy that discards can be faster.
+    `sim.planned.h2d`               Bytes to the GPU / the least possible with pump's budget, which
+                                    is 3 % less than the memory.
+    `sim.planned.h2d_of_memory`     The same / the least possible with all of the memory.
+    `sim.planned.over_window`       Window / planned; the row has its least over traces.
+    `sim.planned.over_window50`     The same if the program is only 50 operations ahead.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SHORT_QUEUE = 50
 
 @dataclass
 class Means:
-    """Geometric means and extremes by name; each figure by trace."""
+    """Geometric means and extremes by name; each value by trace."""
 
     logs: dict[str, dict[str, float]]
 
@@ -79,8 +80,8 @@ def rows(
     serial: dict[str, str],
     group: str,
 ) -> Iterator[Row]:
-    """Rows for each oversubscription. `settings`: what `profile` was changed by; `serial`:
-    what makes its driver write back before it fetches. `group`: for the rows' names."""
+    """Yields rows for each oversubscription. `settings`: the changes of `profile`. `serial`:
+    settings that make its driver write back before it fetches. `group`: for the rows' names."""
     cases = [case_of(trace, profile) for trace in traces]
     serially = profile.changed(serial)
     for ratio in ratios:
@@ -111,7 +112,7 @@ def steady(case: Case, name: str) -> Stretch:
 
 
 def one(case: Case, serially: Profile, means: Means) -> None:
-    """Figures of one trace at one size. `serially`: the profile of the study's naive."""
+    """Adds the values of one trace at one size. `serially`: the profile of the study's naive."""
     add = partial(means.add, case.program.name)
     serial_case = replace(case, machine=replace(case.machine, profile=serially))
     naive, window, planned = (
@@ -133,7 +134,7 @@ def one(case: Case, serially: Profile, means: Means) -> None:
 
 
 def iteration(case: Case) -> tuple[list[Touch], list[int]]:
-    """What the operations of one iteration touch, and how long each of them runs (ns)."""
+    """Returns the touches of the operations of one iteration, and their durations in ns."""
     from pump_lab.sim.named_policies import iteration_steps
     from pump_lab.sim.touches import touches
 
@@ -144,7 +145,7 @@ def iteration(case: Case) -> tuple[list[Touch], list[int]]:
 
 
 def floors(case: Case) -> dict[str, float]:
-    """Seconds of an iteration, by the row that compares with them."""
+    """Returns the seconds of an iteration at each floor, by the row that compares with it."""
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES, without_reserve
@@ -171,7 +172,7 @@ def floors(case: Case) -> dict[str, float]:
 
 
 def least_bytes(case: Case) -> dict[str, float]:
-    """Bytes to the GPU in an iteration, by the row that compares with them."""
+    """Returns the bytes to the GPU in an iteration, by the row that compares with them."""
     from pump.model.bounds import without_reserve
     from pump_lab.floor import least_traffic
     from pump_lab.sim.report import FLOOR_REPEATS

@@ -1,13 +1,12 @@
-"""Part of suites/sim.py: what the memory costs that pump leaves to others, and what it is good for.
+"""Part of suites/sim.py: cost and benefit of the memory that pump leaves to others.
 
 DESIGN
-  Each trace is replayed five times with discards; figures are of the third iteration. pump
-  leaves `reserve` of the memory, as if others had none; others have `taken`.
-  One row for each policy, oversubscription, reserve and share taken, geometric means over
-  traces:
+  Each trace is replayed five times with discards; values are of the third iteration. Pump leaves
+  `reserve` of the memory, as if others had none; others have `taken`. There is one row for each
+  policy, oversubscription, reserve and share taken, with geometric means over traces:
 
-    sim.reserve.<policy>   time / time with the reserve as it is and nothing taken; `h2d` beside
-                           it: bytes to the GPU / the least possible with all of the memory
+    `sim.reserve.<policy>`   Time / time with pump's own reserve and nothing taken. `h2d`: bytes to
+                             the GPU / the least possible with all of the memory.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 POLICIES = ("window", "planned")
 RESERVES = (3.0, 1.0, 0.5)
 TAKEN = (0.0, 1.0, 2.0, 3.0)
-"""Both in percent of the memory; the first reserve is the one that pump has."""
+"""Both in percent of the memory; the first reserve is pump's own."""
 
 
 def rows(traces: Iterable[TensorTrace], profile: Profile, ratios: Iterable[float]) -> Iterator[Row]:
@@ -60,7 +59,7 @@ def rows(traces: Iterable[TensorTrace], profile: Profile, ratios: Iterable[float
 
 
 def left(case: Case, reserve: float, taken: float = 0.0) -> Case:
-    """The case with so many percent of the memory left by pump, and taken by others."""
+    """Returns the case in which pump leaves and others take these percentages of the memory."""
     from pump.model.bounds import BLOCK_BYTES
 
     blocks = case.machine.memory_bytes // BLOCK_BYTES
@@ -70,6 +69,6 @@ def left(case: Case, reserve: float, taken: float = 0.0) -> Case:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Geometric."""
+    """Returns the geometric mean."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs))

@@ -1,8 +1,8 @@
-"""How near to what its order of operations leaves possible the training of the quickstart gets.
+"""How close the quickstart's training gets to the bound that its order of operations allows.
 
-Rows sim.train: sim.train.POLICY.of_parts is the floor of parts (pump_lab.floor.lp_floor) / seconds
-of the timed iterations, simulated from a recording; `floor_of_parts`: the floor of
-`virtual.train.*` as a share of that bound, above which no policy's `of_floor` can be.
+Rows are sim.train.POLICY.of_parts: the floor of parts (pump_lab.floor.lp_floor) / seconds of the
+timed iterations, simulated from a recording. `floor_of_parts`: the floor of `virtual.train.*` /
+that bound, which limits every policy's `of_floor`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POLICIES = "window", "planned"
 
 
 def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> Iterator[Row]:
-    """`work`: the training (examples/quickstart/workload.py). timed(times of waits): seconds."""
+    """Yields the rows. `work`: the training (examples/quickstart/workload.py). `timed`: seconds."""
     import floor
     from quickstart import workload
     from study import studied_policies

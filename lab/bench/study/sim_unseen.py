@@ -1,23 +1,23 @@
 """Training of networks that no policy was tuned for: made up from a seed, for the suite sim.
 
 DESIGN
-  Families, so that no figure hangs on one way of making networks up. A kernel takes what its
-  bytes need at 1.4 TB/s, times what it computes on them. Sizes as in training with adaptive
-  moments: some GiB of weights and states, tens of GiB of activations.
+  There are several families, so that no result depends on one way of making networks up. A kernel
+  takes the time of its bytes at 1.4 TB/s, times a factor for its computation. Sizes are as in
+  training with adaptive moments: some GiB of weights and states, tens of GiB of activations.
 
-    layers     of random width; each reads the activation before it, one of four a much older one
-               as well, and one of three uses a workspace. Backwards each layer reads its
-               activations and its weights again; an optimiser with two states a weight ends the
-               iteration.
-    ladder     down to ever smaller activations with ever larger weights, and up again reading what
-               the way down left: what is written first is needed twice, in the middle and last. The
-               optimiser takes weights in bunches, a kernel for each.
-    giant      the same with one kernel for all weights, which are up to 2.5 times as large: it
-               needs up to 1.8 times the memory at 1.5x, and of three seeds has more operands than
-               an event carries (PUMP_MAX_EXTENTS).
-    experts    layers of a shared part and experts of which a kernel each works on its share of the
-               tokens. Only the layers' inputs are kept: each layer is computed again before its
-               way back. Each weight has one state, updated as soon as its gradient is there.
+    `layers`    Layers of random width. Each reads the activation before it, one of four also a much
+                older one, and one of three uses a workspace. Backward, each layer reads its
+                activations and its weights again. An optimiser with two states for each weight ends
+                the iteration.
+    `ladder`    Down to ever smaller activations with ever larger weights, and up again. The way up
+                reads the activations of the way down: The first ones are needed twice, in the
+                middle and last. The optimiser takes weights in groups, a kernel for each.
+    `giant`     The same with one kernel for all weights, which are up to 2.5 times as large. It
+                needs up to 1.8 times the memory at 1.5x. For three seeds, it has more operands than
+                an event carries (PUMP_MAX_EXTENTS).
+    `experts`   Layers of a shared part and of experts, with a kernel for each expert's share of the
+                tokens. Only the layers' inputs are kept: each layer is computed again before its
+                backward pass. Each weight has one state, updated as soon as its gradient is there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEAST_US = 5.0
 
 
 def traces(family: str, seeds: int = SEEDS) -> list[TensorTrace]:
-    """One network for each seed. `family`: a key of FAMILIES."""
+    """Returns one network for each seed. `family`: a key of FAMILIES."""
     from pump_lab.sim import tensors
 
     found = []
@@ -53,7 +53,7 @@ def traces(family: str, seeds: int = SEEDS) -> list[TensorTrace]:
 
 @dataclass
 class Making:
-    """A trace in the making, in the format that pump_lab.sim.tensors reads."""
+    """A trace under construction, in the format that pump_lab.sim.tensors reads."""
 
     random: np.random.Generator
     tensors: list[dict[str, Any]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Making:
         return name
 
     def kernel(self, name: str, reads: list[int], writes: list[int], most: float) -> None:
-        """`most`: times that of moving its bytes, at most."""
+        """Adds a kernel. `most`: its time / the time to move its bytes, at most."""
         touched = sum(self.tensors[one]["bytes"] for one in {*reads, *writes})
         work_us = touched / BYTES_PER_US * self.random.uniform(1, most)
         row = {
@@ -117,13 +117,13 @@ def layers(make: Making) -> None:
 
 
 def ladder(make: Making, weight_most: float = 400, bunch: float = 80) -> None:
-    """`bunch`: MiB of weights that one kernel of the optimiser takes."""
+    """Makes a ladder. `bunch`: MiB of weights that one kernel of the optimiser takes."""
     random = make.random
     rungs, steps = int(random.integers(3, 6)), int(random.integers(2, 6))
     most, least = random.uniform(500, 1200), random.uniform(4, 16)  # MiB
     shrinks, grows = random.uniform(1.6, 2.5), random.uniform(2, 4)
     down = [rung for rung in range(rungs) for _ in range(steps)]
-    done: list[tuple[list[int], int, int]] = []  # what a layer read, its weight, what it wrote
+    done: list[tuple[list[int], int, int]] = []  # a layer's inputs, its weight, its output
     last, left = make.tensor(most), dict[int, int]()
     for place, rung in enumerate([*down, *reversed(down)]):
         used = [last]
@@ -155,8 +155,8 @@ def ladder(make: Making, weight_most: float = 400, bunch: float = 80) -> None:
 def bunches(
     make: Making, of_weights: list[tuple[int, int]], most: float
 ) -> list[list[tuple[int, int]]]:
-    """Weights with their gradients, as one launch takes them: of so many MiB. PyTorch's take up
-    to 320 pieces of 65,536 elements: 80."""
+    """Returns groups of weights with their gradients for one launch each, of `most` MiB. PyTorch's
+    launches take up to 320 pieces of 65,536 elements: 80 MiB."""
     found: list[list[tuple[int, int]]] = []
     room = 0.0
     for pair in of_weights:

@@ -1,4 +1,4 @@
-"""What studies compare pump's policies with: those of papers, true futures, fixed orders."""
+"""Policies that studies compare with pump's: papers' methods, true futures, fixed orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pump_lab.sim.program import Program
 from pump_lab.sim.simulation import Foresight, Machine, Outcome
 
 TRANSFERS_MOST = 1 << 20
-"""Of a rehearsal."""
+"""Most transfers of a rehearsal."""
 
 
 def _second_iteration(program: Program) -> int:
@@ -46,7 +46,7 @@ def _greedy(program: Program, machine: Machine) -> Policy:
 
 
 def flash_of(machine: Machine) -> Flash | None:
-    """What G10's schedule knows of a host with flash; None where there is none."""
+    """Returns the data of a host with flash for G10's schedule, or None without flash."""
     host = machine.host
     if host is None or host.flash_gbps is None:
         return None
@@ -58,13 +58,13 @@ def _budget_bytes(machine: Machine) -> int:
 
 
 def link_rates(profile: Profile) -> tuple[float, float]:
-    """10^9 bytes a second, to the GPU and to the host."""
+    """Returns the rates to the GPU and to the host in 10^9 bytes a second."""
     values = profile.values
     return float(values["link.prefetch_h2d_gbps"]), float(values["link.copy_d2h_gbps"])
 
 
 def _swapped(score: str) -> Callable[[Program, Machine], Policy]:
-    """AutoSwap's transfers by one score, or by the search."""
+    """Returns a function that makes AutoSwap's transfers by one score, or by the search."""
 
     def make(program: Program, machine: Machine) -> Policy:
         iteration = iteration_of(program)
@@ -79,8 +79,8 @@ def _swapped(score: str) -> Callable[[Program, Machine], Policy]:
 def swapped(
     iteration: Iteration, score: str, limit: float, in_gbps: float, out_gbps: float
 ) -> list[Period]:
-    """The periods that AutoSwap evicts in, with the kernels at which they end. Where none of its
-    choices suffices for the limit, all of its candidates."""
+    """Returns the periods that AutoSwap evicts in, with the kernels at their ends. If no choice
+    suffices for the limit, these are all of its candidates."""
     every = autoswap.job_of(iteration, in_gbps, out_gbps)
     places = every.straddling_places()
     job = every.only(places)
@@ -129,18 +129,18 @@ STUDIED = {
 
 
 def by_name(name: str) -> NamedPolicy:
-    """One of STUDIED or of pump's (pump_lab.sim.named_policies.by_name, whose errors it
-    raises)."""
+    """Returns a policy of STUDIED or of pump. Raises the errors of
+    pump_lab.sim.named_policies.by_name."""
     return named_policies.by_name(name, {**named_policies.NAMED_POLICIES, **STUDIED})
 
 
 def simulate(
     candidate: NamedPolicy, program: Program, machine: Machine, *, dispatch: str = "event"
 ) -> Outcome:
-    """Runs the candidate. `program` has to be the one with discards where it wants them.
+    """Runs the candidate. If it uses discards, `program` has to contain them.
 
-    dispatch: "event", "fixed", "fixed-each-way", "fixed-as-issued". Other than "event": its
-    transfers go in the order of a rehearsal without jitter (dispatch.py); ProgramError where
+    `dispatch`: "event", "fixed", "fixed-each-way" or "fixed-as-issued". Except for "event",
+    transfers go in the order of a rehearsal without jitter (dispatch.py). Raises ProgramError if
     there is no iteration to order.
     """
     make = candidate.policy

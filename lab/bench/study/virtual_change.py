@@ -1,12 +1,12 @@
 """Part of suites/virtual.py: a training that changes its batch size while it runs.
 
 DESIGN
-  examples/train_mlp.py waits for the GPU after each step and writes down when. Of TURNS turns of
-  STEPS steps each, every second one has half the batch. A round runs that under planned and
-  under demand paging, and each of the sizes alone under planned, in an order that turns. Figures
-  are of the medians of each step over the rounds: other programs on the machine delay single
-  steps. The virtual GPU's kernels take the same time for both sizes; what changes are launches,
-  the lengths of activations, and how much room they take.
+  examples/train_mlp.py waits for the GPU after each step and records the time. There are TURNS
+  turns of STEPS steps each; every second turn has half the batch. A round runs that under planned
+  and under demand paging, and each size by itself under planned, in a rotating order. Each step
+  counts with its least time over the rounds, because other programs on the machine delay single
+  steps. The virtual GPU's kernels take the same time for both sizes. The sizes differ in launches,
+  in the lengths of activations, and in the memory that these take.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 STEPS, TURNS = 6, 4
 LEARNED = 2
-"""Steps of a turn that may be slow."""
+"""First steps of a turn, which may be slow."""
 
 
 def rows(bench: Bench, program: Program, batch: int, ratio: float) -> Iterator[Row]:
-    """Rows at one oversubscription. `batch`: of the program, which its words give."""
+    """Yields rows at one oversubscription. `batch`: the batch in the program's arguments."""
     changes = [f"--batch-from={turn * STEPS}:{batch >> turn % 2}" for turn in range(TURNS)]
     ways = {
         ("changes", "planned"): changes,
@@ -60,6 +60,6 @@ def rows(bench: Bench, program: Program, batch: int, ratio: float) -> Iterator[R
 
 
 def _steps(runs: Sequence[Figures]) -> list[float]:
-    """Seconds of each step, the least of the runs."""
+    """Returns the seconds of each step, the least of the runs."""
     each = [[end - begin for begin, end in pairwise((0.0, *run.waits_s))] for run in runs]
     return [min(times) for times in zip(*each, strict=True)]

@@ -1,4 +1,4 @@
-"""Stops the worker of a job again and again, as a loaded machine does, while a benchmark runs."""
+"""Stops a job's worker again and again while a benchmark runs, as on a loaded machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S, STOPPED_S = 0.2, 0.05
 
 
 def workers(log: Path) -> list[int]:
-    """Process ids of workers of the job that logs there: they have their pumpd's command line."""
+    """Returns ids of workers of the job that logs there; they have pumpd's command line."""
     found = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -26,7 +26,7 @@ def workers(log: Path) -> list[int]:
 
 
 def _stop(found: list[int], ended: threading.Event) -> bool:
-    """Stop each process that runs once; after an error none stays stopped."""
+    """Stops each process for STOPPED_S, then resumes all; returns whether one was stopped."""
     stopped = []
     try:
         for worker in found:
@@ -43,7 +43,7 @@ def _stop(found: list[int], ended: threading.Event) -> bool:
 
 @contextlib.contextmanager
 def stopping(log: Path) -> Iterator[list[int]]:
-    """Stops workers for STOPPED_S of each EVERY_S; gives a list that a stop adds one to."""
+    """Stops workers for STOPPED_S of each EVERY_S; yields a list that each stop adds one to."""
     ended, stops = threading.Event(), []
 
     def run() -> None:

@@ -1,18 +1,18 @@
-"""What each mechanism gains on the model: time without it / with it, and its lines of code.
+"""Gain of each mechanism on the model: time without it / with it, and its lines of code.
 
-A row for each change of lab/bench/evidence/mechanisms.toml, and one for each mechanism that the
-model cannot measure:
+There is a row for each change of lab/bench/evidence/mechanisms.toml, and one for each mechanism
+that the model cannot measure.
 
-  evidence.MECHANISM.CHANGE   the geometric mean over all cases of the time with the change / the
-                              time as it is: above 1 where the mechanism gains. `means`: by host
-                              (`cases` how many); `best`, `worst`: the cases of the largest and
-                              least ratio; `groups`: means by group of cases (evidence/cases.py).
-                              `lines`: of code, without comments
+  `evidence.MECHANISM.CHANGE`   The geometric mean over all cases of the time with the change / the
+                                time without it: above 1 if the mechanism gains. `means`: by host
+                                (`cases`: their number). `best`, `worst`: the cases of the largest
+                                and least ratio. `groups`: means by group of cases
+                                (evidence/cases.py). `lines`: of code, without comments.
 
-Each run is kept in build/bench/evidence, under a name made from all that it depends on: an
-interrupted suite goes on where it was. Without options it takes 15 minutes of one core.
-Options: --only MECHANISM (repeated); --whole: all traces at all sizes in all hosts (hours); --kept:
-nothing is simulated, rows are of the cases that are kept; `missing` is how many are not.
+Each run is stored in build/bench/evidence, under a name made from everything that it depends on, so
+an interrupted suite resumes. Without options it takes 15 minutes of one core. Options: --only
+MECHANISM (repeated); --whole: all traces at all sizes on all hosts (hours). --kept: only stored
+cases make rows, and nothing is simulated; `missing` is the number of other cases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIMULATOR = ("lab/pump_lab/sim/*.py", "pump/model/*.py", "pump/policy/*.py",
              "lab/bench/evidence/simulate.py", "lab/bench/workloads/simulated.py",
              "lab/bench/study/sim_duplicates.py", "lab/bench/study/jobs/*.py",
              "lab/bench/study/jobs/*.toml")  # fmt: skip
-"""What a run depends on besides the libraries' sources and the profile; traces do not change."""
+"""Sources that a run depends on, apart from the libraries and the profile; traces are fixed."""
 
 
 def parse(arguments: list[str], known: Iterable[str]) -> argparse.Namespace:
@@ -81,7 +81,7 @@ def _name(text: str) -> str:
 
 
 class Runs:
-    """Simulated runs, kept in a file between calls."""
+    """Simulated runs, stored in a file between calls."""
 
     def __init__(self, options: Options, *, whole: bool = False, kept: bool = False) -> None:
         from evidence.cases import HOSTS
@@ -118,8 +118,8 @@ class Runs:
                    **figures, **facts)  # fmt: skip
 
     def seconds(self, settings: Settings, chosen: list[Case]) -> dict[Case, float]:
-        """Returns the time of each case; of those that are kept, if no other is to be simulated.
-        Raises TableError and MeasurementError."""
+        """Returns the time of each case; with `kept`, only of stored cases. Raises TableError and
+        MeasurementError."""
         from evidence.variants import name_of
 
         libraries = self.builder.key(settings.edits)

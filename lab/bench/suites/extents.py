@@ -1,43 +1,44 @@
-"""Extents that the learner believes, against recorded PyTorch traffic or a program's touches.
+"""Compares the learner's extents with recorded PyTorch traffic or with a program's touches.
 
 DESIGN
-  Each traffic file is replayed to a fresh learner as the shim would report it
-  (extents_traffic.py, which also says what the truth is) and scored by 2 MiB blocks
-  (extents_replay.py): of all blocks believed, how many were true (precision); of all true
-  ones, how many were believed (recall). Rows:
+  Each traffic file is replayed to a fresh learner as the shim would report it (extents_traffic.py,
+  which also defines the truth). Scores count 2 MiB blocks (extents_replay.py). Precision is the
+  share of believed blocks that were true, recall the share of true blocks that were believed. Rows:
 
-    extents.precision, extents.recall     transformer-like files together, steady state: the
-                                          blocks of all launches from the third iteration on
-    extents.first.precision, .recall      the same files, first iteration
-    extents.file.precision, .recall       each file; case: file and iterations
-    extents.blocks.precision, .recall     transformer-like files, steady state, with what the
-                                          allocator reports of its blocks; case: against which
-                                          truth (extents_replay.py). "handed" is the truth of
-                                          all other rows
-    extents.scratch.handed, .addressed    bytes of the buffers that reductions were handed for
-                                          partial sums, of all launches together, and of these
-                                          what the kernels can address (extents_scratch.py)
-    extents.convolutions.precision, .recall    each file with convolutions, steady state; case:
-                                          learned or with block events, and whether the truth
-                                          is a sample or the operator's tensor
-    extents.layout.precision, .recall     transformer-like files laid out by other allocators
-                                          (extents_layout.py), steady state; case: layout
-    extents.us_per_launch                 mean over the same files' steady launches
-    extents.us_at_10, extents.us_at_100   launches with 9..12, and with 80..192 pointers
+    `extents.precision`, `extents.recall`         Transformer-like files together, steady state: the
+                                                  blocks of all launches since the third iteration.
+    `extents.first.precision`, `.recall`          The same files, first iteration.
+    `extents.file.precision`, `.recall`           Each file. `case`: file and iterations.
+    `extents.blocks.precision`, `.recall`         Transformer-like files, steady state, with the
+                                                  allocator's reports of its blocks. `case`: the
+                                                  truth (extents_replay.py). All other rows use the
+                                                  truth "handed".
+    `extents.scratch.handed`, `.addressed`        Bytes of the buffers that reductions were handed
+                                                  for partial sums, of all launches together.
+                                                  `.addressed`: only bytes that the kernels can
+                                                  address (extents_scratch.py).
+    `extents.convolutions.precision`, `.recall`   Each file with convolutions, steady state. `case`:
+                                                  learned or with block events, and whether the
+                                                  truth is a sample or the operator's tensor.
+    `extents.layout.precision`, `.recall`         Transformer-like files laid out by other
+                                                  allocators (extents_layout.py), steady state.
+                                                  `case`: layout.
+    `extents.us_per_launch`                       Mean over the same files' steady launches.
+    `extents.us_at_10`, `extents.us_at_100`       Launches with 9..12, and with 80..192 pointers.
 
-  With --program COMMAND the suite runs that command under pump-run on the virtual GPU instead, and
-  compares what its kernels touch with pump's extents (touched.py). A row for each kernel,
-  those with most differences first, and one for all:
+  With --program COMMAND, the suite runs that command under pump-run on the virtual GPU instead. It
+  compares the touches of the command's kernels with pump's extents (touched.py). There is a row for
+  each kernel, those with most differences first, and one for all:
 
-    extents.touched       block uses by kernels: one block that one launch touches. `told`: block
-                          uses by pump's extents; `missed`: touched, but in no extent; `idle`: in
-                          an extent, but not touched
+    `extents.touched`   Block uses by kernels: one block that one launch touches. `told`: block uses
+                        by pump's extents. `missed`: touched, but in no extent. `idle`: in an
+                        extent, but not touched.
 
   A file is transformer-like unless it contains a convolution, or no allocator's blocks (then
-  tensors are allocations of their own, and nothing has to be learned). Options after `--`:
-  --traffic FILE... scores other files of the same format; --no-layouts leaves those out.
-  --virtual-set KEY=VALUE changes the virtual GPU of --program, and may be repeated. --program is
-  the last option.
+  tensors are separate allocations, and nothing has to be learned). Options after `--`: With
+  --traffic FILE..., other files of the same format are scored. With --no-layouts, layouts are left
+  out. With --virtual-set KEY=VALUE (may be repeated), the virtual GPU of --program changes. Give
+  --program last.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ from torch_runs import PROFILE
 
 TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 REPLAYS = 9
-"""Replays that a launch's time is the median of."""
+"""Number of replays; a launch's time is their median."""
 
 
 @dataclass
 class File:
-    """A traffic file, read. `learned`: the allocator's blocks lie inside segments."""
+    """A traffic file, parsed."""
 
     name: str
     lines: list[str]
@@ -99,7 +100,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def read(path: Path) -> list[str]:
-    """Raises MeasurementError for a file that cannot be read."""
+    """Returns the lines of a file. Raises MeasurementError if it cannot be read."""
     try:
         with open_lines(path) as lines:
             return list(lines)
@@ -163,7 +164,7 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def touched_rows(options: Options, program: list[str], settings: list[str]) -> Iterator[Row]:
-    """Raises MeasurementError when the program fails, or its recording is not whole."""
+    """Yields the rows of --program. Raises MeasurementError if it fails or is cut short."""
     from pump.names import readable_kernel
     from pump.trace.reader import Reader
 
@@ -195,11 +196,11 @@ def touched_rows(options: Options, program: list[str], settings: list[str]) -> I
 
 
 LEAST_TOLD = 0.97
-"""Precision and recall below which block events are not worth their name."""
+"""Least precision and recall with block events; lower values fail the suite."""
 
 
 def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
-    """Raises MeasurementError when an exactly reported end is not used."""
+    """Yields the rows with block events. Raises MeasurementError if exact ends are not used."""
     names = [file.name for file in files]
     for against in (TENSORS, ADDRESSED, HANDED):
         total = Score()
@@ -214,7 +215,7 @@ def told_rows(files: list[File], learner_of: tuple[Any, Any]) -> Iterator[Row]:
 
 
 def scratch_rows(files: list[File]) -> Iterator[Row]:
-    """What the difference between the truths "addressed" and "handed" is."""
+    """Yields the bytes that make the truths "handed" and "addressed" differ."""
     launches = (event for file in files for event in file.events if isinstance(event, Launch))
     buffers = [buffer for launch in launches for buffer in launch.scratch]
     for figure, of in (("handed", 0), ("addressed", 1)):

@@ -1,35 +1,35 @@
 """PyTorch's transformer on the virtual GPU: speed, dead bytes, and the case that fits.
 
 DESIGN
-  transformer_train.py runs once in each mode of a round, in turn, each in a process of its
-  own; ratios are taken within a round. It computes nothing real, but PyTorch, its allocator
-  and the calls are real, so are pump's shim and worker. All modes run under witness.c, which
-  logs what the allocator hands out. Rows, at each oversubscription (most bytes that PyTorch
-  reserves / memory):
+  transformer_train.py runs once in each mode of a round, in turn, each time in a separate process.
+  Ratios are taken within a round. Kernels compute nothing, but PyTorch, its allocator and the calls
+  are real, and so are pump's shim and worker. All modes run under witness.c, which logs the blocks
+  that the allocator hands out. Rows, at each oversubscription (most bytes that PyTorch reserves /
+  memory):
 
-    virtual.transformer.<mode>.speedup   naive seconds / its seconds
-    virtual.transformer.<mode>.of_floor  floor / its seconds
-    virtual.transformer.window.expandable.of_native  seconds of window.native / its seconds
-    transformer.dead_bytes.<mode>   bytes without an owner when they were copied to the
-                                    host, of the whole run; beside them of which kind
-                                    (`free_bytes`, `handed_bytes`, `part_bytes`: dead_bytes.py),
-                                    `live_bytes`, `fewer`: the share of naive's that is saved;
-                                    `fewer_at_most`: if all of `free_bytes` were discarded too,
-                                    and no more, as no discard beside the kernels could;
-                                    `free_share`: `free_bytes` / all that left
-    transformer.fits.time, .cpu     with pump / without, where all fits, of the timed
-                                    iterations; processor time of the program's process,
-                                    the shim's threads included
-    transformer.fits.instructions   with pump / without, of an iteration (instructions.py; the
-                                    row says how they were counted, and for what shape)
+    `virtual.transformer.<mode>.speedup`     Naive seconds / its seconds.
+    `virtual.transformer.<mode>.of_floor`    Floor / its seconds.
+    `virtual.transformer.window.expandable.of_native`   Seconds of window.native / its seconds.
+    `transformer.dead_bytes.<mode>`    Bytes without an owner when they were copied to the host, in
+                                       the whole run. By kind: `free_bytes`, `handed_bytes`,
+                                       `part_bytes` (dead_bytes.py). `live_bytes`: the other bytes.
+                                       `fewer`: the share of naive's dead bytes that is saved.
+                                       `fewer_at_most`: the same if all of `free_bytes` were
+                                       discarded too; a discard that runs alongside kernels cannot
+                                       save more. `free_share`: `free_bytes` / all bytes that left.
+    `transformer.fits.time`, `.cpu`    With pump / without, if everything fits, of the timed
+                                       iterations. CPU time is of the program's process,
+                                       including the shim's threads.
+    `transformer.fits.instructions`    With pump / without, of an iteration (instructions.py). The
+                                       row has the way of counting and the shape.
 
-  <mode>: the policy with granularity `tensor`; with `.native` behind it PyTorch's own allocator
-  cuts the memory, with `.expandable` out of segments that it maps. `planned` and `planned.native`:
-  only where --mode names them. naive: that allocator on Unified Memory without pump. The floor is
-  that of the native allocator's addresses (tests/acceptance/models/torch_touches.py); other
+  <mode> is the policy with granularity `tensor`. With `.native` at the end, PyTorch's own allocator
+  cuts the memory. With `.expandable`, it cuts segments that it maps. `planned` and `planned.native`
+  run only if --mode names them. naive is that allocator on Unified Memory without pump. The floor
+  uses the native allocator's addresses (tests/acceptance/models/torch_touches.py). Other
   granularities have the same memory, not the same addresses.
 
-  Rows transformer.ordered_discards.*, where --only names `ordered`: workloads/ordered_discards.py.
+  Rows transformer.ordered_discards.*, if --only names `ordered`: workloads/ordered_discards.py.
   Rows virtual.inference.*, virtual.lora.* and virtual.experts.*: see workloads/measured.py.
 """
 
@@ -75,12 +75,12 @@ RATIOS = (1.5, 2.0)
 CPUS_MOST = 4
 COUNTING_SECONDS_MAX = 900
 COUNTED_BYTES = 2 << 30
-"""What valgrind has addresses for, four times of which the virtual GPU reserves."""
+"""Memory that valgrind has addresses for: the virtual GPU reserves four times as much."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How to run. No policy: pump is off; `managed`: cudaMalloc gives managed memory;
+    """A way to run. Without a policy, pump is off. `managed`: cudaMalloc returns managed memory.
     `expandable`: PyTorch's segments are mapped memory."""
 
     name: str
@@ -106,8 +106,8 @@ ON_REQUEST = (Mode("planned.native", "planned"), Mode("planned", "planned", "ten
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the model and of its run. Few large operations: the CPU that issues them must not be
-    what everybody waits for. wait_every: iterations between waits for the GPU; 0: none."""
+    """Shape of the model and of its run. It has few large operations, so that the CPU that issues
+    them is not the bottleneck. `wait_every`: iterations between waits for the GPU; 0: none."""
 
     layers: int = 4
     width: int = 1024
@@ -124,19 +124,19 @@ class Shape:
 
 
 COUNTED = Shape(2, 256, 4, 1024, 128, warm_up=4, iterations=2)
-"""Small, since callgrind takes fifty times as long; instructions are of calls, not of bytes."""
+"""Small, because callgrind takes fifty times as long; instructions depend on calls, not bytes."""
 QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iterations=2)
 
 
 def training(shape: Shape) -> list[str]:
-    """The program that trains a decoder, with its options."""
+    """Returns the program that trains a decoder, with its options."""
     return [str(ROOT / "lab" / "bench" / "feeders" / "transformer_train.py"), *shape.words()]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: the figures of the program and the driver. moved: of the whole run. counters:
-    pump's, without pump none."""
+    """Results of one run, by the program and the driver. `moved`: of the whole run. `counters`:
+    pump's, empty without pump."""
 
     seconds: float
     cpu_seconds: float
@@ -147,7 +147,7 @@ class Figures:
 
 
 class Bench:
-    """Runs the training in modes and makes rows of what it took. settings: of the virtual GPU."""
+    """Runs the training in modes and makes rows. `settings`: of the virtual GPU."""
 
     def __init__(
         self, options: Options, shape: Shape, work: Path, settings: Sequence[str] = ()
@@ -175,7 +175,7 @@ class Bench:
         return floor.floor_seconds(compute_seconds, least, self._link)
 
     def run(self, mode: Mode, memory_bytes: int, *more: str) -> Figures:
-        """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
+        """Runs once. Raises MeasurementError if the run fails or breaks a rule of the driver."""
         files = [self._work / name for name in ("events", "blocks", "summary.json")]
         for file in files:
             file.unlink(missing_ok=True)
@@ -202,7 +202,7 @@ class Bench:
         return Figures(found["seconds"], found["cpu_seconds"], driver, found, moved, counters)
 
     def rounds(self, modes: Sequence[Mode], memory: Mapping[str, int]) -> dict[str, list[Figures]]:
-        """Figures of each mode, round by round. `memory`: of each mode, by name."""
+        """Returns the results of each mode, round by round. `memory`: bytes by mode."""
         found: dict[str, list[Figures]] = {mode.name: [] for mode in modes}
 
         def measure(mode: Mode) -> Callable[[], float]:
@@ -216,7 +216,7 @@ class Bench:
         return found
 
     def facts(self, ratio: float, runs: Sequence[Figures]) -> dict[str, Any]:
-        """What the rows of a mode carry: medians of its runs."""
+        """Returns the facts for the rows of a mode: medians of its runs."""
         keys = ("h2d_bytes", "d2h_bytes", "faults")
         return {
             **self._facts,
@@ -227,7 +227,7 @@ class Bench:
         }
 
     def speed(self, ratio: float, parts: Sequence[str], pumped: Sequence[Mode]) -> Iterator[Row]:
-        """Rows of naive paging and of the modes `pumped` at one oversubscription."""
+        """Yields rows of naive paging and of the modes `pumped` at one oversubscription."""
         modes = (UNLIMITED, NAIVE, *pumped)
         memory = {mode.name: self.memory_bytes(ratio) for mode in modes}
         found = self.rounds(modes, memory | {UNLIMITED.name: ROOM_BYTES})
@@ -272,7 +272,7 @@ class Bench:
             )
 
     def ordered(self, ratios: Sequence[float]) -> Iterator[Row]:
-        """Rows of discards in the order of the GPU, from a recording of a run that fits."""
+        """Yields rows of discards in the order of the GPU, from a recording of a run that fits."""
         from pump_lab import profiles
 
         file, blocks = self._work / "ordered.trace", self._work / "ordered.blocks"
@@ -293,7 +293,7 @@ class Bench:
         )
 
     def fits(self) -> Iterator[Row]:
-        """Rows of the case that fits: pump as it comes, nothing to page."""
+        """Yields rows of the case that fits: pump with its defaults, nothing to page."""
         pumped = Mode("pumped", "window")
         modes = (pumped, UNLIMITED)
         found = self.rounds(modes, {mode.name: ROOM_BYTES for mode in modes})
@@ -320,7 +320,7 @@ class Counting:
         self._library = library(options, "counting") if self._how == "callgrind" else None
 
     def rows(self) -> Iterator[Row]:
-        """One: callgrind's counts differ by a tenth of a percent from run to run."""
+        """Yields one row: callgrind's counts differ by a tenth of a percent from run to run."""
         counted = [self._iteration(pump) for pump in (True, False)]
         yield Row(
             "transformer.fits.instructions",
@@ -335,7 +335,7 @@ class Counting:
         )
 
     def _iteration(self, pump: bool) -> float:
-        """Instructions of an iteration."""
+        """Returns the instructions of an iteration."""
         if self._library is not None:
             out = self._work / f"callgrind.{'pump' if pump else 'plain'}"
             around = [*instructions.CALLGRIND, f"--callgrind-out-file={out}"]
@@ -365,7 +365,7 @@ class Counting:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench frameworks --")
     parts = (*PARTS, *ON_REQUEST_PARTS)
     parser.add_argument("--only", action="append", choices=parts, help="may be repeated")

@@ -1,28 +1,28 @@
-"""Latency: from a launch to the driver call that brings its block, through the daemon.
+"""Latency: from a launch to the driver call that prefetches its block, through the daemon.
 
 DESIGN
-  A program under pump-run, with a worker of its own as any job has. It runs on a driver
-  that does nothing (null_driver/) but note when it is asked for a prefetch
-  (latency_driver.c). The program launches kernels whose one block is known not to be on
-  the GPU, a few milliseconds apart, so that worker and executors sleep when it comes. A
-  sample is the time from just before the launch to the entry of that driver call.
+  A program runs under pump-run, with its own worker like any job. Its driver does nothing
+  (null_driver/) except log prefetches with their times (latency_driver.c). The program launches
+  kernels whose single block is not on the GPU, a few milliseconds apart, so that worker and
+  executors sleep at each launch. A sample is the time from just before the launch to the entry of
+  that driver call.
 
-    latency.idle_us   on an otherwise idle machine
-    latency.busy_us   beside two programs that compute all the time
+    `latency.idle_us`   On an otherwise idle machine.
+    `latency.busy_us`   With two other programs that compute all the time.
 
-  The value is the median; `p90`, `p99` and `max` stand beside it, and how many samples
-  saw no prefetch within 0.2 s (`missing`): they count as that long. All processes
-  run on the last CPUS processors, so that the busy programs compete with all of pump's threads.
+  The value is the median. The row also has `p90`, `p99`, `max`, and `missing`: the number of
+  samples without a prefetch within 0.2 s, which count as that long. All processes run on the last
+  CPUS cores, so that the busy programs compete with all of pump's threads.
 
-  With --record FOLDER instead: how much later than its wake-up a worker and an executor run that
-  do a tick's work each time (wake_ups.c), for the simulator: FOLDER/idle.toml and busy.toml.
+  With --record FOLDER, the suite instead measures how late a woken worker and executor run. Both do
+  a tick's work each time (wake_ups.c). It writes FOLDER/idle.toml and busy.toml for the simulator.
 
-    latency.wake.idle_us, latency.wake.busy_us   `case`: worker or executor
+    `latency.wake.idle_us`, `latency.wake.busy_us`   `case`: worker or executor.
 
-  Other load on the machine changes these delays, so a sample is taken only when no thread is
-  runnable but the busy programs and the one that looks. `quiet`: the share of looks that found so.
+  Other load on the machine changes these delays. So samples are taken only when only threads of the
+  busy programs and the polling thread are runnable. `quiet`: the share of polls that found this.
 
-Options after "--": --samples N (default 1,000, of --record 20,000, and 100 with --quick),
+Options after "--": --samples N (default 1,000, with --record 20,000, and with --quick 100),
 --record FOLDER.
 """
 
@@ -57,17 +57,17 @@ BESIDE = 2
 CPUS = 2
 MISSING_US = 200_000.0
 BUDGET = "512MiB"
-"""Half of what the program allocates."""
+"""Half of the program's allocations."""
 
 SECONDS_MAX = 280
 
 PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 98, 99, 99.5, 99.9, 99.99, 100)
 WAKE_PAUSE_US = 100
-"""So that samples follow each other about as fast as ticks in a simulated training."""
+"""Makes samples follow each other about as fast as ticks in a simulated training."""
 WORK_US = 30
-"""Of a tick: `Daemon` in pump_lab.sim.simulation."""
+"""Work of a tick: `Daemon` in pump_lab.sim.simulation."""
 QUIET_SECONDS_MAX = 300
-"""How long to look for moments without other load."""
+"""Time limit of the search for moments without other load."""
 
 
 def build(tools: Tools) -> tuple[Path, Path]:
@@ -92,7 +92,7 @@ def build(tools: Tools) -> tuple[Path, Path]:
 
 
 def measure(tools: Tools, samples: int) -> list[float]:
-    """Latencies in us, in order; MISSING_US where no prefetch came."""
+    """Returns latencies in us, in order; MISSING_US for a launch without a prefetch."""
     folder, program = build(tools)
     path = ":".join(p for p in (str(folder), os.environ.get("LD_LIBRARY_PATH", "")) if p)
     text = child(
@@ -112,7 +112,7 @@ def measure(tools: Tools, samples: int) -> list[float]:
 
 
 def row(name: str, found: Sequence[float], **more: object) -> Row:
-    """The figures of one run."""
+    """Returns the row of one run."""
     return Row(
         name,
         percentile(found, 50),
@@ -131,7 +131,7 @@ def row(name: str, found: Sequence[float], **more: object) -> Row:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Delays in ns, in order. `looks`: at the machine, until it was quiet for each."""
+    """Delays in ns, in order. `looks`: polls of the machine until it was quiet for each."""
 
     worker_ns: list[int]
     executor_ns: list[int]
@@ -139,9 +139,9 @@ class Recorded:
 
 
 def recorded(program: Path, samples: int, beside: int, seconds_max: int) -> Recorded:
-    """Measures at moments without other load; seconds_max: 0: at any.
+    """Measures at moments without other load, or at any moment if `seconds_max` is 0.
 
-    Raises MeasurementError when these are too few.
+    Raises MeasurementError if there are too few such moments.
     """
     words = (samples, beside, seconds_max, WAKE_PAUSE_US, WORK_US)
     with computing(beside):
@@ -157,7 +157,7 @@ def recorded(program: Path, samples: int, beside: int, seconds_max: int) -> Reco
 
 
 def as_toml(found: Recorded, beside: int) -> str:
-    """What lab/pump_lab/sim/wakeups reads."""
+    """Returns a file for lab/pump_lab/sim/wakeups."""
     lines = [
         "# How much later than its wake-up a thread of pump runs: percents of all, and ns.",
         f"percents = [{', '.join(f'{percent:g}' for percent in PERCENTS)}]",

@@ -1,22 +1,26 @@
-"""The iteration learner: how much of what programs do it predicts, and what it costs.
+"""The iteration learner: the share of programs' operations that it predicts, and its cost.
 
 DESIGN
-  C code (learner_feeder.c) feeds programs to a fresh learner, step by step: the recorded traffic of
-  PyTorch, recordings of `pump-run --record` (option `--recording FILE...`), and programs made up
-  for their cost. Rows; `case` is the program and its part, an iteration or a tenth:
+  C code (learner_feeder.c) feeds programs to a fresh learner, step by step. These are recorded
+  traffic of PyTorch, recordings of `pump-run --record` (option `--recording FILE...`), and programs
+  made up for the cost. Rows; `case` is the program and its part, an iteration or a tenth:
 
-    learner.right       share of the operations that were predicted with confidence, and came
-    learner.misled      share that something else was predicted for with confidence
-    learner.accesses     share of the accesses of predicted operations that were predicted where
-                        they lay: slot, generation and offset
-    learner.again.right, .misled, .accesses   the same of the program's second run: of a learner
-                        that recalls what another one has kept of the first
-    learner.us_per_operation   processor time of one operation, once the learner's memory has been
-                        touched. Median of rounds; `steady`: a step of 1,500 launches of 8 uses
-                        each over and over; `streams`: the same on two; `noise`: nothing repeats;
-                        `kinds`: short steps of 20 kinds at random; else the traffic's last
-                        iterations
-    learner.us_per_prediction  of one operation that is asked for, with its accesses; 64 at once
+    `learner.right`                Share of operations that were predicted with confidence, and
+                                   occurred.
+    `learner.misled`               Share of operations for which another one was predicted with
+                                   confidence.
+    `learner.accesses`             Share of the accesses of predicted operations that were predicted
+                                   at the right place: slot, generation and offset.
+    `learner.again.right`, `.misled`, `.accesses`   The same for the program's second run, with a
+                                                    learner that recalls the kept history of the
+                                                    first run.
+    `learner.us_per_operation`     CPU time of one operation, once the learner's memory has been
+                                   touched; the median of rounds. `steady`: a step of 1,500 launches
+                                   of 8 uses each, repeated. `streams`: the same on two streams.
+                                   `noise`: nothing repeats. `kinds`: short steps of 20 kinds in
+                                   random order. Otherwise the traffic's last iterations.
+    `learner.us_per_prediction`    CPU time of one requested prediction, with its accesses; 64 at
+                                   once.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ ASKED = 64
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench learner --")
     parser.add_argument("--recording", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--traffic", nargs="*", type=Path, metavar="FILE")
@@ -58,7 +62,7 @@ class Bench:
         self._report = ffi.new("struct pump_learner_report *")
 
     def recall(self, first: Bench) -> None:
-        """Takes what `first` has kept for its past."""
+        """Takes over the history that `first` has kept."""
         story = self.ffi.new("struct pump_learner_story *")
         self.lib.pump_learner_kept(first.learner, story)
         self.lib.pump_learner_recall(self.learner, story)
@@ -66,7 +70,7 @@ class Bench:
     def feed(
         self, tables: tuple[Any, Any], begin: int, end: int, *, asked: int = 0, said: Any = None
     ) -> int:
-        """Tells steps; nanoseconds that took."""
+        """Feeds steps; returns the time in nanoseconds."""
         steps = self.ffi.cast("struct feed_step *", tables[0].ctypes.data)
         accesses = self.ffi.cast("struct pump_access *", tables[1].ctypes.data)
         to = self.ffi.NULL if said is None else self.ffi.cast("uint8_t *", said.ctypes.data)
@@ -119,7 +123,7 @@ def cost(ffi: Any, lib: Any, steps: Steps, rounds: int) -> Iterator[Row]:
     begin = steps.marks[-1][0]
     operations = int(np.count_nonzero(tables[0]["what"][begin:] == OPERATION))
     bench = Bench(ffi, lib)
-    # Twice as many operations as it remembers: all its memory has been touched.
+    # Twice as many operations as the learner remembers, so that all its memory has been touched.
     bench.feed(tables, 0, len(tables[0]))
     while bench.report().seen < 2 * CAPACITY:
         bench.feed(tables, begin, len(tables[0]))
@@ -132,7 +136,7 @@ def cost(ffi: Any, lib: Any, steps: Steps, rounds: int) -> Iterator[Row]:
     )
     more = {"case": steps.name, "operations": operations}
     yield Row("learner.us_per_operation", plain, "us", **more)
-    if steps.name != "noise":  # of which nothing is predicted
+    if steps.name != "noise":  # nothing in it is predicted
         yield Row("learner.us_per_prediction", max(0.0, asked - plain), "us", **more)
 
 

@@ -1,14 +1,14 @@
-"""Link: how much of the link's rate the executors reach, one way and both ways at once.
+"""Link: the share of the link's rate that executors reach, one way and both ways at once.
 
 DESIGN
-  The shim's executors move a gigabyte each way on the virtual GPU, fed by
-  link_program.c in place of a worker, round after round. Executors adapt to what slices
-  take, so the first rounds do not count. Slices are as long as the worker's (8 MiB).
+  The shim's executors move a gigabyte each way on the virtual GPU, round after round. They are fed
+  by link_program.c in place of a worker. Executors adapt to the time of slices, so the first rounds
+  do not count. Slices are as long as the worker's (8 MiB).
 
-    link.in_share    of the rate of prefetches towards the GPU, nothing else moving
-    link.out_share   of the rate towards the host
-    link.both_share  of both rates together, each times the profile's duplex share. The model
-                     slows one transfer of each pair that meets, so this may pass 1
+    `link.in_share`    Share of the rate of prefetches to the GPU, without other transfers.
+    `link.out_share`   Share of the rate to the host.
+    `link.both_share`  Share of both rates together, each times the profile's duplex share. The
+                       model slows one transfer of each pair that meets, so the share may exceed 1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SOURCES += ("memory/drain.c", "memory/host_memory.c", "memory/limit.c", "memory/
 SOURCES += ("life/threads.c", "life/summary.c", "life/summary_file.c", "life/verdict.c")
 SOURCES += ("life/last_line.c",)
 SOURCES += ("life/job_end.c",)
-"""Of shim/: executors and what they rest on; hooks_absent.h stands for the rest."""
+"""Sources in shim/: executors and their dependencies; hooks_absent.h replaces the rest."""
 
 
 def build(tools: Tools) -> Path:
@@ -54,12 +54,12 @@ def build(tools: Tools) -> Path:
     shim = tools.root / "shim"
     source = ROOT / "lab" / "bench" / "feeders" / "link_program.c"
     sources = [source, *(file for name in SOURCES for file in sorted(shim.glob(name)))]
-    folders = [f"-I{tools.root / 'tests' / 'c'}"]  # there: hooks_absent.h
+    folders = [f"-I{tools.root / 'tests' / 'c'}"]  # for hooks_absent.h
     return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")
 
 
 def phases(tools: Tools, rounds: int) -> list[dict[str, Any]]:
-    """The program's figures of each phase: rates in GB/s and threads."""
+    """Returns the program's results for each phase: rates in GB/s and threads."""
     from pump_lab import paths, profiles
 
     program = build(tools)

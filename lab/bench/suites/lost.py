@@ -1,17 +1,18 @@
-"""The time lost that pump tells of one run, against the same program with memory for everything.
+"""The lost time that pump reports for a run, against the program with memory for everything.
 
 DESIGN
-  Each program runs on a virtual card that is too small, and on one with room; the truth is the
-  program's own clock in the first less that in the second. Other processes can only make a run
-  longer, so of the runs with room the shortest counts. Rows, for each program:
+  Each program runs on a virtual GPU that is too small, and on one with enough memory. The truth is
+  the program's own time on the first less its time on the second. Other processes can only make a
+  run longer, so the shortest run with enough memory counts. Rows, for each program:
 
-    lost.<program>   seconds that pump tells; `baseline`: the truth; `least_s`, `most_s`, `run_s`:
-                     the range, and the run. All are medians of the rounds, `ratio` is theirs.
-                     `met`: of `runs`, how many told it within 10 % of the truth or 1 % of the run;
-                     `held`: in how many the range held the truth. `room_spread_s`: how much the
-                     runs with room differ: less than that the truth is not known by
+    `lost.<program>`   Seconds that pump reports. `baseline`: the truth. `least_s`, `most_s`,
+                       `run_s`: the range, and the run. All are medians of the rounds, and `ratio`
+                       is their ratio. `met`: of `runs`, the number with a report within 10 % of the
+                       truth or 1 % of the run. `held`: the number with the truth in the range.
+                       `room_spread_s`: spread of the runs with enough memory, a limit of the
+                       truth's precision.
 
-  two_jobs: an equal training goes on beside it on the same card; with room both have it.
+  For two_jobs, an equal training runs on the same GPU at the same time, also with enough memory.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ PERTURBED = {
     "uvm.evict_us": "60",
     "kernels.default_gbps": "600",
 }
-"""Another card, of which pump knows nothing."""
+"""Another GPU, whose costs pump does not know."""
 FITS = 0.25
-"""Footprint over memory where there is room for everything."""
+"""Footprint / memory of the runs with enough memory."""
 NEAR, NEARLY_NONE = 0.10, 0.01
-"""The aim: of the truth, of the run."""
+"""Tolerances: a share of the truth, and a share of the run."""
 ROUNDS_MOST = 5
 SECONDS_MAX = 240
 
@@ -63,13 +64,13 @@ SMALL_KERNELS = {f"kernel.dense_{name}.gbps": "1300"
                  for name in ("forward", "backward_weights", "backward_input")}  # fmt: skip
 SWEEP = ("--buffers=16", "--buffer-mib=32", "--warm-up=0")
 SWEEP_KERNEL = {"kernel.sweep.gbps": "60"}
-"""A kernel takes as long as the link needs for a third of what it sweeps."""
+"""At this rate, a kernel takes as long as the link needs for a third of the kernel's bytes."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """file: below the root. ratio: footprint over memory. settings: of the virtual GPU. beside: a
-    second one, which goes on, shares the card."""
+    """`file`: below the root. `ratio`: footprint / memory. `settings`: of the virtual GPU.
+    `beside`: a second job, which keeps running, shares the GPU."""
 
     name: str
     file: str
@@ -106,7 +107,7 @@ def programs(quick: bool) -> list[Program]:
 
 @dataclass(frozen=True)
 class Told:
-    """Of one run, seconds: by the program's own clock, and what its worker tells."""
+    """Seconds of one run: by the program's own clock, and as its worker reports."""
 
     run: float
     lost: float
@@ -122,7 +123,7 @@ class Told:
 
 
 class Bench:
-    """Runs programs on a card that is new for each measurement."""
+    """Runs programs, each on a new virtual GPU."""
 
     def __init__(self, options: Options, kernels: Path, work: Path, more: dict[str, str]) -> None:
         self._tools = options.tools
@@ -136,7 +137,7 @@ class Bench:
         return int(child([self._tools.python, *words])) * (2 if program.beside else 1)
 
     def run(self, program: Program, memory_bytes: int, record: bool) -> Told:
-        """What the program tells. Raises MeasurementError."""
+        """Runs the program; returns its times. Raises MeasurementError."""
         self._count += 1
         folder = self._work / str(self._count)
         folder.mkdir()
@@ -165,7 +166,7 @@ class Bench:
 
 @contextmanager
 def beside(command: list[str], environ: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """A neighbour that trains during the block. Raises MeasurementError where it has ended."""
+    """Runs a neighbour that trains during the block. Raises MeasurementError if it has ended."""
     said = folder / "neighbour"
     with said.open("wb") as file:
         process = subprocess.Popen(
@@ -190,7 +191,7 @@ def beside(command: list[str], environ: Mapping[str, str], folder: Path) -> Iter
 
 
 def told(folder: Path) -> Told:
-    """What a job left in its folder. Raises MeasurementError."""
+    """Reads the results in a job's folder. Raises MeasurementError."""
     driver, result, counters = (
         json.loads((folder / f"{name}.json").read_text())
         for name in ("driver", "result", "counters")
@@ -202,7 +203,7 @@ def told(folder: Path) -> Told:
 
 
 def row(bench: Bench, program: Program, count: int, record: bool, more: dict[str, str]) -> Row:
-    """The row of one program."""
+    """Measures one program; returns its row."""
     footprint = bench.footprint_bytes(program)
     tight, room = [], []
     for _ in range(count):
@@ -235,7 +236,7 @@ def row(bench: Bench, program: Program, count: int, record: bool, more: dict[str
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     names = [program.name for program in programs(True)]
     parser = argparse.ArgumentParser(prog="scripts/bench lost --")
     parser.add_argument("--only", action="append", choices=names, help="may be repeated")

@@ -1,16 +1,16 @@
-"""Ways of sharing a GPU between jobs: whether the virtual GPU puts them in the simulator's order.
+"""Ways of sharing a GPU between jobs: whether the virtual GPU and the simulator rank them alike.
 
 DESIGN
-  Two or three jobs on one virtual GPU, and the same ones in the simulator of several jobs
+  Two or three jobs run on one virtual GPU, and the same jobs in the simulator of several jobs
   (study/jobs/sweeps.py), in each way of sharing that both know. Progress is a job's iterations a
-  second / those that it has with a card of its own. It is measured from SETTLED_S after the last
-  job's begin to the first one's end, without a wait for the budgets to settle beyond that. Jobs
-  wait for the GPU after each iteration.
+  second / its iterations a second on its own GPU. It is measured from SETTLED_S after the last job
+  begins until the first job ends, without a longer wait for budgets to settle. Jobs wait for the
+  GPU after each iteration.
 
-    order.<mix>.<way>   mean progress of the jobs, measured, the median of the rounds (5 at most);
-                        `simulated`, `jobs` (of the median round), `jobs_simulated`, `rounds`
-    order.pairs         pairs of ways whose simulated progress differs by 10 % and more: the share
-                        that was measured in the same order; `pairs`, `wrong`
+    `order.<mix>.<way>`   Measured mean progress of the jobs, the median of the rounds (5 at most).
+                          `simulated`, `jobs` (of the median round), `jobs_simulated`, `rounds`.
+    `order.pairs`         Pairs of ways whose simulated progress differs by 10 % or more: the share
+                          that was measured in the same order. `pairs`, `wrong`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 ROUNDS_MOST = 5
 SETTLED_S = 3.0
-"""Leases of a job that has just begun grow in steps."""
+"""Wait for the leases of a new job, which grow in steps."""
 MEASURED_S, OF_TURNS_S = 6.0, 40.0
-"""Jobs that take turns have two each, at least."""
+"""Measured time, without turns and with turns: at least two turns for each job."""
 TRIES, LONGER = 4, 1.5
-"""Of one measurement: jobs that are faster than was thought end too early. Once they have ended the
-others are faster than beside them."""
+"""Tries of one measurement, and the factor for the next try's iterations. Jobs that are faster than
+expected end too early, and then the others run faster."""
 
 
 BY_HAND, NO_TURNS, TURNS = "by_hand", "no_turns", "turns"
@@ -48,7 +48,7 @@ KINDS = {BY_HAND: "", NO_TURNS: "[service]\nturns = false\n", TURNS: ""}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     from study.jobs import sweeps
 
     parser = argparse.ArgumentParser(prog="scripts/bench order --")
@@ -57,7 +57,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 class Bench:
-    """Runs sweeps beside each other. benches: by kind of service, BY_HAND for none."""
+    """Runs sweeps side by side. `benches`: by kind of service, BY_HAND for none."""
 
     def __init__(self, benches: Mapping[str, shared.Bench]) -> None:
         self._benches = benches
@@ -65,7 +65,7 @@ class Bench:
         self._alone: dict[Sweep, float] = {}
 
     def alone(self, sweep: Sweep, expected: float) -> float:
-        """Iterations a second with a card of its own; once a round."""
+        """Returns iterations a second on a separate GPU; measures once a round."""
         from study.jobs import sweeps
 
         key = replace(sweep, priority=0)
@@ -80,7 +80,7 @@ class Bench:
     def rates(
         self, kind: str, mix: Sequence[Sweep], simulated: Simulated, *, priorities: bool = False
     ) -> list[float]:
-        """By job, iterations a second, by a service of this kind or by the simulated budgets."""
+        """Returns each job's iterations a second, under such a service or the simulated budgets."""
         measured_s = OF_TURNS_S if kind == TURNS else MEASURED_S
         rates = simulated.rates
         for _ in range(TRIES):
@@ -134,12 +134,12 @@ class Bench:
 
 
 def in_all(ends_s: Sequence[float], begin_s: float, end_s: float) -> float:
-    """Iterations a second that end in that time, waits for a turn included."""
+    """Returns the iterations a second that end in that time, including waits for a turn."""
     return sum(begin_s <= one <= end_s for one in ends_s) / (end_s - begin_s)
 
 
 def whole_iterations(ends_s: Sequence[float], begin_s: float, end_s: float) -> float:
-    """A second, of those that end in that time, from the first of them to the last."""
+    """Returns iterations a second from the first to the last that ends in that time."""
     inside = [one for one in ends_s if begin_s <= one <= end_s]
     if len(inside) < 2:
         return len(inside) / (end_s - begin_s)
@@ -188,8 +188,8 @@ def run(options: Options) -> Iterator[Row]:
 def measured(
     options: Options, cases: Sequence[tuple[tuple[str, str], Simulated]], rounds: int
 ) -> dict[tuple[str, str], list[list[float]]]:
-    """By mix and way, the jobs' progress in each round; each round goes through all. Prints each
-    as it comes: a round takes long."""
+    """Returns the jobs' progress in each round, by mix and way; each round runs all cases. Prints
+    each result at once, because a round takes long."""
     from study.jobs import sweeps
 
     kernels = host_kernels()

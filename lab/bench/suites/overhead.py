@@ -1,29 +1,30 @@
-"""What pump costs a program: its hooks against a driver of empty functions, training that fits.
+"""Pump's cost for a program: its hooks against a driver of empty functions, training that fits.
 
 DESIGN
-  The hooks are timed on the null driver (lab/bench/feeders/null_driver): whatever a launch takes
-  there beside a few nanoseconds is pump's. overhead_launch.c launches in batches, through
-  pump's hook and past it in turns, on one CPU, with a worker of pumpd attached that reads
-  what the hooks write. A process gives the median over its batches of the difference; a
-  row is the median over as many processes as pairs were asked for, each with addresses and
-  memory of its own. There is no ratio to an empty function: the baseline is its time.
+  The hooks are timed on the null driver (lab/bench/feeders/null_driver). A launch there takes a few
+  nanoseconds; all other time is pump's. overhead_launch.c launches in batches, through pump's hook
+  and past it in turns, on one CPU. An attached worker of pumpd reads the hooks' records. A process
+  gives the median over its batches of the difference. A row is the median over as many processes as
+  pairs were requested, each with its own addresses and memory. There is no ratio to an empty
+  function: the baseline is its time.
 
-    overhead.dormant_ns       everything fits: added to each launch
-    overhead.active_ns        ten pointers into 10,000 live ranges, markers included
-    overhead.active_100k_ns   into 100,000
-    overhead.struct_ns_per_word          the worse of the two next
-    overhead.struct_ns_per_word.bytes_N  a structure of N bytes by value: half of its words
-                              are pointers, the others small numbers and zeros
-    overhead.struct_ns_per_word.numbers_N          a structure without a pointer
-    overhead.new_signature_ns.bytes_N    added to a launch that pump has never seen alike
+    `overhead.dormant_ns`                     Everything fits: added to each launch.
+    `overhead.active_ns`                      Ten pointers into 10,000 live ranges, including
+                                              markers.
+    `overhead.active_100k_ns`                 The same into 100,000 ranges.
+    `overhead.struct_ns_per_word`             The worse of the next row's two sizes.
+    `overhead.struct_ns_per_word.bytes_N`     A structure of N bytes by value: half of its words are
+                                              pointers, the others small numbers and zeros.
+    `overhead.struct_ns_per_word.numbers_N`   A structure without a pointer.
+    `overhead.new_signature_ns.bytes_N`       Added to a launch with a new signature.
 
-  The training runs on the virtual GPU in timing mode, from the start of the command to its
-  end, with pump-run and without. Everything fits, so pump is dormant throughout.
+  The training runs on the virtual GPU in timing mode, from the start of the command to its end,
+  with pump-run and without. Everything fits, so pump is dormant throughout.
 
-    overhead.fits_ratio               seconds
-    overhead.fits_ratio.instructions  instructions in user mode of all processes, pumpd's
-                                      too, where this machine counts them (perf)
-    overhead.fits_ratio.cpu           CPU seconds of all processes, user and system
+    `overhead.fits_ratio`                Seconds.
+    `overhead.fits_ratio.instructions`   Instructions in user mode of all processes, including
+                                         pumpd's, if this machine counts them (perf).
+    `overhead.fits_ratio.cpu`            CPU seconds of all processes, user and system.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ PROFILE = "a100-pcie4"
 STRUCTURES = (1048, 4096)
 WORD_BYTES = 8
 BATCH = 64
-"""Launches timed as one while active: the ring holds them, whatever the worker does."""
+"""Launches that are timed together while active: the ring always has space for them."""
 
 TRAINING = ["--width=1024", "--layers=8", "--warm-up=2", "--no-hash"]
 TRAINING_ITERATIONS = 2000
-"""About 14 s in all: pump-run's own start is a fixed cost, whatever a training takes."""
+"""About 14 s in all: pump-run's own start is a fixed cost, however long a training takes."""
 
 CONTENTS = {
     "pointers": "pointers into random ranges, half of them where a range begins",
@@ -79,7 +80,7 @@ CONTENTS = {
 
 @dataclass(frozen=True)
 class Launches:
-    """What overhead_launch does; see there."""
+    """Arguments of overhead_launch; see there."""
 
     kernel: str
     ranges: int
@@ -95,7 +96,7 @@ class Launches:
 
 
 class LaunchBench:
-    """The null driver, the program, and rows of what it found."""
+    """The null driver, the program, and rows of its results."""
 
     def __init__(self, options: Options) -> None:
         tools = options.tools
@@ -107,7 +108,7 @@ class LaunchBench:
         )
 
     def once(self, launches: Launches) -> dict[str, Any]:
-        """One process. Raises MeasurementError unless it did what it should have."""
+        """Runs one process. Raises MeasurementError unless its counts are as expected."""
         command = [self._options.tools.pump_run, "--", str(self._program), launches.kernel]
         command += [str(launches.ranges), launches.content]
         command += [str(launches.launches), str(launches.batches)]
@@ -126,7 +127,7 @@ class LaunchBench:
         return found
 
     def row(self, name: str, launches: Launches, per_words: int = 1) -> Row:
-        """Median over processes of what was added to a launch, by `per_words`."""
+        """Returns the median over processes of the time added to a launch, / `per_words`."""
         runs = [self.once(launches) for _ in range(self._options.pairs)]
         added = [run["added_ns"] / per_words for run in runs]
         return Row(
@@ -174,7 +175,7 @@ class LaunchBench:
 
 @dataclass(frozen=True)
 class Whole:
-    """Of a command with everything it started: `instructions` 0 where none are counted."""
+    """Cost of a command with everything it started. `instructions`: 0 if they are not counted."""
 
     seconds: float
     cpu_seconds: float
@@ -182,7 +183,7 @@ class Whole:
 
 
 def counts_instructions() -> bool:
-    """Whether perf can count instructions of a process here."""
+    """Returns whether perf can count instructions of a process here."""
     if shutil.which("perf") is None:
         return False
     done = subprocess.run(
@@ -195,7 +196,7 @@ def counts_instructions() -> bool:
 
 
 def measured(command: Sequence[str], environ: dict[str, str], counting: bool) -> Whole:
-    """One run of `command`, which must succeed. Raises MeasurementError."""
+    """Runs `command` once, which must succeed. Raises MeasurementError."""
     before = processor_s()
     with tempfile.NamedTemporaryFile("r", suffix=".perf") as counted:
         if counting:
@@ -210,7 +211,7 @@ def measured(command: Sequence[str], environ: dict[str, str], counting: bool) ->
 
 
 def virtual_environment(options: Options, profile: str) -> dict[str, str]:
-    """What pump-run sets so that a program finds the virtual GPU, without the rest of pump."""
+    """Returns the variables that pump-run sets for the virtual GPU, without the rest of pump."""
     text = child(
         [options.tools.pump_run, "--virtual", profile, "--", "env", "-0"], {"PUMP_DISABLE": "1"}
     )
@@ -251,13 +252,13 @@ def fits(options: Options, iterations: int, profile: str) -> Iterator[Row]:
         (f"{name}.instructions", lambda run: float(run.instructions)),
     ):
         if row.endswith("instructions") and not counting:
-            continue  # said by instructions_counted in the other rows
+            continue  # instructions_counted in the other rows shows it
         result = compare(*([of(run) for run in runs[n][1:]] for n in ("pump-run", "plain")))
         yield compared(row, result, "x", baseline="without pump", **facts)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench overhead --")
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument("--iterations", type=int, help="of the training that fits")

@@ -1,9 +1,9 @@
 """The experiments of the papers that pump follows: published, reproduced, pump's, and the bound.
 
-A row for each cell of one table (study/papers/experiments.py), and the table at the end. Without
-options the traces of lab/bench/data/g10, in about five minutes of one core; --whole takes all
-that the table can hold. A cell that nothing makes has no value and says why. docs/papers.md shows
-the results that are kept in lab/bench/results/papers.jsonl.
+There is a row for each cell of one table (study/papers/experiments.py), and the table at the end.
+Without options, the suite runs the traces of lab/bench/data/g10, in about five minutes of one core;
+--whole runs everything that the table can hold. A cell without a value has a reason. docs/papers.md
+shows the stored results of lab/bench/results/papers.jsonl.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAPERS = "pump", "autoswap", "smartpool", "tensile", "g10", "turnip", "deepum", 
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench papers --")
     parser.add_argument("--only", action="append", choices=PAPERS, help="of the table")
     parser.add_argument(
@@ -56,7 +56,7 @@ def run(options: Options) -> Iterator[Row]:
 def experiments(
     bench: Bench, only: Sequence[str], *, quick: bool = False
 ) -> Iterator[tuple[str, Experiment]]:
-    """Experiments in the order of the table, each with its paper."""
+    """Yields experiments in the order of the table, each with its paper."""
     from study.papers import experiments as those
     from study.papers import flash, remade, several
 
@@ -80,7 +80,7 @@ def experiments(
 
 
 def command(paper: str, chosen: argparse.Namespace) -> str:
-    """What makes the cells of a paper."""
+    """Returns the command that makes the cells of a paper."""
     words = ["scripts/bench papers -- --only", paper]
     if chosen.traces != sim.DATA:
         words.append("--traces FOLDER")

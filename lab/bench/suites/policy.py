@@ -1,21 +1,21 @@
 """Cost of schedules: the worker's CPU time for each operation of a deep window.
 
 DESIGN
-  A client in C (feeder.c) issues and executes operations and carries the schedule out at a
-  link's rate, on a clock of its own, while the worker ticks. Only the ticks are timed, in
-  CPU time of the thread. Steady state: the window is 1,000 operations, one iteration of
-  a training over 20,000 blocks, with memory for two thirds of them.
+  A client in C (feeder.c) issues and executes operations and carries out the schedule at a link's
+  rate, on its own clock, while the worker ticks. Only the ticks are timed, in CPU time of the
+  thread. In steady state, the window has 1,000 operations: one iteration of a training over 20,000
+  blocks, with memory for two thirds.
 
-  wake "marker": one tick for each marker, which tells of 16 operations executed and 16
-  issued. wake "completion": a tick after each end of a transfer as well, as the real
-  worker is woken; their number depends on how large its transfers are.
+  Wake "marker" is one tick for each marker, which reports 16 executed and 16 issued operations.
+  Wake "completion" is also a tick after each end of a transfer, as for the real worker. The number
+  of these ticks depends on the size of transfers.
 
-    policy.us_per_operation        ticks' time / operations: median over stretches
-    policy.us_per_operation.<part> where it goes, from a run of its own in which each
-                                   step is timed (that costs, so the parts add up to more)
+    `policy.us_per_operation`          Time of ticks / operations: the median over stretches.
+    `policy.us_per_operation.<part>`   Time of a part, from a separate run in which each step is
+                                       timed. Timing has a cost, so the parts add up to more.
 
-  case "arguments": events hold pointers, the worker learns what they reach, as with the
-  shim. case "lengths": events hold lengths.
+  Case "arguments": events hold pointers, and the worker learns their lengths, as with the shim.
+  Case "lengths": events hold lengths.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK_NS = 91_000
 """2 MiB at 23 GB/s."""
 
 OPERATION_NS = 10 * BLOCK_NS
-"""So the link could bring a quarter of an operation's 40 blocks while it runs."""
+"""Time for the link to bring a quarter of an operation's 40 blocks."""
 
 STRETCH = 50
 """Markers of one stretch: 800 operations."""
@@ -46,18 +46,18 @@ PARTS: dict[str, tuple[tuple[str, str], ...]] = {
     "read": (("mapping", "read_into"),),
     "follow": (("mapping", "follow"),),
 }
-"""Steps of a tick and the calls that make them up; `follow` makes schedules, too. What is left
-is `rest`: reading devices, and Python between the calls."""
+"""Parts of a tick and their calls; `follow` also makes schedules. The remaining part is `rest`:
+reading devices, and Python between the calls."""
 
 
 class Stopwatch:
-    """CPU time of this thread, in ns, that went into named calls."""
+    """CPU time of this thread, in ns, in named calls."""
 
     def __init__(self) -> None:
         self.spent: dict[str, int] = dict.fromkeys(PARTS, 0)
 
     def watch(self, worker: Any) -> None:
-        """Time the calls of PARTS on this worker from here on."""
+        """Times the calls of PARTS on this worker from now."""
         for part, calls in PARTS.items():
             for owner, name in calls:
                 target = getattr(worker, owner)
@@ -75,7 +75,7 @@ class Stopwatch:
 
 
 def warm(feeder: Feeder, wake: str) -> None:
-    """Fills the window, then lets two iterations pass."""
+    """Fills the window, then runs two iterations."""
     feeder.worker.tick()
     feeder.tell()
     feeder.issue(WINDOW)
@@ -84,7 +84,7 @@ def warm(feeder: Feeder, wake: str) -> None:
 
 
 def markers(feeder: Feeder, count: int, wake: str) -> tuple[int, int]:
-    """Goes on for so many markers: (CPU ns in ticks, number of ticks)."""
+    """Advances by `count` markers; returns (CPU ns in ticks, number of ticks)."""
     spent = ticks = 0
     while count > 0:
         is_marker = feeder.next()
@@ -135,7 +135,7 @@ def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Ro
 
 
 def split(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Row]:
-    """Where the time goes; the stopwatch itself is part of it."""
+    """Yields the time of each part; the stopwatch's own time is included."""
     warm(feeder, wake)
     watch = Stopwatch()
     watch.watch(feeder.worker)

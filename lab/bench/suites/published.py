@@ -1,13 +1,14 @@
-"""The model against what others measured on real cards and published.
+"""The model against published measurements of real GPUs.
 
-A row for each figure of lab/bench/data/published/figures.csv, or of another file in the same
-columns (README.md there): `ratio` is the model's value / the published one. A row for each group:
-the geometric mean, with the least and the most. `ratio_server`: the same in a server instead of the
-host that follows from card and link. Neither a GPU nor a clock is asked, so each run gives the same
-digits. Options: --figures FILE, and --json ROWS for the figures' rows alone. --constants: also a
-row for each constant of the host, with the figures that move by more than 5 % if it is doubled, or
-a share halved: what the constant rests on. If these are of several sources, `best` is the factor of
-FACTORS that fits them best, and `left_out` the best one without each source.
+There is a row for each result of lab/bench/data/published/figures.csv, or of another file with the
+same columns (README.md there). `ratio` is the model's value / the published one. A row for each
+group has the geometric mean, with the least and the most. `ratio_server`: the same with a server
+instead of the host that follows from card and link. No GPU and no clock is used, so each run gives
+the same digits. Options: --figures FILE, and --json ROWS for only the results' rows. --constants
+adds a row for each constant of the host. It has the results that move by more than 5 % if the
+constant is doubled, or a share halved: the evidence for the constant. If these have several
+sources, `best` is the factor of FACTORS that fits them best, and `left_out` the best factor without
+each source.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from harness import MeasurementError, Options, Row
 from pump import outputs
 
 FACTORS = {True: (0.5, 0.71, 1.41, 2.0), False: (0.5, 0.71, 1.1)}
-"""Tried of a constant of the host, and of a share of the link, besides 1."""
+"""Factors that are tried as well as 1: for constants of the host, and shares of the link."""
 OPTIONS = {"uvm.host_page_kib": 4 / 2048}
-"""Tried of what has few values: host pages of 4 KiB."""
+"""Factors for constants with few possible values: host pages of 4 KiB."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -60,7 +61,7 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def constants(rows: list[Row], path: Path) -> Iterator[Row]:
-    """Yields a row for each constant of hosts.toml: how many figures it moves, and which."""
+    """Yields a row for each constant of hosts.toml: how many results it moves, and which."""
     from pump_lab import profiles
 
     for key in sorted(profiles.of_hosts()):
@@ -95,7 +96,7 @@ def constants(rows: list[Row], path: Path) -> Iterator[Row]:
 
 
 def best(tried: Mapping[float, list[Row]], numbers: list[int]) -> float:
-    """Returns the factor with the least mean square of the logarithm of the rows' ratios."""
+    """Returns the factor with the least mean square of the logarithms of the rows' ratios."""
 
     def error(by: float) -> float:
         return sum(math.log(tried[by][number].ratio or 1.0) ** 2 for number in numbers)
@@ -104,7 +105,7 @@ def best(tried: Mapping[float, list[Row]], numbers: list[int]) -> float:
 
 
 def compared(path: Path, factors: Mapping[str, float] | None = None) -> list[Row]:
-    """Returns a row for each figure of the file. factors: of the profiles' values, by key.
+    """Returns a row for each result of the file. `factors`: multiply the profiles' values, by key.
 
     Raises published.figures.FigureError.
     """

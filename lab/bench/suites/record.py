@@ -1,16 +1,16 @@
-"""What recording costs a training (pump-run --record), when it fits and when it does not.
+"""Cost of recording a training (pump-run --record), when it fits and when it does not.
 
 DESIGN
-  A pair is the same training on the virtual GPU under pump-run, once recorded, once not;
-  each is a process of its own. Rows, for each oversubscription (1.0: it fits):
+  A pair is the same training on the virtual GPU under pump-run, recorded and not recorded, in
+  separate processes. Rows, for each oversubscription (1.0: it fits):
 
-    record.slowdown             seconds of the timed iterations, recorded / not
-    record.command_slowdown     the same of the whole command, its start included, where a
-                                recorded job waits for its pumpd to answer
-    record.bytes_per_operation  size of the recording / operations in it
+    `record.slowdown`              Seconds of the timed iterations, recorded / not.
+    `record.command_slowdown`      The same for the whole command, including its start, when a
+                                   recorded job waits for its pumpd to answer.
+    `record.bytes_per_operation`   Size of the recording / operations in it.
 
-  A recording that lost something or is cut short fails the suite: its cost would be that of
-  something else.
+  A recording that lost events or is cut short fails the suite, because its cost would not be
+  comparable.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ PROFILE = "a100-pcie4"
 SHAPE = ["--width=1024", "--layers=12", "--batch=16", "--report-every=0", "--no-hash"]
 ITERATIONS, ITERATIONS_QUICK = 300, 20
 MEMORY_MIB = {1.0: 2048, 1.5: 130}
-"""By oversubscription; the training needs 195 MiB."""
+"""Memory by oversubscription; the training needs 195 MiB."""
 CPUS_MOST = 4
 SECONDS_MAX = 120
 SETTLE_S = 10.0
-"""For the writer, which ends a moment after the command."""
+"""Time for the writer, which ends a moment after the command."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: seconds of the timed iterations and of the whole command."""
+    """Seconds of one run: the timed iterations, and the whole command."""
 
     seconds: float
     command_seconds: float
 
 
 class Bench:
-    """Runs the training, recorded and not, on a card of `memory_mib`."""
+    """Runs the training, recorded and not, on a GPU with `memory_mib`."""
 
     def __init__(self, options: Options, memory_mib: int, work: Path) -> None:
         iterations = ITERATIONS_QUICK if options.quick else ITERATIONS
@@ -105,13 +105,13 @@ class Bench:
         return found
 
     def compare(self, what: str) -> Any:
-        """`what`: a field of Figures. Ratio recorded / plain."""
+        """Returns the ratio recorded / plain. `what`: a field of Figures."""
         first, second = ([getattr(run, what) for run in self.runs[n]] for n in self.runs)
         return compare(first, second)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench record --")
     parser.add_argument(
         "--ratio", action="append", type=float, choices=list(MEMORY_MIB), help="oversubscription"

@@ -1,16 +1,16 @@
 """Event ring: operations per second from producer threads through decode and block table.
 
 DESIGN
-  Threads in C (feeder.c) push operations of four extents (two records each) as fast as
-  they can, from 1, 2 and 4 threads. The worker reads them with its own tick, on a CPU of
-  its own where there is one: drain, decode, block table and window, progress. Its
-  device is dormant, so that nothing is decided: suites/policy.py measures that.
+  Threads in C (feeder.c) push operations of four extents (two records each) as fast as they can,
+  from 1, 2 and 4 threads. The worker reads them with its own tick, on a separate CPU if there is
+  one: drain, decode, block table and window, progress. Its device is dormant, so the worker decides
+  nothing: suites/policy.py measures decisions.
 
-    ring.records_per_s   operations a second, all of them seen: producers wait while the
-                         ring is half full (a worker further behind would skip), and the
-                         worker must have read every one. `records_per_s` is twice that.
-    ring.flood.dropped   share of the operations that was lost when producers do not
-                         wait: dropped at a full ring or skipped by the worker
+    `ring.records_per_s`   Operations a second, all of them seen. Producers wait while the ring is
+                           half full, because a slower worker would skip. The worker must have read
+                           every operation. `records_per_s` is twice that.
+    `ring.flood.dropped`   Share of operations that are lost when producers do not wait: dropped at
+                           a full ring or skipped by the worker.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from harness import MeasurementError, Options, Row, cpus, interval, median, pin
 
 THREADS = (1, 2, 4)
 OPERATIONS = 400_000
-"""Of all threads of one measurement together."""
+"""Operations of all threads together in one measurement."""
 
 OPERATIONS_QUICK = 40_000
 RANGES, RANGE_BLOCKS = 2000, 10
 WINDOW = 1000
-"""Operations issued and not executed, of all threads together."""
+"""Operations of all threads together that are issued and not executed."""
 
 QUIET_SECONDS = 0.2
-"""The worker has come to a halt when it read nothing for so long."""
+"""The worker has stopped if it reads nothing for this long."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One measurement: operations issued and seen; records left unread; seconds until the
-    last was read, and those of them that the worker was on its CPU."""
+    """One measurement: operations issued and seen; records left unread; seconds until the last
+    record was read, and the worker's CPU seconds in that time."""
 
     issued: int
     seen: int
@@ -51,10 +51,11 @@ class Flow:
 
 
 def read_rest(feeder: Feeder) -> int:
-    """Lets the worker read what is left in the ring; records that it does not come to.
+    """Lets the worker read the rest of the ring; returns the number of records that it cannot
+    reach.
 
-    Those stand behind one that never becomes ready: a thread that was held up while the
-    worker skipped, and came back to a place that was in use again.
+    A record before them never becomes ready. Its thread was delayed while the worker skipped, and
+    then found its slot in use again.
     """
     worker, header = feeder.worker, feeder.worker.mapping.shm.header
     head, since = header.event_head, time.perf_counter()
@@ -69,7 +70,7 @@ def read_rest(feeder: Feeder) -> int:
 
 
 def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flow:
-    """Runs the threads once against a fresh worker in this thread."""
+    """Runs the threads once, against a fresh worker in this thread."""
     each = operations // threads
     usable = cpus()
     own = usable[-1]
@@ -92,12 +93,12 @@ def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flo
         header = mapping.shm.header
         began, began_cpu = time.perf_counter(), time.thread_time()
         crowd = feeder.start(each, WINDOW // threads, throttle, places)
-        while header.next_seq <= each * threads:  # counts what was issued
+        while header.next_seq <= each * threads:  # counts issued operations
             worker.tick()
         dropped, retries = feeder.join(crowd, threads)
         unread = read_rest(feeder)
         seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - began_cpu
-        worker.tick()  # retires what was executed
+        worker.tick()  # retires executed operations
         totals = worker.model.totals()
         seen = int(totals.operations + totals.window_depth)
     return Flow(each * threads, seen, dropped, retries, unread, seconds, cpu_seconds)

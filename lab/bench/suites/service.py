@@ -1,22 +1,23 @@
-"""Service: what `pumpd serve` costs, and how fast it answers, with 64 clients.
+"""Service: the cost of `pumpd serve`, and how fast it answers, with 64 clients.
 
 DESIGN
-  A service as a process of its own, and clients in this one: connections that join, report
-  and beat as jobs' pumpds do. Its processor time is the kernel's count, its memory the
-  proportional set size. Restart, and what a job costs, are measured with real jobs that share
-  a virtual GPU (service_jobs.py).
+  The service is a separate process. The clients are in this process: connections that join, report
+  and beat like jobs' pumpds. Its CPU time is the kernel's count, its memory the proportional set
+  size. Restart, and the cost of a job, are measured with real jobs that share a virtual GPU
+  (service_jobs.py).
 
-    service.latency_ms      of a question, while 64 clients report; p99 and max beside it
-    service.lease_ms        from a newcomer's report to its first grant, among 64
-    service.idle_cpu        share of one processor with 64 clients that only beat
-    service.pss_mib         with 64 clients; the largest process of each kind of the 16 jobs
-                            beside it
-    service.renewed_s       from the restart of a killed service until all 16 jobs have their
-                            leases again
-    service.top_cpu         share of one processor of `pump top` beside the 16 jobs
-    service.pump_run        time of `pump-run true` with a service against without
-    service.flood           99th percentile of a question, in ms, while three users report as fast
-                            as they may from 250 jobs of 16 GPUs each; only root can be three users
+    `service.latency_ms`   Time of a question, while 64 clients report. The row has p99 and max.
+    `service.lease_ms`     Time from a newcomer's report to its first grant, among 64 clients.
+    `service.idle_cpu`     Share of one CPU core with 64 clients that only beat.
+    `service.pss_mib`      Memory with 64 clients. The row has the largest process of each kind of
+                           the 16 jobs.
+    `service.renewed_s`    Time from the restart of a killed service until all 16 jobs have their
+                           leases again.
+    `service.top_cpu`      Share of one CPU core that `pump top` takes with the 16 jobs.
+    `service.pump_run`     Time of `pump-run true` with a service / without.
+    `service.flood`        99th percentile of a question's time in ms, while three users report as
+                           fast as they may from 250 jobs of 16 GPUs each. Only root can be three
+                           users.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ GPU = "5e" * 16
 PATIENCE_S = 30.0
 FLOOD = Path(__file__).parents[1] / "feeders" / "service_flood.py"
 FLOODERS = 29001, 29002, 29003
-"""User ids that no person has."""
+"""Ids of users that do not exist."""
 
 
 class Client:
-    """One job's end, as the service sees it."""
+    """A job's end of its connection to the service."""
 
     def __init__(self, path: Path) -> None:
         from pump.wire import service as wire
@@ -70,7 +71,7 @@ class Client:
         self.grant = self._take()
 
     def _take(self) -> Any:
-        """What the service says next; a grant is acted upon."""
+        """Returns the service's next message; stores a grant."""
         message = self._wire.decode(
             self.socket.recv(self._wire.REPLY_BYTES), self._wire.FROM_SERVICE
         )
@@ -91,7 +92,7 @@ class Client:
         self.socket.send(self._wire.encode(self._wire.Beat()))
 
     def ask(self) -> float:
-        """Seconds until the answer to a question."""
+        """Returns the seconds until the answer to a question."""
         begin = time.perf_counter()
         self.socket.send(self._wire.encode(self._wire.AskService()))
         while not isinstance(self._take(), self._wire.ServiceState):
@@ -99,7 +100,7 @@ class Client:
         return time.perf_counter() - begin
 
     def drain(self) -> bool:
-        """Take what waits; whether there was something."""
+        """Takes all waiting messages; returns whether there were any."""
         heard = False
         while select.select([self.socket], [], [], 0)[0]:
             self._take()
@@ -135,7 +136,7 @@ class Service:
 
 
 def latency(clients: list[Client], seconds: float) -> list[float]:
-    """Each client asks about once a second and reports twice, in turn, like 64 jobs."""
+    """Lets each client report and ask about once a second, like 64 jobs; returns ms."""
     found: list[float] = []
     end = time.monotonic() + seconds
     turn = 0
@@ -151,7 +152,7 @@ def latency(clients: list[Client], seconds: float) -> list[float]:
 
 
 def flood(python: str, folder: Path, quick: bool) -> Row:
-    """A service of its own, and three users at their bounds; one that has a job asks."""
+    """Runs a separate service with three users at their limits; times the questions of a job."""
     name, unit = "service.flood", "ms"
     if os.geteuid() != 0:
         return Row(name, None, unit, why="only root can be three users")
@@ -196,7 +197,7 @@ def flood(python: str, folder: Path, quick: bool) -> Row:
 
 
 def newcomer(path: Path) -> float:
-    """Milliseconds until a newcomer has its first grant."""
+    """Returns the milliseconds until a newcomer has its first grant."""
     client = Client(path)
     begin = time.perf_counter()
     client.report(500)
@@ -208,13 +209,13 @@ def newcomer(path: Path) -> float:
 
 
 def idle_cpu(service: Service, clients: list[Client], seconds: float) -> float:
-    """Share of one processor while clients beat at the default rate."""
-    for _ in range(3):  # let them act upon what they were granted
+    """Returns the share of one CPU core while clients beat at the default rate."""
+    for _ in range(3):  # lets the clients use their grants
         for client in clients:
             client.drain()
             client.report(100)
         time.sleep(0.3)
-    rate = len(clients) * 0.3  # lease_s is 10 s, of which a beat is a third
+    rate = len(clients) * 0.3  # lease_s is 10 s, and there are three beats in that time
     pid = service.process.pid
     before, begin, turn = cpu_s(pid), time.monotonic(), 0
     while time.monotonic() < begin + seconds:
@@ -226,7 +227,7 @@ def idle_cpu(service: Service, clients: list[Client], seconds: float) -> float:
 
 
 def renewed(service: Service, jobs: Jobs, restarts: int) -> list[float]:
-    """Seconds from a restart until all jobs have their leases again, by restart."""
+    """Returns, by restart, the seconds from it until all jobs have their leases again."""
     found = []
     for _ in range(restarts):
         service.end()
@@ -237,7 +238,7 @@ def renewed(service: Service, jobs: Jobs, restarts: int) -> list[float]:
 
 
 def pump_run_s(options: Options, service: str) -> float:
-    """Seconds that `pump-run true` takes."""
+    """Returns the seconds that `pump-run true` takes."""
     environ = os.environ | {"PUMP_SERVICE": service}
     command = [options.tools.pump_run, "--virtual", "a100-pcie4", "--", "true"]
     begin = time.perf_counter()
@@ -246,12 +247,12 @@ def pump_run_s(options: Options, service: str) -> float:
 
 
 def names(pss: dict[str, float]) -> dict[str, float]:
-    """By kind of process, as keys of a row: pumpd, pumpd_warm, pumpd_worker."""
+    """Returns keys of a row, by kind of process: pumpd, pumpd_warm, pumpd_worker."""
     return {f"{name.replace('-', '_')}_mib": value for name, value in sorted(pss.items())}
 
 
 def run(options: Options) -> Iterator[Row]:
-    """Yields the figures of one service, in the order of the list above."""
+    """Yields the results of one service, in the order of the list above."""
     seconds = 2.0 if options.quick else 20.0
     kernels = host_kernels()
     with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:

@@ -1,29 +1,29 @@
 """Two equal jobs on one virtual GPU, each with 0.75 of its memory: together, and by priority.
 
 DESIGN
-  Each job is a process of its own on one shared card (lab/README.md); both begin
-  together. Budgets are given by hand (--budget), or with --leases by `pumpd serve`, to jobs
-  of equal priority and of the highest beside the lowest. They want too little to take turns.
-  Rounds turn the order of what is measured; ratios are taken within a round.
+  Each job is a separate process on one shared GPU (lab/README.md); both begin together. Budgets are
+  set by hand (--budget). With --leases they come from `pumpd serve`, for jobs of equal priority,
+  and for the highest next to the lowest priority. The jobs want too little memory to take turns.
+  Rounds rotate the order of measurements; ratios are taken within a round.
 
-    shared.<program>.together   naive makespan / makespan under pump: both jobs under naive
-                                Unified Memory, and both under the policy window with equal
-                                budgets. Makespan: from the first begin of timed iterations
-                                to the last end
-    shared.<program>.priority   seconds of one job alone on the card, without pump / seconds
-                                of the same job under pump beside the other one, with a
-                                budget for all it has, the other with what is left
-    shared.<program>.priority_naive  the same where both are under naive Unified Memory
+    `shared.<program>.together`         Naive makespan / makespan under pump: both jobs under naive
+                                        Unified Memory, and both under the policy window with equal
+                                        budgets. Makespan: from the first begin of timed iterations
+                                        to the last end.
+    `shared.<program>.priority`         Seconds of one job on an idle GPU, without pump / seconds
+                                        of the same job under pump next to the other one. It has a
+                                        budget for all its memory, the other job has the rest.
+    `shared.<program>.priority_naive`   The same with both under naive Unified Memory.
+    `shared.<program>.newcomer`         Only with leases. Seconds of an iteration of a running job
+                                        while a new job makes its first three / its last thirty
+                                        iterations. The new job has as much memory and the same
+                                        priority. Both wait after each iteration. `slowest`: the
+                                        slowest iteration during the first three, as such a ratio.
 
-    shared.<program>.newcomer  with leases alone. Seconds of an iteration of a job that was alone
-                                while another one, with as much memory and the same priority,
-                                makes its first three / while that one makes its last thirty.
-                                Both wait after each iteration. `slowest`: of the former
-
-  Programs: sweep (kernels without a pause), pausing (the same with a pause after each
-  iteration, so that the GPU is in use for a fifth of the time). The compute engine takes
-  turns between processes as a real one does, without priorities: of two programs that never
-  pause, none can have more than half of it.
+  Programs: sweep (kernels without a pause), pausing (the same with a pause after each iteration, so
+  that the GPU is in use for a fifth of the time). The compute engine alternates between processes
+  like a real one, without priorities. So a program gets at most half of it while another one never
+  pauses.
 """
 
 from __future__ import annotations
@@ -56,30 +56,30 @@ from harness import (
 
 PROFILE = "a100-pcie4"
 SHARE = 0.75
-"""Of the card's memory, that each job allocates."""
+"""Share of the GPU's memory that each job allocates."""
 EQUAL_BUDGETS = (0.45, 0.45)
-"""Shares of the card. What is left over takes in what faults bring above a budget: the
-driver would make room for that among the blocks of either job."""
+"""Shares of the GPU. The rest holds blocks that faults bring in above a budget. Otherwise the
+driver would evict blocks of either job for them."""
 PRIORITY_BUDGETS = (0.78, 0.15)
 PRIORITIES = {PRIORITY_BUDGETS[0]: 10, PRIORITY_BUDGETS[1]: -10}
-"""With leases, of the job that would have that budget."""
+"""With leases, the priority of the job that would have that budget."""
 WARM_UP = 12
-"""Iterations that are not timed where there are leases, of each run. Of a pausing program twelve
-take about a second: as long as leases take to move on a busy machine."""
+"""Untimed iterations of each run with leases. Twelve iterations of a pausing program take about a
+second: as long as leases take to move on a busy machine."""
 SECONDS_MAX = 240
 SERVICE_SECONDS_MAX = 60
 FIRST, STEADY = 3, 30
-"""Iterations of a newcomer."""
+"""Measured iterations of a newcomer."""
 ALONE_S = 4
-"""Before it: an own pumpd has joined the service, and the job's iterations are regular."""
+"""Time before a newcomer: by then, the first job has a lease and regular iterations."""
 OVERLAP_LEAST = 0.6
-"""Of a makespan, that both jobs have to be at work: they take unequally long to start."""
+"""Least share of a makespan in which both jobs run: their starts take unequally long."""
 KERNEL = {"kernel.sweep.gbps": "60"}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run. started_s: on the machine's monotonic clock. `card`: the driver's report."""
+    """Results of one run. `started_s`: on the monotonic clock. `card`: the driver's report."""
 
     started_s: float
     seconds: float
@@ -87,7 +87,7 @@ class Figures:
     card: dict[str, Any]
 
     def iterations(self, begin_s: float, end_s: float) -> list[float]:
-        """Seconds of those that lie in that time, or in part."""
+        """Returns the seconds of the iterations that are in that time, or partly in it."""
         return [
             end - begin
             for begin, end in itertools.pairwise(self.ends_s)
@@ -97,7 +97,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs beside each other."""
+    """Two simultaneous runs."""
 
     runs: tuple[Figures, Figures]
 
@@ -113,10 +113,10 @@ class Pair:
 
 
 def programs(quick: bool) -> dict[str, list[str]]:
-    """Options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration.
+    """Returns options of examples/cyclic_sweep.py. At 60 GB/s its kernels take 18 ms an iteration.
 
-    Its launches are more than a launch queue holds. A job that has issued all of them when its
-    lease is taken away has no operation left to prefetch for.
+    A launch queue cannot hold all launches. Otherwise a job could have issued all of them when its
+    lease is taken away, and would have no operation left to prefetch for.
     """
     words = ["--buffers=16", f"--buffer-mib={16 if quick else 64}"]
     sweep, pausing = (24, 6) if quick else (150, 120)
@@ -127,7 +127,7 @@ def programs(quick: bool) -> dict[str, list[str]]:
 
 
 class Bench:
-    """Starts jobs on a card that is new for each measurement."""
+    """Starts jobs, each measurement on a new virtual GPU."""
 
     def __init__(self, options: Options, kernels: Path, work: Path, service: str = "") -> None:
         self._service = service
@@ -141,7 +141,7 @@ class Bench:
     def start(
         self, words: Sequence[str], card: str, memory: int, budget: float | None
     ) -> tuple[subprocess.Popen[str], Path]:
-        """budget: share of the card; None: naive."""
+        """Starts a job. `budget`: share of the GPU; None: naive."""
         if budget is None:
             naive = {"PUMP_DISABLE": "1"}
             return self.launch([*words, "--managed"], card, memory, [], more=naive)
@@ -162,8 +162,8 @@ class Bench:
         more: Mapping[str, str] | None = None,
         kernel: Mapping[str, str] = KERNEL,
     ) -> tuple[subprocess.Popen[str], Path]:
-        """A job and its folder. options: of pump-run; more: of its environment; kernel: settings of
-        the virtual GPU."""
+        """Starts a job; returns it and its folder. `options`: of pump-run. `more`: of its
+        environment. `kernel`: settings of the virtual GPU."""
         self._count += 1
         folder = self._work / str(self._count)
         folder.mkdir()
@@ -192,7 +192,7 @@ class Bench:
         return process, folder
 
     def _card(self, words: Sequence[str]) -> tuple[str, int]:
-        """Name and memory in bytes of a new card for two such jobs."""
+        """Returns name and memory in bytes of a new GPU for two such jobs."""
         footprint = cyclic_sweep.footprint_bytes(cyclic_sweep.parse(list(words)))
         return f"bench-{os.getpid()}-{self._count}", int(footprint / SHARE) >> 21 << 21
 
@@ -208,7 +208,7 @@ class Bench:
                 process.communicate()
 
     def result(self, process: subprocess.Popen[str], folder: Path) -> Figures:
-        """Waits for the job. Raises MeasurementError where it fails."""
+        """Waits for the job; returns its results. Raises MeasurementError if the job fails."""
         try:
             _, errors = process.communicate(timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -225,18 +225,18 @@ class Bench:
         return Figures(found["started_s"], found["seconds"], found["ends_s"], driver["card"])
 
     def pair(self, words: Sequence[str], first: float | None, second: float | None) -> Pair:
-        """Two jobs that were at work together for most of the time. Raises MeasurementError."""
+        """Runs two jobs that overlap for most of the time. Raises MeasurementError."""
         for _ in range(3):
             one, other = self.run(words, first, second)
             pair = Pair((one, other))
             if self.quick or pair.overlap >= OVERLAP_LEAST:
                 return pair
-            time.sleep(1)  # whatever kept one of them back
+            time.sleep(1)  # one of them was delayed
         raise MeasurementError(f"the jobs ran together for {pair.overlap:.0%} of the time only")
 
     def newcomer(self, words: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Seconds of a job's iterations during the first and during the last ones of a job that
-        comes later."""
+        """Returns the seconds of a job's iterations during the first and during the last iterations
+        of a newcomer."""
         words = [*words, "--sync-every-step", "--warm-up=0"]
         card, memory = self._card(words)
         count = FIRST + STEADY if self.quick else 4 * STEADY
@@ -260,13 +260,13 @@ class Bench:
         )
 
     def beside(self, words: Sequence[str], budgets: tuple[float | None, float | None]) -> float:
-        """Seconds of the first of two jobs; the other one is there before and outlasts it."""
+        """Returns the seconds of the first of two jobs; the second begins earlier, ends later."""
         longer = [*words, "--iterations=100000"]
         card, memory = self._card(words)
         started = [self.start(longer, card, memory, budgets[1])[0]]
         try:
             until = time.monotonic() + SECONDS_MAX
-            while not list(self._work.glob("pump-card-*")):  # before it, the GPU is not there
+            while not list(self._work.glob("pump-card-*")):  # made by that job with the GPU
                 if time.monotonic() > until or started[0].poll() is not None:
                     raise MeasurementError("the other job has not begun")
                 time.sleep(0.01)
@@ -286,8 +286,8 @@ class Bench:
 
 @contextlib.contextmanager
 def leases(options: Options, work: Path, wanted: bool, configuration: str = "") -> Iterator[str]:
-    """Socket of a system service that runs meanwhile, with this configuration; "" unless it is
-    wanted."""
+    """Yields the socket of a system service that runs during the block, with this configuration, or
+    "" if no service is wanted."""
     path, settings = work / "service", work / "config.toml"
     if not wanted:
         yield ""
@@ -310,7 +310,7 @@ def leases(options: Options, work: Path, wanted: bool, configuration: str = "") 
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench shared --")
     parser.add_argument("--only", action="append", choices=tuple(PARTS))
     parser.add_argument("--program", action="append", choices=tuple(programs(True)))

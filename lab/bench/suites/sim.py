@@ -1,41 +1,44 @@
-"""The simulator against a study, against the virtual GPU, and how fast it is itself.
+"""The simulator against a study and against the virtual GPU, and its own speed.
 
 DESIGN
-  sim.study.*       geometric mean of slow-downs over traces, at 1.1, 1.5, 2 and 4 times the
-                    memory, with the constants of a coarse study of the same traces (STUDY)
-                    and its address mapping. `study`: that study's figure over ten traces;
-                    `ratio` to it means something for those ten alone (-- --traces FOLDER).
-                    naive_serial is naive with the write-back of a victim in front of its
-                    newcomer, all of it, instead of one behind the other on a two-way link:
-                    what the study assumed and Unified Memory does not do. window50_again looks
-                    again at each tick for what the driver evicted too early. bound_keeping counts
-                    Belady's bytes where contents that are never read again move like others,
-                    bound_dead_known where they do not; bound_touched where they leave like
-                    others and need not return, as the mean of both directions (sim_bound.py).
-  sim.planned.*     the planned policy: see sim_planned.py
-  sim.unseen.*      the same rows for networks that no policy was tuned for (sim_unseen.py), on
-                    request: -- --only unseen
-  sim.kinds.*       trainings whose steps are not all the same (sim_changes.py), on request:
-                    -- --only kinds
-  sim.reserve.*     what the memory costs that pump leaves to others, and what it is good for
-                    (sim_reserve.py), on request: -- --only reserve
-  sim.duplicates.*  what leaves without a copy where blocks are duplicated on trial
-                    (sim_duplicates.py), on request: -- --only duplicates
-  sim.inference.*, sim.lora.*, sim.experts.*  recordings of these (workloads/simulated.py), on
-                    request: -- --only workloads
-  sim.wakes.*       drawn delays of wake-ups against constant ones (sim_latency.py), on request:
-                    -- --only wakes
-  sim.agrees.*      seconds of a program of examples/ on the virtual GPU / simulated from a
-                    recording of it that was made where it fits. The best of the pairs: the
-                    simulator knows no other load on the machine.
-  sim.jitter.fixed_over_event    time in a fixed order of transfers / event-driven, where each
-                    kernel and transfer takes up to 25 % more or less: mean over seeds, and least.
-                    fixed_each_way: an order for each direction of the link, which is less strict
-                    fixed_as_issued: nothing leaves before as much was issued as in the rehearsal
-  sim.jitter.event_over_calm     event-driven with jitter / without; sim_jitter.py
-  sim.latency.*     what the way through the worker costs: sim_latency.py
-  sim.train.*       the training of the quickstart against its floor of parts: sim_train.py
-  sim.us_per_operation  the simulator's own processor time, by trace, policy and oversubscription
+  `sim.study.*`              Geometric mean of slow-downs over traces, at 1.1, 1.5, 2 and 4 times
+                             the memory. It has the constants of a coarse study of the same traces
+                             (STUDY) and its address mapping. `study`: that study's value over ten
+                             traces; `ratio` to it is meaningful only for those ten (-- --traces
+                             FOLDER). `naive_serial`: each evicted block is written back wholly
+                             before its successor arrives, as the study assumed. Unified Memory
+                             overlaps both on a two-way link. `window50_again`: each tick prefetches
+                             blocks again that the driver evicted too early. Bounds count Belady's
+                             bytes. In `bound_keeping`, contents that are never read again move like
+                             others; `bound_dead_known` does not move them. In `bound_touched` they
+                             leave like others and need not return, as the mean of both directions
+                             (sim_bound.py).
+  `sim.planned.*`            The planned policy: see sim_planned.py.
+  `sim.unseen.*`             The same rows for networks that no policy was tuned for
+                             (sim_unseen.py). On request: -- --only unseen.
+  `sim.kinds.*`              Trainings with different steps (sim_changes.py). On request: -- --only
+                             kinds.
+  `sim.reserve.*`            Cost and benefit of the memory that pump leaves to others
+                             (sim_reserve.py). On request: -- --only reserve.
+  `sim.duplicates.*`         Evictions without a copy, when blocks are duplicated on trial
+                             (sim_duplicates.py). On request: -- --only duplicates.
+  `sim.inference.*`, `sim.lora.*`, `sim.experts.*`   Recordings of these (workloads/simulated.py).
+                                                     On request: -- --only workloads.
+  `sim.wakes.*`              Random delays of wake-ups against constant ones (sim_latency.py). On
+                             request: -- --only wakes.
+  `sim.agrees.*`             Seconds of a program of examples/ on the virtual GPU / simulated from
+                             its recording with enough memory. The best of the pairs: the simulator
+                             does not know other load on the machine.
+  `sim.jitter.fixed_over_event`   Time in a fixed order of transfers / event-driven, if each kernel
+                                  and transfer takes up to 25 % more or less. The mean over seeds,
+                                  and the least. `fixed_each_way`: an order for each direction of
+                                  the link, which is less strict. `fixed_as_issued`: evictions wait
+                                  until as much was issued as in the rehearsal.
+  `sim.jitter.event_over_calm`    Event-driven with jitter / without; sim_jitter.py.
+  `sim.latency.*`            Cost of the path through the worker: sim_latency.py.
+  `sim.train.*`              The training of the quickstart against its floor of parts:
+                             sim_train.py.
+  `sim.us_per_operation`     The simulator's own CPU time, by trace, policy and oversubscription.
 """
 
 from __future__ import annotations
@@ -82,8 +85,8 @@ RATIOS = (1.1, 1.5, 2.0, 4.0)
 STUDY_QUEUE = 1000
 RUNS_MOST = 5
 
-# Device constants of the study. Its 10 us for a block that a fault populates are 8 us of the
-# block and 2 us of zeroing; with data, both make 2 MiB at 11.5 GB/s together.
+# Device constants of the study. Its 10 us for a block that a fault populates are 8 us for the block
+# and 2 us for zeroing. With data, both together move 2 MiB at 11.5 GB/s.
 STUDY = {
     "link.prefetch_h2d_gbps": "23",
     "link.copy_h2d_gbps": "23",
@@ -126,16 +129,16 @@ FOUND = {
     "bound_keeping": (1.00, 1.03, 1.16, 1.51),
     "bound_dead_known": (1.00, 1.03, 1.16, 1.51),
 }
-"""What the study found, by row and ratio."""
+"""The study's results, by row and ratio."""
 
 
 PARTS = "study", "planned", "jitter", "latency", "agrees", "speed"
 MORE = "unseen", "reserve", "kinds", "wakes", "duplicates", "workloads"
-"""On request only: they take minutes."""
+"""Only on request: they take minutes."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench sim --")
     parser.add_argument("--only", action="append", choices=(*PARTS, *MORE))
     parser.add_argument("--traces", type=Path, default=DATA, metavar="FOLDER")
@@ -181,7 +184,7 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def delays(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
-    """Rows of latency and wakes, on the traces of the repository."""
+    """Yields the rows of latency and wakes, on the traces of the repository."""
     for part, rows in (("latency", sim_latency.rows), ("wakes", sim_latency.wakes)):
         if part in parts:
             yield from rows(traces(DATA)[: 1 if quick else None], quick=quick)
@@ -191,7 +194,7 @@ def delays(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
 
 
 def traces(folder: Path) -> list[TensorTrace]:
-    """The traces with marginal durations. Raises UnavailableError when there are none."""
+    """Returns the traces with marginal durations. Raises UnavailableError if there are none."""
     from pump_lab.sim import tensors
 
     files = sorted(folder.glob("*_marginal.json.*"))
@@ -226,7 +229,7 @@ def study(folder: Path, quick: bool) -> Iterator[Row]:
 
 
 def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
-    """By row of FOUND, of the third iteration against kernels alone."""
+    """Returns slow-downs by row of FOUND: the third iteration / only its kernels."""
     from study.baselines import Soonest, Unbounded
 
     from pump_lab import profiles
@@ -261,7 +264,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
-    """max(compute, Belady's bytes / bandwidth) / compute. keeping: what is dead is unknown."""
+    """Returns max(compute, Belady's bytes / bandwidth) / compute. `keeping`: deaths are unknown."""
     from pump_lab.floor import Touch, floor_seconds, least_traffic
     from pump_lab.sim.named_policies import iteration_steps
     from pump_lab.sim.touches import touches
@@ -284,7 +287,7 @@ def planned(found: list[TensorTrace], group: str, quick: bool) -> Iterator[Row]:
 
 
 def bound_touched(program: Program, memory_bytes: int, compute_seconds: float) -> float:
-    """The same for victims by their next touch, and the mean of both directions' bytes."""
+    """Returns the same for evictions by next touch, with the mean of both directions' bytes."""
     from study import sim_bound
 
     from pump.model.bounds import BLOCK_BYTES
@@ -318,7 +321,7 @@ def agreement(options: Options) -> Iterator[Row]:
 
 
 def record(options: Options, example: Example, kernels: Path, folder: Path) -> Path:
-    """A recording of the example on a GPU that holds all of it."""
+    """Records the example on a GPU that holds all of it."""
     file = folder / f"{example.name}.trace"
     command = [options.tools.pump_run, "--record", str(file), "--virtual", PROFILE]
     settings = {"mode": "timing", "memory": "12GiB", **example.settings}
@@ -331,7 +334,7 @@ def record(options: Options, example: Example, kernels: Path, folder: Path) -> P
 
 
 def written(file: Path) -> Path:
-    """The recording of a job that has ended. Raises MeasurementError where none is written."""
+    """Returns the recording of an ended job. Raises MeasurementError if it is not written."""
     from pump.trace.info import opened
 
     for _ in range(100):  # its writer ends a moment later
@@ -373,7 +376,7 @@ def agrees(
 
 
 def timed_seconds(syncs_seconds: list[float]) -> float:
-    """The longest stretch between two waits: the timed iterations of an example."""
+    """Returns the longest time between two waits: the timed iterations of an example."""
     return max(b - a for a, b in pairwise(syncs_seconds))
 
 

@@ -1,25 +1,26 @@
-"""Start: what pump adds to the start of a job: pump-run itself, and cuInit.
+"""Start: the time that pump adds to the start of a job, in pump-run and in cuInit.
 
 DESIGN
-  A program in C on a driver of empty functions (null_driver/), so that whatever cuInit takes
-  is pump's. It tells when it got to main(), by the machine's clock, its processor time until
-  then, which is pump-run's too since that became the program, and both for its cuInit. A second
-  process of the same job finds a pumpd that has started. Rounds turn the order.
+  A program in C runs on a driver of empty functions (null_driver/), so all time of cuInit is
+  pump's. The program prints the machine's time at main(), and its CPU time until then. That
+  includes pump-run, which became the program. It also prints both times for its cuInit. A second
+  process of the same job finds a running pumpd. Rounds rotate the order.
 
-    start.pump_run_ms        from the start of the command to main(): with pump-run / without,
-                             medians beside it
-    start.pump_run_cpu_ms    processor time until main()
-    start.cuinit_ms          of the job's first process, added by pump; its pumpd starts meanwhile
-    start.cuinit_cpu_ms
-    start.cuinit_later_ms    of a later process of the job
-    start.cuinit_recorded_ms of the first process of a job with --record: it waits until its
-                             worker records
-    start.pumpd_cpu_ms       processor time of a job's pumpd, from its start to its end, for
-                             the two processes above
-    start.enabled_true_ms    from the start of `true` to its end, of TRUES runs by posix_spawn:
-                             median added, with the shim and rules of `pump enable` / without
+    `start.pump_run_ms`          From the start of the command to main(): the time that pump-run
+                                 adds. The row has both medians and their ratio.
+    `start.pump_run_cpu_ms`      CPU time until main().
+    `start.cuinit_ms`            cuInit of the job's first process, added by pump; its pumpd starts
+                                 at the same time.
+    `start.cuinit_cpu_ms`        CPU time of that cuInit.
+    `start.cuinit_later_ms`      cuInit of a later process of the job.
+    `start.cuinit_recorded_ms`   cuInit of the first process of a job with --record: it waits until
+                                 its worker records.
+    `start.pumpd_cpu_ms`         CPU time of a job's pumpd, from its start to its end, for the two
+                                 processes above.
+    `start.enabled_true_ms`      From the start of `true` to its end, in TRUES runs by posix_spawn:
+                                 the median that the shim and rules of `pump enable` add.
 
-  Wall-clock figures grow with the machine's load, processor times hardly.
+  Wall-clock times grow with the machine's load, CPU times barely do.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from orphans import adopt_orphans, processor_s, wait_for_orphans
 
 PATIENCE_S = 120.0
 TRUES = 1000
-"""Runs of `true` each way, in turn."""
+"""Runs of `true` each way, alternating."""
 MS = 1e-6
-"""Of the nanoseconds that the program prints."""
+"""Milliseconds in a nanosecond, the unit of the program's output."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Started:
-    """One job. pumpd_cpu: processor time, in ms, of what was not the job's own process."""
+    """One job. `pumpd_cpu`: CPU time, in ms, outside of the job's own processes."""
 
     first: Process
     later: Process
@@ -76,7 +77,7 @@ class Started:
 
 
 class Bench:
-    """Driver and program, and jobs of it."""
+    """Driver and program, and jobs that run them."""
 
     def __init__(self, options: Options, folder: Path) -> None:
         driver = build_null_driver(options.tools)
@@ -96,7 +97,7 @@ class Bench:
         self.jobs: dict[str, list[Started]] = {"plain": [], "pump": [], "recorded": []}
 
     def start(self, kind: str) -> float:
-        """Run one job and keep its times. Raises MeasurementError."""
+        """Runs one job and stores its times; returns ms until main(). Raises MeasurementError."""
         words: list[str] = []
         if kind != "plain":
             words = [*self._pump_run]
@@ -129,8 +130,8 @@ class Bench:
 
 
 def trues(options: Options, folder: Path) -> tuple[list[float], list[float]]:
-    """Milliseconds of `true` under the shim of an enabled user, and plain, run by run. Raises
-    MeasurementError."""
+    """Returns the milliseconds of `true` under the shim of an enabled user, and without it, run by
+    run. Raises MeasurementError."""
     program = shutil.which("true")
     if program is None:
         raise MeasurementError("there is no program `true`")
@@ -150,12 +151,12 @@ def trues(options: Options, folder: Path) -> tuple[list[float], list[float]]:
 
 
 def added(with_pump: Sequence[float], without: Sequence[float]) -> list[float]:
-    """Differences, round by round."""
+    """Returns the differences, round by round."""
     return [one - other for one, other in zip(with_pump, without, strict=True)]
 
 
 def run(options: Options) -> Iterator[Row]:
-    """Yields the figures in the order of the list above."""
+    """Yields the results in the order of the list above."""
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="pump-b-") as folder:
         enabled, bare = trues(options, Path(folder))

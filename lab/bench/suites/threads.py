@@ -1,19 +1,20 @@
-"""Which of a job's threads wait for processors: a transformer, alone and beside busy processes.
+"""Which of a job's threads wait for CPU cores: a transformer, with and without busy processes.
 
 DESIGN
-  transformer_train.py trains on the virtual GPU, its memory cut by PyTorch's own allocator
-  (granularity native), once in each mode of a round. thread_times.py notes meanwhile what each
-  thread did in the timed iterations. A recording of a run that has room for all is simulated
-  at the same sizes: the simulator's processors are never busy. Rows, medians over the rounds:
+  transformer_train.py trains on the virtual GPU once in each mode of a round. PyTorch's own
+  allocator cuts its memory (granularity native). thread_times.py measures each thread in the timed
+  iterations. A recording of a run with enough memory is simulated at the same sizes: the
+  simulator's CPU cores are never busy. Rows, medians over the rounds:
 
-    threads.<mode>.seconds   of the timed iterations; `beside`: how many processes computed at
-                             the same time; `ratio`: simulated seconds / these
-    threads.<mode>.processors  processor seconds of all threads / simulated seconds: how many
-                             processors the job needs in order to run as fast as simulated
-    threads.<mode>.delay     seconds in which the thread of `case` was runnable and had no
-                             processor; `ran_s`; `blocked` and `preempted`: how often
+    `threads.<mode>.seconds`      Seconds of the timed iterations. `beside`: the number of processes
+                                  that computed at the same time. `ratio`: simulated seconds /
+                                  these.
+    `threads.<mode>.processors`   CPU seconds of all threads / simulated seconds: the number of CPU
+                                  cores that the job needs to run as fast as simulated.
+    `threads.<mode>.delay`        Seconds in which the thread of `case` was runnable without a CPU
+                                  core. `ran_s`; `blocked` and `preempted`: how often.
 
-  A mode is a policy, or naive Unified Memory without pump, or unlimited, with room for all.
+  A mode is a policy, or naive Unified Memory without pump, or unlimited, with enough memory.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ POLICIES = ("window", "planned", "demand")
 TABLE = ((UNLIMITED, 1.0), (NAIVE, 2.0), ("window", 1.5), ("window", 2.0), ("planned", 2.0))
 BESIDE = (0, 2)
 RECORDINGS = 3
-"""The one whose program issued its work fastest is simulated: others slow it down."""
+"""Number of recordings. The one with the fastest issue is simulated: load slows down others."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """How to run: a mode, reserved bytes / memory, and processes that compute beside it."""
+    """A way to run: a mode, reserved bytes / memory, and other processes that compute."""
 
     mode: str
     ratio: float
@@ -60,7 +61,7 @@ class Figures:
 
 
 class Bench:
-    """Runs the training in cases; `settings`: further ones of the virtual GPU."""
+    """Runs the training in cases. `settings`: further settings of the virtual GPU."""
 
     def __init__(self, options: Options, settings: list[str], shape: Shape, work: Path) -> None:
         self._training = Torch(options, training(shape), work, settings)
@@ -79,7 +80,7 @@ class Bench:
         return int(self.reserved_bytes / case.ratio) // floor.BLOCK_BYTES * floor.BLOCK_BYTES
 
     def figures(self, case: Case) -> Figures:
-        """One run. Raises MeasurementError."""
+        """Runs once. Raises MeasurementError."""
         pump = ["--policy", case.mode, "--granularity", "native"] if case.mode in POLICIES else []
         sampler = Sampler(self._work)
         with computing(case.beside), sampler.sampling():
@@ -88,14 +89,14 @@ class Bench:
         return Figures(found["seconds"], threads)
 
     def _record(self, file: Path) -> Program:
-        """The training as a recording tells it, the times at which it issued its work included."""
+        """Records the training, including its times of issue; returns it as a program."""
         from pump_lab.sim import recording
 
         self._training.run(ROOM_BYTES, ["--policy", "window", "--record", str(file)])
         return recording.program(written(file).read_bytes(), file.name)
 
     def _simulated(self, program: Program, policy: str, memory_bytes: int) -> float:
-        """Seconds from the last but one wait for the GPU to the last: the timed iterations."""
+        """Returns the seconds between the last two waits for the GPU: the timed iterations."""
         from study import studied_policies
 
         from pump_lab import profiles
@@ -108,13 +109,13 @@ class Bench:
         return ended - began
 
     def simulated_seconds(self, case: Case) -> float:
-        """The same by the simulator."""
+        """Returns the simulated seconds of a case."""
         policy = case.mode if case.mode in POLICIES else NAIVE
         return self._simulated(self._program, policy, self.memory_bytes(case))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench threads --")
     modes = (UNLIMITED, NAIVE, *POLICIES)
     parser.add_argument("--mode", action="append", choices=modes, help="may be repeated")
@@ -132,7 +133,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def cases(chosen: argparse.Namespace) -> list[Case]:
-    """Those asked for; of the table of modes and ratios where neither is named."""
+    """Returns the requested cases; without modes and ratios, the cases of TABLE."""
     wanted = TABLE
     if chosen.mode or chosen.ratio:
         modes = chosen.mode or [mode for mode, _ in TABLE[1:]]
@@ -143,7 +144,7 @@ def cases(chosen: argparse.Namespace) -> list[Case]:
 
 
 def middle(runs: list[Figures]) -> dict[str, Times]:
-    """Of each thread, its medians over the runs."""
+    """Returns the medians over the runs, by thread."""
     names = sorted({name for run in runs for name in run.threads})
     each = {name: [run.threads.get(name, Times()) for run in runs] for name in names}
     return {

@@ -1,30 +1,29 @@
 """Programs of examples/ on the virtual GPU: pump's policies against naive Unified Memory.
 
 DESIGN
-  A round runs the same program once without pump and with memory for everything
-  (unlimited), once without pump on Unified Memory (naive) and once under each policy, one
-  after another in an order that turns. Each is a process of its own; its figure is the
-  time of its timed iterations, which the program takes itself. Ratios are taken within a
-  round. Rows, for each oversubscription (footprint / memory):
+  A round runs the same program once in each mode, in a rotating order. Modes are unlimited (without
+  pump, memory for everything), naive (without pump, on Unified Memory), and each policy. Each run
+  is a separate process; its value is the time of its timed iterations, which the program measures.
+  Ratios are taken within a round. Rows, for each oversubscription (footprint / memory):
 
-    virtual.<program>.<policy>.speedup   naive seconds / policy seconds
-    virtual.<program>.<policy>.over_demand   demand seconds / policy seconds, where both were
-                                         asked for: pump's demand paging, on the same budget
-    virtual.<program>.<policy>.of_floor  floor / policy seconds; the floor is what any
-                                         policy needs (examples/floor.py)
-    virtual.change.planned.relearned     the slowest step from the third on after a change of batch
-                                         size / the median step where only that size is trained;
-                                         of each step the least of the rounds
-    virtual.change.planned.worst_step    the slowest of all steps / the same one under demand
-    virtual.change.planned.steps         seconds of each step
-    virtual.sync.window                  demand seconds / window seconds of the training
-                                         that waits after each iteration, or each launch
-    virtual.stops.planned                seconds with a worker that runs / seconds with one that is
-                                         stopped for 50 of each 200 ms (worker_stops.py), both
-                                         under planned; the stops of a run beside it
+    `virtual.<program>.<policy>.speedup`       Naive seconds / policy seconds.
+    `virtual.<program>.<policy>.over_demand`   Demand seconds / policy seconds, if both were
+                                               requested: pump's demand paging, on the same budget.
+    `virtual.<program>.<policy>.of_floor`      Floor / policy seconds; the floor is the minimum of
+                                               any policy (examples/floor.py).
+    `virtual.change.planned.relearned`         The slowest step since the third after a change of
+                                               batch size / the median step of a training with only
+                                               that size. Steps count with the least of the rounds.
+    `virtual.change.planned.worst_step`        A step / the same step under demand: the maximum.
+    `virtual.change.planned.steps`             Seconds of each step.
+    `virtual.sync.window`                      Demand seconds / window seconds of the training that
+                                               waits after each iteration, or each launch.
+    `virtual.stops.planned`                    Seconds with a running worker / with a worker that is
+                                               stopped for 50 of each 200 ms (worker_stops.py), both
+                                               under planned. The row has the stops of a run.
 
-  Programs: train (examples/train_mlp.py as scripts/quickstart trains it), sweep, gather.
-  A gather has no floor here: its pages are unknown before they are read.
+  Programs: train (examples/train_mlp.py as trained by scripts/quickstart), sweep, gather. A gather
+  has no floor here: its pages are unknown before they are read.
 """
 
 from __future__ import annotations
@@ -67,15 +66,15 @@ PROFILE = "a100-pcie4"
 STOPPED = "planned, worker stopped"
 PARTS = ("train", "sync", "sweep", "gather", "stops", "change")
 CPUS_MOST = 4
-"""A program, its worker and the virtual GPU's threads; more would only let them wander."""
+"""Enough for a program, its worker and the virtual GPU's threads: more would only move them."""
 
 SPARE_BYTES = 512 << 20
 SECONDS_MAX = 240
 
 SWEEP = ["--buffers=16", "--buffer-mib=64"]
 GATHER = ["--table-mib=1024", "--rows=256", "--launches=32"]
-# A kernel that takes as long as the link needs for a third of what it sweeps; a gather
-# that works half a millisecond on its rows.
+# A kernel takes as long as the link needs for a third of the kernel's bytes. A gather works for
+# half a millisecond on its rows.
 SWEEP_KERNEL = {"kernel.sweep.gbps": "60"}
 GATHER_KERNEL = {"kernel.gather.min_us": "500"}
 
@@ -102,8 +101,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: seconds of the timed iterations; bytes and faults of the whole run; when a
-    training that waits after each step had waited, in seconds from the first step on."""
+    """Results of one run: seconds of the timed iterations; bytes and faults of the whole run. If a
+    training waits after each step, `waits_s` has the ends of these waits in seconds from the start.
+    """
 
     seconds: float
     h2d_bytes: int
@@ -118,7 +118,7 @@ def trained(quick: bool) -> quickstart.Workload:
 
 
 def training(quick: bool) -> Program:
-    """The training of scripts/quickstart; with `quick` its small model."""
+    """Returns the training of scripts/quickstart, or with `quick` its small model."""
     work = trained(quick)
     words = ["train_mlp.py", *work.options()]
     return Program("train", words, work.footprint_bytes, floor_seconds=work.floor_seconds)
@@ -150,19 +150,19 @@ def gathering(quick: bool) -> Program:
 
 
 def medians(runs: Sequence[Figures]) -> dict[str, int]:
-    """Bytes and faults of the run in the middle, each for itself."""
+    """Returns the medians of bytes and faults over the runs."""
     keys = ("h2d_bytes", "d2h_bytes", "faults")
     return {key: int(statistics.median(getattr(run, key) for run in runs)) for key in keys}
 
 
 NOT_SERVED = ("no pumpd served this", "pumpd's worker died", "pump saw no operation finish")
-"""Reasons of the last line (docs/guides/why.md)."""
+"""Reasons in pump's last line (docs/guides/why.md)."""
 
 
 def check_presence(log: str) -> None:
-    """Raises MeasurementError unless pump's summary says that a worker served to the end.
+    """Raises MeasurementError unless pump's summary shows that a worker served to the end.
 
-    Without one a job runs on, under demand paging: its figure would be that of nothing.
+    Without a worker a job continues under demand paging, and its time would not be pump's.
     """
     if "the budget" not in log or any(reason in log for reason in NOT_SERVED):
         tail = "\n".join(log.splitlines()[-8:])
@@ -170,7 +170,7 @@ def check_presence(log: str) -> None:
 
 
 class Bench:
-    """Runs programs on one profile and makes rows of what they took."""
+    """Runs programs on one profile and makes rows of their times."""
 
     def __init__(self, options: Options, profile: str, kernels: Path, work: Path) -> None:
         self._options = options
@@ -184,11 +184,11 @@ class Bench:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What each row says of the machine that is modelled."""
+        """Returns the facts about the modelled machine, which each row has."""
         return self._facts
 
     def run(self, program: Program, policy: str, ratio: float) -> Figures:
-        """One run. Raises MeasurementError when it fails or breaks a rule of the driver."""
+        """Runs once. Raises MeasurementError if the run fails or breaks a rule of the driver."""
         result, report, log = (self._work / n for n in ("result.json", "driver.json", "pump.log"))
         for file in (result, report, log):
             file.unlink(missing_ok=True)
@@ -228,7 +228,7 @@ class Bench:
     def rounds(
         self, program: Program, policies: Sequence[str], ratio: float, *more: str
     ) -> dict[str, list[Figures]]:
-        """Figures of each policy, round by round."""
+        """Returns the results of each policy, round by round."""
         ways = {policy: (replace(program, words=[*program.words, *more]), policy)
                 for policy in policies}  # fmt: skip
         return self.turns(ways, ratio)
@@ -236,7 +236,7 @@ class Bench:
     def turns(
         self, ways: Mapping[Way, tuple[Program, str]], ratio: float
     ) -> dict[Way, list[Figures]]:
-        """Figures of programs under policies, one after another in an order that turns."""
+        """Returns the results of programs under policies, which run in a rotating order."""
         found: dict[Way, list[Figures]] = {way: [] for way in ways}
 
         def measure(way: Way) -> Callable[[], float]:
@@ -258,7 +258,7 @@ class Bench:
         runs: Sequence[Figures],
         **more: Any,
     ) -> Row:
-        """Row of seconds of `first` (its name goes before) / those of `runs`.
+        """Returns the row of seconds of `first`, after its name, / seconds of `runs`.
 
         `place`: program and oversubscription. Bytes and faults are medians of `runs`.
         """
@@ -271,7 +271,7 @@ class Bench:
     def against_naive(
         self, program: Program, ratio: float, policies: Sequence[str]
     ) -> Iterator[Row]:
-        """Rows of one program at one oversubscription."""
+        """Yields the rows of one program at one oversubscription."""
         found = self.rounds(program, (UNLIMITED, NAIVE, *policies), ratio)
         place = program, ratio
         naive = NAIVE, [run.seconds for run in found[NAIVE]]
@@ -291,7 +291,7 @@ class Bench:
                 yield self.row(f"{name}.of_floor", place, ("floor", least), runs)
 
     def synchronous(self, program: Program, ratio: float) -> Iterator[Row]:
-        """Rows of the program that waits for the GPU all the time: window against demand."""
+        """Yields rows of the program that waits for the GPU all the time: window against demand."""
         for step in ("iteration", "launch"):
             found = self.rounds(program, (DEMAND, WINDOW), ratio, f"--sync-every-step={step}")
             demand = DEMAND, [run.seconds for run in found[DEMAND]]
@@ -299,7 +299,7 @@ class Bench:
             yield self.row("virtual.sync.window", place, demand, runs, sync_every=step)
 
     def stops(self, program: Program, ratio: float) -> Iterator[Row]:
-        """The row of a worker that is stopped repeatedly, against one that runs."""
+        """Yields the row of a worker that is stopped repeatedly, against one that runs."""
         found = self.rounds(program, (PLANNED, STOPPED), ratio)
         running = "a worker that runs", [run.seconds for run in found[PLANNED]]
         yield self.row(
@@ -312,7 +312,7 @@ class Bench:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench virtual --")
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument("--ratio", action="append", type=float, help="oversubscription")

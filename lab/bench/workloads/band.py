@@ -1,8 +1,8 @@
-"""The machines over which a simulated figure is given as a band.
+"""The machines over which a simulated value is given as a band.
 
-How long faults take depends on the host, how much one direction of the link slows the other, too;
-cards have been seen all over both ranges (docs/published.md). A figure is that of a server, with
-the least and the most that any of these machines gives.
+The time of faults depends on the host. So does the slow-down of one link direction by the other.
+GPUs have been measured throughout both ranges (docs/published.md). A value is for a server, with
+the least and the most of all these machines.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 CARD = "a100-pcie4"
 LINK_ENDS = (("0.49", "0.94"), ("0.92", "0.85"))
-"""duplex_in and duplex_out: the ends of what has been published (lab/pump_lab/hosts.toml)."""
+"""duplex_in and duplex_out: the extremes of published results (lab/pump_lab/hosts.toml)."""
 
 
 def machines() -> dict[str, Profile]:
-    """Returns the profiles of the band by name; the first is the one whose figures are given."""
+    """Returns the profiles of the band by name; the first one gives the main value."""
     from pump_lab import profiles
 
     server = profiles.load(f"{CARD}@server")
@@ -34,7 +34,7 @@ def machines() -> dict[str, Profile]:
 
 
 def over(measure: Callable[[Profile], Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Returns each figure that `measure` makes of a machine as value, least and most."""
+    """Returns each number that `measure` makes of a machine as value, least and most."""
     measured = [measure(profile) for profile in machines().values()]
     return {
         name: {

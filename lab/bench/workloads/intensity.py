@@ -1,22 +1,24 @@
 """How slow programs get with half of the memory that they need, from compute-bound to link-bound.
 
-    .venv/bin/python lab/bench/workloads/intensity.py     (after scripts/setup examples,simulate)
+Run it after scripts/setup examples,simulate:
+
+    .venv/bin/python lab/bench/workloads/intensity.py
 
 DESIGN
-  How much oversubscription costs depends most on how long kernels take for the bytes that they
-  need. Each program is simulated (pump_lab.sim) with all of its kernel times multiplied by one
-  number, so that kernels take X times as long as the link needs for the least bytes that any
-  policy must move. X of 1/32 is a program that waits for the link, X of 8 one that computes.
-  Figures are times / the same program's with memory for everything and the same kernel times.
+  The cost of oversubscription depends most on how long kernels take for the bytes that they need.
+  Each program is simulated (pump_lab.sim) with all of its kernel times multiplied by one number.
+  Then kernels take X times as long as the link needs for the least bytes that any policy must move.
+  A program with an X of 1/32 waits for the link, one with an X of 8 computes. Values are times /
+  the same program's with memory for everything and the same kernel times.
 
-  programs    the quickstart's training, made from examples/mlp.py; the recordings of PyTorch of
-              lab/bench/data/workloads; the training traces of lab/bench/data/g10
-  given_x     X of the program with its own kernel times: of the profile (quickstart: rates that
-              were chosen, profiles/a100-pcie4.toml), of the virtual GPU (workloads), of an
-              A100 (g10)
+  `programs`    The quickstart's training, made from examples/mlp.py; the recordings of PyTorch in
+                lab/bench/data/workloads; the training traces of lab/bench/data/g10.
+  `given_x`     X of the program with its own kernel times. These come from the profile (quickstart:
+                chosen rates, profiles/a100-pcie4.toml), from the virtual GPU (workloads), or from
+                an A100 (g10).
 
-  Writes docs/pictures/intensity.json and the pictures that pages show beside it. Everything is
-  simulated; nothing here is from a card.
+  Writes docs/pictures/intensity.json and the pictures that pages show with it. Everything is
+  simulated; nothing here is from a real GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 PROFILE = "a100-pcie4"
 RATIO = 2.0
 POWERS = tuple(range(-5, 4))
-"""Of 2: the values of X."""
+"""Powers of 2: the values of X."""
 POLICIES = "naive", "window", "planned"
 RECORDED = "inference", "lora"
 TRACES = "bert_base_b128", "vit_b256"
@@ -48,11 +50,11 @@ COLOURS = {"naive": "#d62728", "window": "#1f77b4", "planned": "#2ca02c", "floor
 FOLDER = ROOT / "docs" / "pictures"
 DATA = FOLDER / "intensity.json"
 PICTURED = "bert_base_b128", "inference"
-"""The programs whose curves pages show. The table in docs/guides/choose.md has all of them."""
+"""Programs whose curves pages show. The table in docs/guides/choose.md has all of them."""
 
 
 def programs(profile: Profile) -> Iterator[Program]:
-    """All of them, with their own kernel times."""
+    """Yields all programs, with their own kernel times."""
     from workloads import simulated
     from workloads.formulas import Step
 
@@ -71,7 +73,7 @@ def programs(profile: Profile) -> Iterator[Program]:
 
 
 def training(profile: Profile, iterations: int = 6) -> Program:
-    """The training whose speed scripts/quickstart shows, in the simulator's form."""
+    """Returns the training whose speed scripts/quickstart shows, in the simulator's form."""
     import numpy as np
     from mlp import Operation
     from quickstart.workload import SPEED
@@ -116,7 +118,7 @@ def training(profile: Profile, iterations: int = 6) -> Program:
 
 
 def case_of(program: Program, profile: Profile) -> Case:
-    """The program on a GPU with half of the memory that it needs."""
+    """Returns the program on a GPU with half of the memory that it needs."""
     from pump_lab.sim.report import Case
     from pump_lab.sim.simulation import Machine
 
@@ -124,8 +126,8 @@ def case_of(program: Program, profile: Profile) -> Case:
 
 
 def least(case: Case) -> tuple[float, float]:
-    """Seconds of kernels, and of the link for the least bytes to the GPU; of what is measured. The
-    greater of both is the floor as scripts/quickstart takes it."""
+    """Returns seconds of kernels, and of the link for the least bytes to the GPU, in the measured
+    part. The greater of both is the floor of scripts/quickstart."""
     from quickstart.workload import link_bytes_per_second
 
     from pump_lab.floor import least_traffic
@@ -142,7 +144,7 @@ def least(case: Case) -> tuple[float, float]:
 
 
 def point(case: Case, times: float) -> dict[str, float]:
-    """Slow-downs by policy, and of the floor, with kernel times multiplied."""
+    """Returns slow-downs by policy, and of the floor, with kernel times multiplied."""
     from pump_lab.sim import report
     from pump_lab.sim.named_policies import by_name, simulate
 
@@ -157,7 +159,7 @@ def point(case: Case, times: float) -> dict[str, float]:
 
 
 def curve(program: Program, profile: Profile) -> dict[str, Any]:
-    """All points of one program."""
+    """Returns all points of one program."""
     case = case_of(program, profile)
     compute_seconds, link_seconds = least(case)
     own = compute_seconds / link_seconds
@@ -169,7 +171,7 @@ def curve(program: Program, profile: Profile) -> dict[str, Any]:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """The curve of one program as SVG: both axes are logarithmic."""
+    """Returns the curve of one program as SVG: both axes are logarithmic."""
     from pump.report import svg
 
     points = found["points"]
@@ -210,7 +212,7 @@ def _power(power: float) -> str:
 
 
 def main() -> int:
-    """Simulate all, write data and pictures."""
+    """Simulates all programs, writes data and pictures."""
     from pump_lab import profiles
 
     profile = profiles.load(PROFILE)

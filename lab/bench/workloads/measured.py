@@ -1,21 +1,22 @@
 """Inference, LoRA and experts in PyTorch on the virtual GPU: part of suites/frameworks.py.
 
 DESIGN
-  A program of examples/pytorch runs once in each mode of a round, each time in a process of its
-  own; what it told and what the virtual GPU counted are of its timed steps, the first three left
-  out. Memory is weights / oversubscription, as for a model that one wants to run; LoRA, which has
-  as much again beside its weights, gets all memory / oversubscription. Rows, for each policy:
+  A program of examples/pytorch runs once in each mode of a round, each time in a separate process.
+  Its results and the virtual GPU's counters are of its timed steps, without the first three. Memory
+  is weights / oversubscription, as for a model that a user wants to run. LoRA has as much memory
+  again for other data, so it gets all memory / oversubscription. Rows, for each policy:
 
-    virtual.<program>.<policy>   seconds of a step, median over rounds of a run's mean; `ratio`:
-                             naive's / its; `to_gpu`, `to_host`: bytes of a step; `back`: the
-                             share of these; `of_floor`; `of_bound`: the bound of
-                             workloads/formulas.py / its seconds; `slowest`: step of a run / mean
-    virtual.<program>.window.no_duplicates   the same where clean memory is copied back
-    virtual.<program>.<system>   seconds with what people use instead, computed by formulas.py of
-                             the kernels' time and the link's rate
+    `virtual.<program>.<policy>`   Seconds of a step, the median over rounds of a run's mean.
+                                   `ratio`: naive's / its. `to_gpu`, `to_host`: bytes of a step.
+                                   `back`: to_host / to_gpu. `of_floor`. `of_bound`: the bound of
+                                   workloads/formulas.py / its seconds. `slowest`: slowest step of
+                                   a run / mean.
+    `virtual.<program>.window.no_duplicates`   The same if clean memory is copied back.
+    `virtual.<program>.<system>`   Seconds with another system, computed by formulas.py from the
+                                   kernels' time and the link's rate.
 
-  The floor knows the weights that products read, and no other memory. With --record nothing is
-  measured: each program is recorded where it fits, for suites/sim.py (workloads/simulated.py).
+  The floor knows only the weights that products read. With --record nothing is measured: each
+  program is recorded with enough memory, for suites/sim.py (workloads/simulated.py).
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ POLICIES = {
     NO_DUPLICATES: ("--policy=window",),
     "planned": ("--policy=planned",),
 }
-"""Options of pump-run."""
+"""Options of pump-run for each policy."""
 QUICK = ("--layers=4", "--width=1024", "--heads=8", "--inner=2048", "--vocabulary=1024",
          "--steps=3")  # fmt: skip
 RECORDED = {"lora": ("--steps=3",)}
-"""Options of what is recorded: a step of training has two thousand operations."""
+"""Options for recordings: a step of training has two thousand operations."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run. counters: the virtual GPU's, of the timed steps."""
+    """Results of one run. `counters`: the virtual GPU's, of the timed steps."""
 
     found: Mapping[str, Any]
     counters: Mapping[str, int]
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Returns the seconds of a step."""
         return float(self.found["seconds"]) / self.steps
 
     @property
@@ -72,13 +73,13 @@ class Figures:
         return max(self.found["each_s"]) / self.seconds
 
     def moved(self, way: str) -> float:
-        """Bytes of a step; way: h2d or d2h."""
+        """Returns the bytes of a step; `way`: h2d or d2h."""
         kinds = ("demand", "prefetch", "remote") if way == "h2d" else ("evict", "prefetch", "ahead")
         return sum(self.counters[f"{way}_{kind}_bytes"] for kind in kinds) / self.steps
 
     @property
     def step(self) -> Step:
-        """What a step must take; of a run that had room for everything."""
+        """Returns the data of a step for formulas.py, from a run with enough memory."""
         lengths = [length for _, length in self.found["reads"]]
         compute = self.counters["compute_busy_ns"] / 1e9 / self.steps
         return Step(
@@ -93,7 +94,7 @@ class Figures:
 
     @property
     def footprint_bytes(self) -> int:
-        """What an oversubscription is relative to."""
+        """Returns the bytes that an oversubscription is relative to."""
         return int(self.found["reserved_bytes" if "losses" in self.found else "weights_bytes"])
 
 
@@ -109,7 +110,7 @@ class Bench:
         self._link = float(profiles.load(PROFILE).values["link.prefetch_h2d_gbps"]) * 1e9
 
     def run(self, mode: str, memory_bytes: int, *words: str, record: str = "") -> Figures:
-        """One run. Raises MeasurementError."""
+        """Runs once. Raises MeasurementError."""
         pump = [*POLICIES.get(mode, ())]
         pump += ["--record", record] if record else []
         environ = {"PUMP_DUPLICATES": "off"} if mode == NO_DUPLICATES else {}
@@ -119,7 +120,7 @@ class Bench:
         return Figures(found, report["profiled"])
 
     def record(self, folder: Path) -> Iterator[Row]:
-        """A recording and what is known of it, as files of the folder."""
+        """Writes a recording and facts about it to the folder."""
         from suites.sim import written
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ class Bench:
         yield Row(f"recorded.{self._name}", length_bytes, "bytes")
 
     def rows(self, ratio: float) -> Iterator[Row]:
-        """Those of one oversubscription."""
+        """Yields the rows of one oversubscription."""
         modes = (UNLIMITED, NAIVE, *POLICIES)
         alone = self.run(UNLIMITED, ROOM_BYTES)
         memory = int(alone.footprint_bytes / ratio)
@@ -191,7 +192,7 @@ class Bench:
 
 
 def least_seconds(alone: Figures, memory_bytes: int, seconds: float) -> float:
-    """The floor of a step, from the weights that its products read. seconds: where all fits."""
+    """Returns the floor of a step, from the weights that products read. `seconds`: if all fits."""
     touches = []
     for address, length_bytes in alone.found["reads"]:
         last = (address + length_bytes - 1) // floor.BLOCK_BYTES
@@ -202,7 +203,7 @@ def least_seconds(alone: Figures, memory_bytes: int, seconds: float) -> float:
 
 
 def rows(name: str, options: Options, work: Path, record: Path | None) -> Iterator[Row]:
-    """Of one program. record: the folder of its recording, instead of figures."""
+    """Yields the rows of one program. `record`: records it to this folder instead."""
     bench = Bench(name, options, work)
     if record is not None:
         yield from bench.record(record)

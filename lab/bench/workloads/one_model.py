@@ -1,9 +1,11 @@
 """README's chart: the iteration time of one named model that does not fit into GPU memory.
 
-    .venv/bin/python lab/bench/workloads/one_model.py     (after scripts/setup examples,simulate)
+Run it after scripts/setup examples,simulate:
+
+    .venv/bin/python lab/bench/workloads/one_model.py
 
 The model is BERT-base, trained with a batch of 128. Its kernel times are derived from timings on an
-A100 (lab/bench/data/g10/README.md); memory, link and host are simulated. Ranges are those of
+A100 (lab/bench/data/g10/README.md); memory, link and host are simulated. Ranges come from
 band.py. Writes docs/pictures/one-model.json and one-model.svg.
 """
 

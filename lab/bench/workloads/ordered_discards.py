@@ -1,22 +1,22 @@
-"""What discards in the order of the GPU would save on PyTorch's own addresses, simulated.
+"""Simulates what discards in the order of the GPU would save on PyTorch's own addresses.
 
 DESIGN
-  A recording of pump's tells which operations a program issued and when, witness.c when its
-  allocator handed out each block and took it back, on the same clock. Where a 2 MiB block holds
-  nothing any more, a discard is put into the recorded program behind the last operation that was
-  issued before, unless an operation uses the block again too soon. The simulator makes discards
-  in a stream of their own, behind that operation and in front of the next use, at the driver's
-  price (docs/decisions/0042-discards.md). So this is what a perfect such mechanism would save:
-  it knows at the free how long the memory stays free, and takes no time of the program's thread.
+  A recording of pump has the operations that a program issued, with their times. On the same clock,
+  witness.c logs when its allocator handed out and took back each block. When a 2 MiB block becomes
+  empty, a discard is added to the recorded program after the last operation that was issued before.
+  It is left out if an operation uses the block again too soon. The simulator runs discards in a
+  separate stream, after that operation and before the next use, at the driver's price
+  (docs/decisions/0042-discards.md). So this is the saving of a perfect mechanism. It knows at the
+  free how long the memory stays free, and takes no time of the program's thread.
 
-  Row, for each size and each least stay, in parts of an iteration's operations:
+  There is a row for each size and each least stay, in parts of an iteration's operations.
 
-    transformer.ordered_discards.window   seconds without discards / with them; `operations`:
-                                          least stay; `discarded_bytes`; `h2d_bytes`,
-                                          `d2h_bytes`, `faults`, each also with `without_` in front
+    `transformer.ordered_discards.window`   Seconds without discards / with them. `operations`: the
+                                            least stay. `discarded_bytes`. `h2d_bytes`, `d2h_bytes`,
+                                            `faults`, each also with the prefix `without_`.
 
-  Kernels take all together what the virtual GPU counted, and each launch HOST_NS of the host: the
-  figures do not depend on how busy the machine is.
+  All kernels together take the time that the virtual GPU counted, and each launch takes HOST_NS of
+  the host. So the results do not depend on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLICY = "window"
 
 
 def emptied(handed: Iterable[Handed]) -> list[tuple[int, int]]:
-    """When 2 MiB blocks came to hold nothing live, and their addresses, in order of time."""
+    """Returns when 2 MiB blocks became empty, and their addresses, in order of time."""
     lengths: dict[int, int] = {}
     live: dict[int, int] = {}
     found = []
@@ -64,10 +64,10 @@ def by_operation(
     issued_ns: Sequence[int],
     places: Sequence[tuple[int, int, int]],
 ) -> dict[int, list[Span]]:
-    """Blocks by the last operation that was issued before they were empty.
+    """Returns blocks by the last operation that was issued before they were empty.
 
-    issued_ns: of all operations, ascending. places: (address, length_bytes, range) of ranges, in
-    order of address.
+    `issued_ns`: of all operations, ascending. `places`: (address, length_bytes, range) of ranges,
+    in order of address.
     """
     found: dict[int, list[Span]] = {}
     begins = [begin for begin, _, _ in places]
@@ -83,7 +83,7 @@ def by_operation(
 
 
 def with_discards(program: Program, empty: Mapping[int, list[Span]], least: int) -> Program:
-    """The program with a discard behind each operation of `empty`, of those of its blocks that
+    """Returns the program with a discard after each operation of `empty`. It covers the blocks that
     no operation uses for more than `least` operations."""
     import numpy as np
 
@@ -111,7 +111,7 @@ def with_discards(program: Program, empty: Mapping[int, list[Span]], least: int)
 
 
 def recorded(data: bytes, compute_ns: int) -> tuple[Program, list[int], list[tuple[int, int, int]]]:
-    """The recording as a program with times of its own, and issued_ns and places of
+    """Returns the recording as a program with new times, and issued_ns and places for
     by_operation()."""
     import numpy as np
 
@@ -148,8 +148,8 @@ def rows(
     waits: int,
     memory_bytes: Mapping[float, int],
 ) -> Iterator[Row]:
-    """data: a recording of `iterations` of the transformer, the timed ones with `waits` for the
-    GPU. memory_bytes: by oversubscription."""
+    """Yields the rows. `data`: a recording of `iterations` of the transformer, the timed ones with
+    `waits` for the GPU. `memory_bytes`: by oversubscription."""
     program, issued_ns, places = recorded(data, compute_ns)
     empty = by_operation(emptied(handed), issued_ns, places)
     for ratio, bytes_there in memory_bytes.items():
@@ -180,7 +180,7 @@ def rows(
 def _run(
     program: Program, waits: int, profile: Profile, memory_bytes: int
 ) -> tuple[float, Stretch]:
-    """Seconds of the timed iterations, and what moved in the whole run."""
+    """Returns the seconds of the timed iterations, and the transfers of the whole run."""
     from pump_lab.sim.named_policies import by_name, simulate
     from pump_lab.sim.simulation import Machine
 

@@ -1,24 +1,26 @@
-"""Inference, LoRA and experts as recorded, simulated: part of suites/sim.py.
+"""Recordings of inference, LoRA and experts, simulated: part of suites/sim.py.
 
 DESIGN
-  lab/bench/data/workloads has a recording of each program of examples/pytorch, made where it
-  fits, and what the program told of itself. A recording says what the program did, in which
-  order; how long kernels and the host took depends on what else the machine did, so both are
-  set anew: a kernel takes the time of the bytes that it reaches, all of them together what the
-  virtual GPU counted, and each launch HOST_NS of the host, as in traces in JSON. The same
-  recording then gives the same figures. Rows, of the steps after the first ones:
+  lab/bench/data/workloads has a recording of each program of examples/pytorch, made with enough
+  memory, and the program's own results. A recording has the operations of the program, in order.
+  The times of kernels and the host depend on other load on the machine, so both are replaced. A
+  kernel takes the time of the bytes that it reaches. All kernels together take the time that the
+  virtual GPU counted, and each launch takes HOST_NS of the host, as in JSON traces. So the same
+  recording gives the same results. Rows, of the steps after the first ones:
 
-    sim.<program>.<policy>   seconds of a step; `least`, `most`: over the machines of band.py;
-                             `to_gpu`, `to_host`: bytes; `of_bound`: the bound of
-                             workloads/formulas.py / its seconds; `of_floor`; `faults`
-    sim.<program>.<system>   seconds with what people use instead, computed by formulas.py
-    sim.<program>.<policy>.full_duplex   seconds on a link that carries both directions at full
-                             rate / on the profile's: more than 1 where departures run ahead of
-                             arrivals (docs/decisions/0053-departures-ahead.md)
+    `sim.<program>.<policy>`               Seconds of a step. `least`, `most`: over the machines of
+                                           band.py. `to_gpu`, `to_host`: bytes. `of_bound`: the
+                                           bound of workloads/formulas.py / its seconds. `of_floor`.
+                                           `faults`.
+    `sim.<program>.<system>`               Seconds with another system, computed by formulas.py.
+    `sim.<program>.<policy>.full_duplex`   Seconds on a link that carries both directions at full
+                                           rate / on the profile's: more than 1 if departures run
+                                           ahead of arrivals
+                                           (docs/decisions/0053-departures-ahead.md).
 
-  Memory is weights / oversubscription, as for a model that one wants to run; of LoRA, which
-  has as much again beside its weights, it is all memory / oversubscription. RESULTS keeps the rows
-  of `scripts/bench sim -- --only workloads`, and pages show them.
+  Memory is weights / oversubscription, as for a model that a user wants to run. LoRA has as much
+  memory again for other data, so it gets all memory / oversubscription. RESULTS keeps the rows of
+  `scripts/bench sim -- --only workloads`, and pages show them.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ PROGRAMS = "inference", "lora", "experts"
 POLICIES = "naive", "window", "planned"
 RATIOS = (1.5, 2.0)
 HOST_NS, GAP_NS = 8_000, 200_000
-"""Of the host for a launch, and behind a wait: sampling, or the next batch."""
+"""Host time for a launch, and after a wait: sampling, or the next batch."""
 
 
 def retimed(program: Program, operations: int, compute_seconds: float) -> Program:
-    """The last `operations` as its steady part, with times that depend on the program alone.
+    """Makes the last `operations` the steady part, with times that depend only on the program.
 
-    compute_seconds: of all of these.
+    `compute_seconds`: of all these operations.
     """
     import numpy as np
 
@@ -85,7 +87,7 @@ WORDS = {
 
 
 def lines(program: str, unit: str) -> Iterator[str]:
-    """Yields the lines of a page's table for a program, from RESULTS. unit: what a step is."""
+    """Yields the lines of a page's table for a program, from RESULTS. `unit`: a step's name."""
     kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
     kept = [row for row in kept if row["name"].startswith(f"sim.{program}.")]
     yield f"| time of a {unit} | source | {' | '.join(f'{r:g}x' for r in RATIOS)} | to the GPU |"
@@ -145,7 +147,7 @@ def _simulated(
     alone, least = report.unlimited(case).steady.seconds, report.floor(case)
     step = replace(step, gap_seconds=max(0.0, alone / steps - step.compute_seconds))
     budget = without_reserve(machine.memory_bytes, machine.reserve_percent)
-    # As many bytes leave as come.
+    # Evictions have as many bytes as arrivals.
     bound = formulas.bounds(step, budget, link * float(profile.values["link.duplex_in"]))
     facts = {"oversubscription": ratio, "profile": profile.name, "simulated": True}
     times = band.over(seconds_on)

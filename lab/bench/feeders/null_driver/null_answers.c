@@ -1,7 +1,7 @@
-/* null_answers.c - the functions of the null driver that tell something: one device of
- * 1 TiB, addresses that count upwards and lead nowhere, handles, and the parameters of
- * kernels, which follow from their names: "p10" has ten pointers, "s4096" a structure
- * of 4,096 bytes, "p2s100" two pointers and a structure.
+/* null_answers.c - the functions of the null driver that return data. They present one
+ * device of 1 TiB, increasing addresses without memory, handles, and the parameters of
+ * kernels. A kernel's name defines its parameters: "p10" has ten pointers, "s4096" a
+ * structure of 4,096 bytes, "p2s100" two pointers and a structure.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Every function with its real prototype, so that these agree with it. */
+/* Declares every function with its real prototype, which the definitions must match. */
 #define PUMP_HOOK(name, pfn, parameters, arguments) EXPORT CUresult name parameters;
 #define PUMP_CALL(name, pfn, parameters) EXPORT CUresult name parameters;
 #include "shim/driver/hooks.h"
@@ -106,7 +106,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* One pool: pump serves it from its own. */
+/* The only pool: pump serves it from its own. */
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
   (void)device;
   *pool = (CUmemoryPool)0x9000;

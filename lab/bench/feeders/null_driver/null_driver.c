@@ -1,10 +1,10 @@
 /* null_driver.c - a libcuda.so.1 of empty functions that return success, to measure
- * what pump itself costs. It runs nothing, moves nothing and waits for nothing; the
- * few functions that must tell something are in null_answers.c.
+ * pump's own cost. They run nothing, move nothing and wait for nothing. The few functions
+ * that must return data are in null_answers.c.
  *
- * null_function gives this library's own function of a name, past all that interposes.
+ * null_function() returns this library's own function of a name, past all interposers.
  *
- * Not a fake: tests/loader has one that proves where calls arrive.
+ * The fake driver that proves where calls arrive is another one: see tests/loader.
  */
 #include <string.h>
 
@@ -12,8 +12,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Weak: null_answers.c has its own of some. No prototype fits all; callers clean up
- * their arguments in every ABI that pump runs on. */
+/* Weak, because null_answers.c defines some of these. No prototype fits all; callers
+ * clean up their arguments in every ABI that pump runs on. */
 #define EMPTY(name)                                                                        \
   EXPORT __attribute__((weak, noinline)) CUresult name(void);                              \
   CUresult name(void) {                                                                    \

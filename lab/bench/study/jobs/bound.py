@@ -1,21 +1,22 @@
-"""What no way of sharing can pass in the model of world.py: a linear program. Pure.
+"""An upper bound for every way of sharing in the model of world.py: a linear program. Pure.
 
 DESIGN
-  Time is cut where jobs come, go or grow. Within a part a job does so many iterations at each of
-  its budgets (its curve's, and the GPU's memory if it is larger than that). An iteration takes at
-  least its time alone with that budget, and holds the budget as long. In each part
+  Time is cut when jobs arrive, leave or grow. Within a part a job runs some iterations at each of
+  its budgets: its curve's budgets, and the GPU's memory or the whole footprint. An iteration takes
+  at least as long as without other jobs at that budget, and holds the budget for that time. In each
+  part:
 
-  1. a job's iterations take no more than the part's time;
-  2. kernels of all jobs take no more than that;
-  3. bytes to the GPU, to the host and both together take no more of the link than it carries. What
-     comes to a job that has room need not make way: at most the GPU's memory, once a part;
-  4. budgets times times are no more than the memory times the part's time.
+  1. A job's iterations take no more than the part's time.
+  2. The kernels of all jobs take no more than that.
+  3. Bytes to the GPU, to the host and both together are at most what the link carries. Arrivals for
+     a job with free memory evict nothing: at most the GPU's memory, once in each part.
+  4. Budgets times times are no more than the memory times the part's time.
 
-  Over all parts a job does no more than alone, and it pauses as often as its iterations say: the
-  time that it needs is at least the convex hull of the pauses behind so many iterations. What it
-  costs to move memory when shares change is left out, so turns are for free.
+  Over all parts, a job does no more work than without other jobs. It pauses as often as its
+  iterations require: Its pauses take at least the convex hull of pauses by iterations. The cost of
+  moving memory when shares change is left out, so turns are free.
 
-  The most of the weighted progress over all such numbers is the bound.
+  The bound is the maximum of the weighted progress over all such numbers.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from study.jobs.mixes import Mix
 from study.jobs.world import Job, Running
 
 HULL_MOST: Final = 200
-"""Pauses of a job that are looked at."""
+"""Number of a job's pauses that are considered."""
 
 
 class Part(NamedTuple):
-    """seconds: of time."""
+    """A part of the time, with its length in seconds."""
 
     begin: float
     seconds: float
 
 
 class Choice(NamedTuple):
-    """One job in one part at one budget. time_s: of an iteration, at least. work_s: its kernels.
-    held_bytes, come_s, leave_s: what it takes of memory and link."""
+    """One job in one part at one budget. `work_s`: kernel time of an iteration. `time_s`: its least
+    duration. `held_bytes`, `come_s`, `leave_s`: its memory, and its time on the link."""
 
     job: int
     part: int
@@ -54,8 +55,8 @@ class Choice(NamedTuple):
 
 
 def most(mix: Mix, least: Sequence[float] = ()) -> float:
-    """The bound of the mean progress. least: of progress, that each job has. Raises ArithmeticError
-    if the solver gives up, or if the jobs cannot have that."""
+    """Returns the bound of the mean progress. `least`: the least progress of each job. Raises
+    ArithmeticError if the solver gives up, or if the jobs cannot all have `least`."""
     from scipy.optimize import linprog
 
     parts = parts_of(mix)
@@ -98,7 +99,7 @@ def most(mix: Mix, least: Sequence[float] = ()) -> float:
 
 
 def parts_of(mix: Mix) -> list[Part]:
-    """The time between changes that come whatever happens."""
+    """Returns the parts of time between changes that do not depend on the way of sharing."""
     times = {0.0, mix.horizon_s}
     for job in mix.jobs:
         times |= {job.arrives_s, job.leaves_s, *(at for at, _ in job.grows)}
@@ -107,7 +108,7 @@ def parts_of(mix: Mix) -> list[Part]:
 
 
 def choices(mix: Mix, parts: Sequence[Part]) -> Iterator[Choice]:
-    """Each job in each part in which it is there, at each budget."""
+    """Yields each job in each part in which it is present, at each budget."""
     memory, link = mix.card.memory_bytes, mix.card.link
     for j, job in enumerate(mix.jobs):
         running = Running(j, job, mix.seed, memory)
@@ -134,13 +135,13 @@ def choices(mix: Mix, parts: Sequence[Part]) -> Iterator[Choice]:
 
 
 def least_bytes(job: Job, budget: float) -> tuple[float, float]:
-    """To the GPU and to the host, whatever the job's shares are."""
+    """Returns the least bytes to the GPU and to the host, whatever the job's shares are."""
     found = [job.curve.at(budget, rate) for rate in job.curve.rates]
     return min(one.come for one in found), min(one.leave for one in found)
 
 
 def lines(mix: Mix, j: int) -> Iterator[tuple[float, float]]:
-    """Slope and start of lines below the pauses that stand behind so many iterations of a job."""
+    """Yields slope and start of lines that bound a job's pauses, by its iterations, from below."""
     job = mix.jobs[j]
     if job.work == math.inf:
         return

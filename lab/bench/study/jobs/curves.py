@@ -1,11 +1,11 @@
 """How one job's iteration depends on its budget and on its share of the link.
 
 A curve comes from the simulator of one job (pump_lab.sim), run at several budgets and rates of the
-link. It does not depend on the job's size: times are in iterations without any paging, bytes in
-shares of the footprint. A job of twice the bytes and twice the kernels' time has the same one.
+link. It does not depend on the job's size: times are in iterations without paging, bytes in shares
+of the footprint. A job with twice the bytes and twice the kernel time has the same curve.
 
-The simulator takes minutes for a large trace; so curves of some are kept in lab/bench/data/jobs.
-This makes them anew, in lab/bench (of FOLDER/NAME_marginal.json.*):
+The simulator takes minutes for a large trace, so some curves are stored in lab/bench/data/jobs. In
+lab/bench, this makes them again from FOLDER/NAME_marginal.json.*:
 
     ../../.venv/bin/python -m study.jobs.curves FOLDER NAME... > data/jobs/curves.jsonl
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 FILE: Final = Path(__file__).parents[2] / "data" / "jobs" / "curves.jsonl"
 DIGITS: Final = 4
 BUDGETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Of the footprint. At 1 nothing is paged."""
+"""Shares of the footprint. At 1 nothing is paged."""
 RATES: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Of the link's own."""
+"""Multiples of the link's own rate."""
 LOWERED_LEAST: Final = 0.1
-"""Of the peak; TENSILE's choices below are not kept."""
+"""Share of the peak; TENSILE's choices below it are not stored."""
 ITERATIONS: Final = 3
 LINK_KEYS: Final = (
     "link.prefetch_h2d_gbps",
@@ -42,12 +42,12 @@ LINK_KEYS: Final = (
 )
 
 Grid = tuple[tuple[float, ...], ...]
-"""By budget and rate."""
+"""Values by budget and rate."""
 
 
 class Point(NamedTuple):
-    """Of one iteration. slow: its time / without paging. come, leave: bytes to the GPU and to the
-    host / footprint."""
+    """One iteration. `slow`: its time / its time without paging. `come`, `leave`: bytes to the GPU
+    and to the host / footprint."""
 
     slow: float
     come: float
@@ -56,9 +56,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """seconds, footprint_bytes: of an iteration that is not paged. budgets, rates: ascending, of
-    the footprint and of the link; the last budget is 1. lowering: of the peak, the tensors that
-    TENSILE swaps one after the other, and the peak that each leaves (study/papers/tensile.py)."""
+    """`seconds`, `footprint_bytes`: an iteration without paging. `budgets`, `rates`: ascending,
+    relative to the footprint and the link; the last budget is 1. `lowering`: the tensors that
+    TENSILE swaps in turn, and the peak that each leaves, relative to the peak
+    (study/papers/tensile.py)."""
 
     name: str
     seconds: float
@@ -71,8 +72,8 @@ class Curve:
     lowering: tuple[tuple[float, float], ...] = ()
 
     def at(self, budget: float, rate: float) -> Point:
-        """Interpolated. Below the least budget or rate the time and, for budgets, the bytes grow
-        as these fall; above the largest rate nothing gets better."""
+        """Interpolates. Below the least budget or rate, the time grows in inverse proportion; so do
+        the bytes below the least budget. Above the largest rate nothing improves."""
         if budget >= 1:
             return Point(1.0, 0.0, 0.0)
         more = time = 1.0
@@ -96,12 +97,12 @@ class Curve:
         return Point(slow * more * time, come * more, leave * more)
 
     def line(self) -> str:
-        """As JSON."""
+        """Returns the curve as JSON."""
         return json.dumps(_rounded(asdict(self)))
 
 
 def kept(file: Path = FILE) -> list[Curve]:
-    """The curves that are kept."""
+    """Returns the stored curves."""
     return [_curve(json.loads(line)) for line in file.read_text().splitlines()]
 
 
@@ -122,13 +123,13 @@ def _rounded(value: Any) -> Any:
 
 
 def _place(values: Sequence[float], value: float) -> tuple[int, float]:
-    """The place before `value`, and how far behind it that lies, 0 to 1."""
+    """Returns the index before `value`, and the fraction of the way to the next one, 0 to 1."""
     i = min(bisect_right(values, value), len(values) - 1) - 1
     return i, (value - values[i]) / (values[i + 1] - values[i])
 
 
 def monotone(slow: Grid) -> Grid:
-    """No slower with more memory or more of the link, and never faster than without paging."""
+    """Makes times no shorter with less memory or link, and never below the time without paging."""
     rows: list[list[float]] = []
     for row in reversed(slow):
         below = rows[-1] if rows else [1.0] * len(row)
@@ -138,7 +139,7 @@ def monotone(slow: Grid) -> Grid:
 
 
 def measured(trace: TensorTrace, profile: Profile) -> Curve:
-    """The curve of a trace under pump: policy planned, freed memory discarded."""
+    """Returns the curve of a trace under pump: policy planned, freed memory discarded."""
     from study import greedy, studied_policies
     from study.papers import autoswap, tensile
 
@@ -177,7 +178,7 @@ def measured(trace: TensorTrace, profile: Profile) -> Curve:
 def measured_at(
     program: Program, profile: Profile, footprint: int, seconds: float, budget: float
 ) -> Point:
-    """Of the last iteration of a program. seconds: of one without paging."""
+    """Returns the point of a program's last iteration. `seconds`: an iteration without paging."""
     from pump.policy.known import POLICIES
     from pump_lab.sim.simulation import Machine, run
 

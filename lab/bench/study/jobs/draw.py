@@ -1,8 +1,10 @@
-"""Draws mixes of jobs, as TOML for mixes.toml: sixteen from each seed, numbered from FIRST on.
+"""Draws mixes of jobs as TOML, sixteen from each seed, numbered from FIRST.
 
-    ../.venv/bin/python -m study.jobs.draw SEED FIRST >> study/jobs/mixes.toml     (in benchmarks)
+Run it in lab/bench:
 
-The first 32 mixes there are older than this; it draws from what they have.
+    ../../.venv/bin/python -m study.jobs.draw SEED FIRST >> study/jobs/mixes.toml
+
+The first 32 mixes there come from elsewhere. This program draws from the same values.
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ from collections.abc import Iterator
 from typing import Final
 
 COUNTS: Final = (2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 8, 8)
-"""Jobs of each mix."""
+"""Number of jobs in each mix."""
 MANY: Final = 8
-"""So many jobs have SIZES_OF_MANY."""
+"""Mixes with this many jobs use SIZES_OF_MANY."""
 SIZES: Final = (0.5, 0.6, 0.75, 0.9, 1.0, 1.2, 1.5, 2.0)
 SIZES_OF_MANY: Final = SIZES[:4]
 TRACES: Final = 5
 PATTERNS: Final = ("constant",) * 4 + ("pausing",) * 2 + ("bursting",) * 2 + ("growing",) * 2
 ARRIVES_S: Final = (0,) * 7 + (20, 40, 60, 90)
 LEAVES_S: Final = (0,) * 8 + (150, 200, 240)
-"""0: never."""
+"""0: the job never leaves."""
 PRIORITIES: Final = (0,) * 6 + (-5, -5, 5)
 
 
 def job(random_: random.Random, count: int) -> str:
-    """One job's table."""
+    """Returns one job's table."""
     sizes = SIZES_OF_MANY if count == MANY else SIZES
     pattern = random_.choice(PATTERNS)
     words = [
@@ -53,7 +55,7 @@ def job(random_: random.Random, count: int) -> str:
 
 
 def mixes(seed: int, first: int) -> Iterator[str]:
-    """Sixteen mixes."""
+    """Yields sixteen mixes."""
     random_ = random.Random(seed)
     for number, count in enumerate(COUNTS, first):
         jobs = "".join(f"  {job(random_, count)},\n" for _ in range(count))

@@ -1,9 +1,10 @@
-"""The mixes of jobs of mixes.toml, and what a way of sharing makes of each. The last sixteen are
-held out: no way of sharing was chosen or changed by them.
+"""The mixes of jobs of mixes.toml, and the progress that a way of sharing gives them.
 
-Keys of a job: trace (number of its curve, modulo how many there are), size, compute, priority,
-arrives_s, leaves_s, grows as of world.Job; pattern (constant, pausing: work_s alone, then pause_s;
-bursting: the same with random lengths; growing).
+The last sixteen mixes are held out: no way of sharing was chosen or changed because of their
+results. Keys of a job: `trace` is the number of its curve, modulo the number of curves. `size`,
+`compute`, `priority`, `arrives_s`, `leaves_s` and `grows` are world.Job's. `pattern` is constant,
+pausing (work of work_s seconds without paging, then a pause of pause_s), bursting (the same with
+random lengths) or growing.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ FILE: Final = Path(__file__).with_name("mixes.toml")
 HORIZON_S: Final = 300.0
 MEMORY_BYTES: Final = 40 << 30
 TUNED: Final = 48
-"""So many mixes; the others are held out."""
+"""Number of mixes for tuning; the others are held out."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Jobs that meet on a card."""
+    """Jobs that share a GPU."""
 
     name: str
     seed: int
@@ -44,26 +45,26 @@ class Mix:
 
     @cached_property
     def alone_s(self) -> list[float]:
-        """By job, the work that it does alone."""
+        """Returns each job's work without other jobs."""
         return [
             world.alone(job, i, self.card, self.horizon_s, self.seed).work_s
             for i, job in enumerate(self.jobs)
         ]
 
     def progress(self, way: Way) -> list[float]:
-        """By job, work / work alone."""
+        """Returns each job's work / its work without other jobs."""
         accounts = world.World(self.jobs, self.card, way, self.seed).run(self.horizon_s)
         return [one.work_s / alone for one, alone in zip(accounts, self.alone_s, strict=True)]
 
     def mean(self, progress: Sequence[float]) -> float:
-        """By weight."""
+        """Returns the mean over the jobs, by weight."""
         whole = sum(job.weight for job in self.jobs)
         weighted = (job.weight * one for job, one in zip(self.jobs, progress, strict=True))
         return sum(weighted) / whole
 
 
 def load(curves: Sequence[Curve], link: Link, file: Path = FILE) -> list[Mix]:
-    """All mixes, with these curves in turn."""
+    """Returns all mixes, with these curves in turn."""
     card = Card(MEMORY_BYTES, link)
     raw = tomllib.loads(file.read_text())
     return [

@@ -1,16 +1,17 @@
-"""How fast jobs run beside each other, on one engine and one link. Pure.
+"""How fast jobs run side by side, on one engine and one link. Pure.
 
 DESIGN
-  Rates are means over many iterations and many turns. A resource (the engine, the link to the GPU,
-  the link to the host, both directions together) gives each job what it wants as far as that is no
-  more than its share, by weight on the engine; what one leaves others have. A kernel that waits for
-  its memory holds the engine: a job wants it for as long as its kernels take, waits included. Those
-  of a job that yields wait before they have it (docs/decisions/0073-gates.md).
+  Rates are means over many iterations and many turns. Resources are the engine, the link to the
+  GPU, the link to the host, and both directions together. Each job gets what it wants of a
+  resource, up to its share, which is by weight for the engine. Unused shares go to the other jobs.
+  A kernel that waits for its memory holds the engine: a job wants the engine for as long as its
+  kernels take, including waits. Kernels of a job that yields wait before they get the engine
+  (docs/decisions/0073-gates.md).
 
-  A job that has shares e of the engine and l of the link takes  c / e * slow(budget, l / e)  for an
-  iteration of c seconds: slower kernels on the same link are the same kernels on a faster one. Its
-  share of the link is that in the direction that it lacks most. All jobs' rates depend on each
-  other's; they are found by going around until nothing changes.
+  With shares e of the engine and l of the link, an iteration of c seconds takes this many seconds:
+  c/e*slow(budget, l/e). Slower kernels on the same link are like the same kernels on a faster link.
+  A job's share of the link is its share in the scarcest direction. All jobs' rates depend on each
+  other; they are updated in rounds until they stop changing.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from study.jobs.curves import Curve
 
 ROUNDS: Final = 60
 CLOSE: Final = 3e-3
-"""Rates that change by less are found."""
+"""Rates that change by less have converged."""
 ENGINE, COME, LEAVE, BOTH = range(4)
 """Resources."""
 SHRINKING: Final = 1e18
-"""What a job wants of the link while it gives memory back, in seconds a second: all."""
+"""Link time that a job wants while it gives memory back, in seconds a second: all of it."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """Rates in bytes a second. both: what both directions carry at once, of one direction's."""
+    """Rates in bytes a second. `both`: the rate of both directions together / of one direction."""
 
     come: float
     leave: float
@@ -42,10 +43,10 @@ class Link:
 class Load(NamedTuple):
     """One job as it runs now.
 
-    seconds, bytes_: an iteration's kernels, the footprint. budget: of the footprint. compute:
-    kernels' time for a byte / the curve's. engine: weight; 0: does not run. filling: has room for
-    what comes, so that nothing leaves for it. shrinking: gives memory back. yields: its kernels
-    wait for their memory before they have the engine.
+    `seconds`, `bytes_`: an iteration's kernel time, the footprint. `budget`: share of the
+    footprint. `compute`: kernel time for a byte / the curve's. `engine`: weight; 0: does not run.
+    `filling`: has free memory for arrivals, so nothing is evicted for them. `shrinking`: gives
+    memory back. `yields`: its kernels wait for their memory before they get the engine.
     """
 
     curve: Curve
@@ -60,8 +61,8 @@ class Load(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """iterations: a second. come, leave: bytes a second for these. back: bytes a second that a
-    shrinking job gives back besides."""
+    """`iterations`: a second. `come`, `leave`: bytes a second for these. `back`: further bytes a
+    second that a shrinking job gives back."""
 
     iterations: float
     come: float
@@ -73,12 +74,12 @@ STILL: Final = Flow(0.0, 0.0, 0.0, 0.0)
 
 
 def flows(loads: Sequence[Load], link: Link, before: Sequence[float] = ()) -> list[Flow]:
-    """What each job does. before: iterations a second from which to search."""
+    """Returns the rates of each job. `before`: iterations a second to start the search with."""
     return _Beside(loads, link).settled(before)
 
 
 def alone(load: Load, link: Link) -> Flow:
-    """What it would do without others."""
+    """Returns the rates that the job would have without others."""
     return flows([load], link)[0]
 
 
@@ -89,11 +90,11 @@ class _Beside:
         self.running = [i for i, load in enumerate(loads) if load.engine > 0]
         self.rates = dict.fromkeys(self.running, 0.0)
         self.needs = dict.fromkeys(self.running, (0.0,) * 4)
-        """Of each resource for an iteration, in seconds of all of it."""
+        """Use of each resource by an iteration, in seconds of the whole resource."""
         self.floors = {
             i: loads[i].curve.at(loads[i].budget, loads[i].compute).slow for i in self.running
         }
-        """With less than all of the engine or the link it is no faster than that."""
+        """Slow-down with the whole engine and link; with less, a job is not faster."""
         self.back = [i for i, load in enumerate(loads) if load.shrinking]
 
     def settled(self, before: Sequence[float]) -> list[Flow]:
@@ -124,7 +125,7 @@ class _Beside:
         self.needs[i] = engine_s, come_s, leave_s, come_s + leave_s
 
     def _shares(self, i: int) -> tuple[float, float]:
-        """Of the engine, and of the link where the job lacks it most."""
+        """Returns the job's shares of the engine, and of the link where the job lacks it most."""
         need = self.needs[i]
         engine = self._could_have(ENGINE, i)
         full = max(need[one] / self.most[one] for one in (COME, LEAVE, BOTH))
@@ -135,7 +136,7 @@ class _Beside:
         return engine, share
 
     def _could_have(self, resource: int, i: int) -> float:
-        """What the job would have if it wanted all, at most all of it."""
+        """Returns the job's part of a resource if it wanted all of the resource."""
         weight = self._weight(resource, i)
         others = [
             (self.rates[k] * self.needs[k][resource], self._weight(resource, k))
@@ -150,7 +151,7 @@ class _Beside:
         return self.loads[i].engine if resource == ENGINE else 1.0
 
     def _fit(self) -> None:
-        """No resource is used beyond what there is, whatever is left of the search's error."""
+        """Lowers rates until no resource is overused, despite the search's error."""
         for resource, most in enumerate(self.most):
             used = sum(self.rates[i] * self.needs[i][resource] for i in self.running)
             if used > most:
@@ -176,8 +177,8 @@ class _Beside:
 
 
 def left_for(most: float, weight: float, others: Sequence[tuple[float, float]]) -> float:
-    """What a user of this weight can have beside others that want so much, by their weights: all
-    share by weight, what one does not want the others share."""
+    """Returns how much a user of this weight gets next to `others`, given as (wanted, weight). All
+    share by weight; parts that a user does not want go to the others."""
     whole = weight + sum(one[1] for one in others)
     left = most
     for wants, share in sorted(others, key=_until):
@@ -189,5 +190,5 @@ def left_for(most: float, weight: float, others: Sequence[tuple[float, float]]) 
 
 
 def _until(other: tuple[float, float]) -> float:
-    """The level at which it has what it wants."""
+    """Returns the level that satisfies the user."""
     return other[0] / other[1]

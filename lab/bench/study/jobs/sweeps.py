@@ -2,12 +2,12 @@
 
 DESIGN
   Each job goes through its buffers in order, again and again (examples/cyclic_sweep.py), under the
-  policy planned. Its curve is the simulator's of such a sweep. Kernels' times, footprints and
-  pauses differ between jobs; jobs begin together and never end. The mixes were chosen before any of
-  them ran on the virtual GPU.
+  policy planned. Its curve is the simulator's curve of such a sweep. Kernel times, footprints and
+  pauses differ between jobs; jobs begin together and never end. The mixes were chosen before any
+  mix ran on the virtual GPU.
 
-  A way of sharing gives budgets that never change, or leases of `pumpd serve`; what no job may
-  have (HEADROOM) takes in what faults bring above a budget.
+  A way of sharing gives budgets that never change, or leases of `pumpd serve`. The memory that no
+  job may have (HEADROOM) holds the blocks that faults bring in above a budget.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ SETTINGS: Final = {
     "kernel.sweep.gbps": "15",
     "uvm.call_work_share": "0",
 }
-"""Of the virtual GPU: a quarter of its link, and driver calls that block instead of using a CPU
-core, so that two cores serve three jobs in time."""
+"""Settings of the virtual GPU: a quarter of its link, and driver calls that block instead of using
+a CPU core, so that two cores serve three jobs in time."""
 HEADROOM: Final = 0.1
-"""Of the card, beside budgets that are given by hand; beside leases it is the service's 3 %."""
+"""Share of the GPU that is left free with budgets set by hand; with leases it is 3 %."""
 HEADROOM_OF_SERVICE: Final = 0.03
 HORIZON_S: Final = 60.0
 DIFFERS: Final = 0.1
-"""Ways whose simulated progress differs by more have to come in the same order elsewhere."""
+"""Ways whose simulated progress differs by more must have the same order elsewhere."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """passes: kernels on each buffer in a row. pause_s: after each iteration."""
+    """`passes`: kernels on each buffer in a row. `pause_s`: pause after each iteration."""
 
     buffers: int
     passes: int = 1
@@ -60,7 +60,7 @@ class Sweep:
         return self.buffers * BUFFER_BYTES
 
     def job(self, curve: Curve, memory_bytes: int) -> Job:
-        """As the simulator has it, on a card with so much memory for jobs."""
+        """Returns the simulator's job on a GPU with `memory_bytes` for jobs."""
         return Job(
             curve,
             self.footprint_bytes / memory_bytes,
@@ -84,8 +84,8 @@ MIXES: Final[dict[str, tuple[Sweep, ...]]] = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """A way of sharing. by_leases: of a service; else budgets that it gives once. turns: of that
-    service. priorities: the jobs say theirs."""
+    """A way of sharing. `by_leases`: leases of a service instead of budgets that are given once.
+    `turns`: that service uses turns. `priorities`: the jobs have priorities."""
 
     way: Way
     by_leases: bool = False
@@ -94,14 +94,15 @@ class Sharing:
 
     @property
     def card_bytes(self) -> int:
-        """What jobs share."""
+        """Returns the bytes that jobs share."""
         left = HEADROOM_OF_SERVICE if self.by_leases else HEADROOM
         return int(CARD_BYTES * (1 - left))
 
 
 def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
-    """Most for the first or the last, equal shares, and what the service does: without turns, with
-    turns, and both with the jobs' priorities, where they have some."""
+    """Returns the ways for a mix: most for the first or the last job, equal shares, and the
+    service's. The service runs without turns, with turns, and both with the jobs' priorities, if
+    there are any."""
     first = [1.0] + [0.2] * (len(mix) - 1)
     found = {
         "first": Sharing(ways.Partition(first)),
@@ -119,7 +120,7 @@ def sharings(mix: Sequence[Sweep]) -> dict[str, Sharing]:
 
 
 def curve(profile: Profile) -> Curve:
-    """A sweep's, of as many buffers as the card has room for. profile: with SETTINGS."""
+    """Returns the curve of a sweep through as many buffers as fit. `profile`: with SETTINGS."""
     from pump_lab.sim.program import WRITE
     from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
@@ -132,7 +133,7 @@ def curve(profile: Profile) -> Curve:
 
 @dataclass(frozen=True)
 class Simulated:
-    """By job, iterations a second beside the others and alone; budgets in bytes, 0 with leases."""
+    """Each job's iterations a second with others and without; budgets in bytes, 0 with leases."""
 
     rates: list[float]
     alone: list[float]
@@ -140,17 +141,17 @@ class Simulated:
 
     @property
     def progress(self) -> list[float]:
-        """By job."""
+        """Returns the progress of each job."""
         return [rate / own for rate, own in zip(self.rates, self.alone, strict=True)]
 
     @property
     def mean(self) -> float:
-        """Progress of all jobs."""
+        """Returns the mean progress of all jobs."""
         return fmean(self.progress)
 
 
 def simulated(mix: Sequence[Sweep], sharing: Sharing, curve: Curve, link: Link) -> Simulated:
-    """What the simulator says."""
+    """Simulates a mix under a way of sharing."""
 
     def on(memory_bytes: int) -> tuple[Card, list[Job]]:
         return Card(memory_bytes, link), [sweep.job(curve, memory_bytes) for sweep in mix]
@@ -174,8 +175,8 @@ def simulated(mix: Sequence[Sweep], sharing: Sharing, curve: Curve, link: Link) 
 def disagreements(
     simulated_: dict[str, float], measured: dict[str, float]
 ) -> tuple[int, list[tuple[str, str]]]:
-    """How many pairs of ways the simulator tells apart by DIFFERS, and those of them that were
-    measured the other way round; by way, progress."""
+    """Returns how many pairs of ways the simulator separates by DIFFERS, and the pairs that were
+    measured in the opposite order. Both arguments: progress by way."""
     ordered = [
         (better, worse)
         for better in simulated_

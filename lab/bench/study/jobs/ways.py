@@ -1,8 +1,8 @@
-"""Ways of sharing a GPU between jobs, to be compared (world.Way). Pure.
+"""Ways of sharing a GPU between jobs, for comparison (world.Way). Pure.
 
 Equal shares; the service's arbiter (pump/policy/arbiter.py), with the jobs' priorities or with one
-for all, which is water filling; its turns (pump/policy/turns.py); turns of one job at a time, as
-nvshare has them; shares that never change; TENSILE's choice.
+for all, which is water filling; the service's turns (pump/policy/turns.py). Also turns of one job
+at a time, as in nvshare; shares that never change; TENSILE's choice.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pump.policy.turns import Ready, Turns
 
 GPU: Final = "gpu"
 QUANTA_S: Final = (5.0, 10.0, 30.0)
-"""Of turns; nvshare's own is 30."""
+"""Lengths of turns; nvshare uses 30."""
 SEEN_S: Final = 2.0
-"""Pauses that are shorter are not seen: jobs report every two seconds whether they run."""
+"""Shorter pauses are not seen: jobs report every two seconds whether they run."""
 DUTY_LEAST: Final = 0.6
-"""Of the looks at which a job runs, for it to take turns (daemon/pumpd/lease/job_usage.py)."""
+"""A job takes turns if it runs in this share of the polls (daemon/pumpd/lease/job_usage.py)."""
 DUTY_SHARE: Final = 0.025
-"""Of a look, twice a second: 20 s."""
+"""Weight of a poll, twice a second: a time constant of 20 s."""
 FACTORS: Final = (4.0, 2.0, 1.4)
-"""By which the search for the best partition changes a job's share, in turn."""
+"""Factors for changes of a job's share in the search for the best partition, in turn."""
 EVALUATIONS: Final = 24
-"""Of that search, at most."""
+"""Most evaluations of that search."""
 
 
 class Equal:
-    """The same for each."""
+    """The same share for each job."""
 
     name = "equal"
 
@@ -43,7 +43,7 @@ class Equal:
 
 
 class Arbiter:
-    """The service's arbiter, without turns. priorities: the jobs have theirs."""
+    """The service's arbiter, without turns. `priorities`: the jobs have priorities."""
 
     def __init__(self, *, priorities: bool = False) -> None:
         self.name = "priorities" if priorities else "water filling"
@@ -55,16 +55,16 @@ class Arbiter:
 
 
 class InTurns:
-    """What the service does with turns (pump/policy/turns.py). priorities: the jobs have theirs."""
+    """The service's turns (pump/policy/turns.py). `priorities`: the jobs have priorities."""
 
     def __init__(self, *, priorities: bool = False) -> None:
         self.name = "turns, priorities" if priorities else "turns"
         self.priorities = priorities
         self.turns = Turns()
         self.ran_s: dict[int, float] = {}
-        """When each job was last seen to run."""
+        """Time when each job was last seen to run."""
         self.duty: dict[int, float] = {}
-        """Recent part of the looks at which it ran, without long pauses."""
+        """Recent share of the polls in which each job ran, without long pauses."""
 
     def look(self, now: float, jobs: Sequence[Seen], card: Card) -> Shares:
         self.ran_s |= {one.number: now for one in jobs if one.runs or one.number not in self.ran_s}
@@ -92,8 +92,8 @@ class InTurns:
 
 
 class Slices:
-    """Turns of one job at a time, with as much memory as it takes. The others wait, and keep what
-    it leaves, the next in turn first."""
+    """Turns of one job at a time, with as much memory as it takes. The others wait and keep the
+    rest, the next in turn first."""
 
     def __init__(self, quantum_s: float) -> None:
         self.name = f"slices of {quantum_s:g} s"
@@ -126,8 +126,9 @@ class Partition:
 
 
 class Tensile:
-    """The largest tensor of the jobs' peaks is swapped, again and again, until the rest fits; what
-    each has is its peak then. Peaks are taken to meet: jobs that wait for each other drift."""
+    """The largest tensor of the jobs' peaks is swapped, again and again, until the rest fits; each
+    job gets its remaining peak. Peaks are assumed to coincide: jobs that wait for each other drift.
+    """
 
     name = "tensile"
 
@@ -148,7 +149,7 @@ class Tensile:
         while sum(peaks.values()) > most:
             open_ = [(step[0] * one.wanted_bytes, one.number, step[1] * one.wanted_bytes)
                      for one in jobs if (step := next_[one.number])]  # fmt: skip
-            if not open_:  # no tensor is left: all have less
+            if not open_:  # no tensor is left: all get less
                 return by_weight(jobs, card, peaks)
             _, number, peak = max(open_)
             peaks[number] = peak
@@ -159,7 +160,7 @@ class Tensile:
 
 
 def arbitrated(jobs: Sequence[Seen], card: Card, priorities: Mapping[int, int]) -> dict[int, int]:
-    """What the service's arbiter gives. priorities: by job; 0 for the others."""
+    """Returns the shares of the service's arbiter. `priorities`: by job; 0 for the others."""
     claims = [
         Claim(
             one.number,
@@ -176,13 +177,13 @@ def arbitrated(jobs: Sequence[Seen], card: Card, priorities: Mapping[int, int]) 
 
 
 def below_another(priorities: Mapping[int, int]) -> frozenset[int]:
-    """The jobs below the greatest priority: they yield."""
+    """Returns the jobs below the highest priority, which yield."""
     most = max(priorities.values(), default=0)
     return frozenset(job for job, priority in priorities.items() if priority < most)
 
 
 def by_weight(jobs: Sequence[Seen], card: Card, weights: Mapping[int, float]) -> Shares:
-    """Whole blocks by weight, one at least."""
+    """Returns shares in whole blocks by weight, at least one block each."""
     whole = sum(weights.values())
     blocks = card.memory_bytes // BLOCK_BYTES - len(jobs)
     return Shares({
@@ -191,7 +192,7 @@ def by_weight(jobs: Sequence[Seen], card: Card, weights: Mapping[int, float]) ->
 
 
 def in_order(order: Sequence[Seen], card: Card) -> dict[int, int]:
-    """Each as much as it takes, the first ones first."""
+    """Returns shares: each job gets as much as it takes, in this order."""
     left = card.memory_bytes
     found = {}
     for one in order:
@@ -201,17 +202,19 @@ def in_order(order: Sequence[Seen], card: Card) -> dict[int, int]:
 
 
 def best_slices(mix: Mix) -> tuple[float, list[float]]:
-    """The best quantum in hindsight, and what the jobs have by it."""
+    """Returns the best quantum in hindsight, and the jobs' progress with it."""
     found = {quantum: mix.progress(Slices(quantum)) for quantum in QUANTA_S}
     best = max(found, key=lambda quantum: mix.mean(found[quantum]))
     return best, found[best]
 
 
 def best_partition(mix: Mix, least: Sequence[float] = ()) -> tuple[list[float], list[float]]:
-    """The best weights that a search finds in hindsight, and what the jobs have by them. From equal
-    shares, those by size and each job's whole it changes one at a time, EVALUATIONS in all.
+    """Returns the best weights that a search finds in hindsight, and the jobs' progress with them.
 
-    least: of progress by job, which has to be kept where it can be; then twice as many."""
+    The search starts from equal shares, from shares by size and from each job's whole. It changes
+    one share at a time, EVALUATIONS in all. `least`: progress by job that must be kept if possible;
+    then there are twice as many evaluations.
+    """
     count = len(mix.jobs)
     starts = [[1.0] * count, [job.size for job in mix.jobs]]
     starts += [[1.0 if i == k else 0.05 for i in range(count)] for k in range(count)]

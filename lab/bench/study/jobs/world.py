@@ -1,21 +1,22 @@
-"""Several jobs on one GPU, simulated: what each has of its memory, engine and link. Pure.
+"""Simulates several jobs on one GPU: what each gets of its memory, engine and link. Pure.
 
 DESIGN
-  A way of sharing (ways.py) looks at the jobs twice a second, as `pumpd serve` does, and says what
-  each may have of the memory, and its weight on the engine. Memory goes by leases: the service's
-  own pure code (pump/policy/leases.py) grants less at once and more only out of room that no job
-  holds. In between rates are constant (rates.py), or change as memory moves:
+  A way of sharing (ways.py) polls the jobs twice a second, as `pumpd serve` does. It decides how
+  much memory each job may have, and its weight on the engine. Memory is given by leases. The
+  service's own pure code (pump/policy/leases.py) lowers grants at once, and raises them only from
+  memory that no job holds. Between polls, rates are constant (rates.py), or change as memory moves.
 
-  - a job that has less in memory than its lease runs as with that little, and what comes stays;
-  - a job that has more than its lease gives back, as fast as its share of the link lets it;
-  - memory that was never used comes without a copy, in a job's first iteration at each size.
+  1. A job with less memory than its lease runs with that little, and arrivals stay.
+  2. A job with more than its lease gives memory back, as fast as its share of the link allows.
+  3. Memory that was never used arrives without a copy, in a job's first iteration at each size.
 
-  Jobs come and go at given times, run without end or pause after so much work, for a given time or
-  a random one (the same seed gives the same), and grow at given times: bytes and kernels' times.
+  Jobs arrive and leave at given times. They run without end, or pause after some work for a given
+  or a random time (the same seed gives the same times). They grow at given times: bytes and kernel
+  times.
 
-  Left out: what lies within an iteration (the rule of room, peaks against each other, kernels that
-  wait for another job's long kernel), what the first iteration of a job costs beyond its room, the
-  time that workers learn, memory that jobs have beside their leases, processor time, two GPUs.
+  Not modelled: effects within an iteration (the memory rule, peaks against each other, kernels that
+  wait for another job's long kernel), and other costs of a job's first iteration. Also not
+  modelled: the time that workers learn, memory outside of leases, CPU time, two GPUs.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from pump.model.bounds import BLOCK_BYTES
 from pump.policy.leases import Lease, step
 
 TICK_S: Final = 0.5
-"""How often leases are decided."""
+"""Interval of decisions on leases."""
 USE_S: Final = 10.0
 """Time constant of a job's use, as jobs report it (daemon/pumpd/lease/job_usage.py)."""
 USE_STEPS: Final = 8
 MOVED_MOST: Final = 0.08
-"""Of its footprint, by which a job's memory changes while rates are taken as constant."""
+"""Most change of a job's memory at constant rates, as a share of its footprint."""
 THERE: Final = 0.004
-"""Of the footprint: closer to its lease a job's memory has arrived."""
+"""Share of the footprint: a job's memory that is closer to its lease has arrived."""
 ROUNDS: Final = 2
-"""Of grants at one time, as in the service's registry."""
+"""Rounds of grants at one time, as in the service's registry."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a job does. size: footprint / the GPU's memory. compute: its kernels' time for a byte /
-    the curve's. work: iterations between pauses. drawn: both are means of random lengths. grows:
-    from each time on the job is so many times its first size."""
+    """A job's behaviour. `size`: footprint / the GPU's memory. `compute`: its kernel time for a
+    byte / the curve's. `work`: iterations between pauses. `drawn`: work and pauses are means of
+    random lengths. `grows`: times when the job becomes a multiple of its first size."""
 
     curve: Curve
     size: float
@@ -73,10 +74,10 @@ class Card:
 
 
 class Seen(NamedTuple):
-    """What a way of sharing knows of a job: what jobs report, and their curve.
+    """A way of sharing's view of a job: the job's reports and its curve.
 
-    use: recent share of the time in which it ran. runs: it has something to run now. held_bytes:
-    of the memory.
+    `use`: recent share of the time in which it ran. `runs`: it has something to run now.
+    `held_bytes`: its memory.
     """
 
     number: int
@@ -89,8 +90,8 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """targets: bytes by job, together at most the memory. engine: weights, 1 for the others; 0: the
-    job waits for its turn. yielding: jobs that leave the engine to others while they wait for
+    """`targets`: bytes by job, together at most the memory. `engine`: weights, 1 for other jobs; 0:
+    the job waits for its turn. `yielding`: jobs that leave the engine to others while they wait for
     memory."""
 
     targets: Mapping[int, int]
@@ -99,24 +100,24 @@ class Shares:
 
 
 class Way(Protocol):
-    """A way of sharing. It may remember."""
+    """A way of sharing. It may have a memory."""
 
     name: str
 
     def look(self, now: float, jobs: Sequence[Seen], card: Card) -> Shares:
-        """What the jobs may have from now on."""
+        """Returns the shares of the jobs from `now`."""
 
 
 @dataclass
 class Account:
-    """What a job has had. work_s: seconds of its kernels that ran."""
+    """A job's totals. `work_s`: seconds of its kernels that ran."""
 
     iterations: float = 0.0
     work_s: float = 0.0
 
 
 class Running:
-    """A job that is there."""
+    """A job that has arrived."""
 
     def __init__(self, number: int, job: Job, seed: int, memory_bytes: int) -> None:
         self.number, self.job = number, job
@@ -128,7 +129,7 @@ class Running:
         self.fresh = self.footprint
         """Bytes that no iteration has used yet."""
         self.fresh_left = 1.0
-        """Iterations until all of them have been used."""
+        """Iterations until all of these bytes have been used."""
         self.granted: int | None = None
         self.left = self.length(job.work)
         self.paused_until = -1.0
@@ -141,13 +142,13 @@ class Running:
 
     @property
     def seconds(self) -> float:
-        """Kernels of an iteration."""
+        """Returns the kernel time of an iteration."""
         curve = self.job.curve
         return curve.seconds * self.job.compute * self.footprint / curve.footprint_bytes
 
     @property
     def room(self) -> float:
-        """What it fills."""
+        """Returns the bytes that the job may fill."""
         return min(self.footprint, float(self.granted or 0))
 
     def length(self, mean: float) -> float:
@@ -157,7 +158,7 @@ class Running:
         return self.paused_until <= now
 
     def look(self, now: float) -> None:
-        """Moves its use on to `now`; it ran, or did not, since the last look."""
+        """Updates its use for the time since the last poll, in which it ran or did not run."""
         share = 1 - math.exp(-(now - self.looked_s) / USE_S)
         self.use += share * ((self.paused_until < now) - self.use)
         self.looked_s = now
@@ -180,7 +181,7 @@ class Running:
 
 
 class World:
-    """Jobs on a card. Run it once. first: number of the first job."""
+    """Jobs on a GPU. It can run once. `first`: number of the first job."""
 
     def __init__(
         self, jobs: Sequence[Job], card: Card, way: Way, seed: int = 0, first: int = 0
@@ -193,10 +194,10 @@ class World:
         self.shares = Shares({})
         self._known: dict[tuple[object, ...], list[Flow]] = {}
         self._before: dict[int, float] = {}
-        """Iterations a second, when a job last ran."""
+        """Iterations a second of each job, when it last ran."""
 
     def run(self, horizon_s: float) -> list[Account]:
-        """By job, what it has had until then."""
+        """Runs until `horizon_s`; returns the totals of each job."""
         now, tick = 0.0, 0
         while now < horizon_s:
             self._come_and_go(now)
@@ -210,7 +211,7 @@ class World:
             now += span
         return self.accounts
 
-    # ---- which jobs are there ----
+    # ---- arrivals, departures and growth ----
 
     def _come_and_go(self, now: float) -> None:
         self.here = [one for one in self.here if one.job.leaves_s > now]
@@ -245,13 +246,13 @@ class World:
                 one.granted = grants.get(one.number, one.granted)
 
     def _lease(self, one: Running, free: int = 0) -> Lease:
-        """A newcomer has adopted what it has found free."""
+        """Returns a job's lease. A newcomer has adopted the memory that it found free."""
         if one.granted is None:
             return Lease(None, 0, min(free, int(one.footprint)), 0)
         adopted = one.granted if one.resident <= one.granted else int(one.resident)
         return Lease(one.granted, one.granted, adopted, int(one.resident))
 
-    # ---- what moves ----
+    # ---- movement of memory ----
 
     def _use_fresh(self) -> None:
         for one in self.here:
@@ -285,7 +286,7 @@ class World:
         return found
 
     def _span(self, now: float, found: Sequence[Flow]) -> float:
-        """How long these rates hold."""
+        """Returns how long these rates stay valid."""
         span = self._next_change(now) - now
         for one, flow in zip(self.here, found, strict=True):
             if flow.iterations and one.left < math.inf:
@@ -320,15 +321,15 @@ class World:
 
 
 class Whole:
-    """A job alone: it has what it wants."""
+    """For a job without others: it gets what it wants."""
 
     name = "alone"
 
     def look(self, _now: float, jobs: Sequence[Seen], card: Card) -> Shares:
-        """All to each."""
+        """Divides all memory equally."""
         return Shares({one.number: card.memory_bytes // len(jobs) for one in jobs})
 
 
 def alone(job: Job, number: int, card: Card, horizon_s: float, seed: int = 0) -> Account:
-    """What the job would have had by itself, with the pauses that it has beside others."""
+    """Returns the totals of the job without others, with the same pauses."""
     return World([job], card, Whole(), seed, number).run(horizon_s)[0]

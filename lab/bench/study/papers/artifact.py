@@ -1,22 +1,23 @@
-"""G10's method on the machine of its public artifact, simulated at the level of tensors.
+"""Simulates G10's method on the machine of its public artifact, at the level of tensors.
 
 DESIGN
-  The machine is that of github.com/platformxlab/G10 (src/simulation*.cc, src/resources/
-  genconfigs.py), written anew after its description: GPU memory of 40 GiB, 15.754 GB/s each way,
-  host memory of 128 GiB, flash with 3.2 GB/s each way, moved in batches of which a fifth may be
-  flash's. Each tensor has addresses of its own. Where pages are missing, a kernel lasts as long as
-  the artifact's measured times with faults say (_fault_seconds), and at least until they are there.
-  What came first leaves first: that is what its "LRU" does, since a kernel's use of resident pages
-  changes no order there. Pages are CHUNK_BYTES long instead of 4 KiB. Batches are as much longer,
-  so what the schedule allocates in free memory is there at once.
+  The machine follows github.com/platformxlab/G10 (src/simulation*.cc, src/resources/genconfigs.py),
+  and was written independently from its description. It has GPU memory of 40 GiB, 15.754 GB/s each
+  way, host memory of 128 GiB and flash with 3.2 GB/s each way. Memory moves in batches; at most a
+  fifth of a batch is flash's. Each tensor has its own addresses. If pages are missing, a kernel
+  lasts as long as the artifact's measured times with faults give (_fault_seconds), and at least
+  until the pages arrive. Eviction is first in, first out. That is the effect of the artifact's
+  "LRU", because a kernel's use of resident pages changes no order there. Pages are CHUNK_BYTES long
+  instead of 4 KiB. Batches are longer by the same factor, so allocations of the schedule in free
+  memory are there at once.
 
-  Unified Memory knows nothing: dead contents leave, and come back before they are overwritten.
-  G10 frees what is dead, makes room ahead for what is written anew, and carries out the schedule of
-  study/greedy.py.
+  Unified Memory has no such knowledge: dead contents are evicted, and return before they are
+  overwritten. G10 frees dead contents, frees memory in advance for new contents, and carries out
+  the schedule of study/greedy.py.
 
-  Two iterations from an empty machine. The artifact's figures are of the one that was faster there.
-  Which that was its bytes tell: as much comes as leaves only in the second. Here another one may be
-  faster (ViT under Unified Memory).
+  Two iterations run from an empty machine. The artifact publishes its faster one, which its bytes
+  identify: only in the second do arrivals equal evictions. Here the other iteration may be faster
+  (ViT under Unified Memory).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CHUNK_BYTES: Final = 2 << 20
 FLASH_GBPS: Final = 3.2
 FAULT_US: Final = 45
 FLASH_US: Final = 20
-"""Of a fault, and what flash adds to it."""
+"""Latency of a fault, and the additional latency of flash."""
 ALLOCATE_S_PER_BYTE: Final = 8.14e-13
 
 BATCH: Final = 5
@@ -54,7 +55,7 @@ NOWHERE, GPU, HOST, FLASH = range(4)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: seconds with all in memory, with its inputs missing, with all missing."""
+    """A kernel. Seconds: with all in memory, with its inputs missing, with all missing."""
 
     seconds: float
     seconds_inputs_missing: float
@@ -69,7 +70,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Trace:
-    """One iteration. Tensors by number."""
+    """One iteration. Tensors have numbers."""
 
     kernels: list[Kernel]
     bytes_of: dict[int, int]
@@ -80,7 +81,7 @@ class Trace:
         return sum(one.seconds for one in self.kernels)
 
     def uses(self) -> dict[int, list[int]]:
-        """Kernels of each tensor, in order."""
+        """Returns the kernels of each tensor, in order."""
         found: dict[int, list[int]] = {}
         for i, kernel in enumerate(self.kernels):
             for tensor in kernel.tensors:
@@ -90,7 +91,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Result:
-    """An iteration. GiB by tier."""
+    """Result of an iteration; GiB by tier."""
 
     seconds: float
     from_flash: float
@@ -100,14 +101,14 @@ class Result:
 
 
 class Move(NamedTuple):
-    """A command of the schedule at a kernel's begin. to: NOWHERE: it is dead."""
+    """A command of the schedule before a kernel. `to`: NOWHERE if the tensor is dead."""
 
     tensor: int
     to: int
 
 
 def read(text: str | bytes) -> Trace:
-    """The trace of a JSON text with the source's durations, those with faults included."""
+    """Parses a JSON trace with the source's durations, including durations with faults."""
     raw: dict[str, Any] = json.loads(text)
     kernels = []
     for row in raw["kernels"]:
@@ -123,17 +124,17 @@ def read(text: str | bytes) -> Trace:
 
 
 def unified_memory(trace: Trace) -> list[Result]:
-    """Iterations by faults alone, from an empty machine."""
+    """Returns the iterations under Unified Memory, from an empty machine."""
     return iterations(trace, [])
 
 
 def scheduled(trace: Trace) -> list[Result]:
-    """Iterations by G10's schedule."""
+    """Returns the iterations under G10's schedule."""
     return iterations(trace, moves(trace))
 
 
 def iterations(trace: Trace, commands: Sequence[Sequence[Move]]) -> list[Result]:
-    """commands: before each kernel; none at all: Unified Memory."""
+    """Runs the iterations. `commands`: before each kernel; empty for Unified Memory."""
     machine = _Machine(trace, commands)
     return [machine.iteration() for _ in range(ITERATIONS)]
 
@@ -142,7 +143,7 @@ def iterations(trace: Trace, commands: Sequence[Sequence[Move]]) -> list[Result]
 
 
 def moves(trace: Trace) -> list[list[Move]]:
-    """What G10 commands before each kernel."""
+    """Returns G10's commands before each kernel."""
     count = len(trace.kernels)
     found: list[list[Move]] = [[] for _ in range(count)]
     iteration = _iteration(trace)
@@ -194,7 +195,7 @@ def _iteration(trace: Trace) -> greedy.Iteration:
 
 @dataclass
 class _Batch:
-    """What a batch has carried."""
+    """Chunks that a batch has carried."""
 
     ins: int = 0
     ins_flash: int = 0
@@ -205,7 +206,7 @@ class _Batch:
 
 @dataclass
 class _Queues:
-    """Chunks that wait for their transfer. By faults, and by commands."""
+    """Chunks that wait for their transfer, by faults and by commands."""
 
     fault_flash: deque[int] = field(default_factory=deque)
     fault_host: deque[int] = field(default_factory=deque)
@@ -226,14 +227,14 @@ class _Machine:
         self.chunks: dict[int, range] = {}
         count = 0
         for tensor, length in trace.bytes_of.items():
-            chunks = round(length / CHUNK_BYTES)  # of small tensors none: they take no room
+            chunks = round(length / CHUNK_BYTES)  # none for small tensors: they take no memory
             self.chunks[tensor] = range(count, count + chunks)
             count += chunks
         self.tensor_of = [t for t, chunks in self.chunks.items() for _ in chunks]
         self.place = bytearray(count)
         self.moving = bytearray(count)
         self.order: dict[int, None] = {}
-        """Resident chunks, the first that came first; without those that are to leave."""
+        """Resident chunks, oldest arrival first; without chunks that are to leave."""
         self.free = MEMORY_BYTES // CHUNK_BYTES
         self.host_free = HOST_BYTES // CHUNK_BYTES
         self.queues = _Queues()
@@ -295,7 +296,7 @@ class _Machine:
                 (queues.leave_host if move.to == HOST else queues.leave_flash).append(chunk)
 
     def _fault(self, kernel: Kernel) -> float | None:
-        """Asks for what is missing; its seconds, None if all is there."""
+        """Requests the missing chunks; returns the kernel's seconds, or None if all are there."""
         place, moving, queues = self.place, self.moving, self.queues
         shares = []
         for tensors in (kernel.inputs, kernel.outputs):
@@ -324,7 +325,7 @@ class _Machine:
         return kernel.seconds + _fault_seconds(kernel, *shares)
 
     def _batch(self) -> None:
-        """A batch, at its time."""
+        """Carries out a batch, at its time."""
         self.now = max(self.now, self.next_batch)
         self.next_batch = self.now + BATCH_SECONDS
         batch, queues = _Batch(), self.queues
@@ -382,7 +383,7 @@ class _Machine:
         return True
 
     def _leave(self, chunk: int, to: int, batch: _Batch) -> None:
-        """The chunk leaves; if the kernel needs it, it is asked for again."""
+        """Evicts the chunk; if the kernel needs it, requests it again."""
         batch.outs += 1
         batch.outs_flash += to == FLASH
         self.counted[1 if to == FLASH else 3] += 1
@@ -397,14 +398,14 @@ class _Machine:
 
 
 Share = tuple[float, float, int]
-"""Bytes missing, the share of them on flash, and bytes in all."""
+"""Missing bytes, their share on flash, and all bytes."""
 
 
 def _fault_seconds(kernel: Kernel, inputs: Share, outputs: Share) -> float:
-    """What faults add: bytes missing by the rate at which the measured kernel faulted, at most the
-    link's, on flash slower by its latency and at most its rate. Both tiers at once. The artifact
-    divides integers here, so only whole seconds of the measured times count: nearly always the
-    link's rate holds."""
+    """Returns the seconds that faults add: missing bytes / the rate of faults of the measured
+    kernel. The rate is at most the link's. On flash, its latency lowers the rate, which is at most
+    flash's. Both tiers work at the same time. Like the artifact, this counts only whole seconds of
+    the measured times, so the link's rate applies nearly always."""
     plain, some, every = map(
         math.floor, (kernel.seconds, kernel.seconds_inputs_missing, kernel.seconds_all_missing)
     )

@@ -1,23 +1,23 @@
-"""AutoSwap's choice of what to swap: its candidates, its four scores, and their search. Pure.
+"""AutoSwap's choice of tensors to swap: its candidates, its four scores, and their search. Pure.
 
 After Zhang et al., "Efficient Memory Management for GPU-based Deep Learning Systems" (2019).
-Candidates are the idle times of tensors that straddle the kernel with the highest load. For a limit
-of the load they go in the order of a score until no kernel's load is above the limit:
+Candidates are the idle times of tensors that contain the kernel with the highest load. For a limit
+of the load, they are taken in the order of a score until no kernel's load is above the limit.
 
-  doa    duration of absence: the idle time less the times of both transfers
-  aoa    area of absence: doa times bytes; where doa is negative, doa over bytes
-  wdoa   weighted: the integral of the load above the limit over the idle time
-  swdoa  submodular: the same of the load that is left after each choice
+  `doa`    Duration of absence: the idle time less the times of both transfers.
+  `aoa`    Area of absence: doa times bytes; for a negative doa, doa / bytes.
+  `wdoa`   Weighted: the integral of the load above the limit over the idle time.
+  `swdoa`  Submodular: the same for the remaining load after each choice.
 
-The search mixes their ranks by weights. The original draws weights by Bayesian optimisation; here
-they are the four scores alone, then random ones from a seed.
+The search mixes their ranks by weights. The original draws weights by Bayesian optimisation. Here
+the first weights select one score each, and the others are random, from a seed.
 
-A transfer to the host begins behind the use, in the order of uses. One to the GPU is planned
-backwards, as late as the link lets it, and begins at that kernel once there is room for it up to
-its use. Kernels wait for their tensors, and for room. Each direction has the link's full rate: the
-original's assumption, kinder to it than the simulator is to pump.
+A transfer to the host begins after the use, in the order of uses. A transfer to the GPU is planned
+backwards, as late as the link allows. It begins at the planned kernel, if memory is free for it
+until its use. Kernels wait for their tensors and for memory. Each direction has the link's full
+rate: the original's assumption, which the simulator does not grant to pump.
 
-TENSILE's choice for one job is here as well (`largest_first`): it has the same transfers.
+TENSILE's choice for one job is also here (`largest_first`): it has the same transfers.
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ EVALUATIONS: Final = 200
 SEED: Final = 1
 OVERHEAD_MOST: Final = 0.01
 STEP: Final = 0.01
-"""Of the peak: limits of the load are multiples of it."""
+"""Limits of the load are multiples of this share of the peak."""
 
 ROUNDS: Final = 4
 MEASURED: Final = 2
-"""Iterations that are replayed, and the one that counts."""
+"""Number of replayed iterations, and index of the measured one."""
 SLACK_BYTES: Final = 1.0
-"""For sums of floats."""
+"""Tolerance for sums of floats."""
 
 Choose = Callable[[float], "list[int] | None"]
-"""Candidates for a limit of the load, in bytes; None where they do not get below it."""
+"""Returns candidates for a limit of the load, in bytes; None if they do not suffice."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One iteration, which repeats. seconds, live_bytes: by kernel, with all tensors in memory.
-    begins, ends, sizes: of each idle time the kernels that use its tensor before and behind (of
-    the next iteration: counted on), and bytes. Rates in 10^9 bytes a second."""
+    """One iteration, which repeats. `seconds`, `live_bytes`: by kernel, with all tensors in memory.
+    `begins`, `ends`, `sizes`: for each idle time, the kernels that use its tensor before and after,
+    and its bytes. Kernels of the next iteration are counted on. Rates are in 10^9 bytes a second.
+    """
 
     seconds: Numbers
     live_bytes: Numbers
@@ -65,30 +66,30 @@ class Job:
 
     @property
     def clock(self) -> Numbers:
-        """When each kernel of two iterations begins, if none waits."""
+        """Returns when each kernel of two iterations begins, if none waits."""
         return prefix_sums(self.seconds)
 
     def inside(self, kernel: int) -> NDArray[np.bool_]:
-        """Which idle times contain the kernel, of this iteration or the next."""
+        """Returns which idle times contain the kernel, of this iteration or the next."""
         found = (self.begins < kernel) & (kernel < self.ends)
         later = kernel + len(self.seconds)
         return found | ((self.begins < later) & (later < self.ends))
 
     def straddling_places(self) -> NDArray[np.int64]:
-        """Of the idle times that contain the kernel with the highest load."""
+        """Returns the places of the idle times that contain the kernel with the highest load."""
         return np.flatnonzero(self.inside(int(self.live_bytes.argmax())))
 
     def straddling(self) -> Job:
-        """The job with these alone: AutoSwap's candidates."""
+        """Returns the job with only these idle times: AutoSwap's candidates."""
         return self.only(self.straddling_places())
 
     def only(self, chosen: NDArray[np.int64]) -> Job:
-        """The job with these idle times alone."""
+        """Returns the job with only the chosen idle times."""
         picked = self.begins[chosen], self.ends[chosen], self.sizes[chosen]
         return Job(self.seconds, self.live_bytes, *picked, self.in_gbps, self.out_gbps)
 
     def without(self, chosen: Sequence[int]) -> Numbers:
-        """The load while these are away for all of their idle times."""
+        """Returns the load while the chosen tensors are away for all of their idle times."""
         live = self.live_bytes.copy()
         for one in chosen:
             add(live, self.begins[one] + 1, self.ends[one], -self.sizes[one])
@@ -96,7 +97,7 @@ class Job:
 
 
 def job_of(iteration: Iteration, in_gbps: float, out_gbps: float) -> Job:
-    """The job of an iteration with all its idle times."""
+    """Returns the job of an iteration, with all its idle times."""
     periods = iteration.periods
     begins, ends = (
         np.array([getattr(one, name) for one in periods], np.int64) for name in ("begin", "end")
@@ -106,8 +107,8 @@ def job_of(iteration: Iteration, in_gbps: float, out_gbps: float) -> Job:
 
 
 def scores(job: Job, limit: float, left: Numbers | None = None) -> dict[str, Numbers]:
-    """Of each candidate, by name. left: the load after earlier choices, for swdoa. In seconds, byte
-    seconds where positive (aoa), and byte seconds."""
+    """Returns the scores of each candidate, by name. `left`: the load after earlier choices, for
+    swdoa. Units are seconds for doa and byte seconds for the others (aoa: if positive)."""
     clock = job.clock
     transfers = job.sizes / (job.in_gbps * 1e9) + job.sizes / (job.out_gbps * 1e9)
     doa = clock[job.ends] - clock[job.begins + 1] - transfers
@@ -126,8 +127,8 @@ def _above(job: Job, limit: float, load: Numbers) -> Numbers:
 
 
 def choose(job: Job, limit: float, weights: Sequence[float]) -> list[int] | None:
-    """Candidates in the order of the weighted sum of their ranks by SCORES, until the load is at
-    most `limit`; None where they do not suffice."""
+    """Takes candidates in the order of the weighted sum of their ranks by SCORES, until the load is
+    at most `limit`. Returns None if they do not suffice."""
     live = job.live_bytes.copy()
     usable = np.ones(len(job.sizes), np.bool_)
     taken: list[int] = []
@@ -148,8 +149,8 @@ def choose(job: Job, limit: float, weights: Sequence[float]) -> list[int] | None
 
 
 def largest_first(job: Job, limit: float) -> list[int] | None:
-    """TENSILE's choice: what `by_largest` chooses until the load is at most `limit`. None where
-    that does not suffice."""
+    """Returns TENSILE's choice: the idle times of `by_largest` until the load is at most `limit`,
+    or None if they do not suffice."""
     if job.live_bytes.max() <= limit:
         return []
     taken = []
@@ -161,9 +162,9 @@ def largest_first(job: Job, limit: float) -> list[int] | None:
 
 
 def by_largest(job: Job, usable: NDArray[np.bool_] | None = None) -> Iterator[tuple[int, Numbers]]:
-    """Of the idle times that contain the kernel with the highest load that is left, the one of the
-    largest tensor, the longest of equals; again as long as there is one. Each with the load that it
-    leaves. usable: these alone."""
+    """Yields idle times that contain the kernel with the highest remaining load, each with the load
+    that it leaves. The largest tensor comes first, among equals the longest time. `usable`: only
+    these idle times."""
     live = job.live_bytes.copy()
     open_ = np.ones(len(job.sizes), np.bool_) if usable is None else usable.copy()
     spans = job.ends - job.begins
@@ -178,7 +179,7 @@ def by_largest(job: Job, usable: NDArray[np.bool_] | None = None) -> Iterator[tu
 
 
 def _mixed(values: dict[str, Numbers], weights: Sequence[float]) -> Numbers:
-    """The weighted sum of ranks by the first scores."""
+    """Returns the weighted sum of ranks by the first scores."""
     found = np.zeros(len(values["doa"]))
     for name, weight in zip(SCORES, weights, strict=False):
         if weight:
@@ -187,22 +188,22 @@ def _mixed(values: dict[str, Numbers], weights: Sequence[float]) -> Numbers:
 
 
 def _rank(values: Numbers) -> Numbers:
-    """0 for the least to 1 for the most; equals have the same."""
+    """Returns ranks from 0 for the least to 1 for the most; equal values have equal ranks."""
     _, places = np.unique(values, return_inverse=True)
     return np.asarray(places, np.float64) / max(1, places.max(initial=0))
 
 
-# ---- what a choice costs -----------------------------------------------------------------
+# ---- the cost of a choice ----------------------------------------------------------------
 
 
 def arrivals(job: Job, chosen: Sequence[int]) -> list[int]:
-    """By choice, the kernel with which its transfer to the GPU begins: planned backwards on a clock
-    where no kernel waits, as late as all transfers behind it let it."""
+    """Returns, by choice, the kernel with which its transfer to the GPU begins. It is planned
+    backwards on a clock without waits, as late as all later transfers allow."""
     count, clock = len(job.seconds), job.clock
     whole = clock[count]
     begin_of: dict[int, float] = {}
     free = np.inf
-    # Two iterations: what comes late in one is in the way of what comes early in the next.
+    # Two iterations: late transfers of one delay early transfers of the next.
     ends = [(int(job.ends[one]) % count, one) for one in chosen]
     for turn in (1, 0):
         for end, one in sorted(ends, reverse=True):
@@ -218,8 +219,8 @@ def arrivals(job: Job, chosen: Sequence[int]) -> list[int]:
 
 
 def overhead(job: Job, chosen: Sequence[int], limit: float) -> float:
-    """Time of a steady iteration with these transfers / without any, less 1. The load is never
-    above `limit`. Infinite where the transfers wait for each other."""
+    """Returns the time of a steady iteration with these transfers / without any, less 1. The load
+    is never above `limit`. Returns infinity if the transfers wait for each other."""
     ends = _Replay(job, chosen, limit).run()
     if ends is None:
         return float("inf")
@@ -228,20 +229,20 @@ def overhead(job: Job, chosen: Sequence[int], limit: float) -> float:
 
 
 class _Replay:
-    """Kernels and transfers of ROUNDS iterations, in the order of time."""
+    """Replays kernels and transfers of ROUNDS iterations in the order of time."""
 
     def __init__(self, job: Job, chosen: Sequence[int], limit: float) -> None:
         self.count, self.limit = len(job.seconds), limit + SLACK_BYTES
         self.seconds = job.seconds.tolist()
         self.loads = np.tile(job.without(chosen), ROUNDS + 1)
-        """By kernel of all iterations, with what is chosen away."""
+        """Load by kernel of all iterations, with the chosen tensors away."""
         self.sizes = job.sizes[list(chosen)].tolist()
         self.out_s = [size / (job.out_gbps * 1e9) for size in self.sizes]
         self.in_s = [size / (job.in_gbps * 1e9) for size in self.sizes]
         self.behind: dict[int, list[int]] = {}
-        """By kernel of one iteration: places in `chosen` that leave behind it."""
+        """Places in `chosen` that leave after a kernel, by kernel of one iteration."""
         self.needed: dict[int, list[int]] = {}
-        """By kernel of all iterations: places that it waits for."""
+        """Places in `chosen` that a kernel waits for, by kernel of all iterations."""
         coming = []
         comes = arrivals(job, chosen)
         for place, one in enumerate(chosen):
@@ -252,19 +253,19 @@ class _Replay:
                 coming.append((end + shift, comes[place] + shift, begin + shift, place))
         self.coming = deque(sorted(coming))
         self.leaving: deque[tuple[int, int]] = deque()
-        """Place, and the kernel behind which it leaves."""
+        """Place, and the kernel after which it leaves."""
         self.gone: set[tuple[int, int]] = set()
         self.held = 0.0
-        """Bytes of what is chosen that are in memory although no kernel uses them."""
+        """Bytes of chosen tensors that are in memory although no kernel uses them."""
         self.early: dict[tuple[int, int], float] = {}
-        """Of these, what is back or on its way: kernel that uses it and place; bytes."""
+        """Bytes of chosen tensors that are back or in flight, by (next kernel, place)."""
         self.there: set[tuple[int, int]] = set()
         self.out: tuple[float, int, int] | None = None
         self.come: tuple[float, int, int] | None = None
-        """When the transfer under way ends, its kernel and its place."""
+        """End, kernel and place of the transfer in flight, for each direction."""
 
     def run(self) -> list[float] | None:
-        """When each iteration ended; None where nothing can go on."""
+        """Returns when each iteration ended; None if nothing can proceed."""
         now, kernel, until = 0.0, 0, float("inf")
         running = False
         ends: list[float] = []
@@ -307,7 +308,7 @@ class _Replay:
         return bool(self.loads[kernel] + rest <= self.limit)
 
     def _begin(self, kernel: int) -> None:
-        """From here on the kernel's load counts what it waited for."""
+        """Begins a kernel: from here, its load includes the tensors that it waited for."""
         for place in self.needed.get(kernel, ()):
             self.held -= self.early.pop((kernel, place))
 
@@ -328,9 +329,9 @@ class _Replay:
             self.come = now + self.in_s[place], end, place
 
     def _room(self, kernel: int, end: int, size: float, running: bool) -> bool:
-        """Whether so much more fits now, and in all kernels up to the one that uses it."""
+        """Returns whether `size` more bytes fit now, and in all kernels until their use."""
         now = self.loads[kernel] + self.held
-        if not running:  # the kernel's load counts what it waits for
+        if not running:  # the kernel's load includes the tensors that it waits for
             now -= sum(self.sizes[place] for place in self.needed.get(kernel, ()))
         if now + size > self.limit:
             return False
@@ -346,8 +347,8 @@ class _Replay:
 
 @dataclass
 class Search:
-    """The least limit of the load, in shares of the peak, at which transfers cost no more than
-    `most` of the time. Counts what it evaluates."""
+    """Searches for the least limit of the load, in shares of the peak, with transfers that cost no
+    more than `most` of the time. Counts its evaluations."""
 
     job: Job
     most: float = OVERHEAD_MOST
@@ -355,19 +356,19 @@ class Search:
     evaluations: int = 0
 
     def holds(self, share: float, choice: Choose) -> bool:
-        """Whether the choice for this limit costs no more than allowed."""
+        """Returns whether the choice for this limit costs no more than allowed."""
         self.evaluations += 1
         limit = float(self.job.live_bytes.max()) * share
         chosen = choice(limit)
         return chosen is not None and overhead(self.job, chosen, limit) <= self.most
 
     def least(self, choice: Choose) -> float:
-        """By bisection: as if what holds with less memory held with more."""
+        """Returns the least share by bisection, assuming that more memory is never worse."""
         return bisected(lambda share: self.holds(share, choice), self.step)
 
     def by_weights(self, evaluations: int = EVALUATIONS, seed: int = SEED) -> dict[str, float]:
-        """By score, and `search`: the least of these and of what weights drawn from the seed
-        reach, with so many evaluations in all."""
+        """Returns the least share for each score and for the search. The search also tries weights
+        drawn from the seed, with `evaluations` in all."""
         random = np.random.default_rng(seed)
         found = {}
         for name, weights in zip(SCORES, np.eye(len(SCORES)).tolist(), strict=True):
@@ -380,15 +381,15 @@ class Search:
         return {**found, SEARCH: best}
 
     def mixed(self, weights: Sequence[float]) -> Choose:
-        """The choice by these weights of the scores."""
+        """Returns the choice by these weights of the scores."""
         return lambda limit: choose(self.job, limit, weights)
 
 
 def chosen(
     job: Job, limit: float, score: str, evaluations: int = EVALUATIONS, seed: int = SEED
 ) -> list[int]:
-    """Candidates for a limit, by one score; by SEARCH those that cost least of the four scores and
-    of weights drawn from the seed. All candidates where none suffice."""
+    """Returns candidates for a limit, by one score. SEARCH takes the cheapest candidates of the
+    four scores and of weights drawn from the seed. If none suffice, all candidates are returned."""
     pure = np.eye(len(SCORES)).tolist()
     if score != SEARCH:
         found = choose(job, limit, pure[SCORES.index(score)])
@@ -398,7 +399,7 @@ def chosen(
     best, least = list(range(len(job.sizes))), float("inf")
     for weights in (*pure, *drawn):
         found = choose(job, limit, weights)
-        if found is None:  # nor would other weights do: all of them together do not suffice
+        if found is None:  # other weights fail, too: all candidates together do not suffice
             break
         cost = overhead(job, found, limit)
         if cost < least:
@@ -407,8 +408,8 @@ def chosen(
 
 
 def bisected(holds: Callable[[float], bool], step: float = STEP) -> float:
-    """The least share for which `holds`, in whole steps up to 1, as if it held for all above it; 1
-    holds without a question."""
+    """Returns the least share for which `holds`, in whole steps up to 1. Assumes that it holds for
+    all shares above, and for 1 without a check."""
     fails, least = 0, round(1 / step)
     while least - fails > 1:
         middle = (least + fails) // 2

@@ -1,11 +1,11 @@
-"""Makes a trace of what the compiler of G10's artifact writes.
+"""Makes a trace from the output of the compiler of G10's artifact.
 
 Usage: convert.py RESULTS NETWORK BATCH > TRACE.json
 
-RESULTS is the folder results/ of github.com/platformxlab/G10, in which its program has run
-(src/gpg configs/.../BATCH-sim_prefetch_lru.config; it may be stopped once it has written
-statistics/prefetch_guide.config). Kernels and tensors are of statistics/kernels.config, durations
-of cudnnBATCH.txt (without faults), cudnnBATCHInputPF.txt and cudnnBATCHPF.txt.
+RESULTS is the folder results/ of github.com/platformxlab/G10 after a run of its program (src/gpg
+configs/.../BATCH-sim_prefetch_lru.config). The program may be stopped once it has written
+statistics/prefetch_guide.config. Kernels and tensors come from statistics/kernels.config. Durations
+come from cudnnBATCH.txt (without faults), cudnnBATCHInputPF.txt and cudnnBATCHPF.txt.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LISTS = {"Input Tensors:": "reads", "Output Tensors:": "writes"}
 
 
 def microseconds(file: Path) -> list[float]:
-    """Of lines NUMBER TIME ms."""
+    """Returns the times of lines NUMBER TIME ms."""
     rows = [line.split() for line in file.read_text().splitlines() if line.strip()]
     return [round(float(row[1]) * 1000, 3) for row in rows]
 
 
 def trace(results: Path, network: str, batch: int) -> dict[str, object]:
-    """The trace, in the format of pump_lab.sim.tensors. Raises OSError, and ValueError if lists and
-    durations differ in length."""
+    """Returns the trace, in the format of pump_lab.sim.tensors. Raises OSError, and ValueError if
+    lists and durations differ in length."""
     folder = results / network
     text = (folder / f"{batch}-prefetch_lru" / "statistics" / "kernels.config").read_text()
     tensors: dict[int, dict[str, object]] = {}

@@ -2,14 +2,14 @@
 
 DESIGN
   An experiment has four cells. A cell is a value and the command that makes it, or the reason why
-  nothing makes it. All values but the published ones are simulated: the same command gives the same
-  values. Traces, machine and rates are those of suites/sim.py (STUDY), iterations and floors those
-  of sim_planned.py, unless the experiment says otherwise.
+  there is no value. All values except the published ones are simulated: the same command gives the
+  same values. Unless the experiment differs, traces, machine and rates come from suites/sim.py
+  (STUDY), iterations and floors from sim_planned.py.
 
-  published      the paper's own figure, on its own machine and networks
-  reproduction   its method in our simulator, as docs/papers.md says
-  pump           planned, with freed memory discarded
-  bound          of the floor of parts (pump_lab.floor.lp_floor)
+  `published`      The paper's own value, on its own machine and networks.
+  `reproduction`   The paper's method in our simulator (docs/papers.md).
+  `pump`           The policy planned, with freed memory discarded.
+  `bound`          The value of the floor of parts (pump_lab.floor.lp_floor).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PUBLISHED = Path(__file__).parents[2] / "data" / "g10" / "published"
 
 @dataclass(frozen=True)
 class Cell:
-    """value: None: there is none, and `text` says why. text: of a value, what stands before it.
-    by_trace: what `value` is the mean of."""
+    """`value`: None if there is none; then `text` is the reason. `text`: for a value, the words
+    before it. `by_trace`: the values that `value` is the mean of."""
 
     value: float | None
     text: str = ""
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table. name: of its rows. unit: "x" or "%"."""
+    """One row of the table. `name`: part of its rows' names. `unit`: "x", "%" or "GiB"."""
 
     name: str
     paper: str
@@ -66,7 +66,7 @@ class Experiment:
     bound: Cell
 
     def rows(self, command: str) -> Iterator[Row]:
-        """A row for each cell."""
+        """Yields a row for each cell."""
         for column in ("published", "reproduction", "pump", "bound"):
             cell: Cell = getattr(self, column)
             made = cell.value is not None and column != "published"
@@ -86,7 +86,7 @@ class Experiment:
 
 
 def mean(by_trace: dict[str, float], *, geometric: bool = True) -> Cell:
-    """The mean over traces; without any, the reason."""
+    """Returns the mean over traces, or the reason if there are none."""
     if not by_trace:
         return Cell(None, "no trace")
     values = by_trace.values()
@@ -96,8 +96,8 @@ def mean(by_trace: dict[str, float], *, geometric: bool = True) -> Cell:
 
 
 class Bench:
-    """The traces with marginal durations under the study's constants. whole: more seeds, AutoSwap's
-    choices carried out by all of its scores, and G10's own networks, of which one takes minutes."""
+    """The traces with marginal durations under the study's constants. `whole`: includes more seeds,
+    AutoSwap's choices by all of its scores, and G10's own networks, which take minutes each."""
 
     def __init__(self, traces: Sequence[TensorTrace], profile: Profile, *, whole: bool) -> None:
         self.traces, self.profile, self.whole = traces, profile, whole
@@ -114,7 +114,7 @@ class Bench:
         return case.with_memory(int(case.program.peak_bytes / ratio))
 
     def _seconds(self, trace: str, ratio: float, policy: str, **changes: float) -> float:
-        """Of the third iteration. changes: of the machine."""
+        """Returns the seconds of the third iteration. `changes`: fields of the machine."""
         case = self.at(trace, ratio)
         changed = replace(case, machine=replace(case.machine, **changes))
         return sim_planned.steady(changed, policy).seconds
@@ -136,7 +136,7 @@ class Bench:
 def speedups(
     bench: Bench, paper: str, published: Cell, *, policy: str, queue: int
 ) -> Iterator[Experiment]:
-    """Time of naive Unified Memory / time, at each size."""
+    """Yields time of naive Unified Memory / time, at each size."""
     for ratio in RATIOS:
 
         def naive_over(seconds: Callable[[str], float], ratio: float = ratio) -> Cell:
@@ -156,13 +156,13 @@ def speedups(
 
 
 def pump_paper(bench: Bench) -> Iterator[Experiment]:
-    """The window of about 50 launches, the driver's eviction."""
+    """Yields PUMP's experiments: a window of about 50 launches, the driver's eviction."""
     about = Cell(2.0, "about")
     yield from speedups(bench, "PUMP", about, policy="unbounded", queue=SHORT_QUEUE)
 
 
 def deepum(bench: Bench) -> Iterator[Experiment]:
-    """The learned chain of kernels."""
+    """Yields DeepUM's experiments: the learned chain of kernels."""
     about = Cell(3.0, "about")
     yield from speedups(bench, "DeepUM", about, policy="correlation", queue=1024)
 
@@ -171,8 +171,8 @@ def deepum(bench: Bench) -> Iterator[Experiment]:
 
 
 def reductions(bench: Bench) -> tuple[dict[str, dict[str, float]], Cell, Cell]:
-    """Percent of the peak that can be spared at OVERHEAD_MOST: by method and trace, in its own
-    accounting; planned's; the bound's."""
+    """Returns the percent of the peak that can be spared at OVERHEAD_MOST. The results are by
+    method and trace in the method's own accounting, for planned, and for the bound."""
     from study import greedy, studied_policies
 
     from pump_lab.sim import tensors
@@ -191,13 +191,13 @@ def reductions(bench: Bench) -> tuple[dict[str, dict[str, float]], Cell, Cell]:
 
 
 def largest_of(job: autoswap.Job) -> autoswap.Choose:
-    """TENSILE's choice for a limit."""
+    """Returns TENSILE's choice for a limit."""
     return lambda limit: autoswap.largest_first(job, limit)
 
 
 def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell:
-    """Percent of the peak that can be spared, the mean over traces: a GPU of the rest takes at most
-    SHARE_MOST of the time with memory for everything."""
+    """Returns the percent of the peak that can be spared, as the mean over traces. A GPU with the
+    rest takes at most SHARE_MOST of the time with memory for everything."""
     from pump_lab.sim import report
 
     def spared(trace: str) -> float:
@@ -209,7 +209,7 @@ def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell
 
 
 def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
-    """AutoSwap and TENSILE: the same transfers, other choices."""
+    """Yields AutoSwap's and TENSILE's experiments: the same transfers, other choices."""
     found, planned, bound = reductions(bench)
     text = "peak memory spared at 1 % of the time"
     if "autoswap" in only:
@@ -251,11 +251,11 @@ def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
         )
 
 
-# ---- places -------------------------------------------------------------------------------
+# ---- placement ----------------------------------------------------------------------------
 
 
 def smartpool(_bench: Bench) -> Iterator[Experiment]:
-    """Bytes against PyTorch's allocator, and against what is requested."""
+    """Yields SmartPool's experiments: bytes against PyTorch's allocator and the requests."""
     spared: dict[str, dict[str, float]] = {}
     over: dict[str, dict[str, float]] = {}
     for path in sorted(placement.TRAFFIC.glob("*.txt.xz")):
@@ -310,7 +310,7 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
 
 
 def g10(bench: Bench) -> Iterator[Experiment]:
-    """G10's own networks on the machine of its artifact: traces with durations as published."""
+    """Yields G10's own networks on its artifact's machine: traces with published durations."""
     from study.papers import artifact
 
     shares: dict[str, float] = {}
@@ -359,7 +359,7 @@ def g10(bench: Bench) -> Iterator[Experiment]:
 
 
 def g10_pump(file: Path) -> dict[str, Cell]:
-    """Planned, and the floor, on such a machine."""
+    """Returns planned and the floor on such a machine."""
     from study import studied_policies
 
     from pump_lab import profiles
@@ -381,7 +381,7 @@ def g10_pump(file: Path) -> dict[str, Cell]:
 
 
 def turnip(bench: Bench) -> Iterator[Experiment]:
-    """Transfers in an order fixed at build time / as events allow, with times that vary."""
+    """Yields TURNIP's: transfers in a fixed order / as events allow, with times that vary."""
     from study import studied_policies
 
     from pump_lab.sim import report, tensors
@@ -398,7 +398,7 @@ def turnip(bench: Bench) -> Iterator[Experiment]:
         for seed in range(5 if bench.whole else 1):
             jitter = Jitter(JITTER_SHARE, seed)
             machine = replace(calm, jitter=jitter)
-            # The floor of the very durations that the measured iteration has.
+            # The floor for exactly the durations of the measured iteration.
             case = report.Case(plain, calm, jitter.of(programs[PLANNED]))
             floor = report.floor_of_parts(case)
             assert floor is not None
@@ -429,7 +429,7 @@ def turnip(bench: Bench) -> Iterator[Experiment]:
 
 
 def msched(_bench: Bench) -> Iterator[Experiment]:
-    """What is known without a card: nothing."""
+    """Yields MSched's experiment, which has no value without a GPU."""
     card = Cell(None, "needs a card: `docs/first-card.md`")
     virtual = Cell(None, "real time, virtual GPU: `scripts/bench shared -- --only together`")
     none = Cell(None, "the simulator of several jobs has no demand paging")

@@ -1,9 +1,9 @@
-"""A host that does not hold everything, with flash behind it: G10's schedule, pump's, the floor.
+"""A host with too little memory, and flash as the next tier: G10's schedule, pump's, the floor.
 
-Rows of suites/papers.py. Of each trace at half of its footprint the host holds HOST_SHARE of what
-the GPU does not. Time / time with memory for everything, means of the iterations from the third on:
-with a budget of writes one alone may use what earlier ones did not. The profile is the A100's,
-without the changes of the study.
+These are rows of suites/papers.py. Each trace runs at half of its footprint, and the host holds
+HOST_SHARE of the rest. Values are time / time with memory for everything, as means of the
+iterations since the third. With a budget of writes, a single iteration may use writes that earlier
+ones did not use. The profile is the A100's, without the changes of the study.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BOUND = "floor"
 
 
 def experiments(bench: Bench) -> Iterator[Experiment]:
-    """A row without a budget of writes, and one for each budget."""
+    """Yields a row without a budget of writes, and one for each budget."""
     measured = cache(lambda trace, terabytes: slowdowns(bench, trace, terabytes))
     gbps = " and ".join(f"{rate:g}" for rate in sim_g10.FLASH_GBPS)
     for terabytes in TERABYTES_A_DAY:
@@ -51,7 +51,7 @@ def experiments(bench: Bench) -> Iterator[Experiment]:
 
 
 def slowdowns(bench: Bench, trace: str, terabytes: float | None) -> dict[str, float]:
-    """By method, and of the floor."""
+    """Returns the slow-down by each method, and of the floor."""
     from study import studied_policies
 
     from pump_lab.sim import report
@@ -71,7 +71,7 @@ def slowdowns(bench: Bench, trace: str, terabytes: float | None) -> dict[str, fl
 
 
 def case_of(bench: Bench, trace: str, terabytes: float | None) -> Case:
-    """The trace on such a machine."""
+    """Returns the trace on such a machine."""
     from pump.model.bounds import BLOCK_BYTES
     from pump_lab import profiles
     from pump_lab.sim.host import Host

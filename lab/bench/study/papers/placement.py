@@ -1,13 +1,14 @@
-"""Where allocations of recorded PyTorch lie: by learned lifetimes (SmartPool), and as they come.
+"""Placement of recorded PyTorch allocations: by learned lifetimes (SmartPool), and as requested.
 
-After Zhang et al. (2019): with the lifetimes of one iteration known each allocation gets a place
-before the next begins: the largest first, at the best offset, which is the smallest gap between
-those that live at the same time. Beside it best fit as requests come (pump_lab.sim.allocator),
-PyTorch's own caching allocator as the traffic recorded it, and pump's pool: its C code, fed with
-the same requests by tests/c/pool/pool_stress.c. Sizes are rounded to 512 bytes for the first two.
+After Zhang et al. (2019): with the lifetimes of one iteration known, each allocation gets an offset
+before the next begins. The largest allocation is first, in the smallest gap between allocations
+that live at the same time. The alternatives are best fit in the order of requests
+(pump_lab.sim.allocator), PyTorch's own caching allocator as recorded in the traffic, and pump's
+pool. The pool is its C code, fed with the same requests by tests/c/pool/pool_stress.c. Sizes are
+rounded to 512 bytes for the first two.
 
-The pool places by lifetimes, too (shim/pool/pool_period.c): what iterations request again, around
-what stays, in the segments that are there.
+The pool also places by lifetimes (shim/pool/pool_period.c). It places the requests that iterations
+repeat around lasting allocations, in the segments that exist.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 ROUND_BYTES = 512
 REPLAY_SECONDS_MAX = 120
 END_OF_ITERATION = "65536 0"
-"""Of a line for pool_stress."""
+"""A line for pool_stress that ends an iteration."""
 
 Interval = tuple[int, int]
 """Events [first, end)."""
@@ -32,27 +33,28 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Item:
-    """An allocation. lives: its lifetimes in an iteration, two if it lives across its end."""
+    """An allocation. `lives`: its lifetimes in an iteration, two if it lives across its end."""
 
     length_bytes: int
     lives: tuple[Interval, ...]
 
     def meets(self, other: Item) -> bool:
-        """Whether both live at one time."""
+        """Returns whether both live at some common time."""
         return any(a < d and c < b for a, b in self.lives for c, d in other.lives)
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """A recording. requests: in order, number and bytes, 0 for its free. marks: requests before
-    each iteration. reserved_bytes: most of the allocator's segments; 0: it has none."""
+    """A recording. `requests`: number and bytes, in order; 0 bytes for a free. `marks`: number of
+    requests before each iteration. `reserved_bytes`: the most in the allocator's segments, 0
+    without."""
 
     requests: list[tuple[int, int]]
     marks: list[int]
     reserved_bytes: int
 
     def peak_bytes(self) -> int:
-        """Most bytes requested at once."""
+        """Returns the most bytes requested at once."""
         live: dict[int, int] = {}
         held = most = 0
         for number, length in self.requests:
@@ -63,13 +65,13 @@ class Traffic:
 
 
 def recorded(path: Path) -> Traffic:
-    """The traffic of a file."""
+    """Reads the traffic of a file."""
     with open_lines(path) as lines:
         return traffic(lines)
 
 
 def traffic(lines: Iterable[str]) -> Traffic:
-    """Blocks of PyTorch's allocator (B), or driver allocations where it hands out none."""
+    """Parses blocks of PyTorch's allocator (B), or driver allocations if there are no blocks."""
     rows = [line.split() for line in lines if line[0] in "ABFI"]
     blocks = any(row[0] == "B" for row in rows)
     live: dict[str, tuple[int, int]] = {}
@@ -86,7 +88,7 @@ def traffic(lines: Iterable[str]) -> Traffic:
             reserved = max(reserved, sum(segments.values()))
         if (kind == "B") != blocks:
             continue
-        if address in live:  # freed, or handed out again: the free was not recorded
+        if address in live:  # freed, or handed out again without a recorded free
             requests.append((live.pop(address)[0], 0))
         if kind != "F" and int(rest[0]) > 0:
             number = len(requests)
@@ -96,8 +98,9 @@ def traffic(lines: Iterable[str]) -> Traffic:
 
 
 def last_iteration(found: Traffic) -> list[Item]:
-    """What lives in the last whole iteration, as it repeats: an allocation that lives when it ends
-    is the one of the same size that lived when it began and was freed."""
+    """Returns the allocations that live in the last whole iteration, as it repeats. An allocation
+    that lives at its end continues as the one of the same size that lived at its start and was
+    freed."""
     begin, end = found.marks[-2:]
     since: dict[int, tuple[int, int]] = {}
     items: list[Item] = []
@@ -122,12 +125,12 @@ def last_iteration(found: Traffic) -> list[Item]:
 
 
 def rounded(length_bytes: int) -> int:
-    """In whole multiples of ROUND_BYTES."""
+    """Rounds up to a multiple of ROUND_BYTES."""
     return -(-length_bytes // ROUND_BYTES) * ROUND_BYTES
 
 
 def load(items: Iterable[Item]) -> int:
-    """Most bytes that live at once: no placement needs less."""
+    """Returns the most bytes that live at once: no placement needs less."""
     changes: dict[int, int] = {}
     for item in items:
         for first, end in item.lives:
@@ -141,7 +144,7 @@ def load(items: Iterable[Item]) -> int:
 
 
 def placed(items: Sequence[Item]) -> list[int]:
-    """Offsets by learned lifetimes: the largest first, each in the smallest gap that suffices."""
+    """Returns offsets by learned lifetimes: the largest first, each in the smallest fitting gap."""
     order = sorted(range(len(items)), key=lambda i: (-items[i].length_bytes, items[i].lives))
     offsets = [0] * len(items)
     before: list[int] = []
@@ -154,7 +157,7 @@ def placed(items: Sequence[Item]) -> list[int]:
 
 
 def best_offset(taken: Iterable[Interval], need: int) -> int:
-    """In the smallest gap between (offset, bytes) in order, or behind them all."""
+    """Returns the smallest fitting gap between (offset, bytes) in order, or the end of all."""
     end, best, least = 0, -1, 0
     for offset, length in taken:
         gap = offset - end
@@ -165,13 +168,13 @@ def best_offset(taken: Iterable[Interval], need: int) -> int:
 
 
 def height(items: Sequence[Item], offsets: Sequence[int]) -> int:
-    """Bytes that a placement needs."""
+    """Returns the bytes that a placement needs."""
     ends = (offset + item.length_bytes for offset, item in zip(offsets, items, strict=True))
     return max(ends, default=0)
 
 
 def best_fit(found: Traffic) -> int:
-    """Bytes that best fit needs for the requests as they come."""
+    """Returns the bytes that best fit needs for the requests in their order."""
     from pump_lab.sim.allocator import BestFit
 
     arena = BestFit()
@@ -186,15 +189,15 @@ def best_fit(found: Traffic) -> int:
 
 @dataclass(frozen=True)
 class PoolBytes:
-    """What pump's pool reserves: at most, and at the peak of the last iteration."""
+    """Bytes that pump's pool reserves: at most, and at the peak of the last iteration."""
 
     most: int
     placed: int
 
 
 def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
-    """For the requests, on one stream, where memory is a little short. Raises as compile_c does,
-    MeasurementError where the pool's program fails."""
+    """Returns the pool's bytes for the requests, on one stream, when memory is slightly short.
+    Raises compile_c's errors, and MeasurementError if the pool's program fails."""
     lines = [f"{number} {length}" for number, length in found.requests]
     for mark in reversed(found.marks):
         lines.insert(mark, END_OF_ITERATION)
@@ -214,7 +217,7 @@ def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
 
 
 def pool_program(tools: Tools) -> Path:
-    """pool_stress, without sanitizers."""
+    """Builds pool_stress, without sanitizers."""
     shim, tests = tools.root / "shim", tools.root / "tests" / "c"
     names = "bins", "blocks", "dead", "period", "places", "segments", "serve", "streams"
     sources = [shim / "pool" / f"pool_{name}.c" for name in names]

@@ -1,28 +1,28 @@
-"""Swap or compute again: traces in which kernels run again for what was dropped. Pure.
+"""Swap or compute again: traces in which kernels run again for dropped tensors. Pure.
 
-After TENSILE (arXiv:2105.13336), which computes again what swaps cannot spare.
+After TENSILE (arXiv:2105.13336), which computes tensors again if swaps do not suffice.
 
 DESIGN
-  After a use a tensor of the trace may be dropped (Drop) instead of leaving for the host. Before
-  the next kernel that needs it, the kernel that made it runs again, into a tensor of its own, with
-  all of its time. The result is a trace like any other, so the simulator carries it out exactly:
-  what the kernel reads has to be on the GPU then, and comes over the link if it is not; a tensor
-  that only a later remake reads lives until that, and takes room or is swapped.
+  After a use, a tensor of the trace may be dropped (Drop) instead of moving to the host. Before the
+  next kernel that needs it, the kernel that made it runs again, for its full time, into a new
+  tensor. The result is a trace like any other, so the simulator carries it out exactly. The inputs
+  of the repeated kernel have to be on the GPU then, and cross the link if they are not. A tensor
+  that only a later remake reads lives until then, and takes memory or is swapped.
 
-  Only pure kernels run again (tensors.Kernel.pure): no optimiser, nothing in place, no statistics,
-  nothing that makes data of nothing. What they read has to hold what it held then. If it was
-  dropped itself it is made again first, at most DEPTH_MOST kernels deep, and what has been made
-  again stays for its own next use. What they write beside goes to a tensor that dies at once.
+  Only pure kernels run again (tensors.Kernel.pure): no optimiser, no update in place, no
+  statistics, and no kernel without inputs. Their inputs have to hold the contents of the first run.
+  A dropped input is made again first, at most DEPTH_MOST kernels deep, and stays for its own next
+  use. The kernel's other outputs go to a tensor that dies at once.
 
-  The choice knows the learned iteration, so it is made by trial. Kinds of drops (the same kernel
-  made the tensor, the same kernel needs it again: layers repeat) are added or taken out one at a
-  time, first those that spare the link most, then in orders drawn from a seed. What is faster
-  stays. What no kernel needs again is dropped from the beginning. Dropping nothing at all is among
-  the trials, so the choice never loses.
+  The choice knows the learned iteration, so it is made by trial. A kind of drops has the same maker
+  and the same next kernel, because layers repeat. Kinds are added or removed one at a time: First
+  the kinds that save most link time, then in orders drawn from a seed. The faster trial is kept.
+  Tensors that no kernel needs again are dropped from the beginning. Dropping nothing is one of the
+  trials, so the choice never loses.
 
-  The bound is the floor of parts in which what stays may be made again (pump_lab.floor.lp_floor).
-  It counts bytes of tensors instead of blocks, so it holds for each placement of a trace with
-  drops.
+  The bound is the floor of parts in which contents between two uses may be made again
+  (pump_lab.floor.lp_floor). It counts bytes of tensors instead of blocks, so it holds for each
+  placement of a trace with drops.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from pump_lab.sim import program as form
 from pump_lab.sim.tensors import Kernel, Tensor, TensorTrace
 
 DEPTH_MOST: Final = 4
-"""Kernels that run again for one that needs a tensor, one for the other."""
+"""Most kernels that run again in a chain for one kernel that needs a tensor."""
 TRIALS_MOST: Final = 60
 SEED: Final = 1
 COST_STEP: Final = 1.5
-"""Of the bound: times of kernels are rounded down to powers of it, so that variables are few."""
+"""The bound rounds kernel times down to powers of this, so that it has few variables."""
 
 
 class Drop(NamedTuple):
-    """A tensor, and the kernel after whose use it is dropped."""
+    """A tensor, and the kernel after which it is dropped."""
 
     tensor: int
     after: int
@@ -57,8 +57,8 @@ class Drop(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A drop that can be made good. maker: the kernel that made the tensor. until: the next kernel
-    that needs it; None: only what runs again may. kind: signatures of the two; 0 for none."""
+    """A drop that can be undone. `maker`: the kernel that made the tensor. `until`: the next kernel
+    that needs it; None if only repeated kernels may. `kind`: signatures of the two; 0 for none."""
 
     drop: Drop
     maker: int
@@ -67,7 +67,7 @@ class Candidate:
 
 
 class UnmakeableError(ValueError):
-    """A dropped tensor that cannot be made again where it is needed."""
+    """A dropped tensor cannot be made again when it is needed."""
 
     def __init__(self, tensor: int) -> None:
         super().__init__(f"tensor {tensor} cannot be made again")
@@ -80,13 +80,13 @@ class History:
     def __init__(self, trace: TensorTrace) -> None:
         self.trace = trace
         self.uses: dict[int, list[tuple[int, int]]] = {}
-        """By tensor: kernel and access."""
+        """Kernel and access of each use, by tensor."""
         for number, kernel in enumerate(trace.kernels):
             for tensor, access in kernel.uses:
                 self.uses.setdefault(tensor, []).append((number, access))
 
     def maker(self, tensor: int, before: int) -> int | None:
-        """The pure kernel that made what the tensor holds before a kernel; None: none did."""
+        """Returns the pure kernel that made the tensor's contents before a kernel, or None."""
         if self.trace.tensors[tensor].persistent:
             return None
         for number, access in reversed(self.uses[tensor]):
@@ -96,12 +96,12 @@ class History:
         return None
 
     def unchanged(self, tensor: int, since: int, before: int) -> bool:
-        """Whether no kernel between the two writes it."""
+        """Returns whether no kernel between the two writes the tensor."""
         between = (access for number, access in self.uses[tensor] if since < number < before)
         return all(access == form.READ for access in between)
 
     def candidates(self) -> list[Candidate]:
-        """Every drop of contents that a pure kernel made, in the order of the kernels."""
+        """Returns every drop of contents that a pure kernel made, in the order of the kernels."""
         found = []
         for tensor, uses in self.uses.items():
             for (after, _), following in zip(uses, [*uses[1:], None], strict=True):
@@ -116,7 +116,7 @@ class History:
 
 
 class _Remaking:
-    """The kernels of a trace with drops."""
+    """Builds the kernels of a trace with drops."""
 
     def __init__(self, history: History, drops: Collection[Drop]) -> None:
         self.history, self.trace = history, history.trace
@@ -124,8 +124,8 @@ class _Remaking:
         for tensor, after in drops:
             self.dropped_after.setdefault(after, []).append(tensor)
         self.kernels: list[Kernel] = []
-        self.originals: dict[int, int] = {}  # new name -> the trace's
-        self.now: dict[int, int | None] = {}  # the trace's name -> new one; None: dropped
+        self.originals: dict[int, int] = {}  # new name -> the trace's name
+        self.now: dict[int, int | None] = {}  # the trace's name -> new name; None: dropped
         self.next_name = 1 + max(self.trace.tensors)
 
     def go(self) -> None:
@@ -168,7 +168,7 @@ class _Remaking:
         return name
 
     def _fresh(self, tensor: int, *, keep: bool) -> int:
-        """A new tensor of the same size; keep: later uses of the old one go there."""
+        """Returns a new tensor of the same size. `keep`: later uses of the old one go there."""
         name, self.next_name = self.next_name, self.next_name + 1
         self.originals[name] = tensor
         if keep:
@@ -181,8 +181,8 @@ class _Remaking:
 
 
 def remade(history: History, drops: Iterable[Drop]) -> tuple[TensorTrace, frozenset[Drop]]:
-    """The trace with these drops, and those of them that were kept: a tensor is not dropped at all
-    where its maker lacks something when it is needed."""
+    """Returns the trace with these drops, and the drops that were kept. A tensor is not dropped at
+    all if its maker lacks an input when the tensor is needed."""
     kept = frozenset(drops)
     while True:
         remaking = _Remaking(history, kept)
@@ -208,7 +208,7 @@ def remade(history: History, drops: Iterable[Drop]) -> tuple[TensorTrace, frozen
 
 
 class Choice(NamedTuple):
-    """drops: what is dropped. seconds: of an iteration, by trial. alone_s: with swaps alone."""
+    """`seconds`: an iteration with these drops, by trial. `alone_s`: with only swaps."""
 
     drops: frozenset[Drop]
     seconds: float
@@ -225,8 +225,8 @@ def choose(
     trials_most: int = TRIALS_MOST,
     seed: int = SEED,
 ) -> Choice:
-    """The fastest drops of at most trials_most trials. seconds: of an iteration of a trace, by
-    trial. link_gbps: of a tensor that leaves and comes back, one behind the other."""
+    """Returns the fastest drops of at most trials_most trials. `seconds`: times an iteration of a
+    trace, by trial. `link_gbps`: rate of a tensor that leaves and then returns."""
     known: dict[TensorTrace | frozenset[Drop], float] = {}
 
     def timed(drops: frozenset[Drop]) -> tuple[float, frozenset[Drop]]:
@@ -258,8 +258,8 @@ def choose(
 def _kinds(
     history: History, link_gbps: float, memory_bytes: int
 ) -> dict[tuple[int, int], frozenset[Drop]]:
-    """Candidates by kind, those first that spare the link most. Those alone that are away for so
-    long that kernels use the memory once between; and what no kernel needs again."""
+    """Returns candidates by kind, starting with the kinds that save most link time. They are away
+    for so long that kernels use the memory once in between, or no kernel needs them again."""
     trace = history.trace
     sizes = {name: one.length_bytes for name, one in trace.tensors.items()}
     used = (sum(sizes[one] for one, _ in kernel.uses) for kernel in trace.kernels)
@@ -277,7 +277,7 @@ def _kinds(
 
 
 def smaller(trace: TensorTrace, share: float) -> TensorTrace:
-    """The trace with tensors and kernels' times of that share: what to drop is about the same."""
+    """Scales tensors and kernel times by `share`; the best drops stay about the same."""
     tensors = {
         name: replace(one, length_bytes=max(BLOCK_BYTES, int(one.length_bytes * share)))
         for name, one in trace.tensors.items()
@@ -290,7 +290,7 @@ def smaller(trace: TensorTrace, share: float) -> TensorTrace:
 
 
 def bound(history: History, memory_bytes: int, rates: Rates, cuts: int = CUTS_REMADE) -> float:
-    """Seconds of an iteration that swaps and pure kernels which run again need at least. Raises
+    """Returns the least seconds of an iteration with swaps and repeated pure kernels. Raises
     ArithmeticError if the solver gives up."""
     kernels = history.trace.kernels
     kinds: dict[float | None, dict[tuple[int, int], float]] = {}
@@ -311,7 +311,7 @@ def bound(history: History, memory_bytes: int, rates: Rates, cuts: int = CUTS_RE
 
 
 def _share_s(history: History, maker: int) -> float:
-    """Seconds of a kernel for one block of what it makes, rounded down to a power of COST_STEP."""
+    """Returns a kernel's seconds for one block of output, rounded down to a power of COST_STEP."""
     kernel, sizes = history.trace.kernels[maker], history.trace.tensors
     made = sum(sizes[one].length_bytes for one, way in kernel.uses if way == form.OVERWRITE)
     seconds = kernel.duration_ns / 1e9 * BLOCK_BYTES / made

@@ -1,8 +1,8 @@
-"""Swap or compute again, swaps alone, and the bound (recompute.py): rows of suites/papers.py.
+"""Swap or compute again, only swaps, and the bound (recompute.py): rows of suites/papers.py.
 
-`planned` carries out both. Time with swaps alone / time. The drops are chosen by trial on the trace
-scaled down to TRIED_BYTES, as trials take time by their blocks; the whole trace then decides
-between them and none.
+`planned` carries out both. Values are time with only swaps / time. The drops are chosen by trial on
+the trace scaled down to TRIED_BYTES, because a trial's time depends on its blocks. The whole trace
+then decides between these drops and none.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 RATIOS: Final = 2.0, 4.0
 TRIED_BYTES: Final = 4 << 30
-"""Peak of the trace that drops are tried on."""
+"""Peak of the trace for trials of drops."""
 QUICK_TRIALS: Final = 6
 
 
 class Times(NamedTuple):
-    """Seconds of an iteration: swaps alone, with drops as well, at least."""
+    """Seconds of an iteration: with only swaps, with drops as well, and the bound."""
 
     swaps: float
     both: float
@@ -33,7 +33,7 @@ class Times(NamedTuple):
 
 
 def experiments(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
-    """A row for each ratio. quick: few trials."""
+    """Yields a row for each ratio. `quick`: few trials."""
     trials_most = QUICK_TRIALS if quick else recompute.TRIALS_MOST
     for ratio in RATIOS:
         found = {one.name: times(one, bench.profile, ratio, trials_most) for one in bench.traces}
@@ -51,7 +51,7 @@ def experiments(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
 
 
 def times(trace: TensorTrace, profile: Profile, ratio: float, trials_most: int) -> Times:
-    """Of one trace on a GPU of a ratio-th of its peak."""
+    """Returns the times of one trace on a GPU with a ratio-th of its peak."""
     from study import studied_policies
 
     from pump_lab.floor import Rates

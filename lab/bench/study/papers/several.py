@@ -1,15 +1,15 @@
-"""The experiments with several jobs on one card: TENSILE's plan, and ways of sharing (study/jobs).
+"""The experiments with several jobs on one GPU: TENSILE's plan, and ways of sharing (study/jobs).
 
 DESIGN
-  Progress is work / work alone, in percent, the mean of a mix's jobs; the rows are means over the
-  mixes that are held out (study/jobs/mixes.toml), with the curves that are kept
+  Progress is work / work without other jobs, in percent, as the mean of a mix's jobs. The rows are
+  means over the held-out mixes (study/jobs/mixes.toml), with the stored curves
   (study/jobs/curves.py).
 
-  reproduction   the way of sharing that the row names
-  pump           turns: what the service does by default (pump/policy/turns.py)
-  bound          of the linear program (study/jobs/bound.py)
+  `reproduction`   The way of sharing that the row names.
+  `pump`           Turns: the service's default (pump/policy/turns.py).
+  `bound`          The bound of the linear program (study/jobs/bound.py).
 
-  TENSILE's plan is for jobs in pairs, each of the traces with the next.
+  TENSILE's plan is for jobs in pairs, each trace with the next.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
         lambda mix: ways.best_partition(mix, floors(mix))[1],
     ),
 }
-"""By name: text, and the progress of a mix's jobs."""
+"""Text of each way, and a function that returns the progress of a mix's jobs."""
 
 
 FLOOR = 0.8
-"""Of its progress under equal shares, that each job should have."""
+"""Share of its progress under equal shares that each job should have."""
 
 
 def floors(mix: Mix) -> list[float]:
-    """Least progress by job."""
+    """Returns the least progress of each job."""
     return [FLOOR * one for one in mix.progress(ways.Equal())]
 
 
 def link_of(profile: Profile) -> Link:
-    """The link of a profile."""
+    """Returns the link of a profile."""
     from study import studied_policies
 
     come, leave = studied_policies.link_rates(profile)
@@ -90,14 +90,14 @@ def link_of(profile: Profile) -> Link:
 
 
 def several(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
-    """All rows."""
+    """Yields all rows."""
     yield from plans(bench)
     held_out = [one for one in mixes.load(curves.kept(), link_of(bench.profile)) if one.held_out]
     yield from shared(held_out[:1] if quick else held_out)
 
 
 def shared(chosen: list[Mix]) -> Iterator[Experiment]:
-    """A row for each way, and how far turns come."""
+    """Yields a row for each way, and rows that compare turns with others."""
     found = {
         name: {mix.name: make(mix) for mix in chosen} for name, (_, make) in WAYS.items()
     }  # fmt: skip
@@ -147,7 +147,7 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
 
 
 def gap_closed(means: dict[str, dict[str, float]], way: str) -> Cell:
-    """Of the means over mixes, by a way of sharing."""
+    """Returns how much of the gap from water filling to the best in hindsight a way closes."""
     gaps, closed = {}, {}
     for mix, water in means["water"].items():
         gaps[mix] = max(means["slices"][mix], means["partition"][mix]) - water
@@ -157,7 +157,7 @@ def gap_closed(means: dict[str, dict[str, float]], way: str) -> Cell:
 
 
 def least_over(one: list[float], other: list[float]) -> float:
-    """The least ratio of two jobs."""
+    """Returns the least ratio of a job's progress in `one` to that job's in `other`."""
     return min(mine / theirs for mine, theirs in zip(one, other, strict=True))
 
 
@@ -165,7 +165,7 @@ def least_over(one: list[float], other: list[float]) -> float:
 
 
 def plans(bench: Bench) -> Iterator[Experiment]:
-    """TENSILE's plan at limits of the combined peak."""
+    """Yields TENSILE's plan at limits of the combined peak."""
     pairs = list(pairwise(bench.traces)) or [(bench.traces[0], bench.traces[0])]
     made = {f"{one.name} + {other.name}": merged(bench, one, other) for one, other in pairs}
     for ratio in PLANNED_RATIOS:
@@ -194,7 +194,7 @@ def plans(bench: Bench) -> Iterator[Experiment]:
 
 
 def merged(bench: Bench, *traces: TensorTrace) -> tensile.Swapping:
-    """The traces as one job."""
+    """Returns the traces as one job."""
     from study import greedy, studied_policies
 
     from pump_lab.sim import tensors

@@ -1,4 +1,4 @@
-"""The table of papers as Markdown, from rows of suites/papers.py as JSON has them. Pure."""
+"""The table of papers as Markdown, from JSON rows of suites/papers.py. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 COLUMNS = "published", "reproduction", "pump", "bound"
 
 DIGITS = {"x": 2, "%": 1, "GiB": 0}
-"""Behind the point, by unit."""
+"""Digits after the decimal point, by unit."""
 UNITS = {"x": "x", "%": " %", "GiB": ""}
 
 Fields = dict[str, Any]
 
 
 def lines(rows: Iterable[Fields]) -> list[str]:
-    """Lines of the table: a row for each experiment, with the command that makes its cells."""
+    """Returns a row for each experiment, with the command that makes its cells."""
     found: dict[tuple[str, str], dict[str, Fields]] = {}
     for row in rows:
         if row["name"].startswith("papers."):
@@ -30,10 +30,10 @@ def lines(rows: Iterable[Fields]) -> list[str]:
 
 
 def cell_text(cell: Fields) -> str:
-    """The value, and the least and the most of several traces; or why there is none."""
+    """Returns the value with the least and the most of several traces, or why there is none."""
     if cell["value"] is None:
         return str(cell["text"])
-    if cell["column"] == "published":  # with the digits that it has
+    if cell["column"] == "published":  # with its own digits
         return f"{cell['text']} {cell['value']:g}{UNITS[cell['unit']]}".strip()
     text = f"{cell['text']} {number(cell['value'], cell['unit'])}".strip()
     values = (cell.get("by_trace") or {}).values()
@@ -44,5 +44,5 @@ def cell_text(cell: Fields) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """The value with its unit."""
+    """Returns the value with its unit."""
     return f"{value:.{DIGITS[unit]}f}{UNITS[unit]}"

@@ -1,17 +1,18 @@
 """TENSILE's plan for several jobs: their combined peak is lowered by its largest tensor. Pure.
 
 After Zhang et al., "TENSILE" (arXiv:2105.13336). The jobs' iterations run side by side on one
-engine: each job repeats its own so often that all take about as long, and kernels go in the order
-of how far their job is. So there is one sequence of kernels with one load and one link, and
-AutoSwap's replay says what a plan costs (autoswap.py).
+engine. Each job repeats its iteration until all jobs take about as long. Kernels are ordered by the
+progress of their job. So there is one sequence of kernels with one load and one link, and
+AutoSwap's replay computes the cost of a plan (autoswap.py).
 
-Of the highest combined load that is left, the largest tensor leaves whose idle time is longer than
-both of its transfers, until the load is at most the limit. Where that does not suffice, what is
-cheapest to compute again for its bytes is dropped and made again before its next use, by the kernel
-that made it. Its inputs are taken to be in memory; they have to be alive and unchanged then.
+At the highest remaining combined load, the largest tensor is swapped whose idle time is longer than
+both of its transfers. That repeats until the load is at most the limit. If it does not suffice, the
+tensor that is cheapest to compute again for its bytes is dropped. The kernel that made it makes it
+again before its next use. Its inputs are assumed to be in memory; they have to be alive and
+unchanged then.
 
-Left out: the original's estimates of kernels' times before the first iteration. Here all times are
-known. Planning again as jobs come and go is in study/jobs/ways.py.
+Left out: the original's estimates of kernel times before the first iteration. Here all times are
+known. Planning again when jobs arrive and leave is in study/jobs/ways.py.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from pump_lab.sim import program as form
 from pump_lab.sim.tensors import TensorTrace
 
 REPEATS_MOST: Final = 6
-"""Iterations of a short job beside one of a long job."""
+"""Most iterations of a short job during one of a long job."""
 
 
 class Swapping(NamedTuple):
-    """A job, and by idle time the seconds of the kernel that makes its tensor again; infinite where
-    none can."""
+    """A job, and by idle time the seconds of the kernel that makes its tensor again; infinite if no
+    kernel can."""
 
     job: Job
     remake_s: Numbers
 
 
 class Plan(NamedTuple):
-    """swapped, remade: idle times. peak_bytes: the highest load that is left. overhead: time / time
-    without a plan, less 1."""
+    """`swapped`, `remade`: idle times. `peak_bytes`: the highest remaining load. `overhead`: time /
+    time without a plan, less 1."""
 
     swapped: list[int]
     remade: list[int]
@@ -51,7 +52,7 @@ class Plan(NamedTuple):
 
 
 def of_trace(trace: TensorTrace, iteration: Iteration, in_gbps: float, out_gbps: float) -> Swapping:
-    """iteration: of the trace, each tensor with a range of its own."""
+    """Returns the job of a trace. `iteration`: the trace's, with one range for each tensor."""
     names = list(trace.tensors)
     seconds = [
         _remake_s(trace, names[one.span[0]], one.begin, one.end) for one in iteration.periods
@@ -60,14 +61,14 @@ def of_trace(trace: TensorTrace, iteration: Iteration, in_gbps: float, out_gbps:
 
 
 def _remake_s(trace: TensorTrace, tensor: int, begin: int, end: int) -> float:
-    """Seconds of the kernel that made what the tensor holds between two kernels, if it could make
-    it again before the second."""
+    """Returns the seconds of the kernel that made the tensor's contents between two kernels.
+    Returns infinity if that kernel cannot make them again before the second."""
     if trace.tensors[tensor].persistent or end >= len(trace.kernels):
         return float("inf")
     for maker in range(begin, -1, -1):
         access = dict(trace.kernels[maker].uses).get(tensor, form.READ)
         if access == form.WRITE:
-            return float("inf")  # it made it from itself
+            return float("inf")  # updated in place
         if access == form.OVERWRITE:
             break
     else:
@@ -84,7 +85,7 @@ def _remake_s(trace: TensorTrace, tensor: int, begin: int, end: int) -> float:
 
 
 def merged(jobs: Sequence[Swapping]) -> Swapping:
-    """All jobs as one."""
+    """Returns all jobs as one."""
     longest = max(float(one.job.seconds.sum()) for one in jobs)
     rows: list[tuple[float, int, int]] = []
     for number, (job, _) in enumerate(jobs):
@@ -101,7 +102,7 @@ def merged(jobs: Sequence[Swapping]) -> Swapping:
         count = len(job.seconds)
         places = np.array([i for i, row in enumerate(rows) if row[1] == number])
         seconds[places] = job.seconds[np.arange(len(places)) % count]
-        # Between its kernels a job has what its last one has.
+        # Between its kernels, a job keeps the load of its last one.
         last = np.searchsorted(places, np.arange(len(rows)), side="right") - 1
         live += job.live_bytes[last % count]
         repeats = len(places) // count
@@ -115,7 +116,7 @@ def merged(jobs: Sequence[Swapping]) -> Swapping:
 
 
 def plan(swapping: Swapping, limit: float) -> Plan:
-    """For a limit of the load in bytes; as near as it gets where that cannot be reached."""
+    """Plans for a limit of the load in bytes; if it is out of reach, gets as near as possible."""
     job = swapping.job
     live = job.live_bytes.copy()
     swapped: list[int] = []
@@ -139,13 +140,13 @@ def plan(swapping: Swapping, limit: float) -> Plan:
 
 
 def worthwhile(job: Job) -> NDArray[np.bool_]:
-    """Idle times that are longer than both transfers."""
+    """Returns the idle times that are longer than both transfers."""
     found: NDArray[np.bool_] = autoswap.scores(job, 0.0)["doa"] > 0
     return found
 
 
 def _remade(swapping: Swapping, swapped: Sequence[int], live: Numbers, limit: float) -> list[int]:
-    """Idle times in which tensors are dropped. Changes the load."""
+    """Returns the idle times in which tensors are dropped. Changes the load."""
     job = swapping.job
     usable = np.isfinite(swapping.remake_s)
     usable[list(swapped)] = False
@@ -163,8 +164,8 @@ def _remade(swapping: Swapping, swapped: Sequence[int], live: Numbers, limit: fl
 
 
 def lowering(job: Job) -> list[tuple[float, float]]:
-    """One job's peak by itself: bytes of each tensor that is chosen, and the peak that it leaves;
-    both in shares of the peak before. Those alone that lower it."""
+    """Returns how one job's peak can be lowered: the bytes of each chosen tensor, and the peak that
+    it leaves, both in shares of the original peak. Includes only tensors that lower the peak."""
     whole = float(job.live_bytes.max())
     found: list[tuple[float, float]] = []
     for one, left in autoswap.by_largest(job, worthwhile(job)):
