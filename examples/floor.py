@@ -40,7 +40,7 @@ def block_numbers(tensors: Mapping[str, int]) -> dict[str, range]:
 
 
 def touches(operations: Iterable[object], blocks: Mapping[str, range]) -> list[Touch]:
-    """Converts operations of examples/mlp.py to blocks; leaves out those that touch none."""
+    """Converts operations of examples/mlp.py to blocks; leaves out operations that touch none."""
 
     def of(names: Iterable[str]) -> tuple[int, ...]:
         return tuple(block for name in names for block in blocks[name])

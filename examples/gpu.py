@@ -144,7 +144,7 @@ class Gpu:
         check("cuMemcpyHtoD", driver.cuMemcpyHtoD(address, host_address, length_bytes))
 
     def download(self, host_address: int, address: int, length_bytes: int) -> None:
-        """Copies from the GPU, after all operations issued earlier."""
+        """Copies from the GPU, after every operation issued earlier."""
         check("cuMemcpyDtoH", driver.cuMemcpyDtoH(host_address, address, length_bytes))
 
     def synchronise(self) -> None:

@@ -85,7 +85,7 @@ def build(folder: Path = DEFAULT_FOLDER) -> Path:
         made = Path(work) / name
         include = ["-include", str(HERE / "host_kernels.h"), "-x", "c", str(source)]
         _run([*compiler, *FLAGS, *include, "-o", str(made), "-lm"])
-        made.rename(library)  # atomic: a concurrent build never sees a part of it
+        made.rename(library)  # atomic: a concurrent build never sees a partial file
     return library
 
 

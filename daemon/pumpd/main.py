@@ -1,5 +1,5 @@
-"""The command pumpd: `pumpd job` serves one job, and pump-run starts it; `pumpd serve` is the
-system service (serve.py); `pumpd jobs` starts a `pumpd job` for each process that `pump enable`
+"""The command pumpd: `pumpd job` serves one job, and pump-run starts it. `pumpd serve` is the
+system service (serve.py). `pumpd jobs` starts a `pumpd job` for each process that `pump enable`
 makes a job (service/activation.py).
 
 A user may run `pumpd job` by hand to replace a killed one: the job's clients find the new process

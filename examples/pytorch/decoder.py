@@ -93,7 +93,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(options.width, options.vocabulary, bias=False)
 
     def begin(self, words: Tensor, place: int = 0) -> Tensor:
-        """Embeds [batch, length] tokens, the first of which has the position `place`."""
+        """Embeds [batch, length] tokens; the first is at position `place`."""
         return self.words(words) + self.positions[place : place + words.shape[1]]
 
     def forward(self, words: Tensor, caches: list[Cache]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What happened on the virtual GPU, line by line (PUMP_VIRTUAL_EVENTS).
+"""The event log of the virtual GPU, line by line (PUMP_VIRTUAL_EVENTS).
 
 lab/driver/timeline/events_log.c writes the file and explains its lines. Blocks are addresses
 divided by 2 MiB, times nanoseconds of CLOCK_MONOTONIC. Pure.

@@ -4,11 +4,11 @@ DESIGN
   Input: the driver's log of events (event_log.py) and, if there is a recording of the same run,
   the blocks that pump expected each launch to touch (touched.py). Each list below adds up:
 
-    seconds   from the first start to the last end of a kernel = kernels compute + they wait for
-              faults + they wait for pages on their way + no kernel runs
+    seconds   from the first start to the last end of a kernel. Sum of: kernels compute + they
+              wait for faults + they wait for pages on their way + no kernel runs
     faults    each block that a kernel faults on has one cause, and its part of the wait: a
               fault batch's wait is divided evenly among the blocks of the batch
-    moved     bytes to the GPU, by what became of them
+    moved     bytes to the GPU, by fate: prefetched or faulted, used or not
 
   Causes of a fault, the first that applies:
 
@@ -43,7 +43,7 @@ FATES = ("prefetched, used", "prefetched, not used", "faulted", "there already")
 @dataclass
 class Path:
     """The sums of one run. seconds: by PARTS. blocks, waits: number and seconds by CAUSES.
-    moved: bytes by FATES; "there already" are those of prefetches that moved nothing."""
+    moved: bytes by FATES; "there already" are the bytes of prefetches that moved nothing."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     blocks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
@@ -129,7 +129,7 @@ class _Follower:
         self._batch: list[Move] = []
         """Faults since the last stall."""
         self._causes: dict[tuple[int, int], str] = {}
-        """Of the blocks of running kernels, by ticket and block."""
+        """Causes of the faults of running kernels, by ticket and block."""
         self._left: dict[int, str] = {}
         """How a block last left."""
         self._unused: dict[int, int] = {}

@@ -132,7 +132,7 @@ enum gpu_moves {
 
 struct gpu_move {
   uint32_t how, block;
-  uint32_t pages; /* one bit each; to the host: only those that are copied */
+  uint32_t pages; /* one bit each; to the host: only copied pages */
   uint64_t now_ns;
   uint64_t ready_ns; /* expected end of the copy; now_ns for EVICT */
 };

@@ -5,14 +5,14 @@
  * queue in order of submission, whatever their streams. So a kernel whose own stream is
  * free may wait for another stream's operation that waits for something.
  *
- *   kernel, copy, memset: Leave the queue for their engine when they are at its front,
- *       and at the head of their stream with all dependencies done. They wait at the
- *       engine, so a busy engine blocks no queue.
- *   event wait: Blocks the queue until the event has happened.
- *   prefetch, discard, host: Block the queue until they have ended. The GPU waits for a
- *       word that the driver or the host writes at the end.
- *   caller's prefetch or discard: Done by its calling thread regardless of the queue.
- *       Later operations in the queue wait for it.
+ * - kernel, copy, memset: Leave the queue for their engine when they are at its front,
+ *   and at the head of their stream with all dependencies done. They wait at the
+ *   engine, so a busy engine blocks no queue.
+ * - event wait: Blocks the queue until the event has happened.
+ * - prefetch, discard, host: Block the queue until they have ended. The GPU waits for a
+ *   word that the driver or the host writes at the end.
+ * - caller's prefetch or discard: Done by its calling thread regardless of the queue.
+ *   Later operations in the queue wait for it.
  *
  * A stream keeps its queue: streams of one priority of one process get queues in turn.
  * docs/uvm.md separates the known facts from the assumptions.

@@ -42,7 +42,7 @@ IN_THE_DARK: Final = (
 USUAL: Final = 0.97
 """Share of the values that are not spikes."""
 SPIKE: Final = 1.5
-"""Multiple of a usual value at which an axis is cut."""
+"""Axes are cut at this multiple of a usual value."""
 TIMES: Final = ((1.0, 1e-3, "ms"), (300.0, 1.0, "s"), (10800.0, 60.0, "min"))
 """Units of time axes: (the axis's upper bound in seconds, the unit in seconds, its name)."""
 HOURS: Final = (math.inf, 3600.0, "h")

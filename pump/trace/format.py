@@ -285,7 +285,7 @@ ROWS_OF: Final[Mapping[str, tuple[int, ...]]] = {
 }
 """The kinds of rows that a column has values for, by the first word of the column's name."""
 
-# Columns whose count is the sum of another column. `device_uuid` has UUID_BYTES a row.
+# The length of each column here is the sum of another. `device_uuid` has UUID_BYTES a row.
 SUM_OF: Final[Mapping[str, str]] = {
     **{name: "op_extents" for name in FIELDS if name.startswith("extent_")},
     "name_text": "name_bytes",

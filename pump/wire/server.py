@@ -36,7 +36,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 def check(connection: socket.socket, path: str) -> None:
     """Raises UntrustedServerError unless the peer is root, this process's own user, or the owner of
-    the socket in a folder that only root can change; OSError if that cannot be examined.
+    the socket in a folder that only root can change. Raises OSError if that cannot be examined.
 
     In a user namespace all users that are not mapped, including root of the machine, have one
     number. Such a peer is trusted only on a read-only mount: no process in the namespace can have

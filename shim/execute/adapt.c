@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #define SPELL 16 /* slices per spell, the measurement interval */
-#define BUSY 0.9 /* threads are busy if this mean share of them is in the driver's call */
+#define BUSY 0.9 /* threads are busy if on average this share is in the driver's call */
 /* Thresholds, as shares of the largest possible gain from one more thread. A thread is
  * added if it gains at least GAIN and kept if it gains at least KEEP. */
 #define GAIN 0.12

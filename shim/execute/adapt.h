@@ -10,8 +10,8 @@
  *
  * The controller measures the rate, by Little's law: slices in flight x bytes per slice /
  * time per slice. A slice counts only if others were queued when it was taken: without a
- * queue the rate is that of the worker. A spell (a fixed number of slices) counts only if
- * the threads were busy in the driver.
+ * queue the worker sets the rate. A spell (a fixed number of slices) counts only if the
+ * threads were busy in the driver.
  *
  * The load (traffic in the other direction, and whether blocks have data) affects the
  * rate more than one thread does. So the controller alternates spells with both numbers

@@ -14,7 +14,7 @@
  * return within PUMP_QUIESCE_NS, the driver is stuck: the set stays broken until the
  * process ends, and the program continues.
  *
- * The marker thread works in every context of the device, so the end of any of them ends
+ * The marker thread works in every context of the device, so the end of any context ends
  * the whole set. If another context remains, a new set starts there immediately.
  *
  * The lock is held while waiting for threads to end. Application threads that only want

@@ -67,7 +67,7 @@ static uint32_t blocks_of(uint64_t length_bytes) {
   return blocks < PUMP_MASK_BLOCKS ? (uint32_t)blocks : PUMP_MASK_BLOCKS;
 }
 
-/* Returns those of `blocks` (one bit per block) whose pages are all mapped for the CPU. */
+/* Returns which of `blocks` (one bit per block) have all pages mapped for the CPU. */
 static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
   uint32_t found = 0;
   struct pump_page_map map = pump_page_map_open();

@@ -36,7 +36,7 @@ struct job {
   struct pump_command *place; /* in the ring; NULL: populate, or scheduled */
   bool scheduled;             /* taken from the schedule */
   uint32_t duplicates, kept;  /* bits per block, see pump_entry and pump_entry_end */
-  uint64_t epoch;             /* mapping from which it was taken */
+  uint64_t epoch;             /* mapping that it was taken from */
   struct pump_slice_times times;
   uint32_t waiting; /* commands still in the ring when it was taken */
   uint32_t in_flight;

@@ -189,7 +189,7 @@ struct pump_slice_times {
 };
 /* Notes the time of an eviction. Requires an entered mapping. */
 void pump_hops_left(uint32_t device);
-/* Notes the time at which an entry ended. Requires an entered mapping. */
+/* Notes when an entry ended. Requires an entered mapping. */
 void pump_hops_ended(uint32_t device);
 /* Returns when the last condition of an entry that was just taken became true. */
 uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,

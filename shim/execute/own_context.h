@@ -8,9 +8,9 @@
  *
  * DESIGN. A controller without clock, thread or lock: measurements in, an answer out. It
  * measures a call that has no work of its own (the event record after a slice to the GPU)
- * while a slice to the host is in the driver. Machine load delays few of these calls, a
- * lock delays most of them. If the calls are also slow with contexts of their own, no
- * context lock is the cause, and evictions return permanently to the program's context.
+ * while a slice to the host is in the driver. Machine load delays few of these calls; a
+ * lock delays most. If the calls are also slow with contexts of their own, no context
+ * lock is the cause, and evictions return permanently to the program's context.
  */
 #ifndef PUMP_OWN_CONTEXT_H
 #define PUMP_OWN_CONTEXT_H

@@ -6,8 +6,8 @@
  * if possible. The second highest is preferred: NCCL uses the highest, PyTorch the lowest
  * four. Priority does not affect migrations and events, the only work in these streams.
  *
- * Without an unused priority the streams share the program's queues, so there should be
- * few of them. The function pump_stream_lanes() returns how many slices an in-thread may
+ * Without an unused priority the streams share the program's queues, so pump should
+ * create few. The function pump_stream_lanes() returns how many slices an in-thread may
  * have in the driver, one per stream (docs/decisions/0038-lanes.md).
  */
 #include "executors.h"

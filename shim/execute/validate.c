@@ -10,8 +10,8 @@
  * transfers off the link. A prefetch of resident blocks passes them: it protects the
  * blocks from the driver's own eviction.
  *
- * Free against a running slice. cuMemFree of a range must not run during a prefetch of
- * it, and must not wait longer than that. Two words with different writers decide
+ * Free against a running slice. cuMemFree must not run during a prefetch of the same
+ * range, and must not wait longer than that. Two words with different writers decide
  * (Dekker's algorithm):
  *
  *   Mover                              Free (application thread)

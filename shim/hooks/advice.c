@@ -7,8 +7,8 @@
  * The program's own managed memory under READ_MOSTLY has copies on both sides. A prefetch
  * to the host writes back but frees nothing. The driver drops such copies when it needs
  * memory (UVM's uvm_migrate.c and uvm_va_block_evict_chunks). So pump does not move an
- * allocation if any part of it has this advice. It counts as device memory until the
- * advice is withdrawn from all of it.
+ * allocation if any part has this advice. The allocation counts as device memory until
+ * the advice is withdrawn from every part.
  */
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* allocation.c - hooks of allocation and free. The file pool/convert.c decides what is
- * converted.
+/* allocation.c - hooks of allocation and free. The file pool/convert.c decides which
+ * allocations are converted.
  */
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* array.c - counts device memory without addresses: arrays and imported memory.
  *
- * Such memory cannot be paged. It counts against the budget, by its handle, until it is
+ * This memory cannot be paged. It counts against the budget, by its handle, until it is
  * destroyed or its context ends. An array's shape determines its size
  * (memory/array_bytes.c). Imported memory is assumed to be on the device, which is usual
  * for the other interfaces (Vulkan, a dma-buf of another driver).

@@ -102,7 +102,7 @@ HOOK_CHANGE(cuGraphNodeSetEnabled, CHANGE(.node = node, .enabled = enabled != 0)
             (CUgraphExec exec, CUgraphNode node, unsigned int enabled),
             (exec, node, enabled))
 
-/* Converts one node type's parameters to those of cuGraphExecNodeSetParams. */
+/* Converts one node type's parameters to the form that cuGraphExecNodeSetParams takes. */
 static CUgraphNodeParams of_older_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
   CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
   memcpy(&any.kernel, params, sizeof *params);

@@ -2,17 +2,17 @@
  *
  * Pump prepares a device when it first sees a context on it: this process can count on
  * the memory that is free at that moment. From then on these numbers are authoritative;
- * pump_shm->devices is the worker's copy of them.
+ * pump_shm->devices is the worker's copy.
  *
  * PUMP_BUDGET sets the budget, in bytes or as a share of the GPU. The default is the
  * memory that the first context found free, less 3 % (PUMP_RESERVE_PERCENT). If other
- * processes under pump use the GPU, the default is a share of what the first of them
- * found; it follows their needs (share.c). A requested budget may exceed the free memory:
- * other jobs on the GPU have budgets too, and their memory is evicted. PUMP_BUDGET_MOST,
- * the administrator's, bounds every budget. A request for the whole GPU less 3 %, or
- * more, counts as no request. `emulated`: the budget was requested, or bounded. The
- * device becomes ACTIVE, permanently, when live memory outgrows the budget, while a trace
- * is recorded, or with PUMP_ACTIVE=always.
+ * processes under pump use the GPU, the default is a share of the memory that the first
+ * process found free; it follows the needs of all (share.c). A requested budget may
+ * exceed the free memory: other jobs on the GPU have budgets too, and their memory is
+ * evicted. PUMP_BUDGET_MOST, the administrator's, bounds every budget. A request for the
+ * whole GPU less 3 %, or more, counts as no request. `emulated`: the budget was
+ * requested, or bounded. The device becomes ACTIVE, permanently, when live memory
+ * outgrows the budget, while a trace is recorded, or with PUMP_ACTIVE=always.
  *
  * A worker may request another budget (asked_budget_bytes), which the link thread adopts.
  * The budget outlives the worker: the next worker reads it as the device's.
@@ -39,7 +39,7 @@ static struct device {
   uint64_t found_bytes; /* free before any process under pump used it, as far as known */
   uint32_t neighbours;  /* other processes under pump on the same GPU */
   uint64_t asked_bytes; /* requested budget; UINT64_MAX: none */
-  uint64_t most_bytes;  /* budget without a request: free memory, or a share of it */
+  uint64_t most_bytes;  /* budget without a request: all free memory, or a share */
   uint64_t card_bytes;  /* requests of this size or more count as none */
   uint64_t bound_bytes; /* largest budget that the administrator allows */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;

@@ -11,8 +11,8 @@
  * began, and only its thread was waiting. The minimum is needed because streams that are
  * used first, or by another thread, may be empty while one is full. A drain also ends if
  * no operation is issued for DRAIN_IDLE_NS. It always ends after PUMP_DRAIN_MOST_NS,
- * because a kernel may wait for what a thread does next. A waiting thread checks the
- * clock itself, so no daemon is needed.
+ * because a kernel may wait for a thread's next action. A waiting thread checks the clock
+ * itself, so no daemon is needed.
  *
  * While other jobs have their turn, the device is on *hold*: a thread keeps waiting after
  * its operation has executed. A hold begins with a drain, so that earlier launches

@@ -29,7 +29,7 @@ struct pump_host_memory {
   uint32_t level_count;
   struct pump_host_level levels[PUMP_HOST_LEVELS];
 };
-/* Reads all levels; -errno if some are missing for lack of descriptors or memory. */
+/* Reads all levels; -errno if some are missing because descriptors or memory ran out. */
 int pump_host_memory_read(struct pump_host_memory *memory);
 
 /* Returns whether an error comes from a lack of descriptors or memory, not the file. */
@@ -44,7 +44,7 @@ static inline bool pump_is_shortage(int error) {
 /* A GPU, as a process under pump publishes it. */
 struct pump_card {
   uint8_t uuid[16];
-  uint64_t found_bytes; /* free before any of them used the GPU, as far as known */
+  uint64_t found_bytes; /* free before any process under pump used it, as far as known */
   uint64_t plain_bytes; /* device memory of the process that cannot be evicted */
   uint64_t need_bytes;  /* plain_bytes, and all that it would keep resident */
 };
@@ -57,7 +57,7 @@ struct pump_neighbours {
 /* Reads the GPUs of other processes; -errno if some could not be read. */
 int pump_neighbours_look(struct pump_neighbours *neighbours);
 
-/* Counts those that use the GPU; `*found_bytes` becomes their largest found_bytes. */
+/* Counts the neighbours on the GPU; `*found_bytes` becomes their largest found_bytes. */
 uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
                             const uint8_t uuid[16], uint64_t *found_bytes);
 
@@ -74,8 +74,8 @@ uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
 #define PUMP_UNSEEN_SHARE_TEXT "an eighth"
 
 /* Claims of all other processes on one level. `active_bytes`: claims of processes whose
- * devices do not hold all that they converted, so that part of it may be on the host
- * already. `first_bytes`: the largest headroom that any of them began with. */
+ * devices do not hold all that they converted: part of that memory may already be on the
+ * host. `first_bytes`: the largest headroom that any of the processes began with. */
 struct pump_claims {
   uint64_t bytes, pending_bytes, active_bytes, first_bytes, largest_bytes;
   int64_t largest_pid;
@@ -86,7 +86,7 @@ struct pump_claims {
 
 /* Claims on the job's limit by the other processes of this job and user, whatever the
  * host. `devices_bytes`: memory of GPUs that only they use. `claims.first_bytes`: the
- * largest headroom of the host that any of them began with. */
+ * largest headroom of the host that any of these processes began with. */
 struct pump_job_claims {
   struct pump_claims claims;
   uint64_t devices_bytes;
@@ -100,9 +100,9 @@ uint64_t pump_claims_job(void);
 /* Makes sure that the others see an entry of this process. Returns true if the entry is
  * new, and therefore empty. Called often, by the link thread. */
 bool pump_claims_keep(void);
-/* Publishes what this process claims; `pending_bytes` of it are not decided yet. `first`:
- * the host's memory when nothing was converted. Returns -errno if others do not see the
- * claim. Requires the lock of limit.c. */
+/* Publishes this process's claim, including `pending_bytes` that are not decided yet.
+ * `first`: the host's memory when nothing was converted. Returns -errno if others do not
+ * see the claim. Requires the lock of limit.c. */
 int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first);
 /* Reads claims on `host`'s levels and the job's limit; -errno if some are unreadable. */

@@ -13,10 +13,10 @@
  * a user.
  *
  * Claim first, then look: a process writes its larger claim before it reads the others'.
- * So if two processes claim the rest of a level, at least one sees the other. Undecided
- * claims are marked (`pending`), so that two processes that saw each other can try again
- * instead of both giving up. No application thread waits for another process: each look
- * opens files and closes them, and nothing is mapped that others could truncate.
+ * So if two processes claim the rest of a level, at least one notices the other.
+ * Undecided claims are marked (`pending`), so that two processes that saw each other can
+ * try again instead of both giving up. No application thread waits for another process:
+ * each look opens and closes files, and maps nothing that others could truncate.
  *
  * An entry is alive while a write lock is on it (F_OFD_SETLK). The kernel removes the
  * lock when the last descriptor of that open file is closed. The link thread keeps it in
@@ -47,7 +47,7 @@ static int keeper = -1;      /* holds the lock; only for the link thread */
 static uint32_t looked;      /* futex: the link thread has tried to create an entry */
 static uint32_t own_failure; /* errno of that try; 0: the entry exists */
 static uint64_t namespace;   /* our pid namespace; 0: not looked up */
-static uint32_t leaving;     /* the process ends, and publishes nothing more */
+static uint32_t leaving;     /* the process ends: publish no more claims */
 
 static uint64_t hash_of(const void *begin, const void *end) {
   uint64_t hash = 0xcbf29ce484222325u;

@@ -94,7 +94,7 @@ static uint64_t reserve_of(uint64_t total_bytes) {
 }
 
 /* Returns an id that is the same in all processes of a machine, whatever paths their
- * containers use. The machine itself has id 0, or in a test that of its folder. */
+ * containers use. The machine itself has id 0, or in a test its folder's id. */
 static uint64_t id_of(const char *cgroup) {
   struct stat status;
   const char *folder = cgroup[0] == '\0' ? getenv("PUMP_PROC_ROOT") : cgroup;

@@ -19,17 +19,17 @@
  * other programs. `pushed`: the part of the left side that already has host pages, and so
  * is missing from `headroom`. A process whose devices hold everything has pushed nothing
  * out. For the others `pushed` is at most the headroom that was lost since the first of
- * them began. This also credits them with memory that programs without pump have taken
- * since.
+ * these processes began. This also credits them with memory that programs without pump
+ * have taken since.
  *
  * If others cannot see our claim, or we cannot see theirs, that sum misses claims. Then a
- * process gets, in addition to what it claimed while claims were visible, only a share of
- * the room. The job's limit is shared in the same way: limit less claims of its other
- * processes.
+ * process keeps its claim from the time when claims were visible, and gets only a share
+ * of the room in addition. The job's limit is shared in the same way: limit less claims
+ * of its other processes.
  *
- * A claim may exceed what is converted, so that the ledger is not written for every
+ * A claim may exceed the converted bytes, so that the ledger is not written for every
  * allocation. The excess is at most CLAIM_BYTES and a small part of the room, because
- * others are refused what is claimed here. The link thread gives back what stays unused.
+ * others are refused the bytes claimed here. The link thread gives back the unused part.
  *
  * A job that fits on its GPU would run without pump, however small its host is. So memory
  * that the host cannot take stays plain device memory while the device has room for it.
@@ -335,7 +335,7 @@ static bool device_has_room(uint32_t device, uint64_t bytes) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
-/* Makes sure that the sample is no older than SAMPLE_AGE_NS. */
+/* Makes sure that the sample is at most SAMPLE_AGE_NS old. */
 static void prepare(uint64_t now_ns) {
   bool first = !limit.configured;
   if (first) configure();

@@ -54,12 +54,12 @@ void pump_range_release(uint32_t slot);
 void pump_range_restore(struct pump_range_info *info);
 
 /* Removes one range of `context`, as pump_range_remove does, from slot `*cursor` on (0 at
- * first). Returns false if none is left. */
+ * first). Returns false after the last one. */
 bool pump_range_remove_next(CUcontext context, uint32_t *cursor,
                             struct pump_range_info *info);
 
 /* Finds a live converted range of the device (base, length and device), from slot
- * `*cursor` on (0 at first). Returns false if none is left. */
+ * `*cursor` on (0 at first). Returns false after the last one. */
 bool pump_range_next_converted(uint32_t device, uint32_t *cursor,
                                struct pump_range_info *info);
 
@@ -114,12 +114,12 @@ bool pump_device_prepare(CUdevice device);
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
 /* Adds `bytes` to (negative: subtracts them from) the device's managed memory that may
- * have pages but belongs to no allocation. Such memory can be evicted. */
+ * have pages but belongs to no allocation. This memory can be evicted. */
 void pump_device_left(uint32_t device, int64_t bytes);
 
-/* Turns cuMemGetInfo's answer into what the program sees (PUMP_REPORT): what the budget
- * or the limit leaves free, of a total that contains it. `idle_bytes`: memory in ranges
- * that the program considers released. `total_bytes`: may be NULL. */
+/* Changes cuMemGetInfo's answer for the program (PUMP_REPORT): free memory is the rest of
+ * the budget or the limit, and the total includes it. `idle_bytes`: memory in ranges that
+ * the program considers released. `total_bytes`: may be NULL. */
 void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
                         size_t *total_bytes);
 

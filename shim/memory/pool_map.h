@@ -5,9 +5,9 @@
  * second bit marks it as live. One bit per word of the first bitmap marks that word as
  * not 0. The bits change under the pool's lock, while launches read them. A look-up of a
  * live block is exact: its own bits, and the bit at its end, are set before the block is
- * handed out. They stay as long as it lives, whatever its neighbours become. For any
- * other address the answer may be out of date, and is only a hint. The memory of a map is
- * never freed, so readers can keep using it.
+ * handed out. They stay set while the block lives, whatever happens to its neighbours.
+ * For any other address the answer may be out of date, and is only a hint. The memory of
+ * a map is never freed, so readers can keep using it.
  */
 #ifndef PUMP_POOL_MAP_H
 #define PUMP_POOL_MAP_H

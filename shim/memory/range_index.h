@@ -52,7 +52,7 @@ static inline uint32_t index_value(uint64_t address) {
 static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit *hit) {
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   uint64_t state = PUMP_LOAD_ACQUIRE(&mirror->state);
-  /* Acquire: the second load of the state comes after all of them. */
+  /* Acquire: these loads come before the second load of the state. */
   uint64_t base = PUMP_LOAD_ACQUIRE(&mirror->base);
   uint64_t length = PUMP_LOAD_ACQUIRE(&mirror->length_bytes);
   uint64_t requested = PUMP_LOAD_ACQUIRE(&mirror->requested_bytes);
@@ -75,7 +75,7 @@ static inline bool read_mirror(uint32_t slot, uint64_t address, struct pump_hit 
 }
 
 /* Looks up an address in two steps, with other work in between. The first finds the slot
- * and prefetches its cache lines, also those of pump_range_touch. */
+ * and prefetches its cache lines, also the ones that pump_range_touch needs. */
 static inline void look_ahead(uint64_t address, uint32_t *hint) {
   *hint = index_value(address);
   if (*hint == 0) return;

@@ -184,7 +184,7 @@ static void give_back(uint32_t slot) {
 }
 
 /* Removes the ranges that own any of these blocks. Returns their converted bytes, except
- * those that count by a handle. */
+ * for ranges that count by a handle. */
 static uint64_t displace(uint64_t first, uint64_t end) {
   struct pump_range_info gone;
   uint64_t converted_bytes = 0;
@@ -294,7 +294,7 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 
 /* Estimates what a kernel reaches from a pointer. A pointer to the beginning of a range
  * may mean all of it. A pointer inside is most often a tensor in a caching allocator's
- * segment: it counts for its slice and the next one. If it counted up to the range's end,
+ * segment: it counts as its slice and the next one. If it counted up to the range's end,
  * every launch would seem to use everything after it, and barely anything could be
  * evicted. An estimate that is too small only costs time: a block may move while it is
  * used. */

@@ -1,6 +1,6 @@
 /* rules.c - decides which allocations stay device memory: by size, by calling library,
- * and by what a library has requested before. It also decides which libraries see which
- * memory is managed. It allocates nothing and hooks nothing.
+ * and by a library's earlier requests. It also decides which libraries see which memory
+ * is managed. It allocates nothing and hooks nothing.
  *
  * PUMP_KEEP_DEVICE is a list separated by commas, as pump-run writes it:
  *   `below=BYTES`     Allocations of fewer bytes.
@@ -35,7 +35,7 @@
 #define NAMES 16
 #define NAME_BYTES 64
 #define SPANS 32
-#define ALLOWANCE_FACTOR 4             /* times what was refused */
+#define ALLOWANCE_FACTOR 4             /* times the refused bytes */
 #define ALLOWANCE_LEAST_BYTES 67108864 /* 64 MiB */
 
 /* Libraries that register device memory with network cards, which fails for managed
@@ -59,9 +59,9 @@ static struct {
   bool ipc, stream_ordered, vmm;
   uint32_t name_count, learned_count;
   char names[NAMES][NAME_BYTES];
-  uintptr_t learned[NAMES]; /* addresses at which libraries begin */
-  /* Bytes that learned libraries may still allocate as device memory, and the value to
-   * which each handle resets them; atomic. */
+  uintptr_t learned[NAMES]; /* start addresses of libraries */
+  /* Bytes that learned libraries may still allocate as device memory, and the value that
+   * each handle resets them to; atomic. */
   uint64_t allowance_bytes, allowance_full_bytes;
   unsigned long long loads, unloads;
   bool current; /* the spans match these counts */

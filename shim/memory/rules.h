@@ -41,9 +41,9 @@ bool pump_rule_stream_ordered(void);
  * a calling library of the rules. Walks as pump_rule_for does. Requires the guard. */
 bool pump_rule_mapped(void);
 
-/* Applies the rule "ipc": the calling library has requested what only device memory can
- * do, so its next allocations stay device memory. Returns their allowance in bytes, a
- * multiple of what was refused; 0 if the rule is off or the table is full. */
+/* Applies the rule "ipc": the calling library has requested something that only device
+ * memory can do, so its next allocations stay device memory. Returns their allowance in
+ * bytes, a multiple of the refused bytes; 0 if the rule is off or the table is full. */
 uint64_t pump_rule_learn_caller(uint64_t refused_bytes);
 
 /* Resets the allowance of learned libraries, because the program has been given a handle:

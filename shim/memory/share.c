@@ -1,11 +1,11 @@
 /* share.c - computes this process's share of a GPU that others under pump use too.
  *
- * Free memory is no measure: the driver counts as used what it keeps for managed memory,
- * even unused chunks (docs/decisions/0041-shares.md). So each process publishes in the
- * ledger (host_claims.c) what it needs on its GPUs. It takes the largest share that
- * leaves each other process its need, or as much as itself. All use the same numbers, so
- * together they take no more than the GPU has. If one needs less, or gives memory up, the
- * others take that memory when they next read the ledger.
+ * Free memory is not a good measure: the driver counts all that it keeps for managed
+ * memory as used, even unused chunks (docs/decisions/0041-shares.md). So each process
+ * publishes in the ledger (host_claims.c) what it needs on its GPUs. It takes the largest
+ * share that leaves each other process its need, or as much as itself. All use the same
+ * numbers, so together they take no more than the GPU has. If a process needs less, or
+ * gives memory up, the others take that memory when they next read the ledger.
  *
  * Budgets that a user or a service has requested do not change; they bound the need that
  * their process publishes.
@@ -85,7 +85,7 @@ static uint64_t largest(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-/* Fills in what this process publishes about its devices. */
+/* Describes this process's devices for its ledger entry. */
 static void describe(struct pump_card cards[PUMP_MAX_DEVICES]) {
   uint64_t now_ns = pump_now_ns();
   bool next = now_ns - needs.begin_ns > NEED_NS;

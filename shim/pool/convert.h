@@ -41,7 +41,7 @@ bool pump_plain_refused(void);
 void pump_variable_found(uint64_t base, uint64_t bytes);
 
 /* Called around the real call that unloads code: all variables are removed before it, and
- * those that survive are put back after it. */
+ * surviving variables are put back after it. */
 struct pump_variables {
   uint32_t count, plain_count;
   struct pump_range_info ranges[PUMP_VARIABLES];

@@ -125,8 +125,8 @@ void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* Gives a pool its arenas back, because it was not destroyed after all. Arenas that
- * another pool has taken since then were empty, and stay with that pool. */
+/* Gives a pool its arenas back, because destroying it failed. Arenas that another pool
+ * has taken since then were empty, and stay with that pool. */
 static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);

@@ -3,8 +3,8 @@
  * A __managed__ variable is managed memory that no call of the program has allocated. If
  * it has at least a block, it becomes a range when the program looks up its address, and
  * ends with its code. Only the driver knows which code that is. So all variables are
- * removed before a module or library is unloaded, and those that are still managed memory
- * afterwards are put back. Smaller ones are left to demand paging.
+ * removed before a module or library is unloaded, and the ones that are still managed
+ * memory afterwards are put back. Smaller variables are left to demand paging.
  *
  * Managed memory that the program allocates itself (convert.c) becomes a range in the
  * same way.
@@ -52,8 +52,8 @@ void pump_variable_found(uint64_t base, uint64_t bytes) {
   errno = saved;
 }
 
-/* Removes all variables before the real call, so that our threads do not work on those
- * that end. Variables whose context has ended are in no table. */
+/* Removes all variables before the real call, so that our threads do not work on
+ * variables that end. Variables whose context has ended are in no table. */
 void pump_variables_hold(struct pump_variables *held) {
   held->count = held->plain_count = 0;
   pthread_mutex_lock(&lock);

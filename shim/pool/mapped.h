@@ -31,7 +31,7 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
 
 /* Checks a call that maps memory into a sparse array, for which a handle must have been
  * made as a tile pool. Returns false, and logs that the call fails, if a handle in the
- * list is pump's: none is a tile pool. */
+ * list is pump's, because pump makes no tile pools. */
 bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count);
 
 /* Prepares a call that only memory of the driver can serve (an export, a multicast

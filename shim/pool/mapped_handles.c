@@ -96,7 +96,7 @@ static struct kind asked(const CUmemAllocationProp *properties) {
   pthread_mutex_unlock(&mapped_lock);
   if (known) return kind;
   kind.answer = ask(&kind);
-  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) { /* a full GPU is no answer */
+  if (kind.answer == CUDA_ERROR_OUT_OF_MEMORY) { /* a full GPU gives no answer */
     kind.answer = CUDA_SUCCESS;
     return kind;
   }

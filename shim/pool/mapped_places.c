@@ -218,8 +218,8 @@ static CUdeviceptr hidden_place(uint64_t bytes, uint32_t device) {
   return base;
 }
 
-/* Moves the contents of a handle that is not mapped to [to, +bytes). The blocks that they
- * leave then count by themselves, and those that they take over count with the handle. */
+/* Moves the contents of a handle that is not mapped to [to, +bytes). Blocks that they
+ * leave then count by themselves; blocks that they take over count with the handle. */
 static CUresult move_home(struct mapped_handle *handle, uint64_t to, uint64_t bytes) {
   uint64_t from = handle->home, old_bytes = handle->home_bytes;
   struct mapped_home *home = mapped_span_add(&mapped_homes, to, bytes);
@@ -266,7 +266,7 @@ static CUresult clear_homes(const struct mapped_handle *arriving, uint64_t base,
   return CUDA_SUCCESS;
 }
 
-/* Moves the handle's contents to [base, +bytes), after all checks. */
+/* Moves the handle's contents to [base, +bytes), once every check has passed. */
 static CUresult bring_contents(struct mapped_handle *handle, uint64_t base,
                                uint64_t bytes) {
   CUresult result = clear_homes(handle, base, bytes);

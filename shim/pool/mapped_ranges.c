@@ -45,7 +45,7 @@ static uint32_t device_of(const struct mapped_mapping *mapping) {
   return mapped_handle_find(mapping->handle, &ours)->device;
 }
 
-/* Returns the bytes of mappings, from this one on, that can form one new range. */
+/* Returns the bytes of mappings, beginning with `first`, that can form one new range. */
 static uint64_t run_bytes(const struct mapped_mapping *first, uint64_t end) {
   const struct mapped_mapping *mapping = first;
   uint64_t at = first->base;

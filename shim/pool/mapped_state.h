@@ -67,7 +67,7 @@ extern pthread_mutex_t mapped_yield_lock;
 
 /* Returns the handle of that key, or NULL; `*ours`: the key is or was one of pump's. */
 struct mapped_handle *mapped_handle_find(uint64_t key, bool *ours);
-/* Ends the handle if the program has neither a reference nor a mapping of it. */
+/* Ends the handle if the program has no reference and no mapping left. */
 void mapped_handle_settle(struct mapped_handle *handle);
 /* Removes the handle's contents from their home, and stops counting that with the handle.
  * Blocks that have pages there count as left; the rest is returned. */
@@ -89,7 +89,7 @@ struct mapped_place *mapped_place_at(CUdeviceptr address);
 bool mapped_filled(uint64_t base, uint64_t bytes);
 /* Counts blocks as left, or not as left. Returns how many bytes have changed. */
 uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left);
-/* Ends a reservation that the program has freed, if it is no handle's home.
+/* Ends a reservation that the program has freed, if it is not the home of a handle.
  * mapped_free_pending must follow, which frees its managed memory. */
 void mapped_place_settle(struct mapped_place *place);
 /* Frees the managed memory of ended reservations. Called without the lock. */

@@ -6,7 +6,7 @@
  * memory: it has no host pointer. Libraries that register device memory with network
  * cards see converted memory as managed. Otherwise they would fail.
  *
- * The size in cuMemGetAddressRange is the one that the program requested, not that of the
+ * cuMemGetAddressRange returns the size that the program requested, not the size of the
  * whole blocks. Programs compare it with their own sizes, and would use the rest of the
  * last block. For the same reason addresses in that rest are unknown in every query, and
  * copies and memsets that reach into it are refused.

@@ -32,8 +32,8 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
  * recorded; it is put back there. Returns false if nothing was changed. */
 bool pump_pool_adopt(struct pump_range_info *range);
 
-/* Frees pool memory for cuMemFree. CUDA considers all uses of it complete and does not
- * wait for them. Returns false: not ours. */
+/* Frees pool memory for cuMemFree. CUDA considers all uses of the memory complete and
+ * does not wait for them. Returns false: not ours. */
 bool pump_pool_free_now(CUdeviceptr address, CUresult *result);
 
 /* Gives idle memory of the device back to the driver, before memory is refused. Waits for
@@ -50,8 +50,8 @@ struct pump_pool_block {
 bool pump_pool_find(uint64_t address, struct pump_pool_block *block);
 
 /* Finds the piece of `address`, and whether it is live. Reserved addresses (mapped.h)
- * have pieces too, of which accessible ones are live. Returns 0 for other addresses.
- * Exported for checks of the pool, by the virtual GPU and tests. */
+ * have pieces too; accessible pieces are live. Returns 0 for other addresses. Exported
+ * for checks of the pool, by the virtual GPU and tests. */
 #define PUMP_POOL_PIECE_FREE 1
 #define PUMP_POOL_PIECE_LIVE 2
 __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uint64_t *base,
@@ -60,8 +60,8 @@ __attribute__((visibility("default"))) int pump_pool_piece(uint64_t address, uin
 /* ---- questions about pointers (pointer_answers.c) -------------------------------- */
 
 /* Converted memory at an address, as the program knows it: a block of our pool, or a
- * mapping, but not the range around it. The address may be outside of what was
- * requested. */
+ * mapping, but not the range around it. The address may be outside the requested
+ * bytes. */
 struct pump_pointer {
   uint64_t base, requested_bytes;
   CUmemoryPool pool; /* pool of the memory; NULL: none */
@@ -102,7 +102,7 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
 /* Gives back idle memory that exceeds `keep_bytes`. */
 void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
 
-/* Reports our part of a number of the pool; false if the attribute is no number. */
+/* Reports our part of a number of the pool; false if the attribute is not a number. */
 bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
 /* Applies an attribute that the program has set: resets a high-water mark or reads the
  * release threshold. */
@@ -127,7 +127,7 @@ void pump_pool_capture_begins(void);
 
 /* ---- dead memory (pool_dead.c): only for the marker thread ------------------- */
 
-/* Returns whether pump_pool_dead_tick is due, with `context` current. */
+/* Returns whether it is time for pump_pool_dead_tick, with `context` current. */
 bool pump_pool_dead_due(CUcontext context, uint64_t now_ns);
 void pump_pool_dead_tick(CUcontext context, uint64_t now_ns);
 /* Ends quarantines before the marker thread leaves the context. */
@@ -135,7 +135,7 @@ void pump_pool_dead_leave(CUcontext context);
 
 /* ---- ends ------------------------------------------------------------------- */
 
-/* Records a last event for what was freed on a stream, before the program destroys it. */
+/* Records a last event for the frees of a stream that the program is about to destroy. */
 void pump_pool_stream_ends(CUstream stream);
 /* Called after a context has ended, with the memory that was allocated in it. */
 void pump_pool_context_gone(CUcontext context);

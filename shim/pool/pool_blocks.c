@@ -482,6 +482,6 @@ void pool_segment_close(struct pool_segment *segment) {
 
 void pool_blocks_reset(void) {
   memset(live_table, 0, sizeof live_table);
-  spare_nodes = NULL; /* a forked child has only copies of them */
+  spare_nodes = NULL; /* a forked child has only copies */
   spare_maps = NULL;
 }

@@ -209,8 +209,8 @@ static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
   return dead->populator;
 }
 
-/* Repopulates memory, without the lock. If two threads share the stream, one may take the
- * other's event: a later one of the same two streams, so no wait becomes circular. */
+/* Repopulates memory, without the lock. If two threads share the stream, each may take
+ * the other's event: a later one of the same two streams, so no wait becomes circular. */
 static bool repopulate(const struct pool_arena *arena, const struct pool_stream *by,
                        CUstream populator, uint64_t address, uint64_t bytes,
                        CUstream handle, bool at_once) {

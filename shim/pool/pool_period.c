@@ -1,5 +1,5 @@
 /* pool_period.c - detects the repeating requests of a training loop, and assigns an
- * address to each of them.
+ * address to each request.
  *
  * DESIGN. The pool loses memory between the pieces of segments: a request takes the
  * shortest piece of the moment, and leaves a rest. Training repeats its requests in each
@@ -8,10 +8,10 @@
  * (pool_places.h), as long as requests follow the period. The first that does not ends
  * it, and the search starts again.
  *
- * A place is no guarantee: it is used only if it is free for that stream at that moment.
- * Otherwise the request is served like any other, first of all from segments that the
- * period does not need: elsewhere it would take another's place. These segments go back
- * to the driver.
+ * A place is not guaranteed: it is used only if it is free for that stream at that
+ * moment. Otherwise the request is served like any other, first of all from segments that
+ * the period does not need: elsewhere it would take another's place. These segments go
+ * back to the driver.
  *
  * Places are used only if all that lives fits (judge in pool_serve.c).
  */
@@ -44,7 +44,7 @@ struct pool_period {
   uint64_t count;      /* requests recorded; also the latest one's number */
   uint64_t since;      /* no request after this number is missing */
   uint64_t live_bytes; /* of requests that live */
-  uint64_t look_at;    /* request number at which to search again */
+  uint64_t look_at;    /* number of the request that starts the next search */
   uint64_t patience;   /* backoff: requests until the next search */
   uint32_t tick;       /* counts requests and frees */
   struct step *steps;  /* NULL: no period is known */
@@ -66,8 +66,8 @@ static bool is_alike(struct pool_period *period, uint64_t number, uint64_t dista
 
 /* Returns how many requests ago the program was at the same point; 0 if there is none.
  * The latest requests must match in length, and in the bytes alive before each. In
- * between, the bytes alive must never fall below those before the first of them, so that
- * few blocks have to move. */
+ * between, the bytes alive must never fall below those before the first of these
+ * requests, so that few blocks have to move. */
 static uint64_t find_distance(struct pool_period *period) {
   uint64_t known = period->count - period->since, first = period->count - ALIKE + 1;
   for (uint64_t distance = 1; distance <= PERIOD_MOST && distance + ALIKE <= known;
@@ -214,7 +214,7 @@ static bool draft_place(struct draft *d) {
   return d->beyond_bytes != POOL_NO_ROOM;
 }
 
-/* Uses the places of the draft from now on. */
+/* Adopts the places of the draft. */
 static void draft_use(struct draft *d) {
   struct pool_period *period = d->period;
   for (uint32_t i = 0; i < d->item_count; i++) {
@@ -248,7 +248,7 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
 }
 
 /* Places a period. Live pieces that do not keep their place are in the way until they are
- * freed; those that keep it may cost segments. */
+ * freed; pieces that keep it may cost segments. */
 static bool set_steps(struct pool_arena *arena, uint64_t distance) {
   struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
   bool set = draft_of(&kept, arena, distance, true);

@@ -2,9 +2,9 @@
  *
  * After SmartPool (Zhang et al., 2019): allocations of training repeat, so their
  * lifetimes are known, and each gets its place before the next period begins. The largest
- * goes first, into the smallest gap between those that live at the same time. Here the
- * gaps are those of existing segments (rooms), around what is in them. An item without a
- * gap displaces others, which then need another place: an ejection chain (Glover, 1996).
+ * is placed first, into the smallest gap between allocations alive at the same time. Here
+ * the gaps are in existing segments (rooms), around their contents. An item without a gap
+ * displaces others, which then need another place: an ejection chain (Glover, 1996).
  */
 #ifndef PUMP_POOL_PLACES_H
 #define PUMP_POOL_PLACES_H
@@ -34,11 +34,11 @@ struct pool_room {
   uint32_t first; /* item with the lowest offset */
 };
 
-/* Places the items of a period of `ticks`. The first `stay` of them do not move; the
- * others are sorted. Rooms in which nothing stays are left out if the others suffice:
- * first the longest ones, then, with displacing, the shortest ones. `looks_most`: limit
- * of items examined, about four nanoseconds each. Returns by how many bytes the other
- * rooms exceed the peak of live bytes; POOL_NO_ROOM if all rooms do not suffice. */
+/* Places the items of a period of `ticks`. The first `stay` items do not move; the others
+ * are sorted. Rooms in which nothing stays are left out if the others suffice: first the
+ * longest ones, then, with displacing, the shortest ones. `looks_most`: limit of items
+ * examined, about four nanoseconds each. Returns by how many bytes the other rooms exceed
+ * the peak of live bytes; POOL_NO_ROOM if all rooms do not suffice. */
 uint64_t pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint32_t ticks,
                     struct pool_room *rooms, uint32_t room_count, uint64_t looks_most);
 

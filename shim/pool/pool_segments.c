@@ -45,7 +45,7 @@ static int allocate(struct pool_arena *arena, uint64_t bytes, CUdeviceptr *base)
   pump_driver_scope_close(scope);
   if (result == CUDA_SUCCESS) return 0;
   pump_limit_return(arena->device, bytes);
-  return -EAGAIN; /* the driver's own pool shall report the error */
+  return -EAGAIN; /* the driver's own pool will report the error */
 }
 
 static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes) {
@@ -96,7 +96,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
 }
 
 /* Returns the bytes of a segment for a request. They exceed the request only within half
- * of what the limit leaves, so that plain allocations still find memory. */
+ * of the memory that the limit leaves, so that plain allocations still find memory. */
 static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
   uint64_t least = kind == POOL_SMALL ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
   uint64_t left, whole;

@@ -314,7 +314,7 @@ static uint64_t next_order(struct pool_stream *stream) {
   return stream->gone ? stream->frees : ++stream->frees;
 }
 
-/* Takes the block back, or returns an error if it is no block. Requires the lock. */
+/* Takes the block back, or returns an error if there is none. Requires the lock. */
 static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
                      uint32_t *stream, uint32_t *slot, struct pool_span *died) {
   struct pool_piece_node *piece = pool_live_at(address);
@@ -419,7 +419,7 @@ bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
 
 /* ---- ends ---------------------------------------------------------------------------- */
 
-/* Ends a stream in one arena, after a last event for what it freed. */
+/* Ends a stream in one arena, after a last event for its frees. */
 static void end_stream(struct pool_arena *arena, struct pump_at at) {
   for (uint32_t i = 0; i < arena->streams_used; i++) {
     struct pool_stream *stream = &arena->streams[i];

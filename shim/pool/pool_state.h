@@ -11,9 +11,9 @@
  * Which stream may get a free piece: a piece that was freed on a stream belongs to it,
  * because its next work comes after everything before. To every other stream it is free
  * (clean: stream 0) once an event that was recorded after the free has completed. Frees
- * of a stream are numbered, and an event covers all numbers up to the one at which it was
- * recorded. If only one stream is in use, no stream waits for these events, so they are
- * few. With several streams, every free has one.
+ * of a stream are numbered, and an event covers all numbers up to the latest one when it
+ * was recorded. If only one stream is in use, no stream waits for these events, so they
+ * are few. With several streams, every free has one.
  *
  * Free neighbours are joined at once if they belong to the same stream. A clean piece
  * joins its neighbour's stream: the whole is then as late as its last part. If dead
@@ -228,10 +228,10 @@ void pool_period_end(struct pool_arena *arena);
 uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
 /* Polls the events, and makes clean what the completed ones cover. */
 void pool_poll(struct pool_arena *arena);
-/* Records an event after a free on `stream`, if one is due (`soon`: always). Requires a
- * driver scope. Called without the lock. */
+/* Records an event after a free on `stream`, if it is time for one (`soon`: always).
+ * Requires a driver scope. Called without the lock. */
 void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool soon);
-/* Records a last event after all frees of a stream that is about to end, whichever
+/* Records an event that covers all frees of a stream that is about to end, whichever
  * context is current. */
 void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
 
@@ -248,11 +248,11 @@ uint64_t pool_pending_bytes(const struct pool_arena *arena);
  * releases it in between. Returns 0; -EAGAIN: the driver's own pool has to serve;
  * -ENOMEM: out of memory, which the caller explains. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
-/* Gives idle segments back to the driver while `keep_bytes` stay reserved. The rules for
- * the lock are those of pool_grow. */
+/* Gives idle segments back to the driver while `keep_bytes` stay reserved. Handles the
+ * lock as pool_grow does. */
 void pool_trim(struct pool_arena *arena, uint64_t keep_bytes);
 /* Gives one idle segment of kind POOL_SPARE back, because the driver may wait for the
- * device each time. The rules for the lock are the same. */
+ * device each time. Handles the lock in the same way. */
 void pool_trim_spare(struct pool_arena *arena);
 
 /* ---- dead memory (pool_dead.c) ----------------------------------------------------- */
@@ -278,7 +278,7 @@ void pool_dead_finish(struct pool_dead *dead);
 void pool_figures_grow(struct pool_arena *arena, uint64_t bytes);
 void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes);
 void pool_figures_bound(struct pool_arena *arena);
-/* Starts the numbers of an arena, which replaces its pool from now on. */
+/* Starts the numbers of an arena, which now replaces its pool. */
 void pool_figures_begin(struct pool_arena *arena);
 /* Forgets all pools, at the start of a process. */
 void driver_pools_reset(void);
@@ -290,7 +290,7 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
                                  bool make);
 
 /* Gives idle memory of the device back to the driver, in all arenas, or (`all` false) in
- * those of destroyed pools. The rules for the lock are those of pool_trim. */
+ * arenas of destroyed pools. Handles the lock as pool_trim does. */
 void pool_trim_device(uint32_t device, bool all);
 /* Returns number `i` of POOL_ARENAS; NULL if it was never used. */
 struct pool_arena *pool_arena_at(uint32_t i);

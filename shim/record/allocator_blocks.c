@@ -10,7 +10,7 @@
  * That interface is not documented, so each report is checked. A block must be inside a
  * converted range, in whole units of 512 bytes, and overlap no live block. A freed block
  * must have its original length. Adjacent ranges of mapped memory (expandable segments)
- * may share a block; then each range has a part of it. After the first wrong report pump
+ * may share a block; then each range contains a part. After the first wrong report pump
  * logs one line, ignores all reports and learns extents from launches. Blocks outside
  * converted ranges are ignored.
  *

@@ -32,8 +32,8 @@ void pump_blocks_event(uint64_t address, int64_t size_bytes);
 
 void pump_blocks_reset(void);
 
-/* Builds the maps when the program becomes active, because launches look blocks up from
- * then on. Works with or without pump_range_lock. */
+/* Builds the maps when the program becomes active, because launches then begin to look
+ * blocks up. Works with or without pump_range_lock. */
 void pump_blocks_settle(void);
 
 #endif

@@ -39,7 +39,7 @@ bool pump_block_map_renew(struct pump_block_map *map, uint64_t length_bytes) {
   return true;
 }
 
-/* Returns the first unit in [unit, end) at which a piece begins, or `end`. */
+/* Returns the first unit in [unit, end) that begins a piece, or `end`. */
 static uint64_t next_begin(const struct pump_pool_map *pieces, uint64_t unit,
                            uint64_t end) {
   if (unit >= end) return end;

@@ -7,7 +7,7 @@
  * microsecond later.
  *
  * No thread waits here. If the ring is full, the event is dropped and counted. The worker
- * then recovers from the range table, whose last_use_seq is always written.
+ * then recovers from last_use_seq in the range table, which is always written.
  *
  * Cache misses dominate the cost of a launch: ranges not read recently, ring records that
  * the worker read last, the newest number. So these lines are prefetched before they are
@@ -281,7 +281,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     struct pump_scan words;
     pump_params_scan(&words, launch);
     pump_scan_look_ahead(&words);
-    /* Work that needs none of these lines is done first, while they arrive. */
+    /* While these lines arrive, do the work that does not need them. */
     prefetch_records(0, PREFETCHED);
     __builtin_prefetch(&pump_shm->header.next_seq, 1);
     struct pump_place place = pump_place_of(at);

@@ -31,7 +31,7 @@ struct pump_graph_list {
   struct pump_graph_child *children;
   uint32_t child_count, child_room;
   bool memory;      /* the graph allocates or frees memory */
-  uint32_t unknown; /* nodes that the driver does not report but that may use memory */
+  uint32_t unknown; /* unreported nodes that may use memory */
   uint64_t bytes;   /* host memory used by the list */
 };
 

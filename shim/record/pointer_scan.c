@@ -4,13 +4,13 @@
  * DESIGN. Four steps overlap cache misses, so that a table of five hundred words costs
  * little more than reading it. Gather: each word is hashed, unless its value is between
  * the lowest and the highest live range; no branch depends on the words. Sort: equal
- * words become one candidate, since by-value tables repeat a few addresses, most of them
- * stale. Look ahead: the index yields each candidate's slot, and all their cache lines
- * are prefetched together. Resolve: by then the lines have arrived, or are at least on
- * the way.
+ * words become one candidate, since by-value tables repeat a few addresses, mostly stale
+ * ones. Look ahead: the index yields each candidate's slot, and all their cache lines are
+ * prefetched together. Resolve: by then the lines have arrived, or are at least on the
+ * way.
  *
  * The hash is a sum of one term per word: a folded product of the word and its position.
- * So the order of terms does not matter, and a candidate that is no pointer adds its
+ * So the order of terms does not matter, and a candidate that is not a pointer adds its
  * terms at the end. A pointer adds nothing: launches that differ only in addresses have
  * the same sum.
  *

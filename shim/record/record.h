@@ -76,9 +76,9 @@ static inline void pump_op_behind(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
 }
 
-/* Numbers an operation, sends it to the worker, and records a marker if one is due. Does
- * nothing on a capturing stream. Call it after the real call: if the thread then records
- * a marker after number n, all operations up to n were issued. */
+/* Numbers an operation, sends it to the worker, and records a marker if it is time for
+ * one. Does nothing on a capturing stream. Call it after the real call: if the thread
+ * then records a marker after number n, all operations up to n were issued. */
 void pump_op_report(struct pump_op *op, uint32_t kind, uint64_t function,
                     struct pump_at at);
 

@@ -1,4 +1,4 @@
-"""Blocks of PyTorch's allocator: pump gets reports of them for launches, or learns their sizes."""
+"""Blocks of PyTorch's allocator: pump learns their sizes from reports or from launches."""
 
 from __future__ import annotations
 

@@ -193,9 +193,9 @@ class Schedule:
             Listed(bounds.entries, bounds.blocks, most, bounds.clean) for most in bounds.slices
         )
         self.coming, self.going = to_gpu, to_host
-        # there: blocks on the device that may leave, latest next use first. staying: blocks that
-        # cost a copy and that predicted operations need; they leave after the others. used: blocks
-        # used by operations that count as executed.
+        # `there`: blocks on the device that may leave, latest next use first. `staying`: blocks
+        # that cost a copy and that predicted operations need; they leave after the others. `used`:
+        # blocks used by operations that count as executed.
         self.there = [(NEVER, block) for block in device.idle]
         self.staying: list[tuple[int, Block]] = []
         for op in reversed(operations):

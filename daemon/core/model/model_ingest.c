@@ -247,7 +247,7 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       if (batch->seq[row] == 0) m->schedules.deviations++;
       /* fall through */
     case PUMP_EVENT_DISCARDED:
-      /* A discard is no deviation: it was predicted, or frees more memory than expected. */
+      /* A discard never deviates: it was predicted, or frees more memory than expected. */
       m->schedules.changes++;
       blocks_row(m, batch, row);
       break;

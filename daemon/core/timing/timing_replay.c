@@ -119,8 +119,8 @@ static uint64_t delayed_at(const struct pump_timing *timing, struct timing_repla
   return from.sum_ns + (uint64_t)(share * (double)(next->sum_ns - from.sum_ns));
 }
 
-/* Adds to *claimed_ns up to `most_ns`, as long as it stays below `sum_ns`; returns how
- * much. */
+/* Adds up to `most_ns` to *claimed_ns, but not beyond `sum_ns`; returns the added
+ * time. */
 static int64_t claim(uint64_t *claimed_ns, uint64_t sum_ns, int64_t most_ns) {
   if (sum_ns <= *claimed_ns || most_ns <= 0) return 0;
   uint64_t more_ns = timing_at_most(sum_ns - *claimed_ns, (uint64_t)most_ns);
@@ -128,9 +128,9 @@ static int64_t claim(uint64_t *claimed_ns, uint64_t sum_ns, int64_t most_ns) {
   return (int64_t)more_ns;
 }
 
-/* Returns how much of the gap before an issue is due to waits for CPU cores. A thread that
- * loses its core also finds cold caches, so the excess over the own gap may be twice the
- * waits. If the excess does not explain the waits, most gaps contain some. */
+/* Returns how much of the gap before an issue is caused by waits for CPU cores. A thread
+ * that loses its core also finds cold caches, so the excess over the own gap may be twice
+ * the waits. If the excess does not explain the waits, most gaps contain some. */
 static int64_t claim_delay(const struct pump_timing *timing, struct timing_replay *r,
                            const struct timing_op *op, int64_t gap_ns) {
   uint64_t waits_ns = delayed_at(timing, r, op->issued_ns);

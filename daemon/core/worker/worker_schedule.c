@@ -12,8 +12,8 @@
 
 /* ---- predictions ----------------------------------------------------------------- */
 
-/* Writes the predictions made since the last call; returns the newest operation whose
- * prediction is in the mapping. */
+/* Writes the predictions made since the last call; returns the newest operation with a
+ * prediction in the mapping. */
 static uint64_t write_predictions(struct pump_shm *shm, struct pump_model *m) {
   uint64_t newest =
       m->window.added_seq + (uint64_t)(m->window.op_head - m->window.op_issued);

@@ -127,7 +127,7 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
 
 
 def _weights(shares: Mapping[str, int]) -> dict[int, float]:
-    """Returns weights by user ID. A user's own weight takes precedence over that of a group.
+    """Returns weights by user ID. A user's own weight takes precedence over a group's weight.
     Ignores unknown names, with a warning."""
     found: dict[int, float] = {}
     groups_first = sorted(shares.items(), key=lambda item: (not item[0].startswith("@"), item[0]))

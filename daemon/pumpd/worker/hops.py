@@ -19,8 +19,8 @@ from pump.trace.writer import TRANSFER_COLUMNS
 from pump.wire.abi import ffi, lib
 
 MOST_ENDS: Final = 2048
-"""Number of ended slices at which they are handed over. A tick adds at most PUMP_MAX_UNDER_WAY, so
-the buffer cannot overflow."""
+"""The buffer is handed over once it has this many ended slices. A tick adds at most
+PUMP_MAX_UNDER_WAY, so it cannot overflow."""
 MOST_READS: Final = 256
 HAND_OVER_NS: Final = 200_000_000
 READ_NS: Final = 1_000_000

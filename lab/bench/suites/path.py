@@ -2,7 +2,7 @@
 
 DESIGN
   scripts/bench path -- [OPTIONS] --program COMMAND. {} in the command stands for the number of
-  steps. The command runs with the two numbers of --steps, and all figures are the difference
+  steps. The command runs with the two numbers of --steps, and all numbers are the difference
   between the two, so start and end of the program do not count. For each number, in this order:
 
     room        with memory for everything, not recorded
@@ -16,7 +16,7 @@ DESIGN
     path.time         live seconds by part; baseline: simulated
     path.pages        pages of 64 KiB that faulted; baseline: simulated
     path.faults       blocks by cause of the fault; wait_s: what kernels waited for these
-    path.moved        bytes to the GPU by what became of them
+    path.moved        bytes to the GPU, by fate
     path.processor    seconds of each group of threads in the live run, whole programs;
                       delay_s: they waited for a CPU core; per_gib: seconds for each GiB moved
                       in either direction. Only the longer run counts
@@ -47,7 +47,7 @@ GIB = 1 << 30
 SECONDS_MAX = 280
 TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-every=0")
 IDLE_LEAST = 0.05
-"""Share of a run below which its idle time says nothing."""
+"""Share of a run below which its idle time is meaningless."""
 GROUPS = {
     "pump-in": "executors to the GPU",
     "pump-out": "executors to the host",

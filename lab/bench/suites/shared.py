@@ -22,8 +22,8 @@ DESIGN
 
   Programs: sweep (kernels without a pause), pausing (the same with a pause after each iteration, so
   that the GPU is in use for a fifth of the time). The compute engine alternates between processes
-  like a real one, without priorities. So a program gets at most half of it while another one never
-  pauses.
+  like a real one, without priorities. So a program gets at most half of the engine's time while
+  another one never pauses.
 """
 
 from __future__ import annotations

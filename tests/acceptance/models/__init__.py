@@ -10,11 +10,11 @@ DESIGN of the sizes
   byte of footprint grows with the size. A transformer that fills an H200 has 6e9 parameters and
   23,000 tokens. At 500 TFLOP/s (bf16) it computes for 1.7 s; a third of its 210 GB takes 1.3 s over
   PCIe 5 x16 (55 GB/s). Its ratio is 1.3. The 3 GiB model computes 1.4 TFLOP: 3 ms in bf16, 6 ms
-  with TF32. A third of it takes 20 ms, so any policy would only wait for the link. In plain float32
-  (45 TFLOP/s), PyTorch's default for matrices, it takes 31 ms: a ratio of 1.6. So models compute
-  with PyTorch's defaults: matrices in float32, convolutions of cuDNN in TF32. ResNet-50's ratio
-  does not depend on the batch: 0.59 TFLOP for 24 images takes about 8 ms. Its memory-bound
-  operations take about as long again, compared with the same 20 ms.
+  with TF32. Transferring a third of its bytes takes 20 ms, so any policy would only wait for the
+  link. In plain float32 (45 TFLOP/s), PyTorch's default for matrices, it takes 31 ms: a ratio of
+  1.6. So models compute with PyTorch's defaults: matrices in float32, convolutions of cuDNN in
+  TF32. ResNet-50's ratio does not depend on the batch: 0.59 TFLOP for 24 images takes about 8 ms.
+  Its memory-bound operations take about as long again, compared with the same 20 ms.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ DESIGN
   and calls with an exact ABI (prefetch has two), go straight to libcuda through ctypes. The
   binding's overhead would hide microseconds, and its version of a call changes between releases.
   `call_cost` reports the cost of an empty ctypes call.
-- Managed memory stays within --max-managed (at most 4 GiB) and 90 % of the free GPU memory. More of
-  it could hang a machine. The probe never oversubscribes, changes a setting or resets anything.
+- Managed memory stays within --max-managed (at most 4 GiB) and 90 % of the free GPU memory. More
+  could hang a machine. The probe never oversubscribes, changes a setting or resets anything.
   Questions that need oversubscription are listed as not asked.
 - Times are wall-clock nanoseconds around calls (perf_counter) or CUDA event times for kernels.
   Every number is a summary of repeats: n, median, p10, p90, p99, min, max.

@@ -214,7 +214,7 @@ SCENARIO(what_is_issued_is_compared_with_what_was_predicted) {
   other = launch(40, 999);
   other.identity = 78;
   CHECK(!holds_after(other));
-  CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == 0); /* none was in force */
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.schedules_dropped) == 0); /* none in force */
 }
 
 static void wake(void) {

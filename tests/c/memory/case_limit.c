@@ -36,14 +36,14 @@ static void sleep_in_child(void) {
 }
 
 /* Follows a script on stdin and prints one answer per line. Commands:
- *   `admit BYTES`, `return BYTES`, `active 0/1`, `sleep MS`, `write PATH TEXT`;
- *   `room BYTES`: sets the device's free memory for plain allocations, initially 0;
- *   `device BYTES`: sets its memory; `card NUMBER`: selects one of several GPUs;
- *   `exhaust 0/1`: opens all descriptors that the program may have, or closes them again;
- *   `user NUMBER`: becomes that user's process;
- *   `closefrom`, `fork`, `exec`: as a program does; a child or new program only sleeps;
- *   `need BYTES`: sets its need on the device; `others`: prints others' last seen need;
- *   `report`: prints what may still be converted, and the limit. */
+ * - `admit BYTES`, `return BYTES`, `active 0/1`, `sleep MS`, `write PATH TEXT`.
+ * - `room BYTES`: sets the device's free memory for plain allocations, initially 0.
+ * - `device BYTES`: sets its memory; `card NUMBER`: selects one of several GPUs.
+ * - `exhaust 0/1`: opens all descriptors that the program may have, or closes them again.
+ * - `user NUMBER`: becomes that user's process.
+ * - `closefrom`, `fork`, `exec`: as a program does; a child or new program only sleeps.
+ * - `need BYTES`: sets its need on the device; `others`: prints others' last seen need.
+ * - `report`: prints what may still be converted, and the limit. */
 static void follow_script(void) {
   char line[2048], path[1024], text[1024];
   unsigned long long value;

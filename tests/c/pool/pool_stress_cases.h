@@ -221,7 +221,7 @@ static void check_ahead(void) {
   CHECK(hold(stream, 6 * MIB, 7) == first && refusals == 0);
 }
 
-/* With no memory left, a block moves from stream to stream before any of them reaches its
+/* With no memory left, a block moves from stream to stream before any stream reaches its
  * free. Each stream waits for the previous stream, and so for all before it. The second
  * stream leaves the block's end unused, so only the first stream has used that part. */
 static void check_chain(void) {

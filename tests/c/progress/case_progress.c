@@ -166,7 +166,7 @@ static CUcontext begin_timed(void) {
 SCENARIO(the_time_of_an_operation_lies_between_two_events_around_it) {
   CUstream stream = fake_stream_create(begin_timed());
   uint32_t index = pump_stream_index(stream, false);
-  issue(stream, 1000000000); /* the first one has a marker */
+  issue(stream, 1000000000); /* the first operation has a marker */
   uint64_t records = PUMP_LOAD(&fake.records);
   pump_progress_time(index, stream);
   CHECK(pump_timed_begun && PUMP_LOAD(&fake.records) == records + 1);

@@ -30,7 +30,7 @@ def test_operations_on_large_managed_variables_are_seen_until_their_code_goes(
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(summary.read_text())["shim"]["operations"]
-    # Three rounds with two memsets of the first variable and one of the second; then one of the
+    # Three rounds with two memsets of the first variable and one of the second. Then one of the
     # library's variable, and one of plain memory, which may reuse the address of a variable.
     assert seen == 3 * 3 + 2
     assert json.loads(report.read_text())["violations"] == 0

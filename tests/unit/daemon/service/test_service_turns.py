@@ -181,7 +181,7 @@ def test_jobs_yield_to_one_of_a_higher_priority_that_uses_the_gpu() -> None:
 
 
 def shares(registry: Registry, jobs: list[Job], lies: dict[int, dict[str, object]]) -> list[float]:
-    """Returns the share of 800 s in which each job runs, if jobs adopt at once and some lie."""
+    """Returns each job's share of 800 s, if jobs adopt at once and some send false reports."""
     ran = [0] * len(jobs)
     for second in range(800):
         for place, job in enumerate(jobs):

@@ -23,7 +23,7 @@ from pump.trace import format as form
 
 PUMP = Path(sys.executable).parent / "pump"
 MEMORY_BYTES = 3 << 30
-"""Address space; the numeric libraries take most of it."""
+"""Address space, taken mostly by the numeric libraries."""
 TIMEOUT_S = 60
 CPU_S = 10
 """CPU seconds, imports included."""
