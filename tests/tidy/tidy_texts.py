@@ -151,12 +151,16 @@ def paths(group: str) -> list[Path]:
     ]
 
 
-def texts(group: str) -> list[Text]:
-    """Returns all prose of a group, one paragraph or message each."""
+def texts_of(path: Path) -> list[Text]:
+    """Returns the prose of a file that users read, one paragraph or message each."""
     return [
         Text(path, line, _flat(part))
-        for path in paths(group)
         for line, content in _split(path)
         for part in re.split(r"\n(?=\s|- )", content)
         if is_prose(_flat(part))
     ]
+
+
+def texts(group: str) -> list[Text]:
+    """Returns all prose of a group, one paragraph or message each."""
+    return [one for path in paths(group) for one in texts_of(path)]
