@@ -46,8 +46,8 @@ from torch_runs import PROFILE, ROOM_BYTES
 GIB = 1 << 30
 SECONDS_MAX = 280
 TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-every=0")
-IDLE_LEAST = 0.05
-"""Share of a run below which its idle time is meaningless."""
+IDLE_LEAST, HOST_LEAST = 0.05, 0.25
+"""Share of a run below which its idle time is meaningless; least factor for host times."""
 GROUPS = {
     "pump-in": "executors to the GPU",
     "pump-out": "executors to the host",
@@ -203,7 +203,7 @@ def host_times(room: Path, recorded: Path) -> float:
     idle = recorded.seconds["idle"]
     if idle < IDLE_LEAST * recorded.total:
         return 1.0
-    return min(1.0, max(IDLE_LEAST, room.seconds["idle"] / idle))
+    return min(1.0, max(HOST_LEAST, room.seconds["idle"] / idle))
 
 
 def run(options: Options) -> Iterator[Row]:
