@@ -213,7 +213,7 @@ def run(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(options, chosen, File(work))
         room, recorded, live = [], [], []
-        for steps in chosen.steps or ((2, 4) if options.quick else (8, 32)):
+        for steps in chosen.steps or ((2, 8) if options.quick else (8, 32)):
             room.append(bench.live(steps, f"{ROOM_BYTES}"))
             recorded.append(bench.live(steps, f"{ROOM_BYTES}", record=True))
             live.append(bench.live(steps, chosen.memory, record=chosen.expect))

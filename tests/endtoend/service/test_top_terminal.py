@@ -33,7 +33,7 @@ class Terminal:
         self._size(columns, rows)
         self.top = subprocess.Popen(
             ["setsid", "--ctty", BIN / "pump", "top", *words],  # the terminal can then signal top
-            env={"TERM": "xterm", **environ},
+            env=environ,
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=subprocess.PIPE,
@@ -109,7 +109,7 @@ def terminal(jobs: Jobs) -> Iterator[Callable[..., Terminal]]:
     made: list[Terminal] = []
 
     def start(columns: int = 80, rows: int = 24, *words: str, **more: str) -> Terminal:
-        made.append(Terminal({**jobs.environ, **more}, columns, rows, *words))
+        made.append(Terminal({**jobs.environ, "TERM": "xterm", **more}, columns, rows, *words))
         return made[-1]
 
     yield start
