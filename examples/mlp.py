@@ -167,7 +167,7 @@ class Model:
                 overwrites=(f"bias{n}_grad",),
             )
             if n == 0:
-                return  # the gradient of the images is not used
+                return  # the gradient of the images is not needed, so it is not computed
             x_grad = "y_grad_even" if n % 2 else "y_grad_odd"
             yield Operation(
                 "dense_backward_input",
@@ -194,7 +194,7 @@ class Model:
 
 
 def _tensor(argument: str | Late) -> str:
-    """Returns the name of an argument's tensor."""
+    """Returns the name of the tensor that a kernel argument points to."""
     if isinstance(argument, Late):
         return argument.name.lower()
     return argument

@@ -1,7 +1,7 @@
 """Code shared by the programs of this folder: options, timed steps and their metrics.
 
-It does not use pump. The timed steps are between the profiler's start and stop, which CUDA tools
-and pump's virtual GPU recognise.
+This code does not use pump. The timed steps are between the profiler's start and stop, which CUDA
+tools and pump's virtual GPU recognise.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ struct gpu_engine {
   uint32_t free_use_count;
   uint32_t event_hint; /* where the search for a free event starts */
   /* used by a shared GPU */
-  uint32_t account; /* the owner that uvm.counters belong to now */
+  uint32_t account; /* owner (process) that is charged for changes of uvm.counters */
   uint64_t turn_ns[GPU_SERVERS];
   uint64_t h2d_accounted_ns; /* link busy time that is already charged to an owner */
   uint64_t d2h_accounted_ns;

@@ -242,7 +242,7 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
 uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block);
 /* Forgets the block's contents, which are worthless. Its chunk stays in its list. */
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block);
-/* Reports a move to the caller's hooks. */
+/* Reports a move of a block's pages to the caller's hooks. */
 void uvm_moves(const struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t how,
                uint32_t block, uint32_t pages, uint64_t ready_ns);
 void uvm_free_block(struct uvm *uvm, uint32_t block, uint64_t *complete_ns);

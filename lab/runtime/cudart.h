@@ -9,8 +9,8 @@
  *   cudart_array.c:     Arrays, texture and surface objects.
  *   cudart_device.c:    Devices.
  *   cudart_stream.c:    Streams, events, capture.
- *   cudart_graph.c:     Graphs: structure, execution, memory, objects.
- *   cudart_node.c:      The work of their nodes.
+ *   cudart_graph.c:     Graphs: structure, execution, memory, user objects.
+ *   cudart_node.c:      Graph nodes: kernels, copies, memsets, host functions.
  *   torch_blocks.c:     Blocks of PyTorch's caching allocator.
  */
 #ifndef PUMP_CUDART_H

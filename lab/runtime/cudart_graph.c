@@ -1,5 +1,6 @@
-/* cudart_graph.c - graphs: structure and executable forms, nodes with the driver's own
- * layout (events, children, memory), and objects of a program that graphs keep alive.
+/* cudart_graph.c - graphs: structure and executable forms, and objects of a program that
+ * graphs keep alive. Also the nodes whose parameters the driver takes unchanged (events,
+ * child graphs, memory); cudart_node.c has the others.
  */
 #include "cudart.h"
 

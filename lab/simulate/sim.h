@@ -63,7 +63,7 @@ struct pump_sim_use {
 
 /* A range for its whole lifetime; its blocks of the arena begin at first_block. */
 struct pump_sim_range {
-  uint64_t length_bytes; /* a multiple of the block size */
+  uint64_t length_bytes; /* length of the range, a multiple of the block size */
   uint32_t first_block;
   uint32_t slot;
   uint32_t generation;

@@ -1,5 +1,5 @@
-/* sim_duplicates.c - actions of a mover when the worker duplicates blocks
- * (execute/duplicates.c).
+/* sim_duplicates.c - driver calls of a mover (a simulated executor thread) for blocks that
+ * are kept valid both on the host and on the GPU (execute/duplicates.c).
  *
  *   arrival:    READ_MOSTLY for the blocks to duplicate, then the prefetch.
  *   departure:  The end of READ_MOSTLY, which drops duplicates. Then a prefetch to the

@@ -275,7 +275,8 @@ void sim_duplicates_freed(struct pump_sim *sim, const struct pump_sim_range *ran
 
 /* sim_flash.c */
 bool sim_flash_init(struct pump_sim *sim);
-/* Writes in advance, reads in advance and frees host memory, if it is time. */
+/* Starts the moves between host and flash for which it is time: writes blocks to flash,
+ * reads blocks back before their use, and frees host memory. */
 void sim_flash_go(struct pump_sim *sim);
 
 /* sim_movers.c */

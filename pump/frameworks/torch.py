@@ -30,7 +30,8 @@ NATIVE_ONLY = (
     "release_lock_on_cudamalloc",
     "graph_capture_record_stream_reuse",
 )
-# Switches that are on with "1", and the allocator's feature that they need (PyTorch 2.11).
+# PyTorch's switches (on with "1") that do not work with cudaMallocAsync, and the feature that each
+# needs and cudaMallocAsync lacks (PyTorch 2.11).
 IMPOSSIBLE = {
     "TORCHINDUCTOR_CUDAGRAPHS": "checkpoints of CUDA graphs' private pools",
     "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "a listener to segments for NCCL",

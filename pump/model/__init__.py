@@ -1,1 +1,1 @@
-"""pumpd's model of a client: blocks, their locations, and the window."""
+"""pumpd's model of a client: blocks, their locations, and the window of issued operations."""

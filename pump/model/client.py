@@ -228,7 +228,7 @@ class ClientModel:
         return self._totals
 
     def tally(self, device: int) -> Any:
-        """Returns `struct pump_model_tally` of a device, overwritten by the next call."""
+        """Returns a device's hits and misses, `struct pump_model_tally`, until the next call."""
         lib.pump_model_tally(self.raw, device, self._tally)
         return self._tally
 

@@ -45,7 +45,7 @@ def step(
     leases: Mapping[int, Lease],
     growing: bool = True,
 ) -> dict[int, int]:
-    """Returns the grants to send, by job, in bytes: only the grants that change.
+    """Returns the memory to grant to each job, in bytes; only for jobs whose grant changes.
 
     `memory_bytes`, `targets`: of one GPU, the arbiter's input and output. `growing`: False until
     each job has reported its memory; until then no job gets more than it has adopted.

@@ -52,7 +52,7 @@ PRIORITY_STEP: Final = 1.25
 """Ratio of the times of two jobs with adjacent priorities, as for Linux's nice levels
 (kernel/sched/core.c, sched_prio_to_weight)."""
 LINK_BYTES_S: Final = 20e9
-"""Assumed speed of arriving memory: PCIe 4. Turns on a faster link are longer than needed."""
+"""Assumed link speed, PCIe 4, for the length of a job's turn. Faster links need shorter turns."""
 
 
 class Ready(NamedTuple):

@@ -148,7 +148,7 @@ class Part(NamedTuple):
 
 
 def parts(found: Found) -> list[Part]:
-    """Returns the tables of `Hops.result` as text; none if the recording has no such rows."""
+    """Formats `Hops.result`, the delays of transfers, as tables; none if nothing was moved."""
     tables = []
     for way in DIRECTIONS:
         if found[way]:

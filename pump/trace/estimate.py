@@ -32,7 +32,7 @@ STRETCHES_AT_ONCE: Final = 1024
 REACH_SHIFT: Final = 16
 """The reach of a kind is counted in units of 2^REACH_SHIFT bytes."""
 WAITING_MOST: Final = 1 << 16
-"""Number of newest operations in which samples are looked up."""
+"""Most operations kept, the newest: timing samples of older operations are ignored."""
 KINDS_MAX: Final = 1 << 16
 SAMPLES_LEAST: Final = 4
 """Fewest samples of a kind; fewer may all include a wait."""

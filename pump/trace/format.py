@@ -79,8 +79,9 @@ DELAYED_TIME: Final = "lost_delayed_ns"
 HELD_TIME: Final = "held_ns"
 """Key of the END chunk: the time that the client's threads waited for turns on a GPU."""
 
-# Groups of a THREADS row: executors to the GPU and to the host, the marker thread and the link
-# thread of the client, its other threads, and the worker.
+# Groups of threads in a THREADS row. In the client: executors, which move memory to the GPU and to
+# the host; the marker thread, which polls progress; the link thread, which connects to pumpd; the
+# program's threads. In pumpd: the worker.
 THREADS_TO_GPU: Final = 1
 THREADS_TO_HOST: Final = 2
 THREADS_MARKERS: Final = 3

@@ -41,11 +41,11 @@ _USE_COLUMNS = {
 
 
 class Batch:
-    """Rows of one drain, in issue order: `struct pump_batch` as numpy arrays.
+    """Events that one drain has taken from the event ring, in issue order, as numpy arrays.
 
-    Attributes are the columns of that struct, shape [rows] (`use_begin`: [rows + 1]) or [uses]:
-    views that the next drain overwrites. Row i owns the uses `use_begin[i]:use_begin[i + 1]`. Times
-    in ns, lengths in bytes.
+    Attributes are the columns of `struct pump_batch`, shape [rows] (`use_begin`: [rows + 1]) or
+    [uses]: views that the next drain overwrites. Row i owns the uses
+    `use_begin[i]:use_begin[i + 1]`. Times in ns, lengths in bytes.
     """
 
     __slots__ = ("_columns", "raw")

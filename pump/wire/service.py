@@ -326,7 +326,7 @@ def converted(words: object, kind: Any) -> Any:
 
 
 def _later(message: Words, words: Any, version: int) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields (object, key) of fields of later versions in `words`, the JSON of `message`."""
+    """Yields (object, key) of fields in `words`, the JSON of `message`, newer than `version`."""
     for name, since in message.LATER.items():
         if since > version and name in words:
             yield words, name

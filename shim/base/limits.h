@@ -87,7 +87,7 @@
 
 /* ---- parameters of a launch --------------------------------------------------- */
 
-#define PUMP_SCAN_WORDS_MOST 512 /* distinct words that may be pointers */
+#define PUMP_SCAN_WORDS_MOST 512 /* distinct parameter words that may be pointers */
 #define PUMP_SCAN_PLACES 1024
 
 /* ---- waits of a thread of the program, and of the exit ------------------------- */

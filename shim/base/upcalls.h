@@ -19,7 +19,8 @@ extern const struct pump_upcalls {
    * recordings. A poll at `before_ns` had not seen it; 0: there was no poll. */
   void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                    uint64_t before_ns);
-  /* progress -> execute: the device has operations that need executors. */
+  /* progress -> execute: operations use the device, so start its executors, the threads
+   * that move memory; `full`: their usual number and the marker thread. */
   void (*operations_seen)(uint32_t device, bool full);
   /* progress -> execute: scheduled transfers may be ready. */
   void (*schedule_wake)(void);

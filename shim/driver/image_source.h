@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IMAGE_MOST_BYTES (1ull << 30) /* of one image, packed or unpacked */
+#define IMAGE_MOST_BYTES (1ull << 30) /* bound of one image, compressed or not */
 
 struct image_source {
   const uint8_t *at;

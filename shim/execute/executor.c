@@ -393,7 +393,8 @@ static bool take_populate(const struct mover *mover, struct job *job) {
   return true;
 }
 
-/* Starts one slice, if there is one. Returns true if a retry may be worthwhile. */
+/* Starts to move the blocks of one command or schedule entry, or a slice of a new range.
+ * Returns false if there is none; true if the caller should call again. */
 static bool serve(struct mover *mover) {
   struct job job = {.in_flight = 0};
   if (take_command(mover, &job)) {

@@ -60,7 +60,8 @@ static void drop_first(struct queue *queue) {
   PUMP_STORE(&queue->count, queue->count - 1);
 }
 
-/* Takes the next slice of the first live range. The caller holds the lock. */
+/* Cuts the next slice off the first queued range that is still live. The caller holds the
+ * queue's lock. */
 static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
   while (queue->count > 0) {
     struct entry *entry = &queue->entries[queue->first];

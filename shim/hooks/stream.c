@@ -113,8 +113,8 @@ HOOK_RECORD(cuEventRecordWithFlags, false,
 HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
             (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
-/* This record covers every stream of a context. It proves nothing, because pump tracks
- * only records of one stream. */
+/* Hooks a call that records an event on all streams of a context. Pump learns progress
+ * only from events on one stream, so it only forgets the event's earlier record. */
 #define HOOK_RECORD_ALL(name, type)                                                        \
   CUresult name(type context, CUevent event) {                                             \
     if (!pump_quiet()) forget(event);                                                      \

@@ -216,8 +216,8 @@ struct pump_header {
   uint64_t range_version;       /* incremented after every change of the range table */
   uint64_t range_high;          /* no slot from here on was ever used */
   uint64_t worker_heartbeat_ns; /* CLOCK_MONOTONIC of the worker's last tick; 0: none yet */
-  uint64_t activity;  /* incremented at each completion, progress, adoption of a budget,
-                         and by pump_core_knock */
+  uint64_t activity;  /* incremented when the worker may have work: at each completion,
+                         progress, adoption of a budget, and by pump_core_knock */
   uint32_t recording; /* shim: 1 while the job records a trace */
   uint32_t stops;     /* shim: how often the process was stopped */
   uint64_t stop_began_ns[2]; /* CLOCK_MONOTONIC of stop n (from 1), at index n % 2 */
@@ -429,7 +429,7 @@ struct pump_shim_counters {
   uint64_t schedules_dropped; /* schedules in force when an operation differed */
   uint64_t own_contexts;      /* contexts that outbound threads made for themselves */
   uint64_t gates;             /* launches that waited in their stream for memory */
-  uint64_t gates_forced;      /* times that a time limit opened gates */
+  uint64_t gates_forced;      /* how often a time limit released waiting launches */
   uint64_t held_ns;           /* waits for turns, sum of all threads */
   uint64_t reserved[5];
   uint64_t operations; /* recorded while active; own cache line, because hooks write it */

@@ -2,17 +2,17 @@
  *
  * This file uses no socket (connect.c does). Only the link thread calls it.
  *
- * DESIGN. The region keeps one address for life. An attach, under pump_range_lock, copies
- * the state (ranges, devices, counters) into the new mapping, where the positions of the
- * event ring and the operation numbers continue. Then mmap(MAP_FIXED) replaces the
- * region. Hooks write to it without a lock, so:
- *   `next_seq` jumps ahead by SEQ_MARGIN. Numbers that are drawn from the old mapping
- *   after the copy are never drawn again.
- *   The event ring starts one full turn ahead. A late write of a producer that reserved
- *   in the old mapping cannot look current (pump_ring.h).
+ * DESIGN. The region keeps one address while the process lives. An attach, under
+ * pump_range_lock, copies the state (ranges, devices, counters) into the memfd. Then
+ * mmap(MAP_FIXED) puts the memfd in place of the old memory. Hooks write to the region
+ * without a lock, even during the copy, so:
+ *   `next_seq`, the next operation's number, jumps ahead by SEQ_MARGIN. So a number that a
+ *   hook has drawn from the old memory after the copy is not drawn again.
+ *   The event ring continues one full turn ahead. So a late write to a record that was
+ *   reserved in the old memory cannot look current (pump_ring.h).
  *   Ranges and progress are written again from private memory after the change.
- *   Executors stay away from the command rings while the epoch is odd. The `wakes` of the
- *   new rings differ from every ticket that was drawn from the old ones.
+ *   Executors do not touch the command rings during the change (pump_mapping_close). Each
+ *   new ring has another value of `wakes`, so no thread falls asleep on the old value.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* connect.c - the connection to pumpd: hello, welcome, loss, retry.
  *
- * One thread does this. It handles no ranges or commands: it fetches the worker's memfd,
- * has it attached (attach.c), and notices when the worker is gone. Nothing in the shim
- * waits for a daemon that is absent.
+ * One thread, the link thread, does this. It receives the memfd of the memory shared with
+ * the worker (pumpd's process for this client), has attach.c map it, and notices when the
+ * worker is gone. It handles no ranges or commands. Nothing in the shim waits for an
+ * absent daemon.
  *
  * The thread also keeps this process's entry in the ledger (host_claims.c), with or
  * without a pumpd, and its share of the GPU (memory/share.c).

@@ -1,8 +1,8 @@
 /* devices.c - what each device has, may use and does use.
  *
- * Pump prepares a device when it first sees a context on it: this process can count on
- * the memory that is free at that moment. From then on these numbers are authoritative;
- * pump_shm->devices is the worker's copy.
+ * Pump prepares a device when it first sees a context on it, and notes the memory that is
+ * free at that moment: this process can count on it. From then on the numbers in this
+ * file's `devices` are authoritative; pump_shm->devices is the worker's copy.
  *
  * PUMP_BUDGET sets the budget, in bytes or as a share of the GPU. The default is the
  * memory that the first context found free, less 3 % (PUMP_RESERVE_PERCENT). If other

@@ -105,7 +105,9 @@ bool pump_claims_keep(void);
  * see the claim. Requires the lock of limit.c. */
 int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool active,
                       const struct pump_host_memory *first);
-/* Reads claims on `host`'s levels and the job's limit; -errno if some are unreadable. */
+/* Reads the claims of other processes, bytes that they may use of the host's memory: on
+ * each level in `host` (machine, cgroups), and on the job's limit. Returns -errno if some
+ * claims are unreadable. */
 int pump_claims_read(const struct pump_host_memory *host,
                      struct pump_claims claims[PUMP_HOST_LEVELS],
                      struct pump_job_claims *job);

@@ -43,7 +43,7 @@
 
 static struct claims_place own;
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
-static int keeper = -1;      /* holds the lock; only for the link thread */
+static int keeper = -1;      /* descriptor that holds the own entry's lock (link thread) */
 static uint32_t looked;      /* futex: the link thread has tried to create an entry */
 static uint32_t own_failure; /* errno of that try; 0: the entry exists */
 static uint64_t namespace;   /* our pid namespace; 0: not looked up */

@@ -37,8 +37,9 @@ void pump_rule_caller(char *name, size_t room);
  * stream-ordered allocations. */
 bool pump_rule_stream_ordered(void);
 
-/* Returns whether the driver serves virtual memory management: by the rule "vmm", or for
- * a calling library of the rules. Walks as pump_rule_for does. Requires the guard. */
+/* Returns whether the real driver, not pump, serves virtual memory management calls
+ * (cuMemCreate, cuMemMap): if the rule "vmm" is set, or a library that the rules name has
+ * called us. Walks the stack as pump_rule_for does. Requires the guard. */
 bool pump_rule_mapped(void);
 
 /* Applies the rule "ipc": the calling library has requested something that only device

@@ -72,7 +72,8 @@ void mapped_handle_settle(struct mapped_handle *handle);
 /* Removes the handle's contents from their home, and stops counting that with the handle.
  * Blocks that have pages there count as left; the rest is returned. */
 void mapped_home_leave(struct mapped_handle *handle);
-/* Turns the handle into memory of the driver. It must have no contents here. */
+/* Backs the handle with memory that the real driver creates. Requires that pump holds no
+ * contents of the handle (`home` is 0). */
 CUresult mapped_handle_yield(struct mapped_handle *handle);
 /* Returns whether a handle of the driver is not mapped yet, and forgets that handle. */
 bool mapped_one_waits(void);

@@ -4,16 +4,17 @@
  * DESIGN. The pool loses memory between the pieces of segments: a request takes the
  * shortest piece of the moment, and leaves a rest. Training repeats its requests in each
  * iteration. So the pool records large requests and how long each lives. Once the latest
- * match earlier ones, the requests in between are a period. Each gets a place
- * (pool_places.h), as long as requests follow the period. The first that does not ends
- * it, and the search starts again.
+ * match earlier ones, the requests in between are a period. Each gets a place, which is an
+ * address of its own (pool_places.h), while requests follow the period. The first that
+ * does not ends it, and the search starts again.
  *
  * A place is not guaranteed: it is used only if it is free for that stream at that
  * moment. Otherwise the request is served like any other, first of all from segments that
  * the period does not need: elsewhere it would take another's place. These segments go
  * back to the driver.
  *
- * Places are used only if all that lives fits (judge in pool_serve.c).
+ * Places are used only while the peak of live memory fits into the device's budget
+ * (judge() in pool_serve.c).
  */
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ struct pool_period {
   struct record records[RECORDS];
   uint64_t count;      /* requests recorded; also the latest one's number */
   uint64_t since;      /* no request after this number is missing */
-  uint64_t live_bytes; /* of requests that live */
+  uint64_t live_bytes; /* total length of the requests that are not freed */
   uint64_t look_at;    /* number of the request that starts the next search */
   uint64_t patience;   /* backoff: requests until the next search */
   uint32_t tick;       /* counts requests and frees */

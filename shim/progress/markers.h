@@ -79,8 +79,8 @@ extern struct pump_marker_pool {
   uint32_t made;                  /* markers that exist */
   uint32_t made_timed;            /* markers with timing that exist */
   uint64_t looked_ns;             /* when the previous pass began; 0: long ago */
-  uint32_t waiting_count;         /* markers that are recorded and not complete */
-  uint32_t waiting[PUMP_MARKERS]; /* tickets of these markers, in order of recording */
+  uint32_t waiting_count;         /* recorded markers (events) that are not complete */
+  uint32_t waiting[PUMP_MARKERS]; /* tickets of waiting markers, in order of recording */
 } pump_marker_pools[PUMP_MAX_CONTEXTS];
 
 /* For each device: the futex on which its marker thread sleeps, private to the process,

@@ -21,7 +21,7 @@
 
 static struct {
   uint64_t event;
-  uint64_t where; /* seq << 10 | stream index, which is never 0 */
+  uint64_t where; /* seq << 10 | stream index; not 0, because no index here is 0 */
 } events[EVENT_SLOTS];
 _Static_assert(PUMP_MAX_STREAMS <= 1024, "the index has 10 bits in events[].where");
 

@@ -50,7 +50,7 @@ static struct stream {
   CUcontext context;
   uint64_t issued, executed;
   /* Hints, written by the issuing thread; two threads on one stream may lose some. */
-  uint64_t marked_ns;     /* when the last marker was recorded */
+  uint64_t marked_ns;     /* issue time of the last operation with a marker (event) */
   uint64_t touched_bytes; /* bytes touched since the last marker */
   uint32_t since_marker;  /* operations since the last marker */
   uint32_t chained;       /* operations until the stream no longer counts as chained */

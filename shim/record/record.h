@@ -8,7 +8,8 @@ struct image; /* shim/driver/image.h */
 
 /* ---- operations and events (event.c) ----------------------------- */
 
-/* One operation under construction. Extents beyond `count` are not initialized. */
+/* One operation under construction. Only the first `count` extents, the parts of ranges
+ * that the operation uses, are initialized. */
 struct pump_op {
   uint32_t count;
   uint32_t dropped;   /* extents beyond PUMP_MAX_EXTENTS */

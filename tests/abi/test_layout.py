@@ -56,7 +56,7 @@ STRUCTS = [
 
 
 def constants() -> list[str]:
-    """Returns every name that the readable part of a header defines."""
+    """Returns the names of all constants (#define) in the parts of the headers that cffi reads."""
     names = []
     for header in HEADERS:
         folder = next(f for f in INCLUDE if (ROOT / f / header).exists())

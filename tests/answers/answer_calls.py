@@ -160,7 +160,7 @@ VALUES = {
 
 
 def pointed(argument: Argument, place: int, spoilt: str) -> str:
-    """Returns a right pointer to the argument's own buffer."""
+    """Returns a C expression for a valid pointer to the argument's own buffer."""
     if argument.name == "extra":
         return "NULL"
     if argument.type.endswith("**"):

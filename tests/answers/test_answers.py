@@ -16,7 +16,7 @@ from places import ROOT
 
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
 RESTARTS_MOST = 8
-"""Restarts after calls that end the program; the remaining calls are then skipped."""
+"""Most restarts of the program after calls that end it. Calls that remain then are skipped."""
 BUDGET_MIB, FILL_MIB = 32, 64
 
 

@@ -194,7 +194,7 @@ def program(words: tuple[str, ...]) -> dict[str, Any]:
             (result,) = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
             same = {key: report[key] for key in ("kernels", "operations", "graphs", "violations")}
             counters = report["counters"]
-            # The fault handler must be woken after idle time, so this depends on the launch times.
+            # This counter depends on the launch times: an idle fault handler must first be woken.
             del counters["stall_fault_ns"]
             return {"result": result, "calls": calls, "counters": counters, **same}
 

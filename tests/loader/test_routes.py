@@ -82,7 +82,7 @@ def test_get_proc_address_substitutes_by_address_and_not_by_name(way: str) -> No
 
 
 def test_a_driver_that_hides_its_addresses_is_matched_by_name_version_and_flags() -> None:
-    """Each code belongs to the right variant, and hooked functions go through wrappers."""
+    """Each look-up gives the right variant, by its return code; hooked functions have wrappers."""
     expected = routes_without_pump("client_routes", "gpa2", FAKE_HIDDEN="1")
     seen = routes("client_routes", "gpa2", FAKE_HIDDEN="1")
     assert codes(seen) == codes(expected)

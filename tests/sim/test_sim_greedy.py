@@ -179,7 +179,8 @@ def test_a_choice_ends_where_the_load_is_below_the_limit_and_says_where_it_canno
 
 
 def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
-    # Only B's idle time spans the first peak, and only D's spans the second.
+    # Only tensor B (kernels 0 and 4) is idle during the whole first peak of live memory, and only D
+    # (kernels 5 and 9) during the whole second one.
     program = made([(2, [0, 4]), (1, [2, 3]), (1, [5, 9]), (2, [7, 8])], 10)
     every = job(program)
     assert (every.live_bytes / BLOCK_BYTES).tolist() == [3, 3, 4, 4, 3, 2, 2, 4, 4, 2]

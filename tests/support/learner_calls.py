@@ -1,8 +1,8 @@
 """Calls the learner, which learns the operation sequence that a program repeats.
 
 Not a test. The learner itself is in C (`daemon/core/predict/learner.h`, which defines the words).
-It gets operations, allocations and frees in issue order, and returns predictions. It makes no I/O,
-reads no clock and decides nothing.
+The learner gets operations, allocations and frees in issue order, and returns predictions. It makes
+no I/O, reads no clock and decides nothing.
 """
 
 from __future__ import annotations

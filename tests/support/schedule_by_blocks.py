@@ -1,7 +1,7 @@
 """The schedule of a device, block by block: the definition of the rule of docs/schedule.md.
 
-schedule.c makes the same schedule from runs of blocks; tests/sim/test_sim_schedule_rule.py checks
-that both are equal.
+The faster schedule.c handles runs of consecutive blocks at once, not single blocks.
+tests/sim/test_sim_schedule_rule.py checks that both make the same schedules.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Shared:
 
     @property
     def sticky(self) -> bool:
-        """Returns whether names that the attackers have taken remain theirs."""
+        """Returns whether the folder is sticky: then attackers keep the names that they took."""
         return bool(self.folder.stat().st_mode & 0o1000)
 
     def unharmed(self) -> bool:

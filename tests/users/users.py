@@ -68,7 +68,7 @@ class Say:
 
 
 def plays(say: Say, *jobs: Any) -> None:
-    """Lets jobs (Played) run until the test has called end()."""
+    """Lets simulated jobs (service_client.Played) act until the test has called end()."""
     while not say.told_to_end():
         for job in jobs:
             job.turn()

@@ -25,7 +25,7 @@ struct block {
   int64_t next_use;             /* the seq of `first`, or PUMP_NOT_NEEDED */
   int64_t last_use;             /* newest issued operation that uses it; 0: none */
   int64_t migrated;             /* position in the order of arrivals (`migrations`) */
-  int32_t first, last;          /* oldest and newest use that has not executed, or NONE */
+  int32_t first, last;          /* the block's oldest and newest pending use, or NONE */
   int32_t issued;               /* newest issued use that has not executed, or NONE */
   int32_t idle_prev, idle_next; /* links in the idle, staying or discard_pending list */
   int32_t age_prev, age_next;   /* links in the device's list that `age_list` names */

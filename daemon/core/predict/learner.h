@@ -151,10 +151,9 @@ int pump_learner_keep(struct pump_learner *learner);
 void pump_learner_kept(const struct pump_learner *learner,
                        struct pump_learner_story *story);
 
-/* Replays the log of an earlier run into a new learner, as its history. The ranges of
- * that run are gone; a new range with the same slot, generation and length is the
- * successor. The log may contain anything: unknown steps are skipped, and an invalid
- * count ends it. */
+/* Replays the log of an earlier run into a new learner, as its history. A new range is
+ * the successor of that run's range with the same slot, generation and length. The log is
+ * not trusted: the replay skips unknown steps, and stops at an invalid count. */
 void pump_learner_recall(struct pump_learner *learner,
                          const struct pump_learner_story *story);
 

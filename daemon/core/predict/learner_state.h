@@ -230,7 +230,7 @@ void learner_tear(struct pump_learner *l);
 
 /* ---- the log (learner_story.c) ---- */
 
-#define RECALLED_SLOT 0x80000000u /* set in the slots of another run's ranges */
+#define RECALLED_SLOT 0x80000000u /* set in the slot numbers of an earlier run's ranges */
 
 void learner_note(struct pump_learner *l, struct pump_learner_step step,
                   const struct pump_access *accesses);

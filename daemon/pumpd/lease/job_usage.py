@@ -286,7 +286,7 @@ def budgets_alone(clients: Sequence[ClientState], ceilings: Ceilings) -> list[Bu
 
 
 def settled(clients: Sequence[ClientState], granted: Mapping[str, int]) -> bool:
-    """Returns whether budgets and resident bytes are within the leases."""
+    """Returns whether budgets and resident bytes on each GPU fit into the job's lease (grant)."""
     return all(
         sum(one.device.budget_bytes for one in held) <= granted[gpu]
         and sum(one.resident_bytes for one in held) <= granted[gpu]

@@ -92,7 +92,7 @@ def encode(story: Story) -> bytes:
 
 
 def decode(data: bytes) -> Story:
-    """Returns the story in a file's content. Raises ValueError, with one line, for content that
+    """Returns the event log in a file's content. Raises ValueError, with one line, for content that
     `encode` does not write."""
     keys, operations, steps, accesses, body_bytes = _head(data)
     begin = HEAD.size + 8 * keys

@@ -99,7 +99,7 @@ def path_of(file: str, client_number: int) -> str:
 
 
 class _Block:
-    """Rows of several batches, one after the other, in its own columns.
+    """Collects the rows of several event batches in columns of its own, until they are written.
 
     Filled by memory copies with pointers that are looked up in advance, because the worker does
     this in each tick, between reading and deciding.

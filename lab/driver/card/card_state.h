@@ -41,7 +41,8 @@ struct card {
 _Static_assert(sizeof(struct card) <= CARD_STATE_OFFSET, "the state begins behind it");
 
 /* card.c */
-const struct card *card_of_process(void); /* NULL: this process has not joined */
+/* Returns the shared GPU that this process has joined, or NULL. */
+const struct card *card_of_process(void);
 
 /* card_process.c */
 void card_process_self(struct card_process *out);

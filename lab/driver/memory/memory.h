@@ -69,7 +69,7 @@ struct vd_set {
   uint64_t destination;
   size_t width, height, pitch; /* elements, rows, bytes */
   uint32_t value;
-  uint32_t element_bytes; /* 1, 2 or 4 */
+  uint32_t element_bytes; /* size of an element: 1, 2 or 4 */
 };
 
 _Static_assert(sizeof(struct vd_copy) <= VD_ACTION_BYTES, "it is an action's");

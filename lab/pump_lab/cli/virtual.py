@@ -98,7 +98,7 @@ def prepare(config: JobConfig) -> Virtual:
             "PUMP_VIRTUAL_PROFILE": text,
             "PUMP_VIRTUAL_KERNELS": ":".join([*kernels, computing]),
         }
-        if "shared" not in settings:  # each process has its own GPU
+        if "shared" not in settings:  # each process has a virtual GPU of its own
             found["PUMP_NEIGHBOURS"] = "none"
         if config.devices:
             found["CUDA_VISIBLE_DEVICES"] = "0"

@@ -6,9 +6,9 @@ repeating iteration between operations into consecutive parts. At a cut the memo
 blocks. A stay is a block between two uses on both sides of a cut, if the second use needs its
 contents:
 
-  1. The block is in memory in the parts of both uses, since an operation uses it there. If it is
-     absent at the first cut between them, it left in the part of the first use. If it is absent
-     at the last cut, it arrives in the part of the second use.
+  1. The block is on the GPU during both uses. If the block is absent at the first cut between them,
+     it was evicted in the part of the first use. If it is absent at the last cut between them, it
+     arrives in the part of the second use.
   2. If a block is in memory at only one of two neighbouring cuts, it crosses the link between
      them. Without duplicates Unified Memory has no clean blocks, so each departure is copied.
      With duplicates, a block that the first use only read need not be copied, because the host

@@ -44,7 +44,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Installs or removes the kernel. Raises BadInputError."""
+    """Installs or removes the Jupyter kernel. Raises BadInputError."""
     words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
     folder = _folder(asked.prefix)
     if asked.remove and words:

@@ -25,10 +25,10 @@ def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
     """Checks that a recording can be written to `path`. Returns a descriptor of its folder, and
     notes for the user.
 
-    Leaves no new file: a command without CUDA records nothing. An older recording stays until
-    the new one is complete (pump/trace/place.py).
-    `beneath`: as in JobConfig.record_beneath. Raises BadInputError, and changes nothing, if the
-    file is of another kind, or while another job records to it.
+    The check leaves no new file, because a command without CUDA records nothing. An older recording
+    stays until the new one is complete (pump/trace/place.py). `beneath`: the folder that must
+    contain the recording, as JobConfig.record_beneath. Raises BadInputError, and changes nothing,
+    if the file is not a recording, or while another job records to it.
     """
     folder = -1
     try:

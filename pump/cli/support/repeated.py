@@ -166,8 +166,9 @@ class Repeated:
         return bases[0]
 
     def may_begin(self, text: str, yes: bool) -> bool:
-        """Returns whether the user agrees to start. Raises BadInputError if there is no terminal to
-        ask at; also, with `yes`, if runs would write to files that the user has not shared."""
+        """Asks the user whether to start; returns the answer, or True with `yes`. Raises
+        BadInputError if there is no terminal to ask at. With `yes`, raises it if files are too
+        large to copy and not named by --share, because runs would write to the originals."""
         left = self.original.left
         named = [quoted(one.place) + _shown_size(one) for one in left[:LEFT_SHOWN]]
         more = f" and {len(left) - LEFT_SHOWN:,} more" if len(left) > LEFT_SHOWN else ""

@@ -1,4 +1,4 @@
-"""The steps of a first call. A step returns a verdict and its main numbers, and writes files."""
+"""The checks of scripts/first_call. Each step returns a verdict and numbers, and writes files."""
 
 from __future__ import annotations
 

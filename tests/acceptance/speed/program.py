@@ -6,7 +6,7 @@ soon as possible, so that a kill loses nothing:
     `model`     facts, which do not depend on the link; footprint;
     `phase`     plan.Measured;
     `timeline`  of one policy, see _timeline();
-    `loop`      seconds of a loop of iterations (--loop, --turns), nothing switched;
+    `loop`      seconds of iterations without a change of policy or budget (--loop, --turns);
     `ready`     the model is warm; estimated seconds of an iteration (--turns).
 
     pump-run python tests/acceptance/speed/program.py --model mlp --ratio 1.5 --out lines
@@ -83,7 +83,7 @@ class Trainer:
         while time.monotonic() - began < self._options.warm_seconds:
             self.iterations(self._unit)
 
-    # ---- a loop with nothing switched ----
+    # ---- iterations without a change of policy or budget ----
 
     def loop(self, count: int) -> None:
         self.warm_up()

@@ -11,7 +11,7 @@ static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream {
   bool alive, captured;
   uint64_t issued, executed;
-  uint64_t behind[LAST + 1]; /* operations of others that it waits for */
+  uint64_t behind[LAST + 1]; /* by other stream: the operation that this one waits for */
 } streams[LAST + 1];
 
 struct event {

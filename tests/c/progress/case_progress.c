@@ -96,8 +96,8 @@ SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   uint64_t begin_ns = pump_now_ns();
   for (int i = 0; i < 9000; i++) last = issue(stream, now_ns += 300000); /* all marked */
   CHECK(pump_now_ns() - begin_ns < 5000000000u);
-  /* Nothing has executed, so each marker was recorded at most once. Their number depends on
-   * the marker thread's speed. */
+  /* Nothing has executed, so each marker (an event after an operation) was recorded at most
+   * once. The number of markers depends on how fast the marker thread makes them. */
   CHECK(PUMP_LOAD(&fake.records) <= 4096);
   CHECK(PUMP_LOAD(&fake.events_alive) <= 4096 + 5);
   fake_execute(stream, 9000);

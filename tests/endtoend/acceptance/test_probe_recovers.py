@@ -28,7 +28,7 @@ def test_the_probe_recovers_a_hidden_profile_that_then_plays_the_same_card(tmp_p
     found = hidden.ask_again(report["profile"])
     assert not hidden.misses(found), hidden.table(found)
 
-    # The probe got no information about the profile.
+    # Neither the probe's command nor its view of the host reveals the hidden profile.
     told = json.dumps([hidden.words, report["host"]])
     assert "hidden.toml" not in told
     assert "link." not in told

@@ -46,7 +46,7 @@ def expected() -> str:
     a[4 << 20 : 5 << 20] = b[: 1 << 20]  # a batch of three
     a[5 << 20 : 6 << 20] = b[1 << 20 : 2 << 20]
     b[6 << 20 : 6291456 + 100] = a[:100]
-    box_of(a)[:2, :4, :500] = box_of(b)[:2, :4, :500]  # a batch of boxes
+    box_of(a)[:2, :4, :500] = box_of(b)[:2, :4, :500]  # cuMemcpy3DBatchAsync
     b[7 << 20 :] = 7  # memsets
     rows_of(a)[:100, :10] = 9
     return hashlib.sha256(a.tobytes() + b.tobytes()).hexdigest()

@@ -62,7 +62,7 @@ def test_a_service_of_another_user_is_not_believed_and_one_line_says_why(folder:
 
 
 def test_a_service_that_root_gave_a_user_is_believed(folder: Path) -> None:
-    """Like /run/pump/socket when another user than root serves it: only root can put it there."""
+    """A client trusts another user's socket if only root can put it there, as in /run/pump."""
     path = folder / "service"
     folder.chmod(0o1777)
     with serving(path, ATTACKER):

@@ -129,8 +129,8 @@ def test_the_first_trials_are_spread() -> None:
 
 
 def without_its_first_layer() -> Duplicating:
-    """Returns a program in which all other layers used the first, so it has not left. Later steps
-    do not use it. Most evictions needed no copy."""
+    """Returns a program whose first layer was used with every other layer, so it was not evicted.
+    The caller leaves the first layer out of later sweeps. Most evictions needed no copy."""
     program = Duplicating(lambda _: False)
     while len(program.clean) < 2 * FEW_TRIALS:
         for layer in range(1, LAYERS):

@@ -141,7 +141,7 @@ class Script:
 
 
 class Entry(NamedTuple):
-    """An entry of a schedule."""
+    """An entry of a schedule: blocks to move in one direction, and the conditions for the move."""
 
     blocks: tuple[int, ...]
     need: int = 0

@@ -168,7 +168,7 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
 def test_nothing_is_expected_where_much_is_used_that_is_not_told(
     dropped: int, predicts: bool
 ) -> None:
-    """Unlisted operands use 16 or 8 of the budget's 100 blocks. The effect lasts two iterations."""
+    """Omitting 16 of the budget's 100 blocks from an event stops predictions for two iterations."""
     program = Program()
 
     def step(dropped: int) -> None:
