@@ -2,8 +2,8 @@
 
 The worst case for the driver is a set of buffers that need more memory than the GPU has. The driver
 evicts the oldest block first, which is exactly the block that is needed next, so every buffer
-misses in every round. A policy that knows the next launches gains most here: it keeps some buffers
-on the GPU. It prefetches the others while kernels run.
+misses in every round. A policy that knows the next launches gains most here. It keeps some buffers
+on the GPU and prefetches the others while kernels run.
 
     python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64
     pump-run --budget 600MiB python examples/cyclic_sweep.py --buffers 16 --buffer-mib 64

@@ -1,8 +1,8 @@
 /* host_kernels.h - definitions with which kernels.cu compiles as C.
  *
  * A kernel becomes a static function that runs as a grid of one thread, so its
- * grid-stride loops pass through all of its work items. The virtual GPU's compute mode
- * calls an entry point of each kernel. The script host_build.py appends them:
+ * grid-stride loops pass through all of its work items. The script host_build.py appends
+ * an entry point for each kernel, which the virtual GPU's compute mode calls:
  *
  *   void pump_host_<kernel>(void **params, const unsigned grid[3],
  *                           const unsigned block[3]);

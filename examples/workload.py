@@ -19,7 +19,7 @@ KERNELS = Path(__file__).resolve().parent / "kernels.cu"
 MIB = 1 << 20
 FLOAT_BYTES = 4
 Launches = Callable[[int], Iterable[Callable[[], None]]]
-"""The launches of an iteration, counted from 0, in order."""
+"""Returns the launches of an iteration in order. Its argument counts iterations from 0."""
 Made = tuple[Launches, list[tuple[int, int]]]
 """A workload's launches, and the (address, bytes) of its results."""
 SYNC_CHOICES = ("iteration", "launch")
@@ -86,7 +86,7 @@ def run(gpu: Any, options: argparse.Namespace, launches_of: Launches) -> dict[st
     """Issues the launches of all iterations, counted from 0, and times those after the warm-up.
 
     Returns the loop's part of the --json result. "started_s" and "ends_s" are times of the
-    monotonic clock; "ends_s" are the times when the program had waited for an iteration.
+    monotonic clock; "ends_s" are the times when the program's wait for an iteration ended.
     """
     started = time.perf_counter()
     count = 0

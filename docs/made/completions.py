@@ -95,7 +95,7 @@ def _verb(path: tuple[str, ...], parser: argparse.ArgumentParser, text: str = ""
 
 
 def option_actions(verb: Verb) -> list[argparse.Action]:
-    """Returns a verb's options; passed-on ones are replaced by pump-run's own."""
+    """Returns a verb's options; those passed on to pump-run appear as pump-run defines them."""
     of_pump_run = {
         option: action
         for action in options.parser()._actions

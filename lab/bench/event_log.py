@@ -1,7 +1,7 @@
 """The event log of the virtual GPU, line by line (PUMP_VIRTUAL_EVENTS).
 
 lab/driver/timeline/events_log.c writes the file and explains its lines. Blocks are addresses
-divided by 2 MiB, times nanoseconds of CLOCK_MONOTONIC. Pure.
+divided by 2 MiB. Times are nanoseconds of CLOCK_MONOTONIC. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOVES = (*IN, *OUT, "none", "ahead")
 
 
 class Launch(NamedTuple):
-    """The program issues a kernel. stretches: first block and number of blocks of each."""
+    """The program issues a kernel. `stretches`: (first block, number of blocks) it touches."""
 
     ticket: int
     issued_ns: int
@@ -45,7 +45,7 @@ class End(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """An operation waits. fault: for faults; else for pages that are on their way."""
+    """An operation waits. `fault`: whether for faults; otherwise for pages in flight."""
 
     ticket: int
     fault: bool
@@ -54,8 +54,8 @@ class Stall(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Pages of a block move. how: see IN, OUT and gpu_moves (lab/gpu/gpu_engine.h). pages: a bit
-    for each. ready_ns: when the copy is expected to end."""
+    """Pages of a block move. `how`: see IN, OUT and gpu_moves (lab/gpu/gpu_engine.h). `pages`: a
+    bit for each. `ready_ns`: the expected end of the copy; for evict, `time_ns`."""
 
     how: str
     block: int

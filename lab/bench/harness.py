@@ -37,7 +37,7 @@ NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 SHOWN = ("oversubscription", "sync_every", "beside", "told", "missed", "idle", "case", "ran_s",
          "blocked", "preempted", "wake", "threads", "least_s", "most_s", "run_s", "met", "held",
          "runs", "room_spread_s", "mode")  # fmt: skip
-"""Keys of a row that the text shows, for rows with the same name."""
+"""Keys of a row that its text shows, to distinguish rows with the same name."""
 
 CHILD_SECONDS_MAX = 300
 LOG_LINES_SHOWN = 15

@@ -1,26 +1,26 @@
-"""Where the time of a run on the virtual GPU goes, and why its blocks moved.
+"""Finds where the time of a run on the virtual GPU goes, and why its blocks moved.
 
 DESIGN
-  Input: the driver's log of events (event_log.py) and, if there is a recording of the same run,
-  the blocks that pump expected each launch to touch (touched.py). Each list below adds up:
+  The input is the driver's event log (event_log.py). With a recording of the same run, the input
+  includes the blocks that pump expected each launch to touch (touched.py). The results:
 
-    seconds   from the first start to the last end of a kernel. Sum of: kernels compute + they
-              wait for faults + they wait for pages on their way + no kernel runs
-    faults    each block that a kernel faults on has one cause, and its part of the wait: a
-              fault batch's wait is divided evenly among the blocks of the batch
-    moved     bytes to the GPU, by fate: prefetched or faulted, used or not
+    `seconds`   The time from the first start to the last end of a kernel, in four parts. Kernels
+                compute, wait for faults, or wait for pages in flight, or no kernel runs.
+    `faults`    Each block that a kernel faults on has one cause, and a part of the wait. The wait
+                for a fault batch is divided evenly among the batch's blocks.
+    `moved`     Bytes to the GPU, by fate: prefetched (used or not), or faulted.
 
-  Causes of a fault, the first that applies:
+  The cause of a fault is the first that applies:
 
-    first touch      the block had no contents; nothing could be prefetched
-    unknown          pump did not expect the kernel to touch the block (needs the recording)
-    evicted          the driver had evicted the block without being asked
-    issued late      the kernel began within ISSUED_LATE_NS of its issue: there was no time
-    link is busy     the link to the GPU was busy with a prefetch
-    waits for room   it was idle, and an eviction that pump had asked for was under way
-    not asked        neither: pump had not asked for it, or its threads were late
+    `first touch`      The block had no contents and had never left: nothing could be prefetched.
+    `unknown`          Pump did not expect the kernel to touch the block (needs the recording).
+    `evicted`          The driver had evicted the block on its own.
+    `issued late`      The kernel began within ISSUED_LATE_NS of its issue, too soon for a prefetch.
+    `link is busy`     The link to the GPU was busy with a prefetch.
+    `waits for room`   The link was idle, and an eviction that pump had requested was in flight.
+    `not asked`        Neither: pump had not requested the block, or its threads were late.
 
-  Kernels of several streams that overlap count twice; the lists then exceed the seconds. Pure.
+  Kernels that overlap on several streams count twice; the parts then exceed the time. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from event_log import BLOCK_BYTES, OUT, End, Event, Launch, Move, Stall, Start
 from touched import Launches
 
 ISSUED_LATE_NS = 200_000
-"""About the time from an issue to the arrival of one block that is prefetched at once."""
+"""About the time from the issue to the arrival of a block that pump prefetches immediately."""
 PARTS = ("kernels", "faults", "arrivals", "idle")
 CAUSES = ("first touch", "unknown", "evicted", "issued late", "link is busy", "waits for room",
           "not asked")  # fmt: skip
@@ -42,8 +42,9 @@ FATES = ("prefetched, used", "prefetched, not used", "faulted", "there already")
 
 @dataclass
 class Path:
-    """The sums of one run. seconds: by PARTS. blocks, waits: number and seconds by CAUSES.
-    moved: bytes by FATES; "there already" are the bytes of prefetches that moved nothing."""
+    """The sums of one run. `seconds`: by PARTS. `blocks`, `waits`: faulted blocks and seconds of
+    waits, by CAUSES. `moved`: bytes by FATES; "there already" counts prefetched blocks that were
+    on the GPU, so nothing moved. `evicted_bytes`: copied bytes of departures (OUT)."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     blocks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
@@ -51,7 +52,7 @@ class Path:
     moved: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FATES, 0))
     evicted_bytes: float = 0
     fault_pages: float = 0
-    """By the driver's counters; follow() does not know it."""
+    """Faulted pages, from the driver's counters; follow() leaves it 0."""
 
     @property
     def total(self) -> float:
@@ -59,7 +60,7 @@ class Path:
         return sum(self.seconds.values())
 
     def less(self, other: Path) -> Path:
-        """Returns the difference, list by list."""
+        """Returns the difference of all sums: this run's minus the other's."""
 
         def without(mine: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
             return {key: value - others[key] for key, value in mine.items()}
@@ -75,9 +76,9 @@ class Path:
 
 
 def follow(events: Iterable[Event], expected: Launches | None = None) -> Path:
-    """Returns the sums of a run. expected: see touched.read_extents().
+    """Returns the sums of a run. `expected`: the result of touched.read_extents().
 
-    Raises ValueError if the log has no kernel, or is not of the recorded run.
+    Raises ValueError if no kernel in the log has ended, or if the log is not of the recorded run.
     """
     events = list(events)
     launches = {event.ticket: event for event in events if isinstance(event, Launch)}
@@ -98,7 +99,7 @@ def follow(events: Iterable[Event], expected: Launches | None = None) -> Path:
 def _unexpected(
     launches: Mapping[int, Launch], expected: Launches | None
 ) -> dict[int, frozenset[int]]:
-    """Returns the blocks of each launch that pump did not expect."""
+    """Returns the blocks that each launch touches and pump did not expect, by ticket."""
     if expected is None:
         return {}
     count: dict[str, int] = defaultdict(int)
@@ -114,7 +115,7 @@ def _unexpected(
 
 
 class _Follower:
-    """Goes through the events in order."""
+    """Processes the events in order."""
 
     def __init__(
         self, launches: Mapping[int, Launch], unexpected: Mapping[int, frozenset[int]]
@@ -123,19 +124,19 @@ class _Follower:
         self._unexpected = unexpected
         self._path = Path()
         self._began: dict[int, int] = {}
-        """Running kernels: when they began."""
+        """Start times of running kernels, by ticket."""
         self._first_ns: int | None = None
         self._last_ns: int | None = None
         self._batch: list[Move] = []
-        """Faults since the last stall."""
+        """Faults since the last stall for faults."""
         self._causes: dict[tuple[int, int], str] = {}
         """Causes of the faults of running kernels, by ticket and block."""
         self._left: dict[int, str] = {}
-        """How a block last left."""
+        """How each block last left the GPU."""
         self._unused: dict[int, int] = {}
-        """Bytes that a prefetch brought and no kernel has touched yet, by block."""
+        """Prefetched bytes that no kernel has touched yet, by block."""
         self._in_until_ns = self._out_until_ns = 0
-        """When the prefetches to the GPU and the evictions that pump asked for end."""
+        """Latest expected end of prefetches to the GPU, and of evictions that pump requested."""
 
     def start(self, event: Start) -> None:
         launch = self._launches.get(event.ticket)

@@ -1,12 +1,12 @@
 """Measures how long each thread of a job ran, and how long it waited for a CPU core.
 
 DESIGN
-  A thread of this process polls the job's threads every PERIOD_S, each time in two files. In
-  /proc/PID/task/TID/schedstat are the time run, the time runnable without a CPU core, and the
-  number of times it was scheduled. In status are how often it blocked and how often it was
+  A thread of this process polls the job's threads every PERIOD_S. For each thread it reads two
+  files in /proc/PID/task/TID. `schedstat` has the time run, the time runnable without a CPU core,
+  and the number of times it was scheduled. `status` has how often it blocked and how often it was
   preempted. All values only grow, so a thread's activity between two moments is the difference of
   its values there. Values between samples are interpolated. A process belongs to the job if its
-  environment or command line names the job's folder; new processes are searched every SCAN_S.
+  environment or command line names the job's folder. The list of processes is updated every SCAN_S.
 """
 
 from __future__ import annotations

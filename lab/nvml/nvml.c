@@ -40,7 +40,7 @@ NVML(nvmlInit, void) {
 }
 
 NVML(nvmlInitWithFlags, unsigned flags) {
-  (void)flags; /* flags about missing GPUs */
+  (void)flags; /* they only concern missing GPUs */
   return nvmlInit_v2();
 }
 

@@ -1,6 +1,6 @@
 /* cudart_node.c - graph nodes. Parameters of kernels and copies are converted for the
  * driver; memsets and host functions share its layout. Also attributes of kernel nodes,
- * and nodes of any kind. */
+ * and functions that accept any kind of node. */
 #include "cudart.h"
 
 /* -- kernels: the driver uses handles, programs use host functions -- */

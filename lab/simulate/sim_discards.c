@@ -1,8 +1,8 @@
 /* sim_discards.c - discards in their own stream, next to the program's streams.
  *
- * They work as in the pool's thread (pool_dead.c). A discard waits for an event of the
- * program's stream and is followed by its own event, which the next use of the memory
- * waits for. Discards run in order. Their ends become known like markers. */
+ * Discards work as in the pool's thread (pool_dead.c). A discard waits for an event of
+ * the program's stream and is followed by its own event, which the next use of the memory
+ * waits for. Discards run in order. Their ends count as progress of their stream. */
 #include "sim_state.h"
 
 static uint32_t event_behind(const struct pump_sim *sim, uint32_t number) {

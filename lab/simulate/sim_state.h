@@ -66,7 +66,7 @@ struct sim_mover {
   struct sim_lane lanes[SIM_LANES];
   uint32_t oldest, in_flight;
   uint64_t free_ns; /* in the driver until then */
-  bool records;     /* records an event next */
+  bool records;     /* next records the event of its last slice */
   bool goes_on;     /* continues with `job` */
   struct sim_command job;
 };

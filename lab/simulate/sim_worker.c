@@ -61,7 +61,8 @@ static uint32_t read_rows(struct pump_sim *sim, uint32_t until) {
   return rows;
 }
 
-/* Returns the end of the steps to write; predicted ones end at an allocation or free. */
+/* Returns the end of the steps that the worker may read now. Steps that the program has
+ * not reached are included only up to the next allocation or free. */
 static uint32_t predicted(const struct pump_sim *sim, bool asked) {
   const struct pump_sim_settings *settings = &sim->settings;
   uint32_t base = settings->foresight_run ? sim->run_step : sim->step;

@@ -1,4 +1,4 @@
-"""The result of a framework's checks. No I/O."""
+"""Advice: what pump-run has to set and report for a framework. This module does no I/O."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LONG_TURNS: Final = 0.01
 NOTHING: Final = 0.01
 """Up to this share of a run's time, a difference may be chance."""
 VAGUE: Final = 0.2
-"""If the range of the time lost exceeds this share of a run's time, no best value is given."""
+"""If the range of the time lost exceeds this share of a run's time, only the range is shown."""
 
 
 class Advice(NamedTuple):

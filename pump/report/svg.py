@@ -105,7 +105,7 @@ def count_steps(most: float) -> list[float]:
 
 
 def byte_steps(most: float) -> list[float]:
-    """Returns `steps` in a power of 1024, so that labels are round in MiB and GiB."""
+    """Returns `steps` in the fitting unit (KiB, MiB, GiB ...), so that its labels are round."""
     unit = 1.0
     while most / unit >= 1024:
         unit *= 1024

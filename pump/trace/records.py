@@ -62,7 +62,7 @@ class RangeRow(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A call that waited. seq: newest operation issued by then."""
+    """A call that waited. seq: the newest operation when the call began."""
 
     seq: int
     stream: int

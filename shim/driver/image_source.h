@@ -28,7 +28,7 @@ void image_source_open(struct image_source *source, const void *at, size_t lengt
 void image_source_close(struct image_source *source);
 /* Switches to another address in the program, also with unknown end. */
 void image_source_move(struct image_source *source, const void *at);
-/* Copies these bytes into `to`; returns how many exist. */
+/* Copies `bytes` bytes at `offset` into `to`; returns how many of them exist. */
 size_t image_source_copy(struct image_source *source, uint64_t offset, void *to,
                          size_t bytes);
 /* Returns these bytes: in place if the length is known, else a copy in *owned that the

@@ -168,15 +168,17 @@ void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
 
 /* ---- schedules (schedule.c) ------------------------------------------------------ */
 
-/* Returns whether the next entry's conditions hold (`ready`), and whether it may start
- * because the driver has space too (`waits`). Takes it if it may start (`take`). */
+/* `ready`: returns whether the conditions of the next entry hold. `waits`: also requires
+ * space in flight, so that the entry waits only for a thread. `take`: takes the entry if
+ * it may start. */
 bool pump_schedule_ready(uint32_t device, uint32_t direction);
 bool pump_schedule_waits(uint32_t device, uint32_t direction);
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
                         uint64_t *made_ns);
 /* Counts bytes that were evicted from the device. Requires an entered mapping. */
 void pump_schedule_left(uint32_t device, uint64_t bytes);
-/* Counts an entry that ended, before its end is reported. Requires an entered mapping. */
+/* Counts a schedule entry that ended, before its end is reported. Call it between
+ * pump_mapping_enter and pump_mapping_leave. */
 void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
                          uint64_t bytes);
 

@@ -58,7 +58,8 @@ void pump_slot_open(uint32_t slot) {
 
 void pump_slot_wait(uint32_t slot) {
   if (slot >= PUMP_MAX_RANGES) return;
-  __atomic_thread_fence(__ATOMIC_SEQ_CST); /* after the generation was changed */
+  /* The caller has changed the slot's generation: before `running` is read. */
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (PUMP_LIKELY(PUMP_LOAD_ACQUIRE(&running[slot]) == 0)) return;
   int saved = errno;
   uint64_t deadline_ns = pump_now_ns() + PUMP_FREE_WAIT_NS;

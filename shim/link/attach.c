@@ -61,7 +61,8 @@ static void copy_words(void *to, const void *from, size_t bytes) {
   for (size_t i = 0; i < bytes / sizeof *t; i++) PUMP_STORE(&t[i], PUMP_LOAD(&f[i]));
 }
 
-/* Copies the state, under pump_range_lock and with executors kept out. */
+/* Copies ranges, devices, progress and counters to the new shared memory. Requires
+ * pump_range_lock and a closed mapping, so that no executor uses it. */
 static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   uint64_t high = PUMP_LOAD(&from->header.range_high);
   if (high > PUMP_MAX_RANGES) high = PUMP_MAX_RANGES;

@@ -120,8 +120,9 @@ int pump_claims_publish(const struct pump_card *cards, uint32_t count);
 /* Adds the GPUs of other processes. Returns -errno if some could not be read. */
 int pump_claims_cards(struct pump_neighbours *neighbours);
 
-/* Publishes this process's claim again if the entry is new (`fresh`), the claim is larger
- * than needed, or this process has become active. Called often, by the link thread. */
+/* Publishes this process's claim on host memory again if its ledger entry is new
+ * (`fresh`), the claim is larger than needed, or this process has become active or
+ * dormant. Called often, by the link thread. */
 void pump_limit_refresh(bool fresh);
 
 /* Publishes what this process has on its GPUs, and adopts what the others leave. Returns

@@ -94,8 +94,8 @@ void pump_marker_queue_init(struct pump_marker_queue *queue);
 bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value);
 bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value);
 
-/* Takes a marker from the queue, NULL if it is empty; then gives it to the marker thread,
- * or back unrecorded. For the recording thread. */
+/* For the recording thread. `take` returns a marker from the queue, or NULL. `give` puts
+ * it into the marker thread's queue, or back if it was not recorded. */
 struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
                                      struct pump_marker_queue *queue, CUcontext context,
                                      uint32_t *ticket);

@@ -327,7 +327,7 @@ static void send_series_metadata(const struct pump_series *series) {
   if (all) *series->sent = state;
 }
 
-/* Sends the record that groups the operations of a series. */
+/* Sends the GRAPH record: the next series->count operations are one graph launch. */
 static void push_graph(const struct pump_series *series, const struct pump_event *first) {
   struct pump_event head = *first;
   head.kind = PUMP_EVENT_GRAPH;

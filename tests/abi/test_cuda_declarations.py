@@ -87,7 +87,7 @@ def test_a_wrong_signature_would_be_noticed(tmp_path: Path) -> None:
 
 
 def elf_name(signature: str, exported: str) -> bool:
-    """Returns whether the names match, as cuMemAlloc_v3020 and cuMemAlloc_v2 do."""
+    """Returns whether an ELF name fits a signature, as cuMemAlloc_v2 fits cuMemAlloc_v3020."""
     base, _, rest = re.match(r"(\w+?)_v(\d+)(\w*)$", signature).groups()  # type: ignore[union-attr]
     twin = rest
     return bool(re.fullmatch(rf"{base}(_v\d)?{twin}", exported))

@@ -115,7 +115,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Context:
-    """Input of a stage. `core`: run only the part that, with all other stages, takes nine minutes.
+    """Input of a stage. `core`: run only the part that, with all stages, fits into nine minutes.
 
     `root`: the checkout. `out`: results of this stage (logs, recordings). `work`: scratch folder,
     deleted afterwards. `quick`: smallest sizes, for a functional check. `done`: names of items that
@@ -145,9 +145,9 @@ class Context:
         )
 
     def managed(self, length_bytes: int) -> int:
-        """Returns `length_bytes` if that much managed memory may be allocated.
+        """Returns `length_bytes` if that much managed memory may be live; call before allocating.
 
-        Raises RefusedError if it exceeds the limit.
+        Raises RefusedError if `length_bytes` exceeds the limit.
         """
         machine, most = self.machine, self.most_bytes()
         if length_bytes > most:
@@ -172,7 +172,7 @@ class Stage(Protocol):
 
 
 def managed_most_bytes(total_bytes: int, free_bytes: int, host_available_bytes: int) -> int:
-    """Returns how many bytes of managed memory may be live at once; may be 0."""
+    """Returns how many bytes of managed memory may be live at once; 0 if too little is free."""
     spare = int(total_bytes * SPARE_SHARE)
     host = int(host_available_bytes * HOST_SHARE)
     return max(0, min(free_bytes - spare, host, MANAGED_MOST_BYTES))

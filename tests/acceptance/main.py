@@ -213,14 +213,14 @@ def look(virtual: str | None, site: Path, kept_bytes: int = 0) -> Machine:
 
 
 def results_base() -> Path:
-    """Returns the folder with each device's results. It is OUT_VARIABLE for machines that keep only
-    that folder, else a folder in the build."""
+    """Returns the folder with each device's results: the one in OUT_VARIABLE if that is set (some
+    machines keep only that folder), else one in the build."""
     given = os.environ.get(OUT_VARIABLE)
     return Path(given).absolute() if given else ROOT / running.BUILD / "results"
 
 
 def results_folder(options: argparse.Namespace, there: Machine) -> Path:
-    """Returns the results folder, created if needed; --resume without --out uses the newest."""
+    """Returns (and makes) the results folder; --resume without --out: this device's newest."""
     if options.out:
         out: Path = options.out.absolute()
     else:

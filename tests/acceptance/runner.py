@@ -43,7 +43,7 @@ class Place:
 
 
 class StageRun:
-    """One run of one stage, at most `limit_s` seconds long. The callback gets progress."""
+    """One run of one stage, at most `limit_s` seconds long. `told` gets lines of progress."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class Run:
         return self.returncode == 0
 
     def trouble(self) -> str:
-        """Returns a line about a bad end: exit status, last line of stderr. "" after a good end.
+        """Returns a line about a bad end: exit status, the program's last stderr line. "" if good.
 
         Returns LATE if the end of the stage stopped the program. Begins with NO_MEMORY if the
         program was refused memory. Neither is a verdict on the program.
@@ -193,8 +193,7 @@ class Program:
         return False
 
     def finish(self, limit_s: float) -> Run:
-        """Waits for the end, kills late processes and everything that they started, and returns the
-        Run.
+        """Waits, kills a late program and everything that it started, and returns the Run.
 
         Waits until `limit_s` or the end of the stage's time, whichever comes first.
         """

@@ -136,8 +136,8 @@ def warnings_in(lines: Iterable[str]) -> list[str]:
 
 
 def faults_of(counts: dict[tuple[str, str], int], most: int = 1 << 30) -> list[Fault]:
-    """Returns each error of each counted call, but only for the first `most` calls. Errors that may
-    last appear twice: once only, and lasting."""
+    """Returns each error of each counted call, but only for the first `most` calls. Errors outside
+    of PASSING appear twice: for one call, and for this call and all later ones."""
     return [
         Fault(task, call, first, error, many)
         for (task, call), times in sorted(counts.items())
@@ -239,7 +239,7 @@ class Injector:
 class Tally:
     """Iterates over all faults, even after failures; lists the failed ones at the end.
 
-    reached: faults whose injected error occurred; at least half must be reached.
+    reached: number of faults whose error occurred; this must be more than half.
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:

@@ -1,5 +1,4 @@
-"""Any system call of the service may fail: the service still answers the next visitor,
-leak-free."""
+"""Any system call of the service may fail: it answers the next visitor and leaks nothing."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class Served:
         self.descriptors = self.process.num_fds()
 
     def visit(self) -> None:
-        """Plays a job that joins, reports and gets a lease, and an observer that queries the
-        jobs."""
+        """Plays a job that joins, reports and gets a lease; an observer queries the jobs."""
         with closing(Played(self, wanted_mib=10)) as (job,):  # type: ignore[arg-type]
             job.report()
             until(lambda: job.granted, "a grant", job)

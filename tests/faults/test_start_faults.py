@@ -45,7 +45,7 @@ NEEDED = {
     *("pwrite64", "write"),
 }
 """Without these calls the interpreter, the virtual driver or the program fails. Without pwrite64 no
-claim of host memory is written, and the default of an eighth is too little for the program."""
+claim of host memory is written, and the program needs more than an eighth of the headroom."""
 NEEDED_BY_PUMPD = {
     *("accept4", "bind", "clone", "connect", "epoll_ctl", "epoll_wait", "ftruncate", "getsockopt"),
     *("listen", "memfd_create", "mkdir", "poll", "recvfrom", "recvmsg", "sendmsg"),
@@ -115,7 +115,7 @@ class Refused(NamedTuple):
 
 def run_refused(started: Started, calls: Sequence[str]) -> Refused:
     """Runs a job and its pumpd under a filter that refuses these calls. Ends when the job
-    prefetches or after UNSERVED_S. The job converts more than an eighth of the host's memory."""
+    prefetches or after UNSERVED_S. The job converts more than an eighth of the host's headroom."""
     folder = started.folder
     threads, host = folder / "threads", folder / "proc"
     host.mkdir()

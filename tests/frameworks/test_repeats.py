@@ -22,8 +22,8 @@ Blocks = set[tuple[int, int, int]]
 
 @dataclass
 class Score:
-    """offered, misled: confident predictions that were confirmed or wrong. reached, predicted:
-    blocks of predicted operations, and the predicted ones among these."""
+    """offered: operations that were predicted and confirmed. misled: wrongly predicted operations.
+    reached: blocks that confirmed operations used. predicted: those of them that were predicted."""
 
     operations: int = 0
     offered: int = 0

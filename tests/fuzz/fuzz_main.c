@@ -76,7 +76,7 @@ int main(int count, char **words) {
     FILE *file = fopen(words[i], "rb");
     if (file == NULL || fseek(file, 0, SEEK_END) != 0) return 2;
     long bytes = ftell(file);
-    uint8_t *data = malloc(bytes > 0 ? (size_t)bytes : 1); /* exact size */
+    uint8_t *data = malloc(bytes > 0 ? (size_t)bytes : 1); /* exact size, for ASan */
     rewind(file);
     if (bytes < 0 || data == NULL || fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
       return 2;

@@ -78,7 +78,7 @@ static void ends(struct input *input) {
     must(reaped >= 0 && reaped <= ENDS);
     if (reaped == 0) return;
   }
-  abort(); /* reaped more finished commands than the ring holds */
+  abort(); /* reaped more commands than the input has */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -1,6 +1,6 @@
 """Fuzzes targets for a while and keeps inputs of all lengths that reached new code.
 
-Usage: keep.py SECONDS [TARGET ...] starts with all existing inputs, writes corpus/TARGET.zip
+Usage: keep.py SECONDS [TARGET ...]. Starts with all existing inputs, writes corpus/TARGET.zip.
 """
 
 import sys

@@ -1,5 +1,7 @@
 /* client_error.c - has its own dlerror() pending while pump looks up the driver, and
  * prints the dlerror() afterwards. Linked to the driver: the first call resolves.
+ *
+ *   client_error pending | told | forgotten | newer | thread | report
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* client_rules.c - allocates through libraries, as its arguments request; uses the
+/* client_rules.c - allocates through libraries, as its arguments request; linked to the
  * driver.
  *
  * Each argument is a step that prints its result on its own line:

@@ -103,7 +103,7 @@ def environment(
     driver: bool | str = True,
     preload: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Returns the environment of a client, with or without the shim and a driver."""
+    """Returns a client's environment. `driver`: whether there is one, or the name of its folder."""
     folder = built()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PUMP_", "LD_", "FAKE_"))}
     before = [name for name in preload if name.startswith("<")]

@@ -35,8 +35,8 @@ static int64_t due_of(const struct block *b, int32_t use) {
   return b->first == use && b->need >= NEED_DUE ? b->need - NEED_DUE : -1;
 }
 
-/* Returns the next operation that needs the block's contents; 0 if that is unknown, or if
- * `op` has executed. */
+/* Returns the next known operation that uses the block; 0 if there is none, if it does
+ * not need the contents (USE_FRESH), or if `op` has executed. */
 static int64_t again_of(const struct pump_model *m, const struct op *op,
                         const struct use *use) {
   if (op->executed || use->next == NONE) return 0;
@@ -151,7 +151,7 @@ static void hand_varied(struct pump_model *m, uint32_t device, uint64_t until_se
   uint32_t discard_stream = m->streams.discard_stream;
   if (variant == VARIANTS - 1) until_seq = m->window.added_seq;
   *budget = right * percent[variant] / 100;
-  if (variant > 1) m->streams.discard_stream = 0; /* streams report their own */
+  if (variant > 1) m->streams.discard_stream = 0; /* the operation's own */
   lengthen(m, -PARTIAL_BYTES * (variant & 1));
   __real_schedule_make(m, device, until_seq, &made);
   hand(m, device, until_seq, &made);

@@ -180,7 +180,7 @@ def test_columns_stay_apart_however_wide_their_figures_are(tmp_path: Path) -> No
 
 
 def test_a_single_iteration_is_not_called_steady(tmp_path: Path) -> None:
-    """The first touches fault, although with enough memory nothing does."""
+    """Its first touches fault; the reference run with enough memory has no faults."""
     file = tmp_path / "toy.json"
     file.write_bytes(trace(tensors=_large_tensors()))
     words = str(file), "--iterations", "1", "--policy", "naive"
@@ -298,7 +298,7 @@ def test_an_interruption_ends_it_without_a_traceback() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([str(PUMP), "simulate", "/dev/stdin"], **pipes) as process:
         assert process.stdin is not None
-        process.stdin.write(bytes(1 << 20))  # exceeds a pipe: returns once it is read
+        process.stdin.write(bytes(1 << 20))  # more than a pipe holds: returns once it is read
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
         output = process.stdout.read(), process.stderr.read()

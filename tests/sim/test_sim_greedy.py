@@ -143,7 +143,7 @@ def test_the_scores_of_a_small_case_are_those_computed_by_hand() -> None:
     small = job(made(SMALL, 8)).straddling()
     assert (small.live_bytes / BLOCK_BYTES).tolist() == LOAD
     found = autoswap.scores(small, 3 * BLOCK_BYTES)
-    # A is idle for 5 ms and can be moved in 4 of these; B is idle for 3 and can be moved in 2.
+    # A is idle for 5 ms, of which its transfers take 4. B is idle for 3, of which they take 2.
     assert found["doa"] == pytest.approx([1 * 1e-3, 1 * 1e-3])
     assert found["aoa"] == pytest.approx([2 * 1e-3 * BLOCK_BYTES, 1 * 1e-3 * BLOCK_BYTES])
     # Kernels 1 to 5 exceed 3 blocks by 1, 1, 2, 2, 1. B is in use at both ends, in 1 and 5.
@@ -194,8 +194,8 @@ def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
 def test_what_transfers_cost_is_what_was_worked_out_by_hand(
     chosen: list[int], limit: int, waits: int
 ) -> None:
-    # B has left in time, but its memory is free only after kernel 4, so kernel 5 waits 1 ms. A can
-    # return from kernel 4 on and takes two, so kernel 6 waits for the second.
+    # B leaves in time, but there is space for its return only after kernel 4: kernel 5 waits 1 ms.
+    # A also has space after kernel 4. Its two blocks take 2 ms, so kernel 6 waits for the second.
     small = job(made(SMALL, 8)).straddling()
     assert autoswap.overhead(small, chosen, limit * BLOCK_BYTES) == pytest.approx(waits / 8)
 

@@ -84,7 +84,7 @@ def test_in_the_end_it_is_as_fast_as_with_the_true_future(make: sim_kinds.Make) 
 
 
 def test_a_launch_each_few_steps_costs_the_steps_between_nothing() -> None:
-    """The bound holds also for the first steps, before the policy knows when that launch comes."""
+    """The steps between stay fast even before the policy knows in which steps the launch comes."""
     found, same = (
         seconds(make(STEPS), Planned(), 2.5, 50) for make in (sim_kinds.clipping, sim_kinds.same)
     )

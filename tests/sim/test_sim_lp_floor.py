@@ -59,8 +59,8 @@ def test_what_waits_for_its_next_iteration_makes_way_in_between() -> None:
 def test_both_ways_together_carry_as_much_as_the_link_is_booked_for() -> None:
     """One of three blocks may stay; the other two arrive and leave."""
     sweep = [Touch((), (i,), ()) for i in range(3)]
-    # At duplex shares of 0.5 and 0.8 two arrivals take 4 ms. In that time 1.6 ms of departures
-    # proceed, and 0.4 ms are left.
+    # At duplex shares of 0.5 and 0.8 two departures take 2.5 ms, in which 1.25 blocks arrive. The
+    # other 0.75 take 0.75 ms at full rate.
     for (come, leave), both_ms in (
         ((1, 1), 1.0),
         ((0.5, 0.5), 2.0),
@@ -101,7 +101,7 @@ WRITE_MS, READ_MS = 5, 3
 
 
 def flash(host_blocks: int, written: float = np.inf) -> Flash:
-    """Returns a flash tier. `written`: the mean milliseconds a block that its budget allows."""
+    """Returns a flash tier whose budget allows the write of a block each `written` ms (mean)."""
     return Flash(
         host_blocks * BLOCK_BYTES,
         BLOCK_BYTES / (READ_MS * MS),

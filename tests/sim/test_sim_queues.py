@@ -62,7 +62,7 @@ def test_a_thread_that_maps_memory_waits_for_migrations_under_the_lock_of_addres
 def test_evictions_that_hold_launches_up_cost_little_once_they_have_contexts_of_their_own(
     space: bool,
 ) -> None:
-    """In the program's own contexts the evictions would cost a fifth."""
+    """In the program's own contexts the evictions would make the run a fifth slower."""
     program = cyclic(BUFFERS, BLOCKS, rounds=12, duration_ns=2 * MS)
     gpu = machine(BUFFERS * BLOCKS // 2)
     locks = Locks(context=True, space=space, map_every_us=500 * space)

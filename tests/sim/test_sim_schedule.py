@@ -47,7 +47,7 @@ def slower(program: Program, gpu: Machine, policy: str, stopped: Daemon) -> floa
 def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
     transformer: tuple[Program, Machine], policy: str
 ) -> None:
-    """The test averages five periods and three times of a tick. With only one, the stops fall on
+    """The test averages five periods and three tick durations. With only one, the stops fall on
     the same points of each iteration, and the result depends on these points."""
     program, gpu = transformer
     sound = run(program, gpu, by_name(policy)).steady.seconds
@@ -67,7 +67,7 @@ def test_a_worker_that_is_stopped_a_quarter_of_the_time_is_hardly_missed(
 def test_a_worker_that_is_stopped_for_50_of_each_200_ms_costs_a_sixth_at_most(
     name: str, ratio: float, queue: int, policy: str
 ) -> None:
-    """The mean of three periods is about as long."""
+    """The test averages three periods of about 200 ms."""
     file = DATA / f"{name}.json.xz"
     trace = tensors.parse(file.read_bytes(), file.name)
     program = tensors.program(trace, "caching", 4, discard=True)
@@ -107,7 +107,7 @@ BUFFERS, BLOCKS = 20, 16
 
 
 def sweep(late: int | None) -> Program:
-    """Returns 60 launches at once, 10 ms each, over 20 buffers; 385 ms later one on `late`."""
+    """Returns 60 launches of 10 ms at once over 20 buffers, and one more on `late` 385 ms later."""
     builder = Builder()
     for number in range(60):
         use = [whole(number % BUFFERS, BLOCKS)]
@@ -158,7 +158,8 @@ def test_all_that_moves_is_in_schedules_that_serve_several_operations(
 
 
 def sweeps(buffers: list[int]) -> Program:
-    """Returns sweeps, forth and back, over the first of 24 buffers; signatures are by buffer."""
+    """Returns a sweep, forth and back, over the first n of 24 buffers for each n of `buffers`. Each
+    buffer has its own launch signature."""
     builder = Builder()
     for count in buffers:
         for index in (*range(count), *reversed(range(count))):

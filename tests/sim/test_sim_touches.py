@@ -15,7 +15,8 @@ HALF = BLOCK_BYTES // 2
 
 
 def found(uses: list[Use], discarded: tuple[int, int, int] | None = None) -> list[Touch]:
-    """Returns the touches of an operation for each use; each operation is followed by a discard."""
+    """Returns the touches of one operation for each use, in a range of three blocks. `discarded` is
+    discarded after each operation."""
     builder = Builder()
     for use in uses:
         builder.operation(form.KERNEL, [use])

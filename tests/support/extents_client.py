@@ -86,7 +86,7 @@ class Client:
         threads: int = 128,
         tell: bool = True,
     ) -> dict[int, int]:
-        """Launches; returns the believed bytes by the argument index of each pointer."""
+        """Launches a kernel; returns the bytes that the learner expects it to use, by argument."""
         signature = self.signature(parameters, grid)
         block = (threads, 1, 1)
         if tell:

@@ -56,7 +56,7 @@ def learned(cache: Path) -> Path:
 
 
 BOTH_POLICIES = pytest.mark.parametrize("policy", ["window", "planned"], indirect=True)
-"""For tests that are not left to the long campaigns."""
+"""Runs a test with both policies every time. By default only long campaigns run `planned`."""
 
 
 def pump_run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -21,8 +21,8 @@ class Bounds:
     """Bounds of a schedule. `entries`, `blocks`: maximum per list. `ahead`: an operation counts as
     executed once later operations have taken this many blocks. `waiting`: most listed evictions
     that wait for an operation. `pace_bytes`: bytes of earlier arrivals that may be unfinished when
-    an eviction starts. `slices`: most blocks per entry, to the GPU and to the host. `clean`: the
-    least such maximum for clean blocks."""
+    an eviction starts. `slices`: most blocks per entry, to the GPU and to the host. `clean`: an
+    entry of clean blocks may have at least this many."""
 
     entries: int = 256
     blocks: int = 512
@@ -121,7 +121,7 @@ class Entry:
 
 @dataclass
 class Listed:
-    """A list of the schedule. slice: most blocks per entry; clean: the maximum for clean blocks."""
+    """A list of the schedule. slice: most blocks per entry. clean: as in Bounds."""
 
     entries_left: int
     blocks_left: int
@@ -373,7 +373,7 @@ class Schedule:
         return True
 
     def taken_behind(self) -> int:
-        """Returns the blocks taken by operations after the first that has not executed."""
+        """Returns the blocks taken by the operations not yet executed, except the first of them."""
         return self.taken[self.at + 1] - self.taken[self.executed + 1]
 
     def execute(self) -> None:

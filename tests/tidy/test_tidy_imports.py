@@ -110,7 +110,7 @@ def test_every_file_of_the_laboratory_lies_in_a_part() -> None:
 
 
 def test_one_file_of_the_product_knows_the_laboratory() -> None:
-    """The file names it: no import statement does, and it is loaded only on request."""
+    """Only that file names pump_lab, without an import statement: it is loaded only on request."""
     for path in python_files("pump/", "daemon/"):
         assert "pump_lab" not in {module.split(".")[0] for module in imports(path)}, name(path)
         assert name(path) == "pump/cli/lab.py" or "pump_lab" not in text(path), name(path)

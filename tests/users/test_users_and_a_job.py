@@ -118,7 +118,7 @@ def traced(pid: int) -> int:
 
 
 def looked_into(pids: list[int]) -> list[str]:
-    """Returns the parts of processes that another user can read."""
+    """Returns the successful attempts of this user to read, signal or trace processes."""
     got = []
     for pid in pids:
         for name in ("environ", "mem", "maps", "fd", "cwd", "root", "exe", "io"):

@@ -187,7 +187,7 @@ def holds_on(say: Say, service: Service) -> None:
 
 
 def takes_turns(say: Say, service: Service) -> None:
-    """Alternates two jobs: the next claims all before the last leaves, both before PATIENCE_S."""
+    """Replaces its job repeatedly: the next claims all before the last leaves, within SHORT_S."""
     job = holds_all(service)
     say("holds")
     while True:

@@ -43,7 +43,7 @@ JOBS_EACH = 5
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    """Starts root's service, open to all; small if a test would need long to reach a bound."""
+    """Starts root's service, open to all. Its limit of jobs is low, so that tests reach it fast."""
     with public_folder() as folder:
         config = folder / "config.toml"
         config.write_text(f"[service]\njobs_per_user = {JOBS_EACH}\n")
@@ -177,7 +177,7 @@ def reports_what_cannot_be(say: Say, service: Service) -> None:
         job.say(wire.Report(wire.COUNT_MOST, 1, figure, figure, entries))
     for turn in range(1_000_000):
         for wrong in reports_out_of_bounds():
-            with contextlib.suppress(FrameError, OSError):  # too many connects in a second round
+            with contextlib.suppress(FrameError, OSError):  # later rounds connect too often
                 assert is_disconnected(Played(service), wrong), wrong
             for job in absurd:
                 job.turn()

@@ -93,7 +93,7 @@ class User:
         return self._process.pid
 
     def hear(self) -> Any:
-        """Returns the next message; raises AssertionError with the process's traceback."""
+        """Returns the next message. Raises AssertionError with a failed process's traceback."""
         assert self._ours.poll(PATIENCE_S), f"user {self.user} says nothing"
         failed, said = self._ours.recv()
         assert not failed, said

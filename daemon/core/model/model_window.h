@@ -100,7 +100,7 @@ static inline int32_t use_index(int64_t position) {
  * range, or the tracked range in that slot is another one. */
 bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
                   struct model_run *run);
-/* Notes which blocks of the run were discarded since their last use. */
+/* Sets run->fresh: which of its adjacent blocks were discarded since their last use. */
 void model_note_fresh(const struct pump_model *m, struct model_run *run);
 /* Adds an issued operation that uses these runs of blocks. If it matches the next
  * expected operation, it takes its slot; otherwise all expected operations are dropped.

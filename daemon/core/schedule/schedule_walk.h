@@ -4,7 +4,7 @@
 
 #include "schedule.h"
 
-#define ROOMS (OPS + 3)    /* one after each operation, three at the beginning */
+#define ROOMS (OPS + 3)    /* free memory: one entry per operation, three initially */
 #define WAITING_BLOCKS 128 /* listed blocks that leave after an operation, at most */
 
 /* Conditions of a transfer: an operation has executed (0: none), bytes have left. */

@@ -105,7 +105,7 @@ struct timing_own {
   uint64_t key; /* 0: unused */
   uint32_t count;
   uint32_t near, beyond; /* samples near the shortest time; slightly longer samples */
-  uint32_t near_least, near_most; /* faulted blocks of the near samples */
+  uint32_t near_least, near_most; /* fewest, most faulted blocks of a `near` sample */
   uint64_t shortest_ns;           /* shortest of all samples, clean or not; 0: none */
   uint64_t faulting_ns;     /* shortest of the samples with the fewest faulted blocks */
   uint32_t faulting_blocks; /* fewest faulted blocks of a sample; 0: none */

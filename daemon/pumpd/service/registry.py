@@ -42,7 +42,7 @@ NVML_SLACK = 0.1
 GPUS_MOST = 64
 """Most GPUs that one user's jobs may report first; a machine has fewer, including MIG slices."""
 ENTRIES_MOST = 128
-"""Decided leases after which the next GPU must wait: some milliseconds of work."""
+"""After deciding this many leases, the service pauses to answer: some milliseconds of work."""
 
 
 class Registry(Rules):

@@ -46,7 +46,7 @@ class Learned:
         self._guarded(self._open)
         self._recalled: Entry | None = None
         self._known: frozenset[int] = frozenset()
-        """All kinds of operations of the recalled run."""
+        """The kinds of all operations in the recalled earlier run, by their keys."""
 
     def step(self) -> None:
         """Searches for the program's file when it is time; cheap otherwise."""

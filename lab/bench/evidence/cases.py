@@ -8,10 +8,11 @@ DESIGN
   `duplicated`  Programs that mostly read (study/sim_duplicates.py).
   `jobs`        Mixes of jobs on one GPU (study/jobs).
 
-  On a server, three traces and all other programs have 1 / 1.5, 1/2 and 1/4 of their memory, on
-  other hosts 1/2. The other traces differ from these three only in scale and take most of the time.
-  They have 1/2 on a server, for a change with `ten`. A change that is not `whole` is measured only
-  on a server, and with discards only if these are its only cases. --whole: all cases on all hosts.
+  On a server, three traces and all other programs run with 1 / 1.5, 1/2 and 1/4 of their peak
+  memory; on other hosts with 1/2. The other traces differ from these three only in scale and take
+  most of the time. They run with 1/2 on a server, for a change with `ten`. A change that is not
+  `whole` is measured only on a server, and with discards only if these are its only cases.
+  --whole: all cases on all hosts.
 """
 
 from __future__ import annotations

@@ -51,10 +51,10 @@ class Settings:
     """Differences from pump's defaults.
 
     `edits`: replacements in C sources. `profile`: keys of the device profile. `machine`: fields of
-    pump_lab's Machine; `taken_percent` of the memory. `bounds`: constants of pump/model/bounds.py.
-    `share_free`: SHARE_FREE of pump_lab/sim/deaths.py. `discard`: false copies dead memory.
-    `policies`: the replacement of each policy; others are left out. `sharing`: options of several
-    jobs (simulate.py).
+    pump_lab's Machine, and `taken_percent`, the share of the memory that others use. `bounds`:
+    constants of pump/model/bounds.py. `share_free`: SHARE_FREE of pump_lab/sim/deaths.py.
+    `discard`: false copies dead memory. `policies`: the replacement of each policy; others are left
+    out. `sharing`: options of several jobs (simulate.py).
     """
 
     edits: tuple[Edit, ...] = ()

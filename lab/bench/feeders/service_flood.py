@@ -37,7 +37,7 @@ def joined(path: str) -> socket.socket | None:
 
 
 def report(dice: random.Random) -> bytes:
-    """Returns a report on sixteen GPUs that only this job has, with sizes that change each time."""
+    """Returns a report on the sixteen GPUs of all flooding jobs; sizes change each time."""
     sizes = ((CARD_BYTES, CARD_BYTES, dice.randrange(CARD_BYTES), 1 << 30, 1 << 30)
              for _ in range(wire.GPUS))  # fmt: skip
     gpus = (wire.GpuReport(f"{k:032x}", *size, dice.randrange(1000), True, True)

@@ -3,14 +3,14 @@
  *
  *   wake_ups SAMPLES OTHERS SECONDS PAUSE_US WORK_US
  *
- * Each sample prints a line. Its first number counts the polls of the machine since the
+ * There is one line a sample. Its first number counts the polls of the machine since the
  * last sample. The others are the nanoseconds from just before the wake-up to the woken
  * thread's first instruction, for the worker and for the executor. The program wakes the
  * worker, which computes for WORK_US and wakes the executor, which computes as long.
  *
- * Before a sample, the program sleeps for 0.5 to 1.5 times PAUSE_US, until a poll finds
- * exactly OTHERS other runnable threads on the machine. SECONDS after the start, the next
- * failed poll ends the program. If SECONDS is 0, one poll is enough.
+ * Before a sample, the program sleeps for 0.5 to 1.5 times PAUSE_US and polls, again and
+ * again until exactly OTHERS other threads are runnable on the machine. SECONDS after the
+ * start, the next failed poll ends the program. If SECONDS is 0, one poll is enough.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -37,7 +37,7 @@ UNITS = {unit: (what, size) for what, sizes in _SIZES.items() for unit, size in 
 """The dimension of each unit, and its size in seconds, bytes, bytes a second or 1."""
 PROFILE = "a100-pcie4"
 TFLOPS = 19.5
-"""Rate of the profile's GPU for 4-byte numbers (NVIDIA A100 data sheet)."""
+"""FP32 rate of the profile's GPU (NVIDIA A100 data sheet)."""
 USABLE = 0.97
 """Share of a GPU's memory that a program gets, as on the P100 of figures.csv (15.6 of 16 GiB)."""
 
@@ -72,8 +72,8 @@ class Figure:
 @dataclass(frozen=True)
 class Machine:
     """A modelled GPU in its host. `memory_bytes`: None if unknown; the GPU then holds the whole
-    workload. `gbps`, `tflops`: rates of its memory and of 4-byte arithmetic. `host`: the name of
-    the profile's host."""
+    workload. `gbps`, `tflops`: rates of its memory and of FP32 arithmetic. `host`: the name of the
+    profile's host."""
 
     profile: profiles.Profile
     memory_bytes: int | None
@@ -93,7 +93,7 @@ class Kind:
 
 
 def read(path: Path, kinds: Mapping[str, Kind]) -> list[Figure]:
-    """Returns the results of a file, in its order; rows with the same id are observations."""
+    """Returns the results of a file, in order; rows with the same id are observations of one."""
     try:
         rows = csv.DictReader(
             io.StringIO(inputs.text(str(path)).removeprefix("\ufeff")), strict=True

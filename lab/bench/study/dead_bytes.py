@@ -11,8 +11,8 @@ DESIGN
   one stream has all the work, as in PyTorch's training loop.
 
   Live bytes of a departure are the bytes of live blocks in the copied pages; all others are dead.
-  Blocks have the allocator's rounded lengths. Dead bytes have kinds, which differ in pump's
-  knowledge when they left (docs/decisions/0013-dead-bytes-that-remain.md):
+  Blocks have the allocator's rounded lengths. Dead bytes are of three kinds, by what could be known
+  when they left (docs/decisions/0013-dead-bytes-that-remain.md):
 
     `part`     Another part of their 2 MiB is live.
     `handed`   By then handed out again, to an owner whose first kernel had not begun.
@@ -41,8 +41,8 @@ class Handed(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Pages of the 2 MiB block at `address` that were copied out at `left_ns`, a bit each.
-    `issued_ns`: when the program issued the newest kernel that had begun by then."""
+    """Pages of the 2 MiB block at `address` that were copied out at `left_ns`. `pages`: a bit for
+    each. `issued_ns`: when the program issued the newest kernel that had begun by then."""
 
     issued_ns: int
     address: int
@@ -108,9 +108,9 @@ def split(handed: Iterable[Handed], departures: Iterable[Departure]) -> Bytes:
 
 def shares(moved: Bytes, naive_dead_bytes: int) -> dict[str, float]:
     """Returns shares of the moved bytes. `fewer`: the share of naive's dead bytes that did not
-    leave. `fewer_at_most`: the same, had no free bytes left either. A discard that runs alongside
-    kernels cannot save more, because it may overtake the first kernel of the next owner.
-    `free_share`: free bytes / all bytes that left."""
+    leave. `fewer_at_most`: the same if no bytes of the kind `free` had left either. A discard that
+    runs alongside kernels cannot save more, because it may overtake the first kernel of the next
+    owner. `free_share`: free bytes / all bytes that left."""
     naive = max(1, naive_dead_bytes)
     return {
         "fewer": 1 - moved.dead / naive,

@@ -14,9 +14,9 @@ DESIGN
                    The operation that needs the memory may still be unissued, because the rehearsal
                    knows it.
     `to the GPU`   Memory is free (room before arrival), the block is away, and the operation that
-                   needs it was issued. If the policy predicts, the last condition is different, as
-                   in G10's schedule: The kernel has run after which the transfer started in the
-                   rehearsal.
+                   needs it was issued. If the policy predicts, the last condition is replaced, as
+                   in G10's schedule: the kernel that preceded the transfer in the rehearsal has
+                   run.
 
   The order has no times: a transfer may start earlier than in the rehearsal. Transfers that the
   program has outrun are skipped, because they would block all later ones. In the first iteration
@@ -52,9 +52,9 @@ class Transfer(NamedTuple):
 
     `after`: for evictions, the last step that must have run; for arrivals, the step that must have
     been issued (if predicted, must have run). `need`: for arrivals, the step that needs the block;
-    -1 if unknown. `left`: for arrivals, the place in the order where the block leaves before; -1 if
-    it does not. `place`: its own place in the order. `seen`: the number of steps that had been
-    issued when the eviction began.
+    -1 if unknown. `left`: for arrivals, the place of the block's earlier eviction in the order; -1
+    if there is none. `place`: its own place in the order. `seen`: for evictions, the number of
+    steps that had been issued when the eviction began.
     """
 
     to_gpu: bool
@@ -199,7 +199,7 @@ class FixedOrder:
         return not self._will_go(transfer, base)
 
     def _will_go(self, transfer: Transfer, base: int) -> bool:
-        """Returns whether the block is there for an earlier operation, and will leave."""
+        """Returns whether the block is leaving, or is resident for an earlier operation."""
         info = self.model.block(transfer.block)
         if info.state in (LEAVING, DISCARDING):
             return True

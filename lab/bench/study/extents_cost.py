@@ -2,8 +2,8 @@
 
 The events of one file are packed into arrays, and extents_feeder.c feeds them to a learner, so that
 no Python runs in between. First the learner gets the whole file, so that its memory has been
-touched like a long-running worker's. Then it gets the file again, and launches since the third
-iteration count. Parameters are sent as by the shim: with each new signature.
+touched like a long-running worker's. Then it gets the file again, and launches from the third
+iteration on count. Parameters are sent as by the shim: with each new signature.
 """
 
 from __future__ import annotations

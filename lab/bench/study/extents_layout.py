@@ -8,8 +8,9 @@ DESIGN
   live. Old pointers are included, as far as the filter of pointers passes them. If tensors are
   separate allocations (no lines B), those are the blocks.
 
-    `native`      PyTorch's own rules. Segments: 2 MiB for up to 1 MiB, 20 MiB up to 10 MiB, whole 2
-                  MiB above. Best fit; large remainders up to 1 MiB are not split off.
+    `native`      PyTorch's own rules. Segments have 2 MiB for blocks up to 1 MiB, 20 MiB for blocks
+                  below 10 MiB, else whole 2 MiB. Best fit; blocks above 1 MiB keep remainders up to
+                  1 MiB.
     `first_fit`   The same, lowest address first.
     `large`       Segments of at least 64 MiB, best fit.
     `arena`       One segment of 24 GiB for everything, best fit, always split.

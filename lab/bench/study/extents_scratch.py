@@ -5,8 +5,8 @@ DESIGN
   blocks leave partial sums for each other. The launch's parameters contain its configuration. From
   that follow both the bytes that PyTorch requested from its allocator and the highest address that
   a thread forms (Reduce.cuh: global_memory_size and staging_memory_offset). The requested bytes are
-  compared with the block that the allocator recorded. A configuration is believed about the
-  addresses only if it explains that record. This module parses the bytes on its own; it uses
+  compared with the block that the allocator recorded. The configuration's highest address counts
+  only if the configuration explains that record. This module parses the bytes on its own; it uses
   nothing from the learner that is scored with it.
 """
 

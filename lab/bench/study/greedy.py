@@ -6,13 +6,13 @@ times the kernel time in between during which the live bytes exceed the memory. 
 the highest benefit is booked first: its eviction on the link right after the use, its prefetch as
 late as the link allows. It is taken only if the eviction ends before the prefetch begins. Then
 prefetches move earlier, kernel by kernel, while they fit. The allocator's discards free dead
-memory. Memory for contents that are written again is freed AHEAD of the write.
+memory. Blocks that are written again get memory AHEAD kernels before the write.
 
 With flash, a period goes to flash if it is longer than both transfers and SLACK. If flash has no
 time to write in the period and the host has free memory, the period goes to the host. Shorter
-periods go to the host, by the host's times. Unlike in G10, kernel times contain no stalls, and
-there is one limit (LINE of the memory). The tolerant limit belongs to a variant without published
-results.
+periods go to the host if they are long enough for its transfers. Unlike in G10, kernel times
+contain no stalls, and there is one limit (LINE of the memory). The tolerant limit belongs to a
+variant without published results.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Span = tuple[int, int, int]
 
 @dataclass
 class Period:
-    """A span's idle time: after kernel `begin`, before kernel `end`. If `end` is in the next
-    iteration, it is counted on."""
+    """A span's idle time: after kernel `begin`, before kernel `end`. Numbers of kernels of the next
+    iteration continue after this iteration's last one."""
 
     span: Span
     begin: int
     end: int
     leaves: int = 0
-    """As scheduled, the span is away during the kernels from `leaves` until before `comes`."""
+    """As scheduled, the span is away during kernels [`leaves`, `comes`)."""
     comes: int = 0
     past_host: bool = False
     """The span goes to flash."""
@@ -249,8 +249,8 @@ class _Tiers:
         return bool(self.host.max() + period.length_bytes <= self.flash.host_bytes)
 
     def _is_busy(self, period: Period, to_flash: float) -> bool:
-        """Returns whether flash writes in all kernels that end before this write would be done, or
-        if there are no such kernels."""
+        """Returns whether flash has no free write time in the kernels that end before this write
+        would be done; also true if there are no such kernels."""
         done = float(self.clock[period.begin + 1]) + to_flash
         last = int(np.searchsorted(self.clock, done, "right")) - 1
         count = len(self.writes)

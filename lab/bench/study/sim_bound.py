@@ -1,4 +1,4 @@
-"""Belady's bytes if eviction candidates are chosen by their next touch: perhaps a study's count.
+"""Belady's bytes if evictions are chosen by next touch: how a study may have counted.
 
 Unlike pump_lab.floor, this does not know that contents will be overwritten before they are read:
 they are evicted like others. They need not return, though.

@@ -4,7 +4,7 @@ DESIGN
   Each program of sim_kinds.py runs 24 steps, at 1.5 and 2.5 times the memory, 1,024 and 50 launches
   ahead of the GPU (a step has 144). `case` is the program. Rows:
 
-    `sim.kinds.over_window`          Time under the policy window / time under the policy planned.
+    `sim.kinds.over_window`          Time with the policy window / with planned, for the whole run.
     `sim.kinds.over_window_steady`   The same ratio for the last third of the steps.
     `sim.kinds.confidence`           Share of operations that were predicted with confidence, at the
                                      end. `predicted`: share of all operations that were expected

@@ -5,9 +5,9 @@ DESIGN
   Made-up programs whose weights are only read, at 1.5 and 2 times the memory, under window and
   planned, without and with duplicates (Machine.duplicates).
 
-    `decoder`   32 layers as of 7 billion parameters of 16 bits, a token a step. A layer has five
-                launches; the key-value cache is read whole and written at its end. A wait follows
-                each token. The ratio refers only to weights, as in the targets.
+    `decoder`   32 layers of a model with 7 billion 16-bit parameters, a token a step. A layer has
+                five launches; the key-value cache is read whole and written at its end. A wait
+                follows each token. The ratio refers only to weights, as in the targets.
     `stack`     Layers of one matrix each, batch after batch.
     `lora`      Frozen weights, forward and backward. Activations are written forward, read
                 backward, and then dead. Each step writes small adapters. The ratio refers to all

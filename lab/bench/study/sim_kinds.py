@@ -141,7 +141,7 @@ def accumulation(steps: int) -> Program:
 
 
 def evaluation(steps: int) -> Program:
-    """Returns steps with two forward passes after each four steps, which keep no activations."""
+    """Returns steps; after every four, two forward passes follow that keep no activations."""
     training = Training()
     for step in range(steps):
         if step % 6 < 4:
@@ -153,7 +153,7 @@ def evaluation(steps: int) -> Program:
 
 
 def short_batch(steps: int) -> Program:
-    """Returns steps; each fifth step has a third of the data."""
+    """Returns steps; every fifth step has a third of the data."""
     training = Training()
     for step in range(steps):
         training.step(*((1, 0.35) if step % 5 == 4 else (0, 1.0)))
@@ -190,7 +190,7 @@ def streams(steps: int) -> Program:
 
 
 def moving(steps: int) -> Program:
-    """Returns steps whose activations move in each step, and back every second step."""
+    """Returns steps whose activations alternate between two layouts."""
     turn = 0
     dice = random.Random(3)
     orders = [dice.sample(range(LAYERS), LAYERS) for _ in range(2)]
@@ -213,7 +213,7 @@ def wandering(steps: int) -> Program:
 
 
 def clipping(steps: int) -> Program:
-    """Returns steps with an extra launch before the optimiser in each fourth step."""
+    """Returns steps with an extra launch before the optimiser in every fourth step."""
     training = Training()
     for step in range(steps):
         training.forth()

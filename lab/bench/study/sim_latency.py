@@ -4,7 +4,7 @@ DESIGN
   `sim.latency.POLICY`    Seconds of the last iteration / seconds with a worker and movers that
                           answer instantly. `slow`: with a worker that takes four to seven times as
                           long.
-  `sim.latency.stopped`   Seconds with a worker that is stopped for 50 of each 200 ms / with one
+  `sim.latency.stopped`   Seconds with a worker that is stopped for 50 of every 200 ms / with one
                           that runs. `case`: the policy.
   `sim.wakes.POLICY`      By wakes(): seconds with the delays of `case` (idle, busy:
                           pump_lab.sim.wakeups) / with constant delays, as the mean over seeds.
@@ -88,7 +88,7 @@ def _stopped(trace: TensorTrace, ratio: float, queue: int, policy: str) -> Row:
     machine = Machine(profiles.load(PROFILE), int(program.peak_bytes / ratio), queue)
 
     def seconds(daemon: Daemon) -> float:
-        """Returns the seconds of three iterations: one is perhaps shorter than a stop interval."""
+        """Returns the seconds of the last three iterations: one may fall between two stops."""
         outcome = studied_policies.simulate(candidate, program, replace(machine, daemon=daemon))
         return sum(stretch.seconds for stretch in outcome.stretches[1:])
 

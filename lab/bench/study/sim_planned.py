@@ -1,18 +1,18 @@
 """Part of suites/sim.py: the planned policy against naive, window and the floors.
 
 DESIGN
-  Each trace is replayed five times. Values are of the third iteration, when the learner has seen
-  two. Naive does not know dead memory, the others do (+discard). Rows are geometric means over
-  traces, for each oversubscription:
+  Each trace is replayed five times. Times and bytes are of the third iteration, when the learner
+  has seen two. Naive does not know dead memory, the others do (+discard). Rows are geometric means
+  over traces, for each oversubscription:
 
-    `sim.planned.window_gain`       Naive / window.
-    `sim.planned.gain`              Naive / planned.
+    `sim.planned.window_gain`       Time with naive / with window.
+    `sim.planned.gain`              Time with naive / with planned.
     `sim.planned.*_serial`          The same for a naive that writes each evicted block back wholly
                                     before the new block arrives (SERIAL of suites/sim.py), as a
                                     study assumed.
     `sim.planned.of_floor`          Floor of `pump simulate` / planned.
-    `sim.planned.of_parts`          Floor of parts (pump_lab.floor.lp_floor), which respects the
-                                    order of operations / planned.
+    `sim.planned.of_parts`          Floor of parts (pump_lab.floor.lp_floor) / planned. This floor
+                                    respects the order of operations.
     `sim.planned.of_parts_budget`   The same with pump's budget instead of the memory.
     `sim.planned.of_touched`        A study's minimum / planned: the bytes of Belady's choice by the
                                     next touch, dead or not (sim_bound.py), both ways at the duplex

@@ -17,7 +17,8 @@ POLICIES = "window", "planned"
 
 
 def rows(recording: Path, work: Any, profile: str, ratio: float, timed: Any) -> Iterator[Row]:
-    """Yields the rows. `work`: the training (examples/quickstart/workload.py). `timed`: seconds."""
+    """Yields the rows. `work`: the training (examples/quickstart/workload.py). `timed` turns the
+    times of waits into seconds of the timed iterations."""
     import floor
     from quickstart import workload
     from study import studied_policies

@@ -79,8 +79,8 @@ def _swapped(score: str) -> Callable[[Program, Machine], Policy]:
 def swapped(
     iteration: Iteration, score: str, limit: float, in_gbps: float, out_gbps: float
 ) -> list[Period]:
-    """Returns the periods that AutoSwap evicts in, with the kernels at their ends. If no choice
-    suffices for the limit, these are all of its candidates."""
+    """Returns the periods that AutoSwap evicts in, with the kernels at which transfers back begin.
+    If no choice suffices for the limit, these are all of its candidates."""
     every = autoswap.job_of(iteration, in_gbps, out_gbps)
     places = every.straddling_places()
     job = every.only(places)

@@ -13,7 +13,7 @@ EVERY_S, STOPPED_S = 0.2, 0.05
 
 
 def workers(log: Path) -> list[int]:
-    """Returns ids of workers of the job that logs there; they have pumpd's command line."""
+    """Returns process ids of workers of the job that logs there; they have pumpd's command line."""
     found = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

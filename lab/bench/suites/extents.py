@@ -6,7 +6,7 @@ DESIGN
   share of believed blocks that were true, recall the share of true blocks that were believed. Rows:
 
     `extents.precision`, `extents.recall`         Transformer-like files together, steady state: the
-                                                  blocks of all launches since the third iteration.
+                                                  blocks of launches from the third iteration on.
     `extents.first.precision`, `.recall`          The same files, first iteration.
     `extents.file.precision`, `.recall`           Each file. `case`: file and iterations.
     `extents.blocks.precision`, `.recall`         Transformer-like files, steady state, with the
@@ -164,7 +164,7 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def touched_rows(options: Options, program: list[str], settings: list[str]) -> Iterator[Row]:
-    """Yields the rows of --program. Raises MeasurementError if it fails or is cut short."""
+    """Yields the rows of --program. Raises MeasurementError if it or its recording fails."""
     from pump.names import readable_kernel
     from pump.trace.reader import Reader
 

@@ -8,9 +8,9 @@ DESIGN
   pairs were requested, each with its own addresses and memory. There is no ratio to an empty
   function: the baseline is its time.
 
-    `overhead.dormant_ns`                     Everything fits: added to each launch.
-    `overhead.active_ns`                      Ten pointers into 10,000 live ranges, including
-                                              markers.
+    `overhead.dormant_ns`                     Time added to each launch if everything fits.
+    `overhead.active_ns`                      The same with ten pointers into 10,000 live ranges,
+                                              including markers.
     `overhead.active_100k_ns`                 The same into 100,000 ranges.
     `overhead.struct_ns_per_word`             The worse of the next row's two sizes.
     `overhead.struct_ns_per_word.bytes_N`     A structure of N bytes by value: half of its words are
@@ -21,10 +21,10 @@ DESIGN
   The training runs on the virtual GPU in timing mode, from the start of the command to its end,
   with pump-run and without. Everything fits, so pump is dormant throughout.
 
-    `overhead.fits_ratio`                Seconds.
-    `overhead.fits_ratio.instructions`   Instructions in user mode of all processes, including
-                                         pumpd's, if this machine counts them (perf).
-    `overhead.fits_ratio.cpu`            CPU seconds of all processes, user and system.
+    `overhead.fits_ratio`                Seconds with pump-run / without.
+    `overhead.fits_ratio.instructions`   The same for instructions in user mode of all processes,
+                                         including pumpd's, if this machine counts them (perf).
+    `overhead.fits_ratio.cpu`            The same for CPU seconds of all processes, user and system.
 """
 
 from __future__ import annotations

@@ -1,28 +1,29 @@
-"""A program's way through pump: live on the virtual GPU against simulated, with every cause.
+"""A program's time and faults by cause: live on the virtual GPU against simulated.
 
 DESIGN
-  scripts/bench path -- [OPTIONS] --program COMMAND. {} in the command stands for the number of
-  steps. The command runs with the two numbers of --steps, and all numbers are the difference
-  between the two, so start and end of the program do not count. For each number, in this order:
+  scripts/bench path -- [OPTIONS] --program COMMAND. In the command, {} is replaced by the number of
+  steps. Each run is made with both step counts of --steps. Results are the differences of the two
+  runs, so start and end of the program do not count. Runs for each step count, in this order:
 
-    room        with memory for everything, not recorded
-    recording   the same, recorded; what follows is simulated from it, with corrected host
-                times (host_times)
-    live        with --memory, not recorded. --expect records it, for the cause "unknown"
+    `room`        With memory for everything, not recorded.
+    `recording`   The same, recorded. Simulations use this recording, with corrected host times
+                  (host_times).
+    `live`        With --memory, not recorded. --expect records it, for the cause "unknown".
 
   Rows (path_causes.py explains parts, causes and fates):
 
-    path.seconds      live; baseline: simulated. room_s, simulated_room_s: with enough memory
-    path.time         live seconds by part; baseline: simulated
-    path.pages        pages of 64 KiB that faulted; baseline: simulated
-    path.faults       blocks by cause of the fault; wait_s: what kernels waited for these
-    path.moved        bytes to the GPU, by fate
-    path.processor    seconds of each group of threads in the live run, whole programs;
-                      delay_s: they waited for a CPU core; per_gib: seconds for each GiB moved
-                      in either direction. Only the longer run counts
+    `path.seconds`     Live seconds; baseline: simulated. `room_s`, `simulated_room_s`: seconds with
+                       enough memory, live and simulated.
+    `path.time`        Live seconds by part; baseline: simulated.
+    `path.pages`       Faulted pages of 64 KiB; baseline: simulated.
+    `path.faults`      Faulted blocks by cause. `wait_s`: seconds that kernels waited for them.
+    `path.moved`       Bytes to the GPU, by fate.
+    `path.processor`   CPU seconds of each group of threads, in the whole longer live run.
+                       `delay_s`: seconds that they waited for a CPU core. `per_gib`: CPU seconds
+                       for each GiB moved in either direction.
 
-  --scale X makes all times of the profile and of its link X times as long. --program is the last
-  option; without it, examples/train_mlp.py runs.
+  --scale X multiplies the times of the profile by X, and divides its rates by X. --program is the
+  last option. Without --program, examples/train_mlp.py runs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ GIB = 1 << 30
 SECONDS_MAX = 280
 TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-every=0")
 IDLE_LEAST, HOST_LEAST = 0.05, 0.25
-"""Share of a run below which its idle time is meaningless; least factor for host times."""
+"""Least idle share of a run for a correction of host times, and the least factor."""
 GROUPS = {
     "pump-in": "executors to the GPU",
     "pump-out": "executors to the host",
@@ -55,12 +56,12 @@ GROUPS = {
     "pumpd-worker": "worker",
     "virtual-gpu": "virtual GPU",
 }
-"""By the beginning of a thread's name; all others of the job are the program's."""
+"""Groups by the start of a thread's name; grouped() also has groups for all other threads."""
 
 
 @dataclass
 class Live:
-    """One run: its sums, its threads' times by group, and where its recording is, if any."""
+    """One run: its sums, its threads' times by group, and the path of its recording, if any."""
 
     path: Path
     threads: Mapping[str, Times]
@@ -68,7 +69,7 @@ class Live:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options of the suite; exits with status 2 on a bad one."""
+    """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench path --")
     add = parser.add_argument
     add("--memory", metavar="SIZE", default="512MiB", help="of the live GPU (default: %(default)s)")
@@ -87,7 +88,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def settings_of(chosen: argparse.Namespace) -> dict[str, str]:
-    """Returns the changes of the profile. Raises MeasurementError for a bad one."""
+    """Returns the changes of the profile by --scale and --virtual-set. Raises MeasurementError."""
     from pump_lab import profiles
 
     found = {}
@@ -153,7 +154,7 @@ class Bench:
         return Live(path, grouped(sampler.between(0.0, float("inf"))), trace)
 
     def simulated(self, trace: File, memory_bytes: int, host_scale: float) -> Path:
-        """Returns the parts of a simulated run; its other lists are empty."""
+        """Simulates a recording; returns seconds by part and faulted pages; other sums are 0."""
         from pump_lab import profiles
         from pump_lab.sim import named_policies, recording
         from pump_lab.sim.simulation import Machine
@@ -181,7 +182,7 @@ class Bench:
 
 
 def grouped(threads: Mapping[str, Times]) -> dict[str, Times]:
-    """Returns the sums of threads by group."""
+    """Returns the times of all threads, summed by group."""
     found: dict[str, Times] = {}
     for key, times in threads.items():
         name = key.rsplit(" ", 1)[-1]
@@ -193,13 +194,13 @@ def grouped(threads: Mapping[str, Times]) -> dict[str, Times]:
 
 
 def between(runs: Sequence[Live]) -> Path:
-    """Returns what the longer of two runs has more than the shorter."""
+    """Returns the difference of two runs: the longer minus the shorter."""
     return runs[1].path.less(runs[0].path)
 
 
 def host_times(room: Path, recorded: Path) -> float:
-    """Returns the factor for recorded host times, from the time in which no kernel runs: the
-    recorder slows the program. 1 where the program is limited by its GPU."""
+    """Returns the factor for recorded host times, because the recorder slows the program down. It
+    is the idle time without recording / with recording, or 1 if the GPU is rarely idle."""
     idle = recorded.seconds["idle"]
     if idle < IDLE_LEAST * recorded.total:
         return 1.0
@@ -235,7 +236,7 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def rows(found: Mapping[str, Path], longer: Live, facts: Mapping[str, Any]) -> Iterator[Row]:
-    """The rows of a program. longer: the longer live run."""
+    """Yields the rows of a program. `longer`: the longer live run."""
     live, simulated = found["live"], found["sim"]
     yield Row(
         "path.seconds", live.total, "s", simulated.total, ratio=live.total / simulated.total,

@@ -7,8 +7,8 @@ DESIGN
   blocks, with memory for two thirds.
 
   Wake "marker" is one tick for each marker, which reports 16 executed and 16 issued operations.
-  Wake "completion" is also a tick after each end of a transfer, as for the real worker. The number
-  of these ticks depends on the size of transfers.
+  Wake "completion" adds a tick after each end of a transfer, as for the real worker. The number of
+  these ticks depends on the size of transfers.
 
     `policy.us_per_operation`          Time of ticks / operations: the median over stretches.
     `policy.us_per_operation.<part>`   Time of a part, from a separate run in which each step is
@@ -34,7 +34,7 @@ BLOCK_NS = 91_000
 """2 MiB at 23 GB/s."""
 
 OPERATION_NS = 10 * BLOCK_NS
-"""Time for the link to bring a quarter of an operation's 40 blocks."""
+"""Time of an operation, in which the link can bring a quarter of the operation's 40 blocks."""
 
 STRETCH = 50
 """Markers of one stretch: 800 operations."""
@@ -84,7 +84,7 @@ def warm(feeder: Feeder, wake: str) -> None:
 
 
 def markers(feeder: Feeder, count: int, wake: str) -> tuple[int, int]:
-    """Advances by `count` markers; returns (CPU ns in ticks, number of ticks)."""
+    """Advances by `count` markers; returns the CPU ns of the worker's ticks, and their number."""
     spent = ticks = 0
     while count > 0:
         is_marker = feeder.next()

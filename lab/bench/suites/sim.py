@@ -264,7 +264,7 @@ def slowdowns(trace: TensorTrace, ratio: float) -> dict[str, float]:
 
 
 def bound(program: Program, memory_bytes: int, compute_seconds: float, *, keeping: bool) -> float:
-    """Returns max(compute, Belady's bytes / bandwidth) / compute. `keeping`: deaths are unknown."""
+    """Returns max(compute, Belady's bytes / bandwidth) / compute. `keeping`: dead memory moves."""
     from pump_lab.floor import Touch, floor_seconds, least_traffic
     from pump_lab.sim.named_policies import iteration_steps
     from pump_lab.sim.touches import touches

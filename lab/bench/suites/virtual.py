@@ -11,16 +11,16 @@ DESIGN
                                                requested: pump's demand paging, on the same budget.
     `virtual.<program>.<policy>.of_floor`      Floor / policy seconds; the floor is the minimum of
                                                any policy (examples/floor.py).
-    `virtual.change.planned.relearned`         The slowest step since the third after a change of
+    `virtual.change.planned.relearned`         The slowest step from the third on after a change of
                                                batch size / the median step of a training with only
-                                               that size. Steps count with the least of the rounds.
+                                               that size. A step's time is its least over rounds.
     `virtual.change.planned.worst_step`        A step / the same step under demand: the maximum.
     `virtual.change.planned.steps`             Seconds of each step.
     `virtual.sync.window`                      Demand seconds / window seconds of the training that
                                                waits after each iteration, or each launch.
     `virtual.stops.planned`                    Seconds with a running worker / with a worker that is
-                                               stopped for 50 of each 200 ms (worker_stops.py), both
-                                               under planned. The row has the stops of a run.
+                                               stopped for 50 of every 200 ms (worker_stops.py),
+                                               both under planned. The row has the stops of a run.
 
   Programs: train (examples/train_mlp.py as trained by scripts/quickstart), sweep, gather. A gather
   has no floor here: its pages are unknown before they are read.
@@ -66,7 +66,7 @@ PROFILE = "a100-pcie4"
 STOPPED = "planned, worker stopped"
 PARTS = ("train", "sync", "sweep", "gather", "stops", "change")
 CPUS_MOST = 4
-"""Enough for a program, its worker and the virtual GPU's threads: more would only move them."""
+"""Enough for a program, its worker and the virtual GPU's threads: with more, threads migrate."""
 
 SPARE_BYTES = 512 << 20
 SECONDS_MAX = 240
@@ -258,9 +258,10 @@ class Bench:
         runs: Sequence[Figures],
         **more: Any,
     ) -> Row:
-        """Returns the row of seconds of `first`, after its name, / seconds of `runs`.
+        """Returns the row of seconds of `first` / seconds of `runs`.
 
-        `place`: program and oversubscription. Bytes and faults are medians of `runs`.
+        `first`: name and seconds. `place`: program and oversubscription. Bytes and faults are
+        medians of `runs`.
         """
         program, ratio = place
         baseline, seconds = first

@@ -37,7 +37,7 @@ class Step:
         return min(1.0, max(0.0, held_bytes) / self.weights_bytes)
 
     def streamed_seconds(self, held_bytes: float, link: float) -> float:
-        """Returns the seconds for the rest at `link` bytes a second, if all is read as often."""
+        """Returns the seconds for the other weights at `link` bytes a second, if read uniformly."""
         return self.read_bytes * (1 - self.share(held_bytes)) / link
 
 
@@ -78,7 +78,7 @@ def layer_offload(step: Step, memory_bytes: float, link: float) -> float:
     This is Accelerate's device_map="auto" (its guide "Loading big models into memory", hooks of
     cpu_offload). A hook copies a layer's weights before its forward pass and drops them after it;
     nothing overlaps. Memory for the largest layer stays free. Left out: copies from pageable memory
-    are slower. It does not train.
+    are slower, and this system does not train.
     """
     held = memory_bytes - step.others_bytes - step.layer_bytes
     held = max(0.0, held) // step.layer_bytes * step.layer_bytes

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PROFILE = "a100-pcie4"
 RATIO = 2.0
 POWERS = tuple(range(-5, 4))
-"""Powers of 2: the values of X."""
+"""Exponents: the values of X are 2 to these powers."""
 POLICIES = "naive", "window", "planned"
 RECORDED = "inference", "lora"
 TRACES = "bert_base_b128", "vit_b256"

@@ -8,9 +8,9 @@ DESIGN
 
     `virtual.<program>.<policy>`   Seconds of a step, the median over rounds of a run's mean.
                                    `ratio`: naive's / its. `to_gpu`, `to_host`: bytes of a step.
-                                   `back`: to_host / to_gpu. `of_floor`. `of_bound`: the bound of
-                                   workloads/formulas.py / its seconds. `slowest`: slowest step of
-                                   a run / mean.
+                                   `back`: to_host / to_gpu. `of_floor`, `of_bound`: the floor,
+                                   and the bound of workloads/formulas.py / its seconds. `slowest`:
+                                   slowest step of a run / mean.
     `virtual.<program>.window.no_duplicates`   The same if clean memory is copied back.
     `virtual.<program>.<system>`   Seconds with another system, computed by formulas.py from the
                                    kernels' time and the link's rate.

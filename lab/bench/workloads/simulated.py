@@ -9,9 +9,9 @@ DESIGN
   recording gives the same results. Rows, of the steps after the first ones:
 
     `sim.<program>.<policy>`               Seconds of a step. `least`, `most`: over the machines of
-                                           band.py. `to_gpu`, `to_host`: bytes. `of_bound`: the
-                                           bound of workloads/formulas.py / its seconds. `of_floor`.
-                                           `faults`.
+                                           band.py. `to_gpu`, `to_host`: bytes. `of_floor`,
+                                           `of_bound`: the floor, and the bound of
+                                           workloads/formulas.py / its seconds. `faults`.
     `sim.<program>.<system>`               Seconds with another system, computed by formulas.py.
     `sim.<program>.<policy>.full_duplex`   Seconds on a link that carries both directions at full
                                            rate / on the profile's: more than 1 if departures run

@@ -16,8 +16,8 @@ struct vd_card_figures {
 bool vd_card_name_set(const char *name, size_t length); /* false: an invalid name */
 bool vd_card_wanted(void);
 const char *vd_card_name(void); /* empty: the GPU is private */
-/* Joins or creates the shared GPU; `capacity` is for one process. Sets vd.engine,
- * vd.shared, vd.owner and vd.first_block. */
+/* Joins the shared GPU, or creates it with capacity->blocks for each process. Sets
+ * vd.engine, vd.shared, vd.owner and vd.first_block. */
 CUresult vd_card_join(const struct gpu_capacity *capacity);
 void vd_card_leave_locked(void); /* the process must keep its own lock afterwards */
 void vd_card_take(void);

@@ -168,9 +168,9 @@ def _parts(
 
 
 def _edges(around: Counts, passed: NDArray[np.float64], operations: int, cuts: int) -> list[int]:
-    """Returns the number of operations before each cut; the last cut is the iteration's end. Cuts
-    are on both sides of the longest operations, because only long operations can hide a part's
-    transfers. The others are where most blocks are kept, one in each of some equal stretches."""
+    """Returns the number of operations before each cut; the last cut is the iteration's end. There
+    are cuts before and after the longest operations, because only these can hide many transfers.
+    The other cuts are in equal stretches, each where most blocks await their next use."""
     kept = np.zeros(2 * operations + 1)
     for (first, later), count in around.items():
         kept[first] += count

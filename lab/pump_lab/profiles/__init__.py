@@ -140,8 +140,9 @@ class Profile:
     def flatten(self, settings: Mapping[str, str] | None = None) -> str:
         """Returns the virtual driver's "key=value;key=value", with `settings` applied.
 
-        Besides the keys of changed(), DRIVER_KEYS are passed on to the driver. If `settings` is
-        given, even empty, the result includes hash(), for the driver's report. Raises ProfileError.
+        `settings`: the keys that changed() takes, and DRIVER_KEYS, which only the driver reads. If
+        given, even empty, the result has the profile's hash for the driver's report. Raises
+        ProfileError.
         """
         changes = dict(settings or {})
         own = {key: changes.pop(key) for key in DRIVER_KEYS if key in changes}

@@ -128,7 +128,7 @@ def as_committed(root: Path, page: str) -> bool:
 
 
 def _one(card: Card, unpacked: Path | None, root: Path, untouched: Mapping[str, bool]) -> Adopted:
-    """Adopts one GPU's answers. `unpacked`: files that name no GPU, only for the first GPU."""
+    """Adopts one GPU's answers. `unpacked`: folder of files that name no GPU, for the first GPU."""
     place = root / (REHEARSED if card.virtual else RESULTS)
     made = Adopted(card, new_folder(place / card.folder), root, stage_probe.base_for(card.name))
     made.say(f"{made.shown(made.folder)}: {card.label}")

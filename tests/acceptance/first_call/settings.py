@@ -75,7 +75,7 @@ def quiet_slice_mib(report: Mapping[str, Json]) -> float | None:
 
 
 def free_lanes(report: Mapping[str, Json]) -> float | None:
-    """Returns how many prioritized lanes block no kernel with 32 queues; None: any number."""
+    """Returns how many lanes of another priority delay no kernel at 32 queues; None: any number."""
     answers = report["questions"]["lanes"]["result"]["connections_32"]
     stuck = [
         row["first_stuck_at_lanes"]

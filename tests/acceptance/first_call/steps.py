@@ -1,4 +1,4 @@
-"""The checks of scripts/first_call. Each step returns a verdict and numbers, and writes files."""
+"""The steps of scripts/first_call. Each step returns a verdict and numbers, and writes files."""
 
 from __future__ import annotations
 

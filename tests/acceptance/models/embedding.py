@@ -1,7 +1,7 @@
 """A large embedding table below a small perceptron, with plain SGD on the rows looked up.
 
-The kernels get only the table's address, so a launch does not show which rows it reads. The model
-shows what pump does without that knowledge.
+The kernels get the table's address and choose the rows, so a launch does not show which rows it
+reads. The model shows what pump does without that knowledge.
 """
 
 from __future__ import annotations

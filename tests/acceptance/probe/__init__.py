@@ -8,7 +8,7 @@ DESIGN
   a hanging child, a sticky CUDA error dies with its child, and the child's notes up to then are
   kept. The parent never calls the driver.
 - cuda-bindings does the setup: init, context, attributes, NVRTC, modules, error names. Timed calls,
-  and calls with an exact ABI (prefetch has two), go straight to libcuda through ctypes. The
+  and calls whose ABI must be exact (prefetch has two), go straight to libcuda through ctypes. The
   binding's overhead would hide microseconds, and its version of a call changes between releases.
   `call_cost` reports the cost of an empty ctypes call.
 - Managed memory stays within --max-managed (at most 4 GiB) and 90 % of the free GPU memory. More

@@ -30,7 +30,7 @@ def subtract(left: float | None, *rights: float | None) -> float | None:
 def collapse_us(
     per_block: float | None, base_replay: float | None, block: float | None
 ) -> float | None:
-    """Returns the cost per 4 KiB page of a write to a duplicated block: two batches of faults."""
+    """Returns the cost per 4 KiB page of a write to a duplicated block, minus its fault batches."""
     pages = subtract(per_block, base_replay, base_replay, block, block)
     return None if pages is None else pages / (BLOCK / (4 * KIB))
 

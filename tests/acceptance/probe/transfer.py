@@ -1,7 +1,7 @@
 """Lists answers that hold only for one kind of runtime, with the reason. Pure.
 
-gVisor runs between a program and the kernel's driver: a call passes through gVisor's own kernel. It
-configures the driver to serve several processes, in which case evictions work differently.
+gVisor runs between a program and the kernel's driver: a call passes through gVisor's own kernel.
+gVisor sets up the driver to serve several processes; evictions then work differently.
 """
 
 from __future__ import annotations

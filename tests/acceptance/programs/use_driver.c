@@ -2,7 +2,8 @@
  * measures a launch's cost for its caller.
  *
  *   `use_driver sweep PTX`: launches examples' kernel `sweep`, prints a hash;
- *   `use_driver cost BATCHES LAUNCHES`: prints ns per launch of an empty kernel.
+ *   `use_driver cost BATCHES LAUNCHES`: prints ns per launch of an empty kernel, as median
+ *   and 90th percentile of the batches.
  *
  * Declares all functions that it calls. Machines without a toolkit also compile it, and
  * then find the driver's functions with dlopen and dlsym.

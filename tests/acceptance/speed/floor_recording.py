@@ -7,8 +7,8 @@ DESIGN
   whole). Each access reaches the end of the range, as in programs that allocate each tensor
   separately. For any other kernel only one thing is certain: afterwards each range that it points
   into may have new contents that appeared on the GPU without a transfer (floor.may_appear).
-  Recordings contain the accesses of copies and memsets. A copy that writes a part of a range counts
-  as a copy that does not need the old contents.
+  Recordings contain the accesses of copies and memsets. If these write a part of a range, they
+  count as not needing the old contents.
 
   The iteration is the shortest sequence of operations at the recording's end that repeats: the same
   kernels with the same pointers.

@@ -51,7 +51,7 @@ def test_many_kernels_and_signatures_leave_its_memory_as_it_is() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_unnamed_kernels_without_parameters_get_the_distance_to_the_next_start(seed: int) -> None:
-    """In a naive model without other knowledge, the nearest end at least 1 MiB away counts."""
+    """Compares with a naive model: a pointer reaches to the nearest start at least 1 MiB away."""
     chosen = random.Random(seed)
     client = Client([256 * MIB])
     known = {0}

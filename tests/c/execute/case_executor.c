@@ -205,7 +205,7 @@ SCENARIO(a_full_ring_is_worked_off_in_parallel_and_in_bounds) {
   uint32_t submitted = 0;
   while (worker_submit(0, PUMP_TO_HOST, harness_slice(slot, submitted % 256, 1)))
     submitted++;
-  CHECK(submitted == PUMP_COMMAND_SLOTS); /* a reaped slot is free again */
+  CHECK(submitted == PUMP_COMMAND_SLOTS); /* a slot is free only once reaped */
   EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
   PUMP_STORE(&fake.hold, 0);
   for (uint32_t i = 0; i < submitted; i++)

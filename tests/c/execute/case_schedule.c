@@ -259,7 +259,7 @@ SCENARIO(behind_a_deviation_departs_what_no_operation_behind_it_uses) {
   uint32_t slot = harness_allocate(0, 16);
   for (uint64_t i = 0; i < 2; i++) {
     struct pump_entry entry = slice(slot, 8 * i, 2);
-    entry.command.observed_seq = 100; /* predictions end there */
+    entry.command.observed_seq = 100; /* predicted up to operation 100 */
     entry.after_stream = 6;
     entry.after_seq = 1;
     add(PUMP_TO_HOST, 1 + i, entry);

@@ -267,7 +267,7 @@ SCENARIO(a_worker_that_has_not_begun_is_waited_for_while_its_socket_is_open) {
 SCENARIO(a_descriptor_that_the_program_took_over_is_left_alone) {
   fake_context_create(0);
   pumpd_start();
-  harness_refuse(SYS_close_range, ENOSYS); /* no table of its own */
+  harness_refuse(SYS_close_range, ENOSYS); /* no descriptor table of our own */
   pump_threads_start();
   pumpd_accept_and_attach(1);
   int number = link_socket();
@@ -354,7 +354,7 @@ static void fork_while_attached(void) {
   }
   int status;
   CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
-  CHECK(link_socket() == number); /* the parent keeps its own */
+  CHECK(link_socket() == number); /* the parent keeps its own socket */
   CHECK(pump_link_losses() == 0);
   pumpd_end();
 }

@@ -264,7 +264,7 @@ static bool is_adopted(const struct pump_device *device) {
 static void a_smaller_budget_waits_until_what_is_issued_has_executed(void) {
   struct pump_device *device = draining();
   pump_drain_waits();
-  pump_drain_waited(true); /* too early: another stream may be full */
+  pump_drain_waited(true); /* too soon after the drain began */
   CHECK(!is_adopted(device));
   now_ns += 60000000;
   pump_drain_waits();
@@ -378,7 +378,7 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
   neighbour(7, 2000, 0, 2000); /* on another GPU */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
-  blind = 24; /* processes are unreadable, which does not mean that they ended */
+  blind = 24; /* unreadable ledger: this does not mean that processes ended */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
   blind = 0;
   others.count = 0;

@@ -19,7 +19,7 @@ struct event {
   bool lost; /* a capture began between query and record */
   uint64_t position;
   uint64_t
-      behind[LAST + 1]; /* what its stream had waited for, as waiters of the event do */
+      behind[LAST + 1]; /* operations that its stream waited for; waiters inherit these */
 };
 static uint64_t events_made, events_gone, events_to_lose;
 
@@ -187,8 +187,8 @@ static void something_happens_meanwhile(void) {
   void (*happens)(void) = __atomic_exchange_n(&meanwhile, NULL, __ATOMIC_SEQ_CST);
   if (happens != NULL) happens();
 }
-/* The memory must have no owner, everything issued before its free must have executed, and
- * no executor may reach it. */
+/* Plays the driver's discard. Checks that the memory has no owner, that everything issued
+ * before its free has executed, and that no executor can reach it. */
 static CUresult discard(CUdeviceptr *addresses, size_t *lengths, size_t count,
                         unsigned long long flags, CUstream stream) {
   CHECK(number_of(stream) == OURS && flags == 0 && count > 0);

@@ -284,7 +284,7 @@ static void progress_is_reported_to_a_recorder_alone(void) {
   pump_event_progress(7, 33, 99, 98);
   CHECK(next_event() && head.kind == PUMP_EVENT_PROGRESS && head.stream == 7);
   CHECK(head.seq == 33 && head.time_ns == 99 && head.device == 2);
-  CHECK(head.signature == 98); /* when it was polled and not complete */
+  CHECK(head.signature == 98); /* time of the last poll that found it incomplete */
   CHECK(pump_shm->header.next_seq == 1);
   pump_active = 0;
   pump_event_progress(7, 34, 99, 0);

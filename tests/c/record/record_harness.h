@@ -21,7 +21,7 @@
 struct told {
   uint64_t issued_seq, touched_bytes, synced_seq, context_seq, event_seq;
   CUstream issued_stream;
-  uint64_t event_asked; /* event state before the driver's answer */
+  uint64_t event_asked; /* record of the event that the driver's answer was about */
   CUevent event_gone, event_distrusted;
   int timed, timed_after, timed_back; /* timed operations; reports before the newest */
   int gates, gated_after;             /* launches with a gate; reports before the newest */

@@ -105,7 +105,7 @@ static void random_traffic_agrees_with_a_plain_record(void) {
     struct pool_piece piece = pool_map_piece(pump_blocks_of(&hit), at * 512);
     CHECK(piece.live == (units[at] != 0));
     if (piece.live) CHECK(piece.offset_bytes + piece.length_bytes == end * 512);
-    while (next_of_any_kind()) /* skips dead memory */
+    while (next_of_any_kind()) /* skips reports of dead memory */
       CHECK(head.kind == PUMP_EVENT_DEAD && head.extent_count == 1);
   }
 }
@@ -276,7 +276,7 @@ static void what_does_not_fit_ends_it_in_a_dormant_program_too(void) {
     hand_out(&a, 4 * MIB, MIB);
     pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
     pump_active = 1;
-    pump_blocks_settle(); /* at the latest */
+    pump_blocks_settle(); /* finds the bad report at the latest */
     CHECK(!pump_blocks_reported && reach(&a, 4 * MIB) == 0);
     hand_out(&a, 8 * MIB, MIB);
     CHECK(!pump_blocks_reported && reach(&a, 8 * MIB) == 0);

@@ -1,4 +1,4 @@
-"""Replays of a captured iteration at 1.5 times the memory: bits, faults and the recording."""
+"""A captured iteration that needs 1.5 times the GPU's memory: bits, faults and the recording."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from places import PROGRAMS
 OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 801
 INVALID_VALUE = 1
-# The GPU's memory, or the budget on a larger GPU.
+# Memory of the virtual GPU.
 ROOM = "128MiB"
 
 

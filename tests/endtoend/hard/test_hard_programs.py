@@ -1,4 +1,4 @@
-"""Programs that are hard for an interposer, at 1.5 times the memory: the right result in time."""
+"""Programs that are hard for an interposer and need 1.5 times the memory: right results in time."""
 
 from __future__ import annotations
 

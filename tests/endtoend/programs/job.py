@@ -2,7 +2,7 @@
 
 Uses the driver API through plain cuda-python. Fills buffers and runs a random sequence of `mix`
 kernels over several streams: a = a * K + b + seed, on two of the buffers. Prints the sha256 of all
-buffers. `expected()` computes the same sum with numpy.
+buffers. `expected()` computes the same hash with numpy.
 """
 
 from __future__ import annotations

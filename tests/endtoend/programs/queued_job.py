@@ -4,7 +4,7 @@ Case `queue`: the program keeps launching. Case `held`: the queued work waits fo
 program writes only after a launch has waited. Case `capture`: the program captures during the
 change. Prints {"set_s", "launch_s", "executed", "steps"} and the digest. `set_s` is the duration of
 the change, `launch_s` the longest launch during the change. `executed`: the queued work had
-executed when the budget took effect.
+executed when the budget took effect. `steps`: number of all steps.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ int cuCtxGetDevice(int *device) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-/* Renames any device to device 0. A location is two words in one register. */
+/* Renames any device to device 0. A location is two words in a register: type, number. */
 static uint64_t own(uint64_t location) {
   return (uint32_t)location == OF_DEVICE ? OF_DEVICE : location;
 }

@@ -16,7 +16,7 @@ def lines(*options: str, script: str = "") -> str:
 
 
 def fitted(text: str) -> bool:
-    """Returns whether the last line reports that pump did nothing, and no line an obstacle."""
+    """Returns whether pump reports at the end that it did nothing, and reports no obstacle."""
     return "partly" not in text and "everything fitted on the GPU, so pump did nothing" in text
 
 

@@ -94,8 +94,8 @@ def test_a_job_whose_service_dies_waits_no_longer(two_jobs: list[Job], tmp_path:
 
 
 def are_listed(pids: list[int]) -> bool:
-    """Returns whether exactly one of these jobs waits and pump jobs lists the same one. False if a
-    turn changes in between."""
+    """Returns whether `pump jobs` lists as waiting exactly those jobs that wait, at least one. A
+    turn that changes in between makes this false."""
     listed = subprocess.run([BIN / "pump", "jobs"], capture_output=True, text=True, check=True)
     lines = [line for line in listed.stdout.splitlines() if "waiting for its turn" in line]
     return [int(line.split()[0]) for line in lines] == [pid for pid in pids if held(pid)] != []

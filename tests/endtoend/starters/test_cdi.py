@@ -1,6 +1,7 @@
 """Containers under pump by a CDI specification: its form, and its edits in effect.
 
-These tests apply the edits in mount namespaces, as container runtimes do; --long uses a runtime.
+The tests apply the edits in mount namespaces, as container runtimes do; with --long an OCI runtime
+applies them.
 """
 
 from __future__ import annotations

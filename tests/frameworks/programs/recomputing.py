@@ -170,7 +170,7 @@ def changed_input() -> str:
 
 
 def wrapped_again() -> list[str]:
-    """Returns the errors of invalid calls of recompute.wrap. Removing the wrapper must succeed."""
+    """Returns the errors of invalid calls of recompute.wrap. After a removal, wrap works again."""
     model, found = stack(Block), []
     wrapped = recompute.wrap(model)
     for other in (model, nn.Linear(1, 1)):

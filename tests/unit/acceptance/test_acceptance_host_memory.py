@@ -1,4 +1,4 @@
-"""Hosts that show more memory as memory is used, and other hosts, on which nothing is done."""
+"""Machines that show all their memory only after use, and others, where grow() does nothing."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ def test_figures_are_medians_of_ratios_taken_within_a_round() -> None:
     assert found["speedup_over_demand_emulated"] == 3.0  # median of 2, 4, 3
     assert found["seconds_per_iteration"] == pytest.approx(0.3)
     assert found["rounds"] == 3
-    # 1.5e9 bytes an iteration at 1e10 a second take 0.15 s, more than the fastest compute. The
-    # shares of the floor are of 0.2, 0.3 and 0.3 s.
+    # 1.5e9 bytes an iteration at 1e10 a second take 0.15 s, more than the fastest compute.
+    # The iterations take 0.2, 0.3 and 0.3 s, so the median share of this floor is a half.
     assert found["of_floor"] == pytest.approx(0.5)
     assert found["floor_to_gpu_bytes_per_iteration"] == 1_500_000_000
     assert found["hit_share"] == 0.9

@@ -157,7 +157,7 @@ def test_the_choice_is_never_slower_than_swaps_alone_and_the_same_twice() -> Non
     assert max(dear.trials, cheap.trials) <= 20
 
 
-# ---- the bound -----------------------------------------------------------------------------
+# ---- the lower bound of the time -----------------------------------------------------------
 
 
 def least_by_drops(trace: TensorTrace, blocks: int) -> dict[frozenset[Drop], int]:

@@ -45,7 +45,7 @@ def test_other_systems_by_their_own_rules() -> None:
     found = {name: seconds(TOKEN, 10 * GB, LINK) for name, seconds in OTHERS.items()}
     # 9 of 16 are on the GPU: 7 are read at the link's rate, the other 9 at full speed.
     assert found["zero_copy"] == pytest.approx(0.016 * 9 / 16 + 7 / 20 + 0.001)
-    # 9 minus one layer's reserve: eight whole layers are held, and steps follow one another.
+    # 9 minus one layer's reserve: eight whole layers are held. Transfers do not overlap.
     assert found["layer_offload"] == pytest.approx(0.016 + 8 / 20 + 0.001)
     # All weights are streamed, alongside the kernels.
     assert found["zero_inference"] == pytest.approx(16 / 20 + 0.001)

@@ -1,4 +1,4 @@
-"""Root with another user's HOME writes to no place that this user controls; other users do."""
+"""Root writes nowhere that the user who owns HOME controls; other users write as usual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pump-run's additions to frameworks' environments, and the conflicts that it names before."""
+"""pump-run's additions to frameworks' environments, and the conflicts that it reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Facts about other processes: whole, ended, or with an ended first thread."""
+"""Facts about other processes: running, ended, or with an ended first thread."""
 
 from __future__ import annotations
 

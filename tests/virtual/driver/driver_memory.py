@@ -59,7 +59,7 @@ def blocks(events: str, offset: str, graph: str) -> None:
 
 
 def profiled(stretches: str) -> Any:
-    """Sweeps once before the first profiled stretch, in each, and after each. The last stretch is
+    """Sweeps once before the first profiled stretch, in each, and after each. One more stretch is
     still profiled when the program ends."""
     gpu = Gpu()
     arrays = [int(ask(cu.cuMemAllocManaged(8 * MIB, 1))) for _ in range(48)]

@@ -244,7 +244,7 @@ def memset_waits() -> Any:
 
 
 def destroyed_in_capture() -> Any:
-    """Returns the codes of captures in which a stream was destroyed, joined and unjoined."""
+    """Returns the codes of cuStreamEndCapture after a stream was destroyed, joined or unjoined."""
     gpu = Gpu()
     relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     address = ask(cu.cuMemAlloc(MIB))
@@ -265,7 +265,7 @@ def destroyed_in_capture() -> Any:
 
 
 def old_calls() -> Any:
-    """Uses a created context, which its last use ends, and sets block shapes without a launch."""
+    """Attaches to a context, which ends with its last detach, and sets block shapes."""
     gpu = Gpu()
     function = gpu.function("scale")
     shapes = [

@@ -59,7 +59,7 @@ def host_function() -> Any:
 
 
 def effect_without_a_call() -> Any:
-    """Returns a pinned word, which changes although no thread calls the driver."""
+    """Returns a pinned word that the GPU writes while no thread calls the driver."""
     gpu = Gpu()
     pinned = int(ask(cu.cuMemHostAlloc(4, 0)))
     word = ctypes.c_uint32.from_address(pinned)
@@ -105,7 +105,8 @@ def wait_value() -> Any:
 
 
 def work_queues() -> Any:
-    """Returns which of 33 streams, and of 33 with a priority, wait if the first waits."""
+    """Makes the first of 33 streams wait for another stream's kernel. Returns the stuck streams,
+    among these and 33 more with a priority."""
     gpu = Gpu()
     data = int(ask(cu.cuMemAlloc(256 * MIB)))
     streams = [ask(cu.cuStreamCreate(1)) for _ in range(33)]

@@ -156,7 +156,7 @@ def test_prefetches_move_and_freed_memory_refuses_them(where: str, last: int) ->
 @needs_bindings_of_13
 @pytest.mark.parametrize(("advice", "left"), [("1", 0), ("1 2", 4)])
 def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, left: int) -> None:
-    """This ends with the advice. The last requested location is reported in both cases."""
+    """Without the advice the prefetch frees it. The last requested location is always reported."""
     outcome = run("read_mostly", advice)
     assert outcome.found == {"last": -1, "read_mostly": left == 0}
     counters = outcome.report["counters"]

@@ -10,7 +10,8 @@ int pump_touch_any(const char *kernel, const void *parameters, unsigned paramete
                    const unsigned grid[3], const unsigned block[3], struct pump_touch *out,
                    unsigned most);
 
-/* Reports one page, at the first parameter of one kernel; other kernels are unknown. */
+/* Reports one page, at the first parameter of the kernel named TEST_KNOWN ("scale" if
+ * unset). Other kernels are unknown. */
 int pump_touch_any(const char *kernel, const void *parameters, unsigned parameter_bytes,
                    const unsigned grid[3], const unsigned block[3], struct pump_touch *out,
                    unsigned most) {

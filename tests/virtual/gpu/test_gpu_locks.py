@@ -17,7 +17,7 @@ def gpu(locks: int) -> Gpu:
 
 
 def leave(g: Gpu, context: int = 0) -> int:
-    """Begins to evict a slice; returns when the call ends."""
+    """Begins to evict a slice; returns the time at which the call ends."""
     call = g.ffi.new(
         "struct gpu_prefetch_call *",
         {"stream": g.stream(), "block_count": SLICE_BLOCKS, "to_host": 1, "context": context},

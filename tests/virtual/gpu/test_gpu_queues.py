@@ -17,7 +17,7 @@ def gpu(connections: int = 8) -> Gpu:
 
 
 def begin_prefetch(gpu: Gpu, first: int, stream: int) -> int:
-    """Sends a slice like an executor. Returns when its copy ends, which is still in flight."""
+    """Sends a slice like an executor. Its copy is still in flight; returns the time of its end."""
     call = gpu.ffi.new(
         "struct gpu_prefetch_call *",
         {"stream": stream, "first_block": first, "block_count": SLICE_BLOCKS},

@@ -414,7 +414,7 @@ KERNEL_US = 2000
 
 
 def streamed(number: int) -> bool:
-    """Returns whether a tensor is streamed: two of five share two places, and the others stay."""
+    """Returns whether a tensor is streamed: two of five are, through two places; others stay."""
     return number % 5 in (1, 3)
 
 

@@ -112,7 +112,7 @@ def one_case(blas: c_void_p, name: str, op_a: str, op_b: str, batch: int) -> flo
 
 
 def vector_case(blas: c_void_p, name: str) -> float:
-    """Multiplies a matrix with every third element of a vector, and two vectors."""
+    """Multiplies a matrix with every third element of a vector, and computes a scalar product."""
     m, n, step = 21, 33, 3
     letter, part = ("S", c_float) if name == "float32" else ("D", c_double)
     a, x, y = random((m, n), name, 4), random((n * step,), name, 5), random((m,), name, 6)

@@ -106,7 +106,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* The only pool: pump serves it from its own. */
+/* Returns the only pool; pump serves its allocations from pump's own pool. */
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
   (void)device;
   *pool = (CUmemoryPool)0x9000;

@@ -10,10 +10,10 @@ DESIGN
   2. The kernels of all jobs take no more than that.
   3. Bytes to the GPU, to the host and both together are at most what the link carries. Arrivals for
      a job with free memory evict nothing: at most the GPU's memory, once in each part.
-  4. Budgets times times are no more than the memory times the part's time.
+  4. The sum of budget x iteration time is at most the memory x the part's time.
 
   Over all parts, a job does no more work than without other jobs. It pauses as often as its
-  iterations require: Its pauses take at least the convex hull of pauses by iterations. The cost of
+  iterations require: the convex hull of its pause time by iterations is a lower bound. The cost of
   moving memory when shares change is left out, so turns are free.
 
   The bound is the maximum of the weighted progress over all such numbers.

@@ -24,7 +24,7 @@ QUANTA_S: Final = (5.0, 10.0, 30.0)
 SEEN_S: Final = 2.0
 """Shorter pauses are not seen: jobs report every two seconds whether they run."""
 DUTY_LEAST: Final = 0.6
-"""A job takes turns if it runs in this share of the polls (daemon/pumpd/lease/job_usage.py)."""
+"""A job takes turns if it runs in this share of polls or more (daemon/pumpd/lease/job_usage.py)."""
 DUTY_SHARE: Final = 0.025
 """Weight of a poll, twice a second: a time constant of 20 s."""
 FACTORS: Final = (4.0, 2.0, 1.4)

@@ -100,7 +100,7 @@ class Shares:
 
 
 class Way(Protocol):
-    """A way of sharing. It may have a memory."""
+    """A way of sharing. It may keep state between polls."""
 
     name: str
 

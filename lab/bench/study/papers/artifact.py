@@ -11,9 +11,9 @@ DESIGN
   instead of 4 KiB. Batches are longer by the same factor, so allocations of the schedule in free
   memory are there at once.
 
-  Unified Memory has no such knowledge: dead contents are evicted, and return before they are
-  overwritten. G10 frees dead contents, frees memory in advance for new contents, and carries out
-  the schedule of study/greedy.py.
+  Unified Memory does not know deaths: dead contents are evicted, and return before they are
+  overwritten. G10 frees dead contents, allocates memory for new contents in advance, and carries
+  out the schedule of study/greedy.py.
 
   Two iterations run from an empty machine. The artifact publishes its faster one, which its bytes
   identify: only in the second do arrivals equal evictions. Here the other iteration may be faster

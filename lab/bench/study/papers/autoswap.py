@@ -1,8 +1,8 @@
 """AutoSwap's choice of tensors to swap: its candidates, its four scores, and their search. Pure.
 
 After Zhang et al., "Efficient Memory Management for GPU-based Deep Learning Systems" (2019).
-Candidates are the idle times of tensors that contain the kernel with the highest load. For a limit
-of the load, they are taken in the order of a score until no kernel's load is above the limit.
+Candidates are tensors' idle times that contain the kernel with the highest load. For a limit of the
+load, they are taken in the order of a score until no kernel's load is above the limit.
 
   `doa`    Duration of absence: the idle time less the times of both transfers.
   `aoa`    Area of absence: doa times bytes; for a negative doa, doa / bytes.
@@ -203,7 +203,7 @@ def arrivals(job: Job, chosen: Sequence[int]) -> list[int]:
     whole = clock[count]
     begin_of: dict[int, float] = {}
     free = np.inf
-    # Two iterations: late transfers of one delay early transfers of the next.
+    # Two iterations: late transfers of one compete with early transfers of the next.
     ends = [(int(job.ends[one]) % count, one) for one in chosen]
     for turn in (1, 0):
         for end, one in sorted(ends, reverse=True):

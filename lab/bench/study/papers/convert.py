@@ -21,7 +21,7 @@ LISTS = {"Input Tensors:": "reads", "Output Tensors:": "writes"}
 
 
 def microseconds(file: Path) -> list[float]:
-    """Returns the times of lines NUMBER TIME ms."""
+    """Returns the times of lines "NUMBER TIME ms" in microseconds."""
     rows = [line.split() for line in file.read_text().splitlines() if line.strip()]
     return [round(float(row[1]) * 1000, 3) for row in rows]
 

@@ -381,7 +381,7 @@ def g10_pump(file: Path) -> dict[str, Cell]:
 
 
 def turnip(bench: Bench) -> Iterator[Experiment]:
-    """Yields TURNIP's: transfers in a fixed order / as events allow, with times that vary."""
+    """Yields TURNIP's experiment: fixed order of transfers / event order, with varying times."""
     from study import studied_policies
 
     from pump_lab.sim import report, tensors

@@ -2,8 +2,8 @@
 
 These are rows of suites/papers.py. Each trace runs at half of its footprint, and the host holds
 HOST_SHARE of the rest. Values are time / time with memory for everything, as means of the
-iterations since the third. With a budget of writes, a single iteration may use writes that earlier
-ones did not use. The profile is the A100's, without the changes of the study.
+iterations from the third on. A single iteration may use more than its share of a write budget.
+The profile is the A100's, without the changes of the study.
 """
 
 from __future__ import annotations

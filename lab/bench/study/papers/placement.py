@@ -5,7 +5,7 @@ before the next begins. The largest allocation is first, in the smallest gap bet
 that live at the same time. The alternatives are best fit in the order of requests
 (pump_lab.sim.allocator), PyTorch's own caching allocator as recorded in the traffic, and pump's
 pool. The pool is its C code, fed with the same requests by tests/c/pool/pool_stress.c. Sizes are
-rounded to 512 bytes for the first two.
+rounded to 512 bytes for placement by lifetimes and for best fit.
 
 The pool also places by lifetimes (shim/pool/pool_period.c). It places the requests that iterations
 repeat around lasting allocations, in the segments that exist.
@@ -46,8 +46,8 @@ class Item:
 @dataclass(frozen=True)
 class Traffic:
     """A recording. `requests`: number and bytes, in order; 0 bytes for a free. `marks`: number of
-    requests before each iteration. `reserved_bytes`: the most in the allocator's segments, 0
-    without."""
+    requests before each iteration. `reserved_bytes`: the most in the allocator's segments; 0 if
+    there are none."""
 
     requests: list[tuple[int, int]]
     marks: list[int]
@@ -157,7 +157,7 @@ def placed(items: Sequence[Item]) -> list[int]:
 
 
 def best_offset(taken: Iterable[Interval], need: int) -> int:
-    """Returns the smallest fitting gap between (offset, bytes) in order, or the end of all."""
+    """Returns the offset of the smallest fitting gap between (offset, bytes), or the end of all."""
     end, best, least = 0, -1, 0
     for offset, length in taken:
         gap = offset - end

@@ -14,9 +14,9 @@ DESIGN
   A dropped input is made again first, at most DEPTH_MOST kernels deep, and stays for its own next
   use. The kernel's other outputs go to a tensor that dies at once.
 
-  The choice knows the learned iteration, so it is made by trial. A kind of drops has the same maker
-  and the same next kernel, because layers repeat. Kinds are added or removed one at a time: First
-  the kinds that save most link time, then in orders drawn from a seed. The faster trial is kept.
+  The choice knows the learned iteration, so it is made by trial. Layers repeat, so drops form kinds
+  by the signatures of maker and next kernel. Kinds are added or removed one at a time: first the
+  kinds that save most link time, then in orders drawn from a seed. The faster trial is kept.
   Tensors that no kernel needs again are dropped from the beginning. Dropping nothing is one of the
   trials, so the choice never loses.
 

@@ -51,7 +51,7 @@ def experiments(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
 
 
 def times(trace: TensorTrace, profile: Profile, ratio: float, trials_most: int) -> Times:
-    """Returns the times of one trace on a GPU with a ratio-th of its peak."""
+    """Returns the times of one trace on a GPU with 1 / `ratio` of its peak."""
     from study import studied_policies
 
     from pump_lab.floor import Rates

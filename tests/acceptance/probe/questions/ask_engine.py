@@ -68,7 +68,7 @@ class Kernels:
         )
 
     def while_(self, goes_on: Callable[[], bool]) -> tuple[int, int]:
-        """Returns (kernels that ended, nanoseconds). Then waits for those in flight."""
+        """Returns (kernels that ended, nanoseconds) while `goes_on`; then drains the stream."""
         for event in self._events:
             self._issue(event)
         begin, count = now(), 0

@@ -79,7 +79,7 @@ def stream_of(priority: int) -> int:
 
 
 def held(gpu: Gpu, priority: int) -> Json:
-    """Counts how many of a program's streams stall while lanes wait for a value that never comes.
+    """Counts how many of a program's streams stall while lanes wait for a value.
 
     A waiting lane represents one whose prefetch waits for its copy. Nothing is timed.
     """

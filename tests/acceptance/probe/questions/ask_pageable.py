@@ -46,8 +46,8 @@ def asked(gpu: Gpu, out: Notes, address: int, memory: mmap.mmap) -> None:
 
 
 def reads(gpu: Gpu, address: int, memory: mmap.mmap, *, prefetched: bool, swapped: bool) -> Json:
-    """Returns microseconds of a first and a second read by the GPU, after the CPU wrote everything.
-    `in_memory`: share of pages in CPU memory before the first read and after the prefetch."""
+    """Returns microseconds of two reads by the GPU after writes by the CPU, and of the prefetch.
+    `in_memory`, `in_memory_behind_prefetch`: share of pages in CPU memory before and after it."""
     sink = gpu.plain(MIB)
     read = gpu.read(address, LENGTH, sink)
     spent: dict[str, list[float]] = {"first": [], "second": [], "prefetch": []}

@@ -65,5 +65,5 @@ def training(batch: int = 0, layers: int = 6, steps: int = 1) -> list[int]:
 
 
 def evaluation(layers: int = 6) -> list[int]:
-    """Returns the signatures of an evaluation step, with the layers of a training step."""
+    """Returns the signatures of an evaluation step: a training step's forward layers."""
     return [5, *[11, 12, 13, 12, 14] * layers, 6]

@@ -103,7 +103,7 @@ def test_a_gpus_size_is_nvmls_word_and_not_the_first_jobs() -> None:
     gpu = "aa" * 16
     registry = Registry({gpu: 1000 * MIB})
     jobs = [registry.add(Identity(0, 0, 0), wire.Join(), 10, 0.0) for _ in range(3)]
-    for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's total is lower
+    for job, total_mib in zip(jobs, (910, 1000, 800), strict=True):  # CUDA's total is below NVML's
         report = replace(entry(gpu), total_bytes=total_mib * MIB, usable_bytes=2000 * MIB)
         registry.take_report(job, wire.Report(0, 1, 0, 0, (report,)), 0.0)
     assert [bool(job.gpus) for job in jobs] == [True, True, False], "the last one lies"

@@ -323,7 +323,7 @@ while True:
         key.data()
     holder.on_time(time.monotonic())
 """
-"""A job's pumpd of the next release, whose beats have another field."""
+"""A job's pumpd of the next release, whose beats have an additional field."""
 
 
 def test_a_job_of_the_next_release_renews_with_the_service_of_this_one(tmp_path: Path) -> None:

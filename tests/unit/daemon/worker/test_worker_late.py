@@ -107,7 +107,7 @@ def test_the_first_launch_after_a_pause_is_served_by_the_next_tick(serve: Serve)
 
 
 def test_one_more_operation_is_served_while_the_schedule_waits_for_others(serve: Serve) -> None:
-    """Memory for it is free, and the schedule did not change otherwise."""
+    """There is free memory for its block, and nothing else has happened."""
     client, worker = serve(40)
     worker.tick()
     used, wanted = client.alloc(6), client.alloc(4)

@@ -50,7 +50,7 @@ class Stage:
             time.sleep(0.001)
 
     def adopt(self) -> None:
-        """Acts as the shim's link thread when its connection is written to."""
+        """Acts as the shim's link thread, which a byte on its connection wakes."""
         assert self.bell.recv(8) == b"b"
         self.device.budget_bytes = self.device.asked_budget_bytes
         self.device.emulated = 1

@@ -168,7 +168,8 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
 def test_nothing_is_expected_where_much_is_used_that_is_not_told(
     dropped: int, predicts: bool
 ) -> None:
-    """Omitting 16 of the budget's 100 blocks from an event stops predictions for two iterations."""
+    """An event that omits 16 of the budget's 100 blocks stops predictions; 8 blocks do not.
+    Predictions resume after two iterations without omissions."""
     program = Program()
 
     def step(dropped: int) -> None:

@@ -295,7 +295,8 @@ def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -
     script.send(lib.PUMP_EVENT_DEAD, uses=uses)
     script.execute(needed)
     assert script.model.view(0).eviction_candidates.tolist() == [blocks[2], blocks[0], blocks[1]]
-    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])  # unknown
+    # The range has no generation 2.
+    script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])
     assert script.model.view(0).eviction_candidates.tolist()[0] == blocks[2]
 
 
