@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 BLOCK_BYTES = 2 << 20
 PAGE_BYTES = 64 << 10
-IN = ("fault", "first", "prefetch")
 OUT = ("out", "evict")
-MOVES = (*IN, *OUT, "none", "ahead")
+MOVES = ("fault", "first", "prefetch", *OUT, "none", "ahead")
 
 
 class Launch(NamedTuple):
@@ -54,7 +53,7 @@ class Stall(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Pages of a block move. `how`: see IN, OUT and gpu_moves (lab/gpu/gpu_engine.h). `pages`: a
+    """Pages of a block move. `how`: see MOVES and gpu_moves (lab/gpu/gpu_engine.h). `pages`: a
     bit for each. `ready_ns`: the expected end of the copy; for evict, `time_ns`."""
 
     how: str

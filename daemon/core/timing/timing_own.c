@@ -11,26 +11,26 @@
 #define NEAR(ns) ((ns) + (ns) / 64)
 #define BEYOND(ns) ((ns) + (ns) / 16) /* scattered stalls end here, too */
 
-static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, bool make) {
+/* Finds an entry of a table with TIMING_KEYS entries, which begin with their keys; 0 marks
+ * an unused one. Returns NULL if it is missing, or if too many keys collide. */
+static void *entry_of(void *table, size_t entry_bytes, uint64_t key, bool make) {
   for (uint32_t i = 0; i < PROBES; i++) {
-    struct timing_own *own = &timing->own[(key + i) & (TIMING_KEYS - 1)];
-    if (own->key == key) return own;
-    if (own->key != 0) continue;
-    if (make) own->key = key;
-    return make ? own : NULL;
+    uint64_t *entry =
+        (void *)((char *)table + ((key + i) & (TIMING_KEYS - 1)) * entry_bytes);
+    if (*entry == key) return entry;
+    if (*entry != 0) continue;
+    if (make) *entry = key;
+    return make ? entry : NULL;
   }
-  return NULL; /* too many kinds: this one remains unknown */
+  return NULL;
+}
+
+static struct timing_own *place_of(struct pump_timing *timing, uint64_t key, bool make) {
+  return entry_of(timing->own, sizeof *timing->own, key, make);
 }
 
 static struct timing_pair *pair_of(struct pump_timing *timing, uint64_t key, bool make) {
-  for (uint32_t i = 0; i < PROBES; i++) {
-    struct timing_pair *pair = &timing->pairs[(key + i) & (TIMING_KEYS - 1)];
-    if (pair->key == key) return pair;
-    if (pair->key != 0) continue;
-    if (make) pair->key = key;
-    return make ? pair : NULL;
-  }
-  return NULL;
+  return entry_of(timing->pairs, sizeof *timing->pairs, key, make);
 }
 
 void timing_pair_gap(struct pump_timing *timing, uint64_t key, uint64_t gap_ns) {

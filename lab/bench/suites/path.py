@@ -162,7 +162,7 @@ class Bench:
         program = recording.program(trace.read_bytes(), trace.name)
         program.steps["host_ns"] = (program.steps["host_ns"] * host_scale).astype("u8")
         profile = profiles.load(PROFILE).changed(
-            {key: value for key, value in self._settings.items() if key not in ("mode", "copies")}
+            {k: v for k, v in self._settings.items() if k not in profiles.DRIVER_KEYS}
         )
         machine = Machine(profile, memory_bytes)
         policy = named_policies.by_name(self._chosen.policy)
@@ -214,7 +214,8 @@ def run(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(options, chosen, File(work))
         room, recorded, live = [], [], []
-        for steps in chosen.steps or ((2, 8) if options.quick else (8, 32)):
+        steps_of_runs = chosen.steps or ([2, 8] if options.quick else [8, 32])
+        for steps in steps_of_runs:
             room.append(bench.live(steps, f"{ROOM_BYTES}"))
             recorded.append(bench.live(steps, f"{ROOM_BYTES}", record=True))
             live.append(bench.live(steps, chosen.memory, record=chosen.expect))
@@ -227,6 +228,7 @@ def run(options: Options) -> Iterator[Row]:
             "host_scale": host_scale,
             **virtual_facts(PROFILE, "timing"),
             "program": bench.program,
+            "steps": steps_of_runs,
             "policy": chosen.policy,
             "memory": chosen.memory,
             "scale": chosen.scale,

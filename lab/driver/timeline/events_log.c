@@ -40,20 +40,21 @@ void vd_log_launch(uint64_t ticket, uint64_t issued_ns, const char *name,
   fputc('\n', file);
 }
 
-void vd_log_start(uint64_t ticket, uint64_t time_ns) {
+static void log_time(const char *word, uint64_t ticket, uint64_t time_ns) {
   FILE *file = vd_record();
   if (file != NULL)
-    fprintf(file, "start %llu %llu\n", (unsigned long long)ticket,
+    fprintf(file, "%s %llu %llu\n", word, (unsigned long long)ticket,
             (unsigned long long)time_ns);
+}
+
+void vd_log_start(uint64_t ticket, uint64_t time_ns) {
+  log_time("start", ticket, time_ns);
 }
 
 void vd_on_finish(void *context, uint64_t cookie, uint64_t ticket, uint64_t start_ns,
                   uint64_t end_ns) {
-  FILE *file = vd_record();
   (void)context, (void)cookie, (void)start_ns;
-  if (file != NULL)
-    fprintf(file, "end %llu %llu\n", (unsigned long long)ticket,
-            (unsigned long long)end_ns);
+  log_time("end", ticket, end_ns);
 }
 
 void vd_on_stall(void *context, uint64_t ticket, bool fault, uint64_t from_ns,
