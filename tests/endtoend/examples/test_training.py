@@ -76,7 +76,7 @@ def test_naive_unified_memory_trains_the_same_weights(
 
 CHANGES = [
     "--iterations=20",
-    "--sync-every-step",
+    "--sync-every-step=launch",
     *("--batch-from=6:8", "--batch-from=11:16", "--batch-from=16:8"),
 ]
 """A smaller batch, the first size again, and the smaller size again."""
@@ -86,7 +86,7 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     kernels: Path, tmp_path: Path
 ) -> None:
     """Without learning again, pump would predict only five of twenty steps. It can predict
-    seventeen, minus the steps that a slow worker misses."""
+    seventeen: the program waits for each launch, so that a slow worker misses none."""
     alone = train(kernels, tmp_path, 1024, *CHANGES, PUMP_DISABLE="1")
     summary = tmp_path / "summary.json"
     words = ["--policy=planned", *CHANGES]
@@ -95,8 +95,8 @@ def test_a_change_of_batch_size_is_learned_again_and_changes_no_bit(
     worker = json.loads(summary.read_text())["worker"]
     launches = found["launches"]
     assert isinstance(launches, int)
-    assert worker["predicted"] >= 0.35 * launches
-    assert worker["predictions_lost"] <= 10, "once for each change, and for the layers of each size"
+    assert worker["predicted"] >= 0.7 * launches
+    assert worker["predictions_lost"] <= 15, "once for each change, and for the layers of each size"
 
 
 def test_a_second_run_is_predicted_from_its_first_iteration_on(
