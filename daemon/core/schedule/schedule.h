@@ -34,8 +34,9 @@ uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t way,
                        uint16_t *places);
 /* Releases the transfer of an entry that no executor has taken or will take. */
 void schedule_give_back(struct pump_model *m, uint32_t place);
-/* Notes that an executor has taken the entry: its transfer is in flight. */
-void schedule_taken(struct pump_model *m, uint32_t place);
+/* Notes that an executor has taken the entry: its transfer is in flight. `valid_seq` as in
+ * the mapping's header: the executor counted later uses as unknown. */
+void schedule_taken(struct pump_model *m, uint32_t place, uint64_t valid_seq);
 
 /* Returns whether enough operations were added since the device's schedule was made. */
 bool schedule_has_grown(const struct pump_model *m, uint32_t device);

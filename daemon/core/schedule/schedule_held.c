@@ -49,16 +49,17 @@ void schedule_give_back(struct pump_model *m, uint32_t place) {
   m->schedules.places--;
 }
 
-void schedule_taken(struct pump_model *m, uint32_t place) {
+void schedule_taken(struct pump_model *m, uint32_t place, uint64_t valid_seq) {
   struct transfer *transfer = &m->transfers.all[place];
   const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->schedules.places--;
   mark(m, transfer, false);
-  /* A refusal can only be due to a use after the operations that were read. */
-  int64_t observed = (int64_t)m->totals.observed_seq;
-  if (transfer->observed_seq > observed) transfer->observed_seq = observed;
+  /* A refusal can only be due to a use after the operations that were read, or after a
+   * deviation. */
+  uint64_t most = m->totals.observed_seq < valid_seq ? m->totals.observed_seq : valid_seq;
+  if (transfer->observed_seq > (int64_t)most) transfer->observed_seq = (int64_t)most;
   if (to_gpu)
     device->arriving_bytes += transfer->bytes;
   else

@@ -72,15 +72,17 @@ static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
 
 /* ---- taken and ended ------------------------------------------------------------- */
 
-static void adopt(struct pump_model *m, uint32_t device, uint32_t way, uint64_t turn) {
+static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t device,
+                  uint32_t way, uint64_t turn) {
   struct schedule *schedule = &m->schedules.all[device];
+  uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
   uint32_t taken = pump_schedule_taken(turn, way);
   if (turn >> 32 != schedule->version || taken > schedule->count[way])
     return; /* another schedule's turn */
   for (; schedule->taken[way] < taken; schedule->taken[way]++) {
     uint32_t place = schedule->places[way][schedule->taken[way]];
     schedule->left[way] -= m->transfers.all[place].blocks;
-    schedule_taken(m, place);
+    schedule_taken(m, place, valid_seq);
     m->schedules.running[m->schedules.running_count++] = (uint16_t)place;
     m->schedules.changes++;
   }
@@ -135,7 +137,7 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t way) 
 static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     if (m->schedules.all[device].in_force)
-      adopt(m, device, way, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
+      adopt(shm, m, device, way, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
   if (m->schedules.running_count > 0) take_ends(shm, m, way);
 }
 
@@ -160,7 +162,7 @@ static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device
   uint64_t turn = pump_schedule_withdraw(&shm->schedules[device]);
   schedule->in_force = false;
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-    adopt(m, device, way, turn);
+    adopt(shm, m, device, way, turn);
     while (schedule->count[way] > schedule->taken[way])
       schedule_give_back(m, schedule->places[way][--schedule->count[way]]);
   }

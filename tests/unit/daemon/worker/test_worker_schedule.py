@@ -232,6 +232,29 @@ def test_a_departure_goes_on_behind_a_deviation_unless_that_uses_its_block(
     assert stale == {wanted} < set(slots)
 
 
+def test_a_departure_refused_for_a_deviation_holds_nothing_up(learned: Training) -> None:
+    """The executor trusted fewer operations than the schedule relied on. A new schedule does not
+    repeat the refused entry, so it need not wait until the program issues more."""
+    client = learned.client
+    leaving = [command.slot for command in entries(client, lib.PUMP_TO_HOST)]
+    expected = learned.layers[ORDER[learned.at % len(ORDER)]]
+    wanted = next(slot for slot in reversed(leaving) if slot != expected)
+    away = [slot for slot in learned.layers if (slot, 0) not in learned.there]
+    before = learned.waiting[-1][0]
+    for slot in (wanted, *away):
+        learned.issue(learned.layers.index(slot))
+    client.execute(before + 100)  # no entry has to wait
+    taken = client.scheduled(lib.PUMP_TO_HOST)
+    client.execute(before)
+    learned.worker.tick()  # has read all that was issued
+    for command in taken:
+        learned.move(command, lib.PUMP_TO_HOST)
+    for _ in range(8):
+        learned.worker.tick()
+        learned.carry_out()
+    assert {(slot, i) for slot in away for i in range(BLOCKS)} <= learned.there
+
+
 def test_predictions_count_once_all_that_was_issued_is_read_and_compared(
     learned: Training,
 ) -> None:
