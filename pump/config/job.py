@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 POLICIES = ["demand", "window", "planned"]
-DEFAULT_POLICY = "window"
+DEFAULT_POLICY = "planned"
 GRANULARITIES = ["native", "tensor", "auto"]
 DEFAULT_GRANULARITY = "native"
 REPORTS = ["budget", "limit"]

@@ -95,7 +95,7 @@ class JobTable(Struct):
         _choice(
             "The policy that decides what to prefetch and evict",
             defaults.POLICIES,
-            "window",
+            defaults.DEFAULT_POLICY,
             checks.policy,
         ),
     ] = defaults.DEFAULT_POLICY

@@ -25,7 +25,7 @@ from pump.report.words import many
 PLAIN = "plain"
 VARIANTS = (PLAIN, "demand", "window", "planned")
 """Without pump, then under each policy. Ratios refer to the first variant that has times."""
-USUAL = "window"
+USUAL = "planned"
 """The default policy of pump-run, recommended unless another variant is faster."""
 OUT_OF_MEMORY = "out of memory"
 ROUNDS = 6

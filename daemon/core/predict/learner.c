@@ -148,7 +148,12 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
                         .stream = (uint16_t)stream,
                         .kind = (uint16_t)op->kind,
                         .count = (uint16_t)count};
-  for (uint32_t i = 0; i < count; i++) *learner_access(l, past, i) = op->accesses[i];
+  for (uint32_t i = 0; i < count; i++) {
+    struct pump_access *access = learner_access(l, past, i);
+    *access = op->accesses[i];
+    access->missing = 0;
+    learner_reached(l, access, number);
+  }
   l->access_head += count;
   if (l->head > l->oldest + l->capacity) l->oldest = l->head - l->capacity;
   while (l->access_head - learner_past(l, l->oldest)->first_access > l->access_mask + 1ull)

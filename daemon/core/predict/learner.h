@@ -30,8 +30,12 @@
 
 struct pump_learner;
 
-/* A part of a range that an operation reaches. `missing` is 1 in a prediction if the
- * range is not allocated yet; slot, generation and offset are then its predecessor's. */
+/* Values of `missing` in struct pump_access. */
+#define PUMP_LEARNER_NOT_ALLOCATED 1 /* its range does not exist yet */
+#define PUMP_LEARNER_ASTRAY 2 /* it keeps reaching memory that nothing else predicts */
+
+/* A part of a range that an operation reaches. In a prediction `missing` is 0, or tells why
+ * only the length is known: slot, generation and offset are then an earlier access's. */
 struct pump_access {
   uint32_t slot;
   uint32_t generation;
@@ -64,7 +68,7 @@ struct pump_predicted {
   uint32_t stream; /* stream on which it is expected */
   uint32_t kind;
   uint32_t count;
-  uint32_t missing; /* number of its accesses that are not allocated yet */
+  uint32_t missing; /* number of its accesses that are PUMP_LEARNER_NOT_ALLOCATED */
   const struct pump_access *accesses;
 };
 

@@ -61,7 +61,9 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
   uint32_t missing = 0;
   for (uint32_t i = 0; i < source->count; i++) {
     learner_translate(l, learner_access(l, source, i), rounds, &l->answer[i]);
-    missing += l->answer[i].missing;
+    missing += l->answer[i].missing != 0;
+    if (learner_astray(l, past, i, learner_period(l)) >= ASTRAY_LEAST)
+      l->answer[i].missing = PUMP_LEARNER_ASTRAY;
   }
   *predicted = (struct pump_predicted){
       .number = number,

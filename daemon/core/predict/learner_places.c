@@ -18,6 +18,12 @@
  *
  * Accesses not yet seen in the current iteration keep their address, or have none:
  * `missing`.
+ *
+ * Some addresses cannot be predicted: a mixture of experts reads other weights for each
+ * token. An access is *astray* if it reached other blocks than predicted, and nothing else
+ * reached the predicted ones since the operation that it repeats. (A tensor that moves
+ * leaves its address to others, so a wrong prediction of it prefetches what they need.) An
+ * access that is often astray is not predicted.
  */
 #include "learner_state.h"
 
@@ -257,10 +263,56 @@ static void compare(struct pump_learner *l, uint64_t then, const struct past *no
   if (1 - l->ways[best] < WAY_MISSES * (1 - l->ways[l->way])) l->way = best;
 }
 
+/* ---- accesses astray --------------------------------------------------------------- */
+
+static struct reached *reached_slot(struct pump_learner *l,
+                                    const struct pump_access *access) {
+  uint64_t life = life_name(access->slot, access->generation);
+  uint64_t address = learner_mix(life * 0x9e3779b97f4a7c15u + access->offset_bytes);
+  struct reached *reached = &l->reached[address & (PLACES - 1)];
+  if (reached->address != address) *reached = (struct reached){.address = address};
+  return reached;
+}
+
+void learner_reached(struct pump_learner *l, const struct pump_access *access,
+                     uint64_t number) {
+  reached_slot(l, access)->number = number;
+}
+
+/* Returns whether `now`, predicted by `source`, is astray. */
+static bool is_astray(struct pump_learner *l, const struct pump_access *source,
+                      const struct pump_access *now, uint64_t then) {
+  struct pump_access predicted;
+  learner_translate(l, source, 0, &predicted);
+  if (predicted.missing != 0) return false;
+  bool same_blocks =
+      predicted.slot == now->slot && predicted.generation == now->generation &&
+      predicted.offset_bytes / PUMP_BLOCK_BYTES == now->offset_bytes / PUMP_BLOCK_BYTES;
+  return !same_blocks && reached_slot(l, &predicted)->number <= then;
+}
+
+/* Counts for how many repetitions each access of `now` was astray. One that is not astray
+ * halves its count. */
+static void count_astray(struct pump_learner *l, const struct past *source, uint64_t then,
+                         const struct past *now) {
+  const struct past *old = learner_past(l, then);
+  for (uint32_t i = 0; i < source->count && i < now->count; i++) {
+    const struct pump_access *a = learner_access(l, source, i);
+    struct pump_access *b = learner_access(l, now, i);
+    uint32_t before = learner_astray(l, old, i, now->back);
+    if (is_same(a, b) || !is_astray(l, a, b, then))
+      b->missing = before / 2;
+    else
+      b->missing = before < ASTRAY_MOST ? before + 1 : ASTRAY_MOST;
+  }
+}
+
 static void judge(struct pump_learner *l, uint64_t then, uint64_t number) {
   const struct past *now = learner_past(l, number);
   if (now->count == 0) return;
-  uint32_t right = right_of(l, learner_source(l, then, 0), now, l->way == WAY_PLACES);
+  const struct past *source = learner_source(l, then, 0);
+  uint32_t right = right_of(l, source, now, l->way == WAY_PLACES);
+  count_astray(l, source, then, now);
   l->totals.accesses_right += right;
   l->totals.accesses_missed += now->count - right;
   if (learner_mix(number) % WAY_SAMPLE == 0) compare(l, then, now);

@@ -35,6 +35,11 @@
 #define WAY_LATELY 128u /* compared operations in the mean of a share */
 #define WAY_LEAST 64u   /* compared operations before a way may be selected */
 #define WAY_MISSES 0.8f /* part of the current way's misses; a new way must have fewer */
+#define ASTRAY_LEAST 3u /* repetitions astray after which an access is not predicted */
+#define ASTRAY_MOST 8u  /* maximum of that count */
+/* A repetition is of another loop (an iteration, not a layer) if it is this many times as
+ * far back as the one before. */
+#define ASTRAY_PERIODS 32u
 #define ALLOCATIONS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
@@ -127,6 +132,12 @@ struct place {
   uint64_t to_life, to_offset;
 };
 
+/* The newest operation that reached an address. */
+struct reached {
+  uint64_t address; /* hash of life and offset */
+  uint64_t number;
+};
+
 struct allocation {
   uint64_t life, allocated_at;
 };
@@ -164,9 +175,10 @@ struct pump_learner {
   uint64_t oldest; /* first operation that is not forgotten */
   uint64_t access_head;
   struct past *pasts;
-  struct pump_access *accesses;
-  uint64_t *index[LEVELS]; /* by context: newest operation at its end */
-  uint64_t powers[LEVELS]; /* factor of the oldest key in a context's hash */
+  struct pump_access *accesses; /* `missing`: for how many repetitions it was astray
+                                   (learner_places.c) */
+  uint64_t *index[LEVELS];      /* by context: newest operation at its end */
+  uint64_t powers[LEVELS];      /* factor of the oldest key in a context's hash */
   struct lane lanes[PUMP_MAX_STREAMS];
   struct cursor cursors[PUMP_MAX_STREAMS];
   struct match match;
@@ -185,6 +197,7 @@ struct pump_learner {
   struct life lives[LIVES];
   struct place places[PLACES];
   uint32_t places_used;
+  struct reached reached[PLACES];
   uint32_t successors_early; /* number of live ranges that already have a successor */
   uint32_t way;              /* way of predicting accesses */
   float ways[WAYS];          /* recent share of right accesses of each way */
@@ -289,6 +302,16 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
 
 /* Ends all lives and restarts the comparison of ways. */
 void learner_end_lives(struct pump_learner *l);
+/* Returns for how many repetitions an access was astray; 0 if these were of another loop
+ * than one with this period. */
+static inline uint32_t learner_astray(const struct pump_learner *l, const struct past *past,
+                                      uint32_t i, uint64_t period) {
+  bool same_loop = period <= (uint64_t)ASTRAY_PERIODS * past->back;
+  return same_loop && i < past->count ? learner_access(l, past, i)->missing : 0;
+}
+/* Notes that the operation reaches this access's address. */
+void learner_reached(struct pump_learner *l, const struct pump_access *access,
+                     uint64_t number);
 /* Learns where the accesses of `then` are now, from `number`, which repeats it. `count`:
  * it was predicted. */
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);

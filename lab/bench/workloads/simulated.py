@@ -75,8 +75,8 @@ def retimed(program: Program, operations: int, compute_seconds: float) -> Progra
 
 WORDS = {
     "naive": ("`naive`: Unified Memory without pump", "simulated"),
-    "window": ("`--policy window` (default)", "simulated"),
-    "planned": ("`--policy planned`", "simulated"),
+    "window": ("`--policy window`", "simulated"),
+    "planned": ("`--policy planned` (default)", "simulated"),
     "zero_copy": ("zero copy: kernels read host RAM, like llama.cpp with GreenBoost", "computed"),
     "layer_offload": (
         "layers or experts in host RAM, copied when they run: accelerate",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from learner_calls import Access
+from learner_calls import Access, Learner
 from learner_programs import BLOCK, Caller
 
 Operation = tuple[int, list[Access], int]
@@ -169,6 +169,41 @@ def test_ranges_that_do_not_exist_yet_are_predicted_as_missing():
     for predicted in coming[15:]:
         assert predicted is not None
         assert predicted.accesses[-1].missing
+
+
+class Experts:
+    """Generates tokens: in each of twelve layers a router, then one of eight experts. All experts
+    have the same kernel. It writes to any of eight places, where the next kernel reads."""
+
+    def __init__(self) -> None:
+        self.learner, self.dice = Learner(1 << 14), random.Random(7)
+
+    def token(self, expert: int | None = None) -> None:
+        for layer in range(12):
+            chosen = self.dice.randrange(8) if expert is None else expert
+            result = Access(99, 1, 4 * BLOCK * self.dice.randrange(8), BLOCK)
+            self.learner.see(100 + layer, [Access(layer, 1, 0, BLOCK)])
+            self.learner.see(200, [Access(20 + 8 * layer + chosen, 1, 0, 6 * BLOCK), result])
+            self.learner.see(300, [result])
+
+    def missing(self) -> list[bool]:
+        """Returns for each access of the next layer whether it is missing: of the router, of the
+        expert, of its result where it is written and where it is read."""
+        coming = [self.learner.next(i) for i in range(3)]
+        return [access.missing for one in coming if one is not None for access in one.accesses]
+
+
+def test_weights_chosen_at_random_are_not_predicted():
+    program, missing = Experts(), []
+    for _ in range(40):
+        program.token()
+        missing.append(program.missing())
+    router, expert, written, read = (sum(each) for each in zip(*missing[4:], strict=True))
+    assert router == written == read == 0, "where a tensor was, other tensors are"
+    assert expert > 0.8 * len(missing[4:])
+    for _ in range(6):
+        program.token(expert=3)
+    assert program.missing() == [False] * 4
 
 
 def test_ranges_allocated_once_in_an_iteration_are_persistent():

@@ -26,7 +26,7 @@ def test_options_end_where_the_command_begins() -> None:
     config = parse(["--budget", "4GiB", "python", "--policy", "x", "--help", "--", "-v"])
     assert config.command == ["python", "--policy", "x", "--help", "--", "-v"]
     assert config.budget == str(4 << 30)
-    assert config.policy == "window"
+    assert config.policy == "planned"
 
 
 def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:

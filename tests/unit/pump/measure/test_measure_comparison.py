@@ -35,47 +35,47 @@ def test_ratios_are_taken_within_a_round_so_a_slow_machine_does_not_count() -> N
 
 
 def test_where_the_command_fits_plain_is_what_the_others_are_compared_with() -> None:
-    said = " ".join(comparison.verdict(compared(plain=FAST, demand=SLOW, window=SLOW)))
-    assert "window took 3.0 times as long as plain" in said
+    said = " ".join(comparison.verdict(compared(plain=FAST, demand=SLOW, planned=SLOW)))
+    assert "planned took 3.0 times as long as plain" in said
     assert "fits without pump" in said
 
 
 def test_a_plain_run_out_of_memory_is_a_result_and_demand_is_compared_with() -> None:
-    found = compared(plain=OUT_OF_MEMORY, demand=SLOW, window=FAST, planned=FAST)
+    found = compared(plain=OUT_OF_MEMORY, demand=SLOW, planned=FAST, window=FAST)
     said = " ".join(comparison.verdict(found))
     assert said.startswith("Without pump the command runs out of memory.")
-    assert "window was 3.0 times as fast as demand" in said
+    assert "planned was 3.0 times as fast as demand" in said
     assert "Run it with: pump-run -- python train.py" in said
 
 
 def test_another_policy_is_recommended_only_where_it_is_faster_for_certain() -> None:
     better = [time * 0.8 for time in FAST]
     unsure = [0.8, 1.2, 0.8, 1.2, 0.8, 0.8]
-    sure = comparison.verdict(compared(demand=SLOW, window=FAST, planned=better))
-    assert "Run it with: pump-run --policy planned -- python train.py" in sure
-    not_sure = comparison.verdict(compared(demand=SLOW, window=[1.0] * 6, planned=unsure))
+    sure = comparison.verdict(compared(demand=SLOW, planned=FAST, window=better))
+    assert "Run it with: pump-run --policy window -- python train.py" in sure
+    not_sure = comparison.verdict(compared(demand=SLOW, planned=[1.0] * 6, window=unsure))
     assert "Run it with: pump-run -- python train.py" in not_sure
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_few_rounds_are_called_too_few(rounds: int) -> None:
     better = [time * 0.8 for time in FAST[:rounds]]
-    found = compared(demand=SLOW[:rounds], window=FAST[:rounds], planned=better)
+    found = compared(demand=SLOW[:rounds], planned=FAST[:rounds], window=better)
     said = comparison.as_text(found)
-    assert "window was 3.0 times as fast as demand, but " in said
-    assert "may be noise; use --rounds 6." in said and "--policy planned" not in said
+    assert "planned was 3.0 times as fast as demand, but " in said
+    assert "may be noise; use --rounds 6." in said and "--policy window" not in said
     assert ("sign test" in said) == (rounds > 1), "one run has no range"
 
 
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        (0.85, "window was 15 % faster than demand, but 3 rounds may be noise; use --rounds 6."),
-        (1.2, "window was 20 % slower than demand, but 3 rounds may be noise; use --rounds 6."),
+        (0.85, "planned was 15 % faster than demand, but 3 rounds may be noise; use --rounds 6."),
+        (1.2, "planned was 20 % slower than demand, but 3 rounds may be noise; use --rounds 6."),
     ],
 )
 def test_the_verdict_is_a_sentence_that_people_say(times: float, said: str) -> None:
-    found = compared(demand=FAST[:3], window=[time * times for time in FAST[:3]])
+    found = compared(demand=FAST[:3], planned=[time * times for time in FAST[:3]])
     assert said in comparison.verdict(found)
 
 
