@@ -129,7 +129,7 @@ def test_a_sweep_draws_the_curve_that_its_table_tells(tmp_path: Path) -> None:
     file, drawing = tmp_path / "toy.json", tmp_path / "curve.svg"
     file.write_bytes(trace(tensors=_large_tensors()))
     found = figures(str(file), "--sweep", "--svg", str(drawing))
-    slowdowns = [point["slowdown"]["window"] for point in found["points"]]
+    slowdowns = [point["slowdown"]["planned"] for point in found["points"]]
     assert slowdowns[0] == pytest.approx(1, abs=0.01), "there everything fits"
     assert slowdowns[-1] > slowdowns[0]
     assert all(p["slowdown"]["floor"] <= p["slowdown"]["naive"] + 1e-9 for p in found["points"])

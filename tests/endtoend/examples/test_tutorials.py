@@ -33,13 +33,13 @@ def test_the_first_job_is_run_recorded_simulated_and_compared(tmp_path: Path) ->
     assert "<svg" in (tmp_path / "layers.html").read_text()
     for way in ("naive", "demand", "window", "planned", "floor", "plain"):
         assert way in said
-    assert re.search(r"^\W*\d+ .*layers\.py.*window", said, re.M), "the job's row of pump top"
+    assert re.search(r"^\W*\d+ .*layers\.py.*planned", said, re.M), "the job's row of pump top"
 
 
 def test_two_jobs_share_a_card_and_both_end_well(tmp_path: Path) -> None:
     said = run("guides/several-jobs.md", tmp_path)
     for job in ("first", "second"):
-        rows = re.findall(rf"^\W*\d+ .*{job}.*window.* ([1-9][\d.]*) MiB", said, re.M)
+        rows = re.findall(rf"^\W*\d+ .*{job}.*planned.* ([1-9][\d.]*) MiB", said, re.M)
         assert len(rows) == 2, "one of pump jobs, one of pump top, both with memory on the GPU"
     assert said.count("final loss") == 2 and said.count("x the budget") == 2
 

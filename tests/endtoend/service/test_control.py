@@ -97,7 +97,7 @@ def test_another_process_switches_a_running_job(
 ) -> None:
     process, control = running
     (before,) = control.state()
-    assert before.pid == process.pid and before.policy == "window"
+    assert before.pid == process.pid and before.policy == "planned"
     assert not before.devices[0].active and before.devices[0].allocated_bytes == 96 * MIB
     for policy, blocks in [("demand", 10), ("window", 16), ("demand", 47), ("window", 12)]:
         (after,) = control.set(policy, blocks * 2 * MIB)
@@ -158,7 +158,7 @@ def test_a_worker_killed_during_a_set_costs_an_error_at_most(
         killer.wait(timeout=10)
         assert pumpds.wait_for(lambda: in_use(control) == 1)
         (again,) = control.state()
-        assert again.policy == "window", "a new worker begins with the job's policy"
+        assert again.policy == "planned", "a new worker begins with the job's policy"
         budget_bytes = again.devices[0].budget_bytes
         assert budget_bytes in (32 * MIB, 48 * MIB), "the client keeps its budget"
     assert done

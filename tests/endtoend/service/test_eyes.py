@@ -103,7 +103,7 @@ def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
     jobs.start("large", 12)
     settled(jobs)
     listed = jobs.pump("jobs").splitlines()
-    assert re.match(rf" *{jobs.running[0].pid} \w+ +large +- \d+:\d\d:\d\d +1 window", listed[1])
+    assert re.match(rf" *{jobs.running[0].pid} \w+ +large +- \d+:\d\d:\d\d +1 planned", listed[1])
     shown = jobs.pump("top", "--once")
     assert re.search(
         r"^GPU 0  NVIDIA A100-PCIE-40GB \(pump virtual\)  GPU-70756d70-2d76(-\w{4}){2}-\w{12}\n"
@@ -111,7 +111,7 @@ def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
         shown,
         re.M,
     )
-    assert re.search(rf"^ +{jobs.running[0].pid} \w+ +large +- \S+ +0 window +active ", shown, re.M)
+    assert re.search(rf"^ +{jobs.running[0].pid} \w+ +large +- \S+ +0 planned +active ", shown, re.M)
     found = json.loads(jobs.pump("jobs", "--json"))
     assert [job["name"] for job in found["jobs"]] == ["large"]
 
